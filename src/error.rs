@@ -1,0 +1,572 @@
+//! What can go wrong, as data; and the one table from an error to a C status code.
+
+use std::fmt;
+
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind, TensorId};
+use crate::types::shape::{Braced, BroadcastFault, Dims, MAX_RANK};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of this crate. Its text is one sentence that names the op, the port and the values that clash.
+///
+/// ```
+/// use sterna::{DataType, Error, LogicalTensor, Status};
+/// let error = LogicalTensor::strided(7, DataType::F32, &[2, -3]).unwrap_err();
+/// assert_eq!(error.to_string(), "tensor 7: dim 1 is -3; a dim is not negative");
+/// assert_eq!(error.status(), Status::InvalidArguments);
+/// ```
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A logical tensor, or the memory behind one, is not what it must be.
+    #[error("tensor {id}: {fault}")]
+    Tensor {
+        /// The tensor.
+        id: TensorId,
+        /// What is wrong with it.
+        fault: TensorFault,
+    },
+    /// An op does not fit its schema row.
+    #[error("{op}: {fault}")]
+    Op {
+        /// The op.
+        op: OpRef,
+        /// What is wrong with it.
+        fault: OpFault,
+    },
+    /// Ops do not make a graph, or the graph is not in the state that a call needs.
+    #[error(transparent)]
+    Graph(#[from] GraphFault),
+    /// Shapes that are in the contradiction that an op's shape rule forbids.
+    #[error("{op}: {fault}")]
+    Shape {
+        /// The op.
+        op: OpRef,
+        /// What is wrong with its shapes.
+        fault: Box<ShapeFault>,
+    },
+    /// A partition cannot be compiled as asked.
+    #[error("partition {partition} cannot be compiled: {fault}")]
+    Compile {
+        /// The partition.
+        partition: usize,
+        /// Why not.
+        fault: CompileFault,
+    },
+    /// A compiled partition cannot be executed as asked.
+    #[error("the partition cannot be executed: {0}")]
+    Execute(ExecuteFault),
+    /// The allocator of the engine did not give the memory asked for.
+    #[error("the allocator failed to give {size} bytes aligned to {align}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        size: usize,
+        /// Alignment asked for, in bytes.
+        align: usize,
+    },
+    /// The thread pool of an engine could not be started.
+    #[error("a pool of {threads} worker threads could not be started")]
+    ThreadPool {
+        /// Workers asked for.
+        threads: usize,
+    },
+    /// Something that is known but not done here.
+    #[error("{op}: {reason}")]
+    Unimplemented {
+        /// The op.
+        op: OpRef,
+        /// What is not done.
+        reason: &'static str,
+    },
+    /// A graph in JSON is not well formed, or lacks what an op needs.
+    #[error(transparent)]
+    Json(Box<JsonFault>),
+}
+
+impl Error {
+    /// The status that the C ABI answers with.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Tensor { .. } | Self::Json(_) => Status::InvalidArguments,
+            Self::Op { .. } => Status::InvalidGraphOp,
+            Self::Graph(GraphFault::DuplicateOp(_)) => Status::InvalidGraphOp,
+            Self::Graph(_) => Status::InvalidGraph,
+            Self::Shape { .. } => Status::InvalidShape,
+            Self::Compile { fault: CompileFault::Type { .. }, .. } => Status::InvalidDataType,
+            Self::Compile { .. } => Status::InvalidArguments,
+            Self::Execute(ExecuteFault::Panicked) => Status::RuntimeError,
+            Self::Execute(_) => Status::InvalidArguments,
+            Self::OutOfMemory { .. } => Status::OutOfMemory,
+            Self::ThreadPool { .. } => Status::RuntimeError,
+            Self::Unimplemented { .. } => Status::Unimplemented,
+        }
+    }
+}
+
+/// How a call ended, as the C ABI says it; the codes are those of `dnnl_status_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Status {
+    /// The call did what it promises.
+    Success = 0,
+    /// The allocator failed.
+    OutOfMemory = 1,
+    /// A value that the call cannot take.
+    InvalidArguments = 2,
+    /// Known, but not done here.
+    Unimplemented = 3,
+    /// A defect of this library showed itself while a partition ran.
+    RuntimeError = 5,
+    /// The graph does not hold together, or is not in the state that the call needs.
+    InvalidGraph = 7,
+    /// An op does not fit its schema row.
+    InvalidGraphOp = 8,
+    /// Shapes do not fit together.
+    InvalidShape = 9,
+    /// A data type is not the one of the graph.
+    InvalidDataType = 10,
+}
+
+/// The op that an error speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpRef {
+    /// Its kind.
+    pub kind: OpKind,
+    /// Its id.
+    pub id: OpId,
+}
+
+impl fmt::Display for OpRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (op {})", self.kind, self.id)
+    }
+}
+
+/// Which way data runs through a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Into the op or partition.
+    Input,
+    /// Out of the op or partition.
+    Output,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        })
+    }
+}
+
+/// The port of an op that an error speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PortRef {
+    /// Input or output.
+    pub direction: Direction,
+    /// The index of the port among the op's inputs, or outputs.
+    pub index: usize,
+    /// What the schema calls it.
+    pub name: &'static str,
+    /// The tensor there.
+    pub tensor: TensorId,
+}
+
+impl fmt::Display for PortRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} `{}` (tensor {})", self.direction, self.index, self.name, self.tensor)
+    }
+}
+
+/// What is wrong with a logical tensor, or with the memory behind one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFault {
+    /// More dims than a tensor has.
+    #[error("rank {rank} is larger than {MAX_RANK}")]
+    Rank {
+        /// The rank given.
+        rank: usize,
+    },
+    /// A negative dim that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    #[error("dim {axis} is {dim}; a dim is not negative")]
+    NegativeDim {
+        /// Its axis.
+        axis: usize,
+        /// The dim given.
+        dim: i64,
+    },
+    /// A negative stride that is not [`UNKNOWN_DIM`](crate::UNKNOWN_DIM).
+    #[error("stride {axis} is {stride}; a stride is not negative")]
+    NegativeStride {
+        /// Its axis.
+        axis: usize,
+        /// The stride given.
+        stride: i64,
+    },
+    /// As many strides as dims are needed.
+    #[error("{strides} strides for {dims} dims")]
+    StrideCount {
+        /// Number of dims.
+        dims: usize,
+        /// Number of strides.
+        strides: usize,
+    },
+    /// Some product of dims, strides and element size leaves the address space.
+    #[error("{} with strides {} is larger than the address space", Braced(dims), Braced(strides))]
+    TooLarge {
+        /// The dims.
+        dims: Dims,
+        /// The strides; empty where dense strides would have been computed.
+        strides: Dims,
+    },
+    /// A host scalar has rank 0 and type s32, s64 or f32.
+    #[error("a host scalar has rank 0 and type s32, s64 or f32, not rank {rank} and type {data_type}")]
+    HostScalar {
+        /// The rank given.
+        rank: usize,
+        /// The type given.
+        data_type: DataType,
+    },
+    /// The call is for host scalars alone, or for all but host scalars.
+    #[error("property {property} does not go with this call; {hint}")]
+    Property {
+        /// The property of the tensor.
+        property: crate::types::kind::Property,
+        /// The call that fits.
+        hint: &'static str,
+    },
+    /// Memory was given for a tensor whose dims or strides are not all known.
+    #[error("memory needs known dims and strides")]
+    NotConcrete,
+    /// The Rust type of the memory is not the type of the tensor.
+    #[error("the elements given are {given}, the tensor is {expected}")]
+    ElementType {
+        /// The type of the tensor.
+        expected: DataType,
+        /// The type given.
+        given: DataType,
+    },
+    /// The memory holds fewer elements than the tensor.
+    #[error("{given} elements were given, {needed} are needed")]
+    TooShort {
+        /// Elements that the tensor spans.
+        needed: usize,
+        /// Elements given.
+        given: usize,
+    },
+    /// The type has no element of whole bytes.
+    #[error("no memory can be had for elements of type {0}")]
+    NoElements(DataType),
+}
+
+/// What is wrong with an op, held against its schema row.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpFault {
+    /// Too many or too few inputs or outputs.
+    #[error("{given} {direction}s were given, {expected} expected")]
+    Count {
+        /// Inputs or outputs.
+        direction: Direction,
+        /// What the schema row says, in words.
+        expected: String,
+        /// How many there are.
+        given: usize,
+    },
+    /// A port whose type is not one of those that the schema row allows.
+    #[error("{port} is {given}, not one of {}", Names(allowed))]
+    Type {
+        /// The port.
+        port: PortRef,
+        /// The types allowed.
+        allowed: &'static [DataType],
+        /// The type given.
+        given: DataType,
+    },
+    /// Two ports that must share one type.
+    #[error("{port} is {given}, but {other} is {expected}; they share one type")]
+    TypesDiffer {
+        /// The later port.
+        port: PortRef,
+        /// Its type.
+        given: DataType,
+        /// The earlier port.
+        other: PortRef,
+        /// Its type.
+        expected: DataType,
+    },
+    /// An attribute that ops of this kind do not have.
+    #[error("attribute `{0}` does not exist on ops of this kind")]
+    UnknownAttr(Attr),
+    /// An attribute that must be there.
+    #[error("attribute `{0}` is missing")]
+    MissingAttr(Attr),
+    /// An attribute of another type.
+    #[error("attribute `{attr}` is of type {given}, not {expected}")]
+    AttrType {
+        /// The attribute.
+        attr: Attr,
+        /// The type expected.
+        expected: &'static str,
+        /// The type given.
+        given: &'static str,
+    },
+    /// A value that the attribute cannot have.
+    #[error("attribute `{attr}` is {given:?}, not one of {allowed:?}")]
+    AttrValue {
+        /// The attribute.
+        attr: Attr,
+        /// The values allowed.
+        allowed: &'static [&'static str],
+        /// The value given.
+        given: String,
+    },
+    /// An attribute that goes with one broadcast mode alone.
+    #[error("attribute `{attr}` goes with auto_broadcast = {needs} alone, not with {given}")]
+    AttrNeedsMode {
+        /// The attribute.
+        attr: Attr,
+        /// The mode that it goes with.
+        needs: AutoBroadcast,
+        /// The mode given.
+        given: AutoBroadcast,
+    },
+    /// One of the extra checks of the schema row.
+    #[error("{0}")]
+    Check(&'static str),
+}
+
+struct Names<'a>(&'a [DataType]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, data_type) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{data_type}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a graph as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphFault {
+    /// A second op of one id.
+    #[error("{0}: an op of this id is in the graph already")]
+    DuplicateOp(OpRef),
+    /// An op was added, or a mode set, after `finalize`.
+    #[error("the graph is finalized and cannot be changed")]
+    Finalized,
+    /// The graph was partitioned before `finalize`.
+    #[error("the graph is not finalized; call `finalize` first")]
+    NotFinalized,
+    /// Two ops produce one tensor.
+    #[error("tensor {tensor} is produced by {first} and by {second}")]
+    TwoProducers {
+        /// The tensor.
+        tensor: TensorId,
+        /// The op that was added first.
+        first: OpRef,
+        /// The op that was added later.
+        second: OpRef,
+    },
+    /// Two mentions of one tensor differ.
+    #[error("tensor {tensor} is described in two ways: {what} differ between {first} and {second}")]
+    MentionsDiffer {
+        /// The tensor.
+        tensor: TensorId,
+        /// What differs: "types", "dims", …
+        what: &'static str,
+        /// The op of the first mention.
+        first: OpRef,
+        /// The op of the mention that differs.
+        second: OpRef,
+    },
+    /// An op that depends on its own result.
+    #[error("{0} depends on its own result")]
+    Cycle(OpRef),
+}
+
+/// How shapes contradict the shape rule of an op.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShapeFault {
+    /// An operand does not broadcast as its mode wants.
+    #[error("{port} under auto_broadcast = {mode}: {fault}")]
+    Broadcast {
+        /// The operand.
+        port: PortRef,
+        /// The mode.
+        mode: AutoBroadcast,
+        /// What clashes.
+        fault: BroadcastFault,
+    },
+    /// The shape of a port is not the one that follows from the inputs.
+    #[error("{port} is given as {}, but {} follows from the inputs", Braced(given), Braced(inferred))]
+    Contradiction {
+        /// The port.
+        port: PortRef,
+        /// The shape given; `?` where nothing was said.
+        given: Dims,
+        /// The shape that follows.
+        inferred: Dims,
+    },
+    /// The shape of one port does not suit the op.
+    #[error("{port} is {}: {why}", Braced(given))]
+    Unfit {
+        /// The port.
+        port: PortRef,
+        /// Its shape.
+        given: Dims,
+        /// What does not suit.
+        why: &'static str,
+    },
+    /// The result has more elements than can be addressed.
+    #[error("the result {} is larger than the address space", Braced(dims))]
+    TooLarge {
+        /// The shape that follows from the inputs.
+        dims: Dims,
+    },
+}
+
+/// Why a partition cannot be compiled as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileFault {
+    /// Nothing here runs it.
+    #[error("it is not supported: {0}")]
+    Unsupported(String),
+    /// No logical tensor was given for a port.
+    #[error("{direction} tensor {tensor} is missing")]
+    Missing {
+        /// Input or output.
+        direction: Direction,
+        /// The port.
+        tensor: TensorId,
+    },
+    /// A type that is not the one of the graph.
+    #[error("tensor {tensor} is {given}, in the graph it is {expected}")]
+    Type {
+        /// The port.
+        tensor: TensorId,
+        /// The type in the graph.
+        expected: DataType,
+        /// The type given.
+        given: DataType,
+    },
+    /// An input with unknown dims.
+    #[error("the shape of input tensor {tensor} is not fully known")]
+    UnknownShape {
+        /// The port.
+        tensor: TensorId,
+    },
+    /// A tensor whose layout is not strided, or whose strides are unknown.
+    #[error("tensor {tensor} has no strided layout with known strides")]
+    NotStrided {
+        /// The port.
+        tensor: TensorId,
+    },
+    /// An output two of whose elements may share memory.
+    #[error("the strides {} of output tensor {tensor} overlap for dims {}", Braced(strides), Braced(dims))]
+    OverlappingStrides {
+        /// The port.
+        tensor: TensorId,
+        /// Its dims.
+        dims: Dims,
+        /// Its strides.
+        strides: Dims,
+    },
+    /// A layout that the tensor cannot have in the address space.
+    #[error("tensor {tensor} of {} is larger than the address space", Braced(dims))]
+    TooLarge {
+        /// The port.
+        tensor: TensorId,
+        /// Its dims.
+        dims: Dims,
+    },
+    /// A property other than the one of the graph, where one of the two is host scalar.
+    #[error("tensor {tensor} is a host scalar here or in the graph, but not in both")]
+    HostScalar {
+        /// The port.
+        tensor: TensorId,
+    },
+}
+
+/// Why a compiled partition cannot be executed as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecuteFault {
+    /// No tensor was given for a port.
+    #[error("{direction} tensor {tensor} is missing")]
+    Missing {
+        /// Input or output.
+        direction: Direction,
+        /// The port.
+        tensor: TensorId,
+    },
+    /// A tensor without memory.
+    #[error("tensor {tensor} has no memory")]
+    NoMemory {
+        /// The port.
+        tensor: TensorId,
+    },
+    /// A tensor that is not described as it was compiled.
+    #[error("tensor {tensor}: {what} differ from those it was compiled with")]
+    Differs {
+        /// The port.
+        tensor: TensorId,
+        /// What differs: "types", "dims", …
+        what: &'static str,
+    },
+    /// A tensor of another engine.
+    #[error("tensor {tensor} belongs to another engine")]
+    TensorEngine {
+        /// The port.
+        tensor: TensorId,
+    },
+    /// A stream of another engine than the partition was compiled for.
+    #[error("the stream belongs to another engine than the compiled partition")]
+    StreamEngine,
+    /// An output that overlaps an input, other than as an in-place pair; or another output.
+    #[error("output tensor {output} overlaps tensor {other} in memory")]
+    Overlap {
+        /// The output.
+        output: TensorId,
+        /// What it overlaps.
+        other: TensorId,
+    },
+    /// An output marked as in place of an input with which it is no in-place pair.
+    #[error("output tensor {output} cannot be in place of tensor {input}; see `inplace_ports`")]
+    NotInPlace {
+        /// The output.
+        output: TensorId,
+        /// The input it was to replace.
+        input: TensorId,
+    },
+    /// A worker panicked: a defect of this library. The compiled partition can be used again.
+    #[error("a worker panicked")]
+    Panicked,
+}
+
+/// Where and why a graph in JSON cannot be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("line {line}, column {column}: {place}{message}")]
+pub struct JsonFault {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1.
+    pub column: usize,
+    /// The op, port and key, each followed by `: `; empty for the document as a whole.
+    pub place: String,
+    /// What is wrong there.
+    pub message: String,
+    /// The error of the graph that was being built, where the JSON itself is well formed.
+    #[source]
+    pub cause: Option<Error>,
+}

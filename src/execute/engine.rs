@@ -1,0 +1,209 @@
+//! The engine: where memory comes from and on which threads partitions run.
+#![allow(unsafe_code, reason = "allocators hand out raw memory")]
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use parking_lot::Mutex;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::{Error, Result};
+
+/// Bytes to which memory from an engine is aligned: a cache line, and the widest vector.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// Where an engine gets memory for tensors that it owns, and for scratch.
+///
+/// # Safety
+///
+/// A block that `allocate` returns has at least `size` bytes, starts at a multiple of `align`, and belongs to the
+/// caller alone until it is handed to `deallocate`.
+pub unsafe trait Allocator: Send + Sync {
+    /// A block of `size` bytes (at least 1) aligned to `align` (a power of two); `None` where there is none.
+    fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    ///
+    /// `block` came from `allocate` of this allocator with the same `size` and `align`, and is not used afterwards.
+    unsafe fn deallocate(&self, block: NonNull<u8>, size: usize, align: usize);
+}
+
+/// Memory from Rust's global allocator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemAllocator;
+
+// SAFETY: `std::alloc::alloc` gives exactly what the trait asks for.
+unsafe impl Allocator for SystemAllocator {
+    fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let layout = std::alloc::Layout::from_size_align(size, align).ok().filter(|layout| layout.size() > 0)?;
+        // SAFETY: the size of the layout is not 0.
+        NonNull::new(unsafe { std::alloc::alloc(layout) })
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, size: usize, align: usize) {
+        // SAFETY: `allocate` made a valid layout of the same numbers.
+        let layout = unsafe { std::alloc::Layout::from_size_align_unchecked(size, align) };
+        // SAFETY: the caller promises that the block came from `allocate` with this layout.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+    }
+}
+
+/// What partitions are compiled for and run on: a CPU with an allocator and a number of threads.
+///
+/// A clone is the same engine. Tensors, streams and compiled partitions of one engine do not mix with those of
+/// another. Any thread may use an engine at any time.
+///
+/// ```
+/// use sterna::Engine;
+/// let engine = Engine::builder().threads(2).build();
+/// assert_eq!(engine.threads(), 2);
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    allocator: Arc<dyn Allocator>,
+    threads: usize,
+    /// Started at the first execution that is worth more than one thread.
+    workers: Mutex<Option<Arc<ThreadPool>>>,
+}
+
+impl Engine {
+    /// An engine with the system's allocator and as many threads as the machine runs at once.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// An engine of one's own choice.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder { allocator: Arc::new(SystemAllocator), threads: None, pool: None }
+    }
+
+    /// How many threads an execution may use, the caller's among them.
+    pub fn threads(&self) -> usize {
+        self.inner.threads
+    }
+
+    /// Whether two handles are one engine.
+    pub fn is_same(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// The pool that runs all but the caller's share of an execution.
+    pub(crate) fn workers(&self) -> Result<Arc<ThreadPool>> {
+        let mut workers = self.inner.workers.lock();
+        if let Some(pool) = &*workers {
+            return Ok(pool.clone());
+        }
+        let threads = self.inner.threads.saturating_sub(1).max(1);
+        let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("sterna-{i}"));
+        let pool = Arc::new(builder.build().map_err(|_| Error::ThreadPool { threads })?);
+        Ok(workers.insert(pool).clone())
+    }
+
+    /// Memory from the engine's allocator, with whatever it holds.
+    pub(crate) fn allocate(&self, size: usize) -> Result<Allocation> {
+        let block = match size {
+            0 => NonNull::without_provenance(NonZeroUsize::new(ALIGNMENT).expect("not zero")),
+            _ => (self.inner.allocator.allocate(size, ALIGNMENT))
+                .ok_or(Error::OutOfMemory { size, align: ALIGNMENT })?,
+        };
+        Ok(Allocation { block, size, allocator: self.inner.allocator.clone() })
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("threads", &self.inner.threads).finish_non_exhaustive()
+    }
+}
+
+/// Chooses what an [`Engine`] is made of.
+pub struct EngineBuilder {
+    allocator: Arc<dyn Allocator>,
+    threads: Option<usize>,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl EngineBuilder {
+    /// How many threads an execution may use, the caller's among them; 0 and 1 mean the caller's alone. Workers
+    /// start with the first execution that is worth more than one thread.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// A rayon pool to run on, instead of one of the engine's own. Unless [`threads`](Self::threads) says
+    /// otherwise, as many threads are used as the pool has.
+    pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Where memory for tensors and scratch comes from.
+    pub fn allocator(mut self, allocator: Arc<dyn Allocator>) -> Self {
+        self.allocator = allocator;
+        self
+    }
+
+    /// The engine.
+    pub fn build(self) -> Engine {
+        let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
+        let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
+        let threads = self.threads.or(of_pool).unwrap_or_else(machine);
+        let inner = Inner { allocator: self.allocator, threads, workers: Mutex::new(self.pool) };
+        Engine { inner: Arc::new(inner) }
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// A block of memory from an engine's allocator, handed back when dropped.
+pub(crate) struct Allocation {
+    block: NonNull<u8>,
+    size: usize,
+    allocator: Arc<dyn Allocator>,
+}
+
+impl Allocation {
+    /// The first byte, aligned to [`ALIGNMENT`].
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.block.as_ptr()
+    }
+
+    /// The number of bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if self.size > 0 {
+            // SAFETY: the block came from this allocator with these numbers, and nobody uses it any more.
+            unsafe { self.allocator.deallocate(self.block, self.size, ALIGNMENT) };
+        }
+    }
+}
+
+// SAFETY: an allocation owns its block as a `Box<[u8]>` does; the allocator may be called from any thread.
+unsafe impl Send for Allocation {}
+// SAFETY: through a shared reference nothing but the address can be had.
+unsafe impl Sync for Allocation {}

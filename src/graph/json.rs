@@ -1,0 +1,1 @@
+//! Graph JSON in and out.

@@ -1,0 +1,301 @@
+//! The description of a tensor: everything but its memory.
+
+use crate::error::{Error, Result, TensorFault};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Property, TensorId};
+use crate::types::shape::{self, Dims, MAX_RANK, UNKNOWN_DIM};
+
+/// How the elements of a tensor lie in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Nothing is said.
+    Undef,
+    /// Whatever suits: an output of layout `any` gets a concrete one when its partition is compiled.
+    Any,
+    /// One stride a dim, counted in elements; [`UNKNOWN_DIM`] stands for a stride that is not known. Empty where
+    /// the rank is unknown.
+    Strided(Dims),
+    /// A layout that only the library that made it knows; Sterna makes none.
+    Opaque(usize),
+}
+
+impl Layout {
+    /// The code of `dnnl_graph_layout_type_t`.
+    pub const fn code(&self) -> u32 {
+        match self {
+            Self::Undef => 0,
+            Self::Any => 1,
+            Self::Strided(_) => 2,
+            Self::Opaque(_) => 3,
+        }
+    }
+
+    /// The name that JSON uses.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Undef => "undef",
+            Self::Any => "any",
+            Self::Strided(_) => "strided",
+            Self::Opaque(_) => "opaque",
+        }
+    }
+}
+
+/// What a tensor is called, what it holds and how it lies in memory; no memory itself.
+///
+/// Ops that mention tensors of one id are linked by it. A tensor of rank 0 is a scalar. Dims and strides that are
+/// known have been checked: they are not negative, and the memory that they span can be addressed.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor};
+/// let t = LogicalTensor::strided(0, DataType::F16, &[2, 3, 4])?;
+/// assert_eq!(t.strides(), Some(&[12, 4, 1][..]));
+/// assert_eq!(t.memory_size(), 48);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogicalTensor {
+    id: TensorId,
+    data_type: DataType,
+    dims: Option<Dims>,
+    layout: Layout,
+    property: Property,
+}
+
+impl LogicalTensor {
+    /// A tensor of which only the type is known; its layout is `any`.
+    pub fn unknown(id: TensorId, data_type: DataType) -> Self {
+        Self { id, data_type, dims: None, layout: Layout::Any, property: Property::Undef }
+    }
+
+    /// A tensor of dense row-major layout. Dims may be [`UNKNOWN_DIM`]; its strides are then unknown too.
+    pub fn strided(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        Self::check_dims(id, dims)?;
+        let strides = if shape::is_known(dims) {
+            shape::row_major_strides(dims)
+                .ok_or_else(|| Self::fault(id, TensorFault::TooLarge { dims: dims.into(), strides: Dims::new() }))?
+        } else {
+            Dims::from_elem(UNKNOWN_DIM, dims.len())
+        };
+        Self::checked(id, data_type, dims, Layout::Strided(strides))
+    }
+
+    /// A tensor of the given strides, counted in elements. A stride may be 0: the elements along that dim are one.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor};
+    /// // A [4, 3] matrix that lies in memory column by column.
+    /// let t = LogicalTensor::with_strides(0, DataType::F32, &[4, 3], &[1, 4])?;
+    /// assert_eq!(t.memory_size(), 48);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn with_strides(id: TensorId, data_type: DataType, dims: &[i64], strides: &[i64]) -> Result<Self> {
+        Self::with_layout(id, data_type, Some(dims), Layout::Strided(strides.into()))
+    }
+
+    /// A tensor of layout `any`: as an output, it gets a layout when its partition is compiled.
+    pub fn any(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        Self::with_layout(id, data_type, Some(dims), Layout::Any)
+    }
+
+    /// A scalar whose value the host passes along with each execution. Its type is s32, s64 or f32.
+    pub fn host_scalar(id: TensorId, data_type: DataType) -> Result<Self> {
+        Self::strided(id, data_type, &[])?.with_property(Property::HostScalar)
+    }
+
+    /// A tensor of any layout; `None` stands for an unknown rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] for a rank above [`MAX_RANK`], negative dims or strides, strides that are not as many as
+    /// dims, and sizes beyond the address space.
+    pub fn with_layout(
+        id: TensorId,
+        data_type: DataType,
+        dims: Option<&[i64]>,
+        layout: Layout,
+    ) -> Result<Self> {
+        let Some(dims) = dims else {
+            let layout = match layout {
+                Layout::Strided(_) => Layout::Strided(Dims::new()),
+                other => other,
+            };
+            return Ok(Self { layout, ..Self::unknown(id, data_type) });
+        };
+        Self::check_dims(id, dims)?;
+        if let Layout::Strided(strides) = &layout {
+            if strides.len() != dims.len() {
+                return Err(Self::fault(id, TensorFault::StrideCount { dims: dims.len(), strides: strides.len() }));
+            }
+            if let Some(axis) = strides.iter().position(|&s| s < 0 && s != UNKNOWN_DIM) {
+                return Err(Self::fault(id, TensorFault::NegativeStride { axis, stride: strides[axis] }));
+            }
+        }
+        Self::checked(id, data_type, dims, layout)
+    }
+
+    /// The same tensor with another property.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorFault::HostScalar`] where a host scalar is asked for and the tensor is none of rank 0 and type s32,
+    /// s64 or f32.
+    pub fn with_property(self, property: Property) -> Result<Self> {
+        let scalar_type = matches!(self.data_type, DataType::S32 | DataType::S64 | DataType::F32);
+        if property == Property::HostScalar && !(scalar_type && self.rank() == Some(0)) {
+            let rank = self.rank().unwrap_or(MAX_RANK);
+            return Err(Self::fault(self.id, TensorFault::HostScalar { rank, data_type: self.data_type }));
+        }
+        Ok(Self { property, ..self })
+    }
+
+    /// The same description under another id.
+    pub fn with_id(self, id: TensorId) -> Self {
+        Self { id, ..self }
+    }
+
+    /// The id by which ops are linked.
+    pub fn id(&self) -> TensorId {
+        self.id
+    }
+
+    /// The type of the elements.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The number of dims; `None` where it is unknown.
+    pub fn rank(&self) -> Option<usize> {
+        self.dims.as_ref().map(|dims| dims.len())
+    }
+
+    /// The dims, some of which may be [`UNKNOWN_DIM`]; `None` where even the rank is unknown.
+    pub fn dims(&self) -> Option<&[i64]> {
+        self.dims.as_deref()
+    }
+
+    /// The dims, where all of them are known.
+    pub fn known_dims(&self) -> Option<&[i64]> {
+        self.dims().filter(|dims| shape::is_known(dims))
+    }
+
+    /// The strides in elements, where the layout is strided and all of them are known.
+    pub fn strides(&self) -> Option<&[i64]> {
+        match (&self.layout, &self.dims) {
+            (Layout::Strided(strides), Some(_)) if shape::is_known(strides) => Some(strides),
+            _ => None,
+        }
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The property.
+    pub fn property(&self) -> Property {
+        self.property
+    }
+
+    /// Whether the value comes from the host with each execution.
+    pub fn is_host_scalar(&self) -> bool {
+        self.property == Property::HostScalar
+    }
+
+    /// The bytes that a caller allocates: as oneDNN counts them, the largest dim · stride (a dim of 1 counts
+    /// stride 1), at least one element, and 0 if any dim is 0. 4-bit types divide by two, rounding up.
+    ///
+    /// `usize::MAX` where the layout is not strided or a dim or stride of a tensor of known rank is unknown; 0 for
+    /// a strided tensor of unknown rank.
+    pub fn memory_size(&self) -> usize {
+        if !matches!(self.layout, Layout::Strided(_)) {
+            return usize::MAX;
+        }
+        if self.dims.is_none() {
+            return 0;
+        }
+        let (Some(dims), Some(strides)) = (self.known_dims(), self.strides()) else { return usize::MAX };
+        let elements = Self::allocated_elements(dims, strides).expect("checked when the tensor was made");
+        Self::bytes_of(elements, self.data_type).expect("checked when the tensor was made")
+    }
+
+    /// How many elements lie between the first and the last one, both counted: what an execution needs of a slice.
+    /// `None` where dims or strides are not all known.
+    pub fn span(&self) -> Option<usize> {
+        let span = shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
+        Some(span as usize)
+    }
+
+    /// How many elements the tensor has; `None` where a dim is unknown.
+    pub fn element_count(&self) -> Option<usize> {
+        let count = shape::element_count(self.known_dims()?).expect("checked when the tensor was made");
+        Some(count as usize)
+    }
+
+    /// Names the first thing in which two descriptions of one id differ.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        if self.data_type != other.data_type {
+            Some("types")
+        } else if self.rank() != other.rank() {
+            Some("ranks")
+        } else if self.dims != other.dims {
+            Some("dims")
+        } else if self.layout.code() != other.layout.code() {
+            Some("layouts")
+        } else if self.layout != other.layout {
+            Some("strides")
+        } else if self.property != other.property {
+            Some("properties")
+        } else {
+            None
+        }
+    }
+
+    fn checked(id: TensorId, data_type: DataType, dims: &[i64], layout: Layout) -> Result<Self> {
+        let too_large = |strides: &[i64]| {
+            Self::fault(id, TensorFault::TooLarge { dims: dims.into(), strides: strides.into() })
+        };
+        if shape::is_known(dims) {
+            let count = shape::element_count(dims).ok_or_else(|| too_large(&[]))?;
+            Self::bytes_of(count, data_type).ok_or_else(|| too_large(&[]))?;
+            if let Layout::Strided(strides) = &layout
+                && shape::is_known(strides)
+            {
+                let span = shape::span(dims, strides).ok_or_else(|| too_large(strides))?;
+                let allocated = Self::allocated_elements(dims, strides).ok_or_else(|| too_large(strides))?;
+                Self::bytes_of(span.max(allocated), data_type).ok_or_else(|| too_large(strides))?;
+            }
+        }
+        Ok(Self { id, data_type, dims: Some(dims.into()), layout, property: Property::Undef })
+    }
+
+    fn check_dims(id: TensorId, dims: &[i64]) -> Result<()> {
+        if dims.len() > MAX_RANK {
+            return Err(Self::fault(id, TensorFault::Rank { rank: dims.len() }));
+        }
+        match dims.iter().position(|&dim| dim < 0 && dim != UNKNOWN_DIM) {
+            Some(axis) => Err(Self::fault(id, TensorFault::NegativeDim { axis, dim: dims[axis] })),
+            None => Ok(()),
+        }
+    }
+
+    fn allocated_elements(dims: &[i64], strides: &[i64]) -> Option<i64> {
+        if dims.contains(&0) {
+            return Some(0);
+        }
+        dims.iter().zip(strides).try_fold(1i64, |largest, (&dim, &stride)| {
+            let extent = if dim == 1 { 1 } else { dim.checked_mul(stride)? };
+            Some(largest.max(extent))
+        })
+    }
+
+    /// Bytes of so many elements; `None` where they leave `isize`, which bounds what can be addressed.
+    fn bytes_of(elements: i64, data_type: DataType) -> Option<usize> {
+        let bits = i128::from(elements) * data_type.bits() as i128;
+        isize::try_from((bits + 7) / 8).ok().map(|bytes| bytes as usize)
+    }
+
+    fn fault(id: TensorId, fault: TensorFault) -> Error {
+        Error::Tensor { id, fault }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a user describes: ops on logical tensors. Pure data, no memory.
+
+pub(crate) mod infer;
+#[cfg(feature = "json")]
+pub(crate) mod json;
+pub(crate) mod logical_tensor;
+pub(crate) mod op;
+pub(crate) mod row;
+pub(crate) mod schema;
+mod verify;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use self::logical_tensor::LogicalTensor;
+use self::op::Op;
+use crate::error::{GraphFault, Result};
+use crate::types::kind::{FpMathMode, OpId, TensorId};
+
+/// Ops linked by the ids of the tensors that they mention.
+///
+/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then asked for its
+/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op consumes
+/// is an output.
+///
+/// ```
+/// use sterna::{DataType, Graph, LogicalTensor, Op, Policy};
+/// let dense = |id, data_type| LogicalTensor::strided(id, data_type, &[2, 3]);
+/// let mut graph = Graph::new();
+/// graph.add_op(Op::select(
+///     0,
+///     dense(0, DataType::Boolean)?,
+///     dense(1, DataType::F32)?,
+///     dense(2, DataType::F32)?,
+///     dense(3, DataType::F32)?,
+/// ))?;
+/// graph.finalize()?;
+/// assert_eq!(graph.partitions(Policy::Fusion)?.len(), 1);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    ops: Vec<Op>,
+    ids: FxHashSet<OpId>,
+    fpmath: FpMath,
+    links: Option<Links>,
+}
+
+/// How far a graph lets arithmetic be relaxed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FpMath {
+    /// The mode.
+    pub mode: FpMathMode,
+    /// Whether it also covers integer arithmetic.
+    pub apply_to_int: bool,
+}
+
+impl Default for FpMath {
+    fn default() -> Self {
+        Self { mode: FpMathMode::Strict, apply_to_int: false }
+    }
+}
+
+/// What `finalize` finds out about a graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Links {
+    /// Indices of the ops in an order in which they can run; among those that can run, the smallest op id first.
+    pub(crate) order: Vec<usize>,
+    /// The op that produces a tensor.
+    pub(crate) producer: FxHashMap<TensorId, usize>,
+    /// The ops that consume a tensor; an op that uses it twice is listed once.
+    pub(crate) consumers: FxHashMap<TensorId, Vec<usize>>,
+}
+
+impl Graph {
+    /// An empty graph for a CPU, under strict floating-point arithmetic.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an op after holding it against its [schema](crate::Schema) row; attributes with a default that are not
+    /// set get it. Shapes are judged when a partition is compiled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Op`](crate::Error::Op) where the op does not fit its row; [`GraphFault::DuplicateOp`] for an id
+    /// that is taken; [`GraphFault::Finalized`] after `finalize`.
+    pub fn add_op(&mut self, mut op: Op) -> Result<()> {
+        self.check_open()?;
+        verify::verify(&mut op)?;
+        if !self.ids.insert(op.id()) {
+            return Err(GraphFault::DuplicateOp(op.op_ref()).into());
+        }
+        self.ops.push(op);
+        Ok(())
+    }
+
+    /// Sets the floating-point math mode that the graph carries.
+    ///
+    /// # Errors
+    ///
+    /// [`GraphFault::Finalized`] after `finalize`.
+    pub fn set_fpmath(&mut self, fpmath: FpMath) -> Result<()> {
+        self.check_open()?;
+        self.fpmath = fpmath;
+        Ok(())
+    }
+
+    /// Fixes the graph: links ops by tensor id and finds an order in which they can run. A second call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor, and a cycle.
+    pub fn finalize(&mut self) -> Result<()> {
+        if self.links.is_none() {
+            self.links = Some(link(&self.ops)?);
+        }
+        Ok(())
+    }
+
+    /// Whether [`finalize`](Graph::finalize) has succeeded.
+    pub fn is_finalized(&self) -> bool {
+        self.links.is_some()
+    }
+
+    /// The ops, in the order in which they were added.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The floating-point math mode that the graph carries.
+    pub fn fpmath(&self) -> FpMath {
+        self.fpmath
+    }
+
+    /// The tensors that no op produces, in the order in which the ops mention them.
+    pub fn inputs(&self) -> Vec<&LogicalTensor> {
+        let produced = ids_of(&self.ops, Op::outputs);
+        first_mentions(&self.ops, Op::inputs, &produced)
+    }
+
+    /// The tensors that no op consumes, in the order in which the ops mention them.
+    pub fn outputs(&self) -> Vec<&LogicalTensor> {
+        let consumed = ids_of(&self.ops, Op::inputs);
+        first_mentions(&self.ops, Op::outputs, &consumed)
+    }
+
+    /// What `finalize` found out.
+    pub(crate) fn links(&self) -> Result<&Links> {
+        self.links.as_ref().ok_or_else(|| GraphFault::NotFinalized.into())
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_finalized() { Err(GraphFault::Finalized.into()) } else { Ok(()) }
+    }
+}
+
+/// Graphs are equal when they hold equal ops in the same order, and the same math mode.
+impl PartialEq for Graph {
+    fn eq(&self, other: &Self) -> bool {
+        self.ops == other.ops && self.fpmath == other.fpmath
+    }
+}
+
+fn ids_of(ops: &[Op], ports: fn(&Op) -> &[LogicalTensor]) -> FxHashSet<TensorId> {
+    ops.iter().flat_map(ports).map(LogicalTensor::id).collect()
+}
+
+/// The tensors at some ports, each once, without those of the given ids.
+fn first_mentions<'a>(
+    ops: &'a [Op],
+    ports: fn(&Op) -> &[LogicalTensor],
+    without: &FxHashSet<TensorId>,
+) -> Vec<&'a LogicalTensor> {
+    let mut seen = FxHashSet::default();
+    let tensors = ops.iter().flat_map(ports);
+    tensors.filter(|tensor| !without.contains(&tensor.id()) && seen.insert(tensor.id())).collect()
+}
+
+fn link(ops: &[Op]) -> Result<Links> {
+    check_mentions(ops)?;
+    let mut producer = FxHashMap::default();
+    let mut consumers: FxHashMap<TensorId, Vec<usize>> = FxHashMap::default();
+    for (index, op) in ops.iter().enumerate() {
+        for output in op.outputs() {
+            if let Some(first) = producer.insert(output.id(), index) {
+                let (tensor, first) = (output.id(), ops[first].op_ref());
+                return Err(GraphFault::TwoProducers { tensor, first, second: op.op_ref() }.into());
+            }
+        }
+        for input in op.inputs() {
+            let ops = consumers.entry(input.id()).or_default();
+            if ops.last() != Some(&index) {
+                ops.push(index);
+            }
+        }
+    }
+    let order = order(ops, &producer, &consumers)?;
+    Ok(Links { order, producer, consumers })
+}
+
+/// Checks that all mentions of a tensor are equal.
+fn check_mentions(ops: &[Op]) -> Result<()> {
+    let mut mentions: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
+    for op in ops {
+        for tensor in op.inputs().iter().chain(op.outputs()) {
+            let (first, mention) = *mentions.entry(tensor.id()).or_insert((op, tensor));
+            if let Some(what) = mention.difference(tensor) {
+                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
+                return Err(GraphFault::MentionsDiffer { tensor, what, first, second }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sorts the ops so that each stands after those whose results it uses.
+fn order(
+    ops: &[Op],
+    producer: &FxHashMap<TensorId, usize>,
+    consumers: &FxHashMap<TensorId, Vec<usize>>,
+) -> Result<Vec<usize>> {
+    let produced_inputs = |op: &Op| {
+        let ids: FxHashSet<TensorId> = op.inputs().iter().map(LogicalTensor::id).collect();
+        ids.into_iter().filter(|id| producer.contains_key(id)).count()
+    };
+    let mut waiting_for: Vec<usize> = ops.iter().map(produced_inputs).collect();
+    let mut ready: BinaryHeap<Reverse<(OpId, usize)>> = BinaryHeap::new();
+    ready.extend((0..ops.len()).filter(|&i| waiting_for[i] == 0).map(|i| Reverse((ops[i].id(), i))));
+
+    let mut order = Vec::with_capacity(ops.len());
+    while let Some(Reverse((_, index))) = ready.pop() {
+        order.push(index);
+        for consumer in ops[index].outputs().iter().filter_map(|output| consumers.get(&output.id())).flatten() {
+            waiting_for[*consumer] -= 1;
+            if waiting_for[*consumer] == 0 {
+                ready.push(Reverse((ops[*consumer].id(), *consumer)));
+            }
+        }
+    }
+    match op_on_a_cycle(ops, producer, &waiting_for) {
+        Some(index) => Err(GraphFault::Cycle(ops[index].op_ref()).into()),
+        None => Ok(order),
+    }
+}
+
+/// An op that depends on its own result, among those that still wait for an input once all that can run have.
+fn op_on_a_cycle(ops: &[Op], producer: &FxHashMap<TensorId, usize>, waiting_for: &[usize]) -> Option<usize> {
+    // Whoever waits has a producer that waits; following them backwards runs into the cycle.
+    let waits_on = |index: usize| {
+        let producers = ops[index].inputs().iter().filter_map(|input| producer.get(&input.id()).copied());
+        producers.into_iter().find(|&producer| waiting_for[producer] > 0)
+    };
+    let mut seen = FxHashSet::default();
+    let mut at = waiting_for.iter().position(|&count| count > 0)?;
+    while seen.insert(at) {
+        at = waits_on(at)?;
+    }
+    Some(at)
+}

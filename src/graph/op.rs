@@ -1,0 +1,285 @@
+//! Ops: a kind, attributes, inputs and outputs.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use super::logical_tensor::LogicalTensor;
+use crate::error::{Direction, OpRef, PortRef};
+use super::row::Schema;
+use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind};
+
+/// The value of an attribute.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AttrValue {
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    S64(i64),
+    /// A number.
+    F32(f32),
+    /// A word.
+    String(String),
+    /// A list of integers.
+    S64s(Vec<i64>),
+    /// A list of numbers.
+    F32s(Vec<f32>),
+}
+
+impl AttrValue {
+    /// The name of the value's type, as JSON writes it: `bool`, `s64`, `f32`, `string`, `s64[]` or `f32[]`.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Bool(_) => "bool",
+            Self::S64(_) => "s64",
+            Self::F32(_) => "f32",
+            Self::String(_) => "string",
+            Self::S64s(_) => "s64[]",
+            Self::F32s(_) => "f32[]",
+        }
+    }
+}
+
+/// Numbers are equal when their bits are, so that a NaN equals itself and the cache can hold any value.
+impl PartialEq for AttrValue {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::S64(a), Self::S64(b)) => a == b,
+            (Self::F32(a), Self::F32(b)) => a.to_bits() == b.to_bits(),
+            (Self::String(a), Self::String(b)) => a == b,
+            (Self::S64s(a), Self::S64s(b)) => a == b,
+            (Self::F32s(a), Self::F32s(b)) => a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits())),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for AttrValue {}
+
+impl Hash for AttrValue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.type_name().hash(state);
+        match self {
+            Self::Bool(value) => value.hash(state),
+            Self::S64(value) => value.hash(state),
+            Self::F32(value) => value.to_bits().hash(state),
+            Self::String(value) => value.hash(state),
+            Self::S64s(values) => values.hash(state),
+            Self::F32s(values) => {
+                values.len().hash(state);
+                values.iter().for_each(|value| value.to_bits().hash(state));
+            }
+        }
+    }
+}
+
+macro_rules! attr_value_from {
+    ($( $Type:ty => $Variant:ident, )*) => {
+        $(
+            impl From<$Type> for AttrValue {
+                fn from(value: $Type) -> Self {
+                    Self::$Variant(value.into())
+                }
+            }
+        )*
+    };
+}
+
+attr_value_from! {
+    bool => Bool,
+    i64 => S64,
+    f32 => F32,
+    &str => String,
+    String => String,
+    Vec<i64> => S64s,
+    &[i64] => S64s,
+    Vec<f32> => F32s,
+    &[f32] => F32s,
+}
+
+impl From<AutoBroadcast> for AttrValue {
+    fn from(mode: AutoBroadcast) -> Self {
+        mode.name().into()
+    }
+}
+
+/// One op of a graph: what it computes, from which tensors, into which.
+///
+/// Building an op checks nothing; [`Graph::add_op`](crate::Graph::add_op) holds it against the
+/// [schema](crate::Schema) of its kind.
+///
+/// ```
+/// use sterna::{AutoBroadcast, DataType, LogicalTensor, Op};
+/// let mask = LogicalTensor::strided(0, DataType::Boolean, &[1, 1, 128])?;
+/// let scores = LogicalTensor::strided(1, DataType::F32, &[8, 128, 128])?;
+/// let fill = LogicalTensor::strided(2, DataType::F32, &[])?;
+/// let masked = LogicalTensor::strided(3, DataType::F32, &[8, 128, 128])?;
+/// let op = Op::select(0, mask, scores, fill, masked).auto_broadcast(AutoBroadcast::Numpy);
+/// assert_eq!(op.inputs().len(), 3);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    id: OpId,
+    kind: OpKind,
+    name: String,
+    attrs: BTreeMap<Attr, AttrValue>,
+    inputs: Vec<LogicalTensor>,
+    outputs: Vec<LogicalTensor>,
+}
+
+impl Op {
+    /// An op without attributes, inputs or outputs. Its name, for people to read, is `Kind_id`.
+    pub fn new(id: OpId, kind: OpKind) -> Self {
+        let name = format!("{kind}_{id}");
+        Self { id, kind, name, attrs: BTreeMap::new(), inputs: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// `dst[i] = cond[i] != 0 ? then[i] : else[i]`, with broadcasting by `auto_broadcast` (`numpy` unless set).
+    ///
+    /// `cond` is boolean; `then`, `else_` and `dst` share one type of [`DataType::WHOLE`](crate::DataType::WHOLE).
+    pub fn select(
+        id: OpId,
+        cond: LogicalTensor,
+        then: LogicalTensor,
+        else_: LogicalTensor,
+        dst: LogicalTensor,
+    ) -> Self {
+        Self::new(id, OpKind::Select).inputs_from([cond, then, else_]).output(dst)
+    }
+
+    /// The same op under a name for people to read; an empty one becomes `Kind_id`.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        if self.name.is_empty() {
+            self.name = format!("{}_{}", self.kind, self.id);
+        }
+        self
+    }
+
+    /// Adds the next input.
+    pub fn input(mut self, tensor: LogicalTensor) -> Self {
+        self.inputs.push(tensor);
+        self
+    }
+
+    /// Adds the next inputs.
+    pub fn inputs_from(mut self, tensors: impl IntoIterator<Item = LogicalTensor>) -> Self {
+        self.inputs.extend(tensors);
+        self
+    }
+
+    /// Adds the next output.
+    pub fn output(mut self, tensor: LogicalTensor) -> Self {
+        self.outputs.push(tensor);
+        self
+    }
+
+    /// Sets an attribute; the last value set counts.
+    pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
+        self.attrs.insert(attr, value.into());
+        self
+    }
+
+    /// Sets `auto_broadcast`: how the shapes of the inputs fit together.
+    pub fn auto_broadcast(self, mode: AutoBroadcast) -> Self {
+        self.attr(Attr::AutoBroadcast, mode)
+    }
+
+    /// Sets `axis`. On `Select` it goes with `pdpd`: the dim of `then` at which the other operands start.
+    pub fn axis(self, axis: i64) -> Self {
+        self.attr(Attr::Axis, axis)
+    }
+
+    /// The id, unique in a graph.
+    pub fn id(&self) -> OpId {
+        self.id
+    }
+
+    /// What the op computes.
+    pub fn kind(&self) -> OpKind {
+        self.kind
+    }
+
+    /// The name for people to read.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The inputs, by index.
+    pub fn inputs(&self) -> &[LogicalTensor] {
+        &self.inputs
+    }
+
+    /// The outputs, by index.
+    pub fn outputs(&self) -> &[LogicalTensor] {
+        &self.outputs
+    }
+
+    /// The attributes that are set. Once the op is in a graph, those with a default are among them.
+    pub fn attrs(&self) -> impl ExactSizeIterator<Item = (Attr, &AttrValue)> {
+        self.attrs.iter().map(|(&attr, value)| (attr, value))
+    }
+
+    /// One attribute, if set.
+    pub fn get_attr(&self, attr: Attr) -> Option<&AttrValue> {
+        self.attrs.get(&attr)
+    }
+
+    /// An attribute of type s64, if set.
+    pub(crate) fn s64_attr(&self, attr: Attr) -> Option<i64> {
+        match self.attrs.get(&attr) {
+            Some(&AttrValue::S64(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// An attribute of type bool; false where it is not set.
+    pub(crate) fn bool_attr(&self, attr: Attr) -> bool {
+        matches!(self.attrs.get(&attr), Some(AttrValue::Bool(true)))
+    }
+
+    /// An attribute of type s64[]; empty where it is not set.
+    pub(crate) fn s64s_attr(&self, attr: Attr) -> &[i64] {
+        match self.attrs.get(&attr) {
+            Some(AttrValue::S64s(values)) => values,
+            _ => &[],
+        }
+    }
+
+    /// An attribute of type string, if set.
+    pub(crate) fn str_attr(&self, attr: Attr) -> Option<&str> {
+        match self.attrs.get(&attr) {
+            Some(AttrValue::String(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// How the shapes of the inputs fit together; `numpy` where nothing is set.
+    pub(crate) fn broadcast_mode(&self) -> AutoBroadcast {
+        self.str_attr(Attr::AutoBroadcast).and_then(|mode| mode.parse().ok()).unwrap_or(AutoBroadcast::Numpy)
+    }
+
+    /// Sets an attribute where it is not set yet.
+    pub(crate) fn default_attr(&mut self, attr: Attr, value: AttrValue) {
+        self.attrs.entry(attr).or_insert(value);
+    }
+
+    /// Kind and id, for messages.
+    pub(crate) fn op_ref(&self) -> OpRef {
+        OpRef { kind: self.kind, id: self.id }
+    }
+
+    /// One input, for messages.
+    pub(crate) fn input_ref(&self, index: usize) -> PortRef {
+        let name = Schema::of(self.kind).input(index).name;
+        PortRef { direction: Direction::Input, index, name, tensor: self.inputs[index].id() }
+    }
+
+    /// One output, for messages.
+    pub(crate) fn output_ref(&self, index: usize) -> PortRef {
+        let name = Schema::of(self.kind).output(index).name;
+        PortRef { direction: Direction::Output, index, name, tensor: self.outputs[index].id() }
+    }
+}

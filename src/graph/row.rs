@@ -1,0 +1,218 @@
+//! The vocabulary of the schema table: what a row can say of an op kind.
+
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpKind};
+
+/// What an op of one kind must look like.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Schema {
+    /// The kind.
+    pub kind: OpKind,
+    /// The inputs, by index; of a variadic kind, the last one stands for all that follow.
+    pub inputs: &'static [Port],
+    /// The outputs, by index; of a variadic kind, the last one stands for all that follow.
+    pub outputs: &'static [Port],
+    /// How many inputs there may be.
+    pub input_count: Count,
+    /// How many outputs there may be.
+    pub output_count: Count,
+    /// The data types that each type variable may take; ports of one variable share one type. A variable that is
+    /// not listed takes every type, at each port another.
+    pub types: &'static [(&'static str, &'static [DataType])],
+    /// The attributes; any other is an error.
+    pub attributes: &'static [AttrRow],
+    /// How output shapes follow from input shapes.
+    pub shape_rule: ShapeRule,
+    /// Conditions that the columns above do not express.
+    pub checks: &'static [Check],
+}
+
+/// One input or output of an op kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// Its name in the op specification.
+    pub name: &'static str,
+    /// Its type variable.
+    pub type_variable: &'static str,
+    /// Whether the op uses the shape of the tensor alone, and never its data.
+    pub shape_only: bool,
+}
+
+/// How many inputs or outputs an op may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// One of these.
+    OneOf(&'static [usize]),
+    /// At least the first; at most the second, if there is one.
+    Between(usize, Option<usize>),
+}
+
+impl Count {
+    /// Whether so many are allowed.
+    pub fn allows(self, count: usize) -> bool {
+        match self {
+            Self::OneOf(counts) => counts.contains(&count),
+            Self::Between(least, most) => count >= least && most.is_none_or(|most| count <= most),
+        }
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::OneOf([one]) => write!(f, "{one}"),
+            Self::OneOf(counts) => {
+                for (i, count) in counts.iter().enumerate() {
+                    let before = if i == 0 { "" } else { " or " };
+                    write!(f, "{before}{count}")?;
+                }
+                Ok(())
+            }
+            Self::Between(least, Some(most)) => write!(f, "{least} to {most}"),
+            Self::Between(least, None) => write!(f, "{least} or more"),
+        }
+    }
+}
+
+/// One attribute of an op kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttrRow {
+    /// Which attribute.
+    pub attr: Attr,
+    /// The type of its value.
+    pub value_type: AttrType,
+    /// Whether it must be given.
+    pub required: bool,
+    /// The value that it takes where it is not given.
+    pub default: Option<AttrDefault>,
+    /// The words allowed; empty where any value is.
+    pub allowed: &'static [&'static str],
+}
+
+/// The type of an attribute's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttrType {
+    /// A truth value.
+    Bool,
+    /// An integer.
+    S64,
+    /// A number.
+    F32,
+    /// A word.
+    String,
+    /// A list of integers.
+    S64s,
+    /// A list of numbers.
+    F32s,
+}
+
+impl AttrType {
+    /// The name, as JSON writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::S64 => "s64",
+            Self::F32 => "f32",
+            Self::String => "string",
+            Self::S64s => "s64[]",
+            Self::F32s => "f32[]",
+        }
+    }
+}
+
+/// The value that an optional attribute takes where it is not given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AttrDefault {
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    S64(i64),
+    /// A number.
+    F32(f32),
+    /// A word.
+    String(&'static str),
+    /// A list of integers.
+    S64s(&'static [i64]),
+}
+
+impl AttrDefault {
+    pub(super) const fn value_type(&self) -> AttrType {
+        match self {
+            Self::Bool(_) => AttrType::Bool,
+            Self::S64(_) => AttrType::S64,
+            Self::F32(_) => AttrType::F32,
+            Self::String(_) => AttrType::String,
+            Self::S64s(_) => AttrType::S64s,
+        }
+    }
+}
+
+/// How the shapes of an op's outputs follow from those of its inputs, by the family names of the op set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are those of the op set, and all that can be said here")]
+pub enum ShapeRule {
+    Identity,
+    ElemwiseArithmetic,
+    Pool,
+    PoolBwd,
+    BnBwd,
+    BnFwdTrain,
+    BiasAdd,
+    BiasBackprop,
+    Concat,
+    Conv,
+    ConvBpropData,
+    ConvBpropFilters,
+    Convtranspose,
+    ConvtransposeBpropData,
+    ConvtransposeBpropFilters,
+    Dummy,
+    Interpolate,
+    Norm,
+    NormBprop,
+    Matmul,
+    PreluBwd,
+    Reduce,
+    Softmax,
+    StaticReshape,
+    StaticTranspose,
+    Unsupported,
+    Select,
+    Groupnorm,
+    Dropout,
+}
+
+/// A condition on an op that counts, types and attributes alone do not express.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Check {
+    /// `pads_begin` and `pads_end` hold no negative value.
+    NonNegativePads,
+    /// The statistics and affine inputs may be bf16 only where `src` is bf16.
+    NormTypes,
+    /// `per_tensor`: one scale; `zps`, where given, as many as `scales`; Dequantize from an f8 type takes no `zps`.
+    QuantParams,
+    /// `per_tensor`: one scale, one zero point; `per_channel`: one zero point or as many as scales; `per_group`:
+    /// scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
+    DynamicQuantParams,
+    /// Exactly one of the attributes `sizes` and `scales` is given.
+    SizesOrScales,
+    /// Three outputs where `keep_stats` is true.
+    KeepStatsOutputs,
+    /// Three outputs where `use_affine` is true.
+    UseAffineOutputs,
+    /// The output has the type of the first input, or f32.
+    OutputTypeOrF32,
+    /// The output has the type of the input, unless one of the two is f32.
+    OneF32OrSameType,
+    /// `dilations` has as many entries as `kernel`; the default of twelve ones suits any kernel.
+    DilationsOfKernel,
+    /// `axes` as an attribute or as the second input, not as both.
+    AxesOnce,
+    /// The two types differ, and one of them is f32.
+    CastTypes,
+    /// `axis` goes with `auto_broadcast` = `pdpd` alone, and is not below −1.
+    AxisNeedsPdpd,
+}

@@ -1,0 +1,204 @@
+//! Holds an op against its schema row.
+
+use super::op::{AttrValue, Op};
+use super::row::{AttrDefault, AttrRow, Check, Count, Port, Schema};
+use crate::error::{Direction, Error, OpFault, PortRef, Result};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, AutoBroadcast};
+
+/// Checks counts, types, attributes and the extra checks of the op's row, after giving attributes that are missing
+/// their defaults. Shapes are judged when a partition is compiled.
+pub(super) fn verify(op: &mut Op) -> Result<()> {
+    let schema = Schema::of(op.kind());
+    check_op(op, schema).map_err(|fault| Error::Op { op: op.op_ref(), fault })
+}
+
+fn check_op(op: &mut Op, schema: &Schema) -> Result<(), OpFault> {
+    check_count(Direction::Input, schema.input_count, op.inputs().len())?;
+    check_count(Direction::Output, schema.output_count, op.outputs().len())?;
+    check_types(op, schema)?;
+    for (attr, value) in op.attrs() {
+        let row = schema.attributes.iter().find(|row| row.attr == attr).ok_or(OpFault::UnknownAttr(attr))?;
+        check_attr(row, value)?;
+    }
+    for row in schema.attributes {
+        match row.default {
+            Some(default) => op.default_attr(row.attr, default.into()),
+            None if row.required && op.get_attr(row.attr).is_none() => {
+                return Err(OpFault::MissingAttr(row.attr));
+            }
+            None => {}
+        }
+    }
+    schema.checks.iter().try_for_each(|&check| run_check(check, op))
+}
+
+fn check_count(direction: Direction, count: Count, given: usize) -> Result<(), OpFault> {
+    if count.allows(given) {
+        return Ok(());
+    }
+    Err(OpFault::Count { direction, expected: count.to_string(), given })
+}
+
+/// The ports of an op with their schema, inputs first.
+fn ports<'a>(op: &'a Op, schema: &'a Schema) -> impl Iterator<Item = (PortRef, Port, DataType)> + 'a {
+    let input = |i: usize| (op.input_ref(i), schema.input(i), op.inputs()[i].data_type());
+    let output = |i: usize| (op.output_ref(i), schema.output(i), op.outputs()[i].data_type());
+    (0..op.inputs().len()).map(input).chain((0..op.outputs().len()).map(output))
+}
+
+fn check_types(op: &Op, schema: &Schema) -> Result<(), OpFault> {
+    for &(variable, allowed) in schema.types {
+        let mut first: Option<(PortRef, DataType)> = None;
+        for (port, _, given) in ports(op, schema).filter(|(_, port, _)| port.type_variable == variable) {
+            if !allowed.contains(&given) {
+                return Err(OpFault::Type { port, allowed, given });
+            }
+            match first {
+                Some((other, expected)) if expected != given => {
+                    return Err(OpFault::TypesDiffer { port, given, other, expected });
+                }
+                Some(_) => {}
+                None => first = Some((port, given)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_attr(row: &AttrRow, value: &AttrValue) -> Result<(), OpFault> {
+    let (expected, given) = (row.value_type.name(), value.type_name());
+    if expected != given {
+        return Err(OpFault::AttrType { attr: row.attr, expected, given });
+    }
+    match value {
+        AttrValue::String(word) if !row.allowed.is_empty() && !row.allowed.contains(&word.as_str()) => {
+            Err(OpFault::AttrValue { attr: row.attr, allowed: row.allowed, given: word.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl From<AttrDefault> for AttrValue {
+    fn from(default: AttrDefault) -> Self {
+        match default {
+            AttrDefault::Bool(value) => Self::Bool(value),
+            AttrDefault::S64(value) => Self::S64(value),
+            AttrDefault::F32(value) => Self::F32(value),
+            AttrDefault::String(value) => value.into(),
+            AttrDefault::S64s(values) => values.into(),
+        }
+    }
+}
+
+fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
+    let holds = match check {
+        Check::NonNegativePads => {
+            [Attr::PadsBegin, Attr::PadsEnd].iter().all(|&attr| op.s64s_attr(attr).iter().all(|&pad| pad >= 0))
+        }
+        Check::NormTypes => {
+            let bf16_statistics = ports(op, Schema::of(op.kind()))
+                .any(|(_, port, given)| port.type_variable == "T2" && given == DataType::Bf16);
+            !bf16_statistics || op.inputs()[0].data_type() == DataType::Bf16
+        }
+        Check::QuantParams => quant_params_fit(op),
+        Check::DynamicQuantParams => dynamic_quant_params_fit(op),
+        Check::SizesOrScales => op.get_attr(Attr::Sizes).is_some() != op.get_attr(Attr::Scales).is_some(),
+        Check::KeepStatsOutputs => !op.bool_attr(Attr::KeepStats) || op.outputs().len() == 3,
+        Check::UseAffineOutputs => !op.bool_attr(Attr::UseAffine) || op.outputs().len() == 3,
+        Check::OutputTypeOrF32 => {
+            let (src, dst) = (op.inputs()[0].data_type(), op.outputs()[0].data_type());
+            dst == src || dst == DataType::F32
+        }
+        Check::OneF32OrSameType => {
+            let (src, dst) = (op.inputs()[0].data_type(), op.outputs()[0].data_type());
+            dst == src || dst == DataType::F32 || src == DataType::F32
+        }
+        Check::CastTypes => {
+            let (src, dst) = (op.inputs()[0].data_type(), op.outputs()[0].data_type());
+            dst != src && (dst == DataType::F32 || src == DataType::F32)
+        }
+        Check::DilationsOfKernel => {
+            let dilations = op.s64s_attr(Attr::Dilations);
+            dilations.len() == op.s64s_attr(Attr::Kernel).len() || dilations == [1; 12]
+        }
+        Check::AxesOnce => op.inputs().len() == 1 || op.s64s_attr(Attr::Axes).is_empty(),
+        Check::AxisNeedsPdpd => match (op.s64_attr(Attr::Axis), op.broadcast_mode()) {
+            (Some(axis), AutoBroadcast::Pdpd) => axis >= -1,
+            (Some(_), given) => {
+                return Err(OpFault::AttrNeedsMode { attr: Attr::Axis, needs: AutoBroadcast::Pdpd, given });
+            }
+            (None, _) => true,
+        },
+    };
+    if holds { Ok(()) } else { Err(OpFault::Check(promise(check))) }
+}
+
+/// What an op that fails a check is told.
+fn promise(check: Check) -> &'static str {
+    match check {
+        Check::NonNegativePads => "`pads_begin` and `pads_end` hold no negative value",
+        Check::NormTypes => "statistics, gamma and beta may be bf16 only where `src` is bf16",
+        Check::QuantParams => {
+            "per_tensor takes one scale, `zps` are as many as `scales`, and Dequantize from an f8 type takes no `zps`"
+        }
+        Check::DynamicQuantParams => {
+            "per_tensor takes one scale and one zero point, per_channel one zero point or as many as scales, \
+             per_group scales and zero points of rank 2 or more and of equal shape"
+        }
+        Check::SizesOrScales => "exactly one of the attributes `sizes` and `scales` is given",
+        Check::KeepStatsOutputs => "`keep_stats`, which is true unless set, takes three outputs",
+        Check::UseAffineOutputs => "`use_affine`, which is true unless set, takes three outputs",
+        Check::OutputTypeOrF32 => "the output has the type of the first input, or f32",
+        Check::OneF32OrSameType => "the output has the type of the input, unless one of the two is f32",
+        Check::DilationsOfKernel => "`dilations` has as many entries as `kernel`",
+        Check::AxesOnce => "`axes` is given as an attribute or as the second input, not as both",
+        Check::CastTypes => "the types of input and output differ, and one of them is f32",
+        Check::AxisNeedsPdpd => "`axis` is -1 or the index of a dim",
+    }
+}
+
+fn quant_params_fit(op: &Op) -> bool {
+    let count = |attr| match op.get_attr(attr) {
+        Some(AttrValue::F32s(values)) => Some(values.len()),
+        Some(AttrValue::S64s(values)) => Some(values.len()),
+        _ => None,
+    };
+    let (scales, zps) = (count(Attr::Scales).unwrap_or(0), count(Attr::Zps));
+    let from_f8 = matches!(op.inputs()[0].data_type(), DataType::F8E5m2 | DataType::F8E4m3);
+    let one_scale = op.str_attr(Attr::Qtype) != Some("per_tensor") || scales == 1;
+    one_scale && zps.is_none_or(|zps| zps == scales && !from_f8)
+}
+
+fn dynamic_quant_params_fit(op: &Op) -> bool {
+    let scales = op.inputs()[1].dims();
+    let zps = op.inputs().get(2).map(|zps| zps.dims());
+    let first_known = |dims: Option<&[i64]>| {
+        dims.and_then(|dims| dims.first().copied()).filter(|&dim| dim != crate::types::shape::UNKNOWN_DIM)
+    };
+    match (op.str_attr(Attr::Qtype), zps) {
+        (Some("per_tensor"), None) => first_known(scales).is_none_or(|dim| dim == 1),
+        (Some("per_tensor"), Some(zps)) => first_known(zps).is_none_or(|dim| dim == 1),
+        (Some("per_channel"), Some(zps)) => match (first_known(scales), first_known(zps)) {
+            (Some(scales), Some(zps)) => zps == 1 || zps == scales,
+            _ => true,
+        },
+        (Some("per_group"), zps) => {
+            let zps = zps.flatten();
+            let known = |dims: Option<&[i64]>| dims.is_none_or(|dims| dims.len() >= 2);
+            let equal = |a: &[i64], b: &[i64]| {
+                a.len() == b.len()
+                    && a.iter().zip(b).all(|(&x, &y)| {
+                        x == y || [x, y].contains(&crate::types::shape::UNKNOWN_DIM)
+                    })
+            };
+            known(scales)
+                && known(zps)
+                && match (scales, zps) {
+                    (Some(scales), Some(zps)) => equal(scales, zps),
+                    _ => true,
+                }
+        }
+        _ => true,
+    }
+}

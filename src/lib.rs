@@ -1,0 +1,18 @@
+//! Sterna.
+#![deny(unsafe_code)]
+mod error;
+mod execute;
+mod graph;
+mod types;
+pub use error::*;
+pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
+pub use execute::stream::Stream;
+pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
+pub use graph::logical_tensor::{Layout, LogicalTensor};
+pub use graph::op::{AttrValue, Op};
+pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
+pub use graph::{FpMath, Graph};
+pub use types::UnknownName;
+pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
+pub use types::kind::{Attr, AutoBroadcast, FpMathMode, Level, OpId, OpKind, Property, TensorId};
+pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

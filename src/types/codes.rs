@@ -1,0 +1,69 @@
+//! The one way in which a closed list of names with numbers is written.
+
+/// Defines an enum whose variants have a numeric code and a name, both of them stable and public.
+///
+/// Gives `ALL`, `code`, `from_code`, `name`, `Display` (the name) and `FromStr` (by name).
+macro_rules! coded_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $Enum:ident: $what:literal {
+            $( $(#[$vmeta:meta])* $Variant:ident = $code:literal => $name:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        #[non_exhaustive]
+        pub enum $Enum {
+            $(
+                #[doc = concat!("`", $name, "`, code ", stringify!($code), ".")]
+                $(#[$vmeta])*
+                $Variant = $code,
+            )*
+        }
+
+        impl $Enum {
+            /// Every variant, in the order of the codes.
+            pub const ALL: &'static [Self] = &[$( Self::$Variant, )*];
+
+            /// The number that stands for this variant in the C ABI.
+            pub const fn code(self) -> u32 {
+                self as u32
+            }
+
+            /// The variant of a number; `None` where the number means nothing.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $( $code => Some(Self::$Variant), )*
+                    _ => None,
+                }
+            }
+
+            /// The name, as JSON and messages write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( Self::$Variant => $name, )*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $Enum {
+            type Err = $crate::types::UnknownName;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                match name {
+                    $( $name => Ok(Self::$Variant), )*
+                    _ => Err($crate::types::UnknownName { what: $what, name: name.into() }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use coded_enum;

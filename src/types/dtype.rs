@@ -1,0 +1,184 @@
+//! Data types: their codes, their sizes, and the Rust types that stand for them.
+#![allow(unsafe_code, reason = "`Element` promises facts about memory that the compiler cannot check")]
+
+use super::codes::coded_enum;
+
+coded_enum! {
+    /// The type of a tensor's elements.
+    ///
+    /// Codes below `0x100` are those of oneDNN's `dnnl_data_type_t`; the others are Sterna's own.
+    pub enum DataType: "data type" {
+        Undef = 0 => "undef",
+        F16 = 1 => "f16",
+        Bf16 = 2 => "bf16",
+        F32 = 3 => "f32",
+        S32 = 4 => "s32",
+        S8 = 5 => "s8",
+        U8 = 6 => "u8",
+        F64 = 7 => "f64",
+        /// One byte an element, true when it is not zero.
+        Boolean = 8 => "boolean",
+        F8E5m2 = 9 => "f8_e5m2",
+        F8E4m3 = 10 => "f8_e4m3",
+        /// Known by name; no op runs on it.
+        S4 = 11 => "s4",
+        /// Known by name; no op runs on it.
+        U4 = 12 => "u4",
+        /// Known by name; no op runs on it.
+        E8m0 = 13 => "e8m0",
+        /// Known by name; no op runs on it.
+        F4E2m1 = 14 => "f4_e2m1",
+        /// Known by name; no op runs on it.
+        F4E3m0 = 15 => "f4_e3m0",
+        S64 = 16 => "s64",
+        S16 = 0x101 => "s16",
+        U16 = 0x102 => "u16",
+        U32 = 0x103 => "u32",
+        U64 = 0x104 => "u64",
+    }
+}
+
+impl DataType {
+    /// Every type whose elements are whole bytes with a meaning of their own: all but `undef`, the 4-bit and
+    /// the scale types. These are the types that `Select` moves.
+    pub const WHOLE: &'static [DataType] = &[
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::S32,
+        Self::S8,
+        Self::U8,
+        Self::F64,
+        Self::Boolean,
+        Self::F8E5m2,
+        Self::F8E4m3,
+        Self::S64,
+        Self::S16,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+    ];
+
+    /// Bits that one element takes; 0 for `undef`.
+    pub const fn bits(self) -> usize {
+        match self {
+            Self::Undef => 0,
+            Self::S4 | Self::U4 | Self::F4E2m1 | Self::F4E3m0 => 4,
+            Self::S8 | Self::U8 | Self::Boolean | Self::F8E5m2 | Self::F8E4m3 | Self::E8m0 => 8,
+            Self::F16 | Self::Bf16 | Self::S16 | Self::U16 => 16,
+            Self::F32 | Self::S32 | Self::U32 => 32,
+            Self::F64 | Self::S64 | Self::U64 => 64,
+        }
+    }
+
+    /// Bytes that one element takes; `None` for `undef` and the 4-bit types.
+    ///
+    /// ```
+    /// use sterna::DataType;
+    /// assert_eq!(DataType::Bf16.size(), Some(2));
+    /// assert_eq!(DataType::S4.size(), None);
+    /// ```
+    pub const fn size(self) -> Option<usize> {
+        match self.bits() {
+            0 | 4 => None,
+            bits => Some(bits / 8),
+        }
+    }
+
+    /// Whether the type is in [`DataType::WHOLE`].
+    pub fn is_whole(self) -> bool {
+        Self::WHOLE.contains(&self)
+    }
+}
+
+/// A Rust type whose values are the elements of a tensor of one [`DataType`].
+///
+/// # Safety
+///
+/// Every bit pattern of the type is a valid value, it has no padding, and its size is that of `DATA_TYPE`.
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// The data type that this Rust type stands for.
+    const DATA_TYPE: DataType;
+}
+
+/// A Rust type that can be read as the elements of a tensor: every [`Element`], and `bool`.
+///
+/// `bool` is no [`Element`], since a kernel may write any byte where a boolean is asked for; outputs of type
+/// `boolean` are [`Bool8`].
+///
+/// # Safety
+///
+/// The type has no padding and its size is that of `DATA_TYPE`.
+pub unsafe trait InputElement: Copy + Send + Sync + 'static {
+    /// The data type that this Rust type stands for.
+    const DATA_TYPE: DataType;
+}
+
+// SAFETY: what `Element` asks for includes what `InputElement` asks for.
+unsafe impl<T: Element> InputElement for T {
+    const DATA_TYPE: DataType = T::DATA_TYPE;
+}
+
+// SAFETY: a `bool` is one byte, 0 or 1, without padding.
+unsafe impl InputElement for bool {
+    const DATA_TYPE: DataType = DataType::Boolean;
+}
+
+/// An element of a boolean tensor: any byte, true when it is not zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Bool8(pub u8);
+
+impl Bool8 {
+    /// What the byte means.
+    pub const fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Bool8 {
+    fn from(value: bool) -> Self {
+        Self(u8::from(value))
+    }
+}
+
+/// An 8-bit float with five exponent bits, as its bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct F8E5m2(pub u8);
+
+/// An 8-bit float with four exponent bits, as its bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct F8E4m3(pub u8);
+
+macro_rules! elements {
+    ($( $Type:ty => $Variant:ident, )*) => {
+        $(
+            // SAFETY: a plain number (or a transparent wrapper of one): all bit patterns are valid, there is no
+            // padding, and the assertion below compares the sizes.
+            unsafe impl Element for $Type {
+                const DATA_TYPE: DataType = DataType::$Variant;
+            }
+            const _: () = assert!(8 * size_of::<$Type>() == DataType::$Variant.bits());
+        )*
+    };
+}
+
+elements! {
+    half::f16 => F16,
+    half::bf16 => Bf16,
+    f32 => F32,
+    f64 => F64,
+    i8 => S8,
+    i16 => S16,
+    i32 => S32,
+    i64 => S64,
+    u8 => U8,
+    u16 => U16,
+    u32 => U32,
+    u64 => U64,
+    Bool8 => Boolean,
+    F8E5m2 => F8E5m2,
+    F8E4m3 => F8E4m3,
+}

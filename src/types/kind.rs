@@ -1,0 +1,199 @@
+//! Op kinds, attributes and the other closed lists of names, each with its numeric code.
+
+use super::codes::coded_enum;
+
+/// Names one op within a graph.
+pub type OpId = usize;
+
+/// Names one tensor within a graph: ops that mention the same id are linked by it.
+pub type TensorId = usize;
+
+coded_enum! {
+    /// What an op computes.
+    ///
+    /// Kinds below `0x1000` carry the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`.
+    /// `sterna ops KIND` prints what an op of a kind must look like.
+    pub enum OpKind: "op kind" {
+        Abs = 0 => "Abs",
+        AbsBackward = 1 => "AbsBackward",
+        Add = 2 => "Add",
+        AvgPool = 3 => "AvgPool",
+        AvgPoolBackward = 4 => "AvgPoolBackward",
+        BatchNormTrainingBackward = 5 => "BatchNormTrainingBackward",
+        BatchNormForwardTraining = 6 => "BatchNormForwardTraining",
+        BatchNormInference = 7 => "BatchNormInference",
+        BiasAdd = 8 => "BiasAdd",
+        BiasAddBackward = 9 => "BiasAddBackward",
+        Clamp = 10 => "Clamp",
+        ClampBackward = 11 => "ClampBackward",
+        Concat = 12 => "Concat",
+        Convolution = 13 => "Convolution",
+        ConvolutionBackwardData = 14 => "ConvolutionBackwardData",
+        ConvolutionBackwardWeights = 15 => "ConvolutionBackwardWeights",
+        ConvTranspose = 16 => "ConvTranspose",
+        ConvTransposeBackwardData = 17 => "ConvTransposeBackwardData",
+        ConvTransposeBackwardWeights = 18 => "ConvTransposeBackwardWeights",
+        Dequantize = 19 => "Dequantize",
+        Divide = 20 => "Divide",
+        DynamicDequantize = 21 => "DynamicDequantize",
+        DynamicQuantize = 22 => "DynamicQuantize",
+        Elu = 23 => "Elu",
+        EluBackward = 24 => "EluBackward",
+        End = 25 => "End",
+        Exp = 26 => "Exp",
+        GELU = 27 => "GELU",
+        GELUBackward = 28 => "GELUBackward",
+        HardSwish = 29 => "HardSwish",
+        HardSwishBackward = 30 => "HardSwishBackward",
+        Interpolate = 31 => "Interpolate",
+        InterpolateBackward = 32 => "InterpolateBackward",
+        LayerNorm = 33 => "LayerNorm",
+        LayerNormBackward = 34 => "LayerNormBackward",
+        LeakyReLU = 35 => "LeakyReLU",
+        Log = 36 => "Log",
+        LogSoftmax = 37 => "LogSoftmax",
+        LogSoftmaxBackward = 38 => "LogSoftmaxBackward",
+        MatMul = 39 => "MatMul",
+        Maximum = 40 => "Maximum",
+        MaxPool = 41 => "MaxPool",
+        MaxPoolBackward = 42 => "MaxPoolBackward",
+        Minimum = 43 => "Minimum",
+        Mish = 44 => "Mish",
+        MishBackward = 45 => "MishBackward",
+        Multiply = 46 => "Multiply",
+        PReLU = 47 => "PReLU",
+        PReLUBackward = 48 => "PReLUBackward",
+        Quantize = 49 => "Quantize",
+        Reciprocal = 50 => "Reciprocal",
+        ReduceL1 = 51 => "ReduceL1",
+        ReduceL2 = 52 => "ReduceL2",
+        ReduceMax = 53 => "ReduceMax",
+        ReduceMean = 54 => "ReduceMean",
+        ReduceMin = 55 => "ReduceMin",
+        ReduceProd = 56 => "ReduceProd",
+        ReduceSum = 57 => "ReduceSum",
+        ReLU = 58 => "ReLU",
+        ReLUBackward = 59 => "ReLUBackward",
+        Reorder = 60 => "Reorder",
+        Round = 61 => "Round",
+        Sigmoid = 62 => "Sigmoid",
+        SigmoidBackward = 63 => "SigmoidBackward",
+        SoftMax = 64 => "SoftMax",
+        SoftMaxBackward = 65 => "SoftMaxBackward",
+        SoftPlus = 66 => "SoftPlus",
+        SoftPlusBackward = 67 => "SoftPlusBackward",
+        Sqrt = 68 => "Sqrt",
+        SqrtBackward = 69 => "SqrtBackward",
+        Square = 70 => "Square",
+        SquaredDifference = 71 => "SquaredDifference",
+        StaticReshape = 72 => "StaticReshape",
+        StaticTranspose = 73 => "StaticTranspose",
+        Subtract = 74 => "Subtract",
+        Tanh = 75 => "Tanh",
+        TanhBackward = 76 => "TanhBackward",
+        TypeCast = 77 => "TypeCast",
+        Wildcard = 78 => "Wildcard",
+        HardSigmoid = 79 => "HardSigmoid",
+        HardSigmoidBackward = 80 => "HardSigmoidBackward",
+        Select = 81 => "Select",
+        Pow = 82 => "Pow",
+        GroupNorm = 83 => "GroupNorm",
+        GenIndex = 84 => "GenIndex",
+        GreaterEqual = 85 => "GreaterEqual",
+        RMSNorm = 86 => "RMSNorm",
+        Dropout = 87 => "Dropout",
+    }
+}
+
+coded_enum! {
+    /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`.
+    #[derive(PartialOrd, Ord)]
+    pub enum Attr: "attribute" {
+        Alpha = 0x1 => "alpha",
+        Beta = 0x2 => "beta",
+        Epsilon = 0x3 => "epsilon",
+        Max = 0x4 => "max",
+        Min = 0x5 => "min",
+        Momentum = 0x6 => "momentum",
+        Scales = 0x20 => "scales",
+        Axis = 0x30 => "axis",
+        BeginNormAxis = 0x31 => "begin_norm_axis",
+        Groups = 0x32 => "groups",
+        Axes = 0x40 => "axes",
+        Dilations = 0x41 => "dilations",
+        DstShape = 0x42 => "dst_shape",
+        Kernel = 0x43 => "kernel",
+        Order = 0x44 => "order",
+        OutputPadding = 0x45 => "output_padding",
+        PadsBegin = 0x46 => "pads_begin",
+        PadsEnd = 0x47 => "pads_end",
+        Shape = 0x48 => "shape",
+        Sizes = 0x49 => "sizes",
+        SrcShape = 0x4a => "src_shape",
+        Strides = 0x4b => "strides",
+        WeightsShape = 0x4c => "weights_shape",
+        Zps = 0x4d => "zps",
+        GroupShape = 0x4e => "group_shape",
+        ExcludePad = 0x60 => "exclude_pad",
+        KeepDims = 0x61 => "keep_dims",
+        KeepStats = 0x62 => "keep_stats",
+        PerChannelBroadcast = 0x63 => "per_channel_broadcast",
+        SpecialZero = 0x64 => "special_zero",
+        TransposeA = 0x65 => "transpose_a",
+        TransposeB = 0x66 => "transpose_b",
+        UseAffine = 0x67 => "use_affine",
+        UseDst = 0x68 => "use_dst",
+        AutoBroadcast = 0x80 => "auto_broadcast",
+        AutoPad = 0x81 => "auto_pad",
+        CoordinateTransformationMode = 0x82 => "coordinate_transformation_mode",
+        DataFormat = 0x83 => "data_format",
+        Mode = 0x84 => "mode",
+        Qtype = 0x85 => "qtype",
+        RoundingType = 0x86 => "rounding_type",
+        WeightsFormat = 0x87 => "weights_format",
+        AccumulationMode = 0x88 => "accumulation_mode",
+    }
+}
+
+coded_enum! {
+    /// How far floating-point arithmetic may be relaxed; the codes are those of `dnnl_fpmath_mode_t`.
+    ///
+    /// Sterna keeps the mode with the graph and writes it to JSON; it computes as under `Strict` in every mode.
+    pub enum FpMathMode: "floating-point math mode" {
+        Strict = 0 => "strict",
+        Bf16 = 1 => "bf16",
+        F16 = 2 => "f16",
+        Any = 3 => "any",
+        Tf32 = 4 => "tf32",
+    }
+}
+
+coded_enum! {
+    /// What becomes of a tensor between executions; the codes are those of `dnnl_graph_tensor_property_t`.
+    pub enum Property: "tensor property" {
+        Undef = 0 => "undef",
+        Variable = 1 => "variable",
+        Constant = 2 => "constant",
+        HostScalar = 3 => "host_scalar",
+    }
+}
+
+coded_enum! {
+    /// How a two- or three-input op fits the shapes of its inputs together.
+    pub enum AutoBroadcast: "broadcast mode" {
+        None = 0 => "none",
+        Numpy = 1 => "numpy",
+        Pdpd = 2 => "pdpd",
+        Multidirectional = 3 => "multidirectional",
+    }
+}
+
+coded_enum! {
+    /// The instruction-set levels that kernels are built for, from the plainest to the widest.
+    #[derive(PartialOrd, Ord)]
+    pub enum Level: "CPU level" {
+        Portable = 0 => "portable",
+        Avx2 = 1 => "avx2",
+        Avx512 = 2 => "avx512",
+    }
+}

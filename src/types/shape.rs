@@ -1,0 +1,258 @@
+//! Dims, strides and the broadcasting rules, as pure functions of numbers.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// Sizes or strides, one a dim; up to six of them are stored without an allocation.
+pub type Dims = SmallVec<[i64; 6]>;
+
+/// The largest rank of a tensor.
+pub const MAX_RANK: usize = 12;
+
+/// Stands for a dim or a stride that is not known yet.
+pub const UNKNOWN_DIM: i64 = i64::MIN;
+
+/// How two shapes fail to fit together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BroadcastFault {
+    /// Mode `none` wants equal shapes.
+    #[error("{} is not equal to {}", Braced(shape), Braced(onto))]
+    NotEqual {
+        /// The shape that differs.
+        shape: Dims,
+        /// The shape that it should equal.
+        onto: Dims,
+    },
+    /// One dim is neither equal to its counterpart nor 1.
+    #[error("{} does not broadcast onto {}: {dim} against {onto_dim} at axis {axis}", Braced(shape), Braced(onto))]
+    Dim {
+        /// The shape that does not fit.
+        shape: Dims,
+        /// The shape that it should fit.
+        onto: Dims,
+        /// The axis of the result at which they clash.
+        axis: usize,
+        /// The dim of `shape` there.
+        dim: i64,
+        /// The dim of `onto` there.
+        onto_dim: i64,
+    },
+    /// A one-way broadcast from more dims onto fewer.
+    #[error("{} has a larger rank than {}, onto which it must broadcast", Braced(shape), Braced(onto))]
+    Rank {
+        /// The shape that does not fit.
+        shape: Dims,
+        /// The shape that it should fit.
+        onto: Dims,
+    },
+    /// `axis` places the operand beyond the last dim, or before the first.
+    #[error("axis {axis} does not place {} within {}", Braced(shape), Braced(onto))]
+    Axis {
+        /// The shape that does not fit.
+        shape: Dims,
+        /// The shape that it should fit.
+        onto: Dims,
+        /// The attribute `axis`.
+        axis: i64,
+    },
+}
+
+/// Writes dims the way the op specification does: `{2,3,?}`, with `?` for a dim that is unknown.
+pub(crate) struct Braced<'a>(pub(crate) &'a [i64]);
+
+impl fmt::Display for Braced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, &dim) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            match dim {
+                UNKNOWN_DIM => write!(f, "{comma}?")?,
+                _ => write!(f, "{comma}{dim}")?,
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+/// Whether every dim is known.
+pub(crate) fn is_known(dims: &[i64]) -> bool {
+    dims.iter().all(|&dim| dim != UNKNOWN_DIM)
+}
+
+/// The number of elements; `None` where it leaves i64. A dim of 0 makes it 0 whatever the others are.
+pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
+    if dims.contains(&0) {
+        return Some(0);
+    }
+    dims.iter().try_fold(1i64, |product, &dim| product.checked_mul(dim))
+}
+
+/// Dense row-major strides, in which a dim of 0 counts as 1; `None` where one leaves i64.
+pub(crate) fn row_major_strides(dims: &[i64]) -> Option<Dims> {
+    let order: SmallVec<[usize; 6]> = (0..dims.len()).collect();
+    dense_strides(dims, &order)
+}
+
+/// Dense strides of dims that lie in memory in the given order, outermost first; `None` where one leaves i64.
+pub(crate) fn dense_strides(dims: &[i64], order: &[usize]) -> Option<Dims> {
+    let mut strides = Dims::from_elem(0, dims.len());
+    let mut stride = 1i64;
+    for &axis in order.iter().rev() {
+        strides[axis] = stride;
+        stride = stride.checked_mul(dims[axis].max(1))?;
+    }
+    Some(strides)
+}
+
+/// The axes from the outermost to the innermost in memory.
+///
+/// Where strides do not decide (a dim of 1, a stride of 0, equal strides) an axis keeps its place among its
+/// neighbours, so a row-major tensor with repeated dims stays row-major.
+pub(crate) fn memory_order(dims: &[i64], strides: &[i64]) -> SmallVec<[usize; 6]> {
+    let decides = |axis: usize| dims[axis] != 1 && strides[axis] != 0;
+    let mut order: SmallVec<[usize; 6]> = SmallVec::new();
+    for axis in 0..dims.len() {
+        let mut place = order.len();
+        if decides(axis) {
+            for (i, &other) in order.iter().enumerate().rev() {
+                if !decides(other) || strides[other] == strides[axis] {
+                    continue;
+                }
+                if strides[other] > strides[axis] {
+                    break;
+                }
+                place = i;
+            }
+        }
+        order.insert(place, axis);
+    }
+    order
+}
+
+/// How many elements lie between the first and the last element, both counted; 0 for an empty tensor, `None` where
+/// it leaves i64.
+pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
+    if dims.contains(&0) {
+        return Some(0);
+    }
+    dims.iter()
+        .zip(strides)
+        .try_fold(1i64, |span, (&dim, &stride)| span.checked_add((dim - 1).checked_mul(stride)?))
+}
+
+/// Whether two different index tuples may fall on one element: with the dims above 1 ordered by stride, some stride
+/// is not larger than the extent inside it.
+pub(crate) fn overlaps_itself(dims: &[i64], strides: &[i64]) -> bool {
+    let mut walks: SmallVec<[(i64, i64); 6]> =
+        dims.iter().zip(strides).filter(|&(&dim, _)| dim > 1).map(|(&dim, &stride)| (stride, dim)).collect();
+    walks.sort_unstable();
+    let mut inside = 0i64;
+    for (stride, dim) in walks {
+        if stride <= inside {
+            return true;
+        }
+        inside = inside.saturating_add((dim - 1).saturating_mul(stride));
+    }
+    false
+}
+
+/// The common shape of two that broadcast to each other: right-aligned, each pair of dims equal or one of them 1, a
+/// missing dim is 1.
+pub(crate) fn broadcast_pair(a: &[i64], b: &[i64]) -> Result<Dims, BroadcastFault> {
+    let rank = a.len().max(b.len());
+    let at = |dims: &[i64], axis: usize| match (axis + dims.len()).checked_sub(rank) {
+        Some(own) => dims[own],
+        None => 1,
+    };
+    (0..rank)
+        .map(|axis| match (at(a, axis), at(b, axis)) {
+            (x, y) if x == y => Ok(x),
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            (x, y) => Err(BroadcastFault::Dim { shape: b.into(), onto: a.into(), axis, dim: y, onto_dim: x }),
+        })
+        .collect()
+}
+
+/// Where the first dim of an operand stands in a result that it broadcasts onto one way, right-aligned.
+pub(crate) fn right_aligned(shape: &[i64], onto: &[i64]) -> Result<usize, BroadcastFault> {
+    onto.len()
+        .checked_sub(shape.len())
+        .ok_or_else(|| BroadcastFault::Rank { shape: shape.into(), onto: onto.into() })
+}
+
+/// Where the first dim of an operand stands in a result under mode `pdpd`, in which `axis` −1 means right-aligned.
+pub(crate) fn aligned_at(shape: &[i64], onto: &[i64], axis: i64) -> Result<usize, BroadcastFault> {
+    let room = right_aligned(shape, onto)?;
+    match axis {
+        -1 => Ok(room),
+        0.. if axis as u64 <= room as u64 => Ok(axis as usize),
+        _ => Err(BroadcastFault::Axis { shape: shape.into(), onto: onto.into(), axis }),
+    }
+}
+
+/// Checks that each dim of an operand that starts at dim `start` of the result equals its counterpart or is 1.
+pub(crate) fn fits_onto(shape: &[i64], onto: &[i64], start: usize) -> Result<(), BroadcastFault> {
+    for (i, (&dim, &onto_dim)) in shape.iter().zip(&onto[start..]).enumerate() {
+        if dim != onto_dim && dim != 1 {
+            let (shape, onto) = (shape.into(), onto.into());
+            return Err(BroadcastFault::Dim { shape, onto, axis: start + i, dim, onto_dim });
+        }
+    }
+    Ok(())
+}
+
+/// The strides with which an operand is walked in the index space of a result that it broadcasts onto, its first dim
+/// standing at dim `start`: 0 along every dim that it lacks or repeats.
+pub(crate) fn walk_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
+    let mut walk = Dims::from_elem(0, onto.len());
+    for (i, (&dim, &stride)) in shape.iter().zip(strides).enumerate() {
+        if dim != 1 {
+            walk[start + i] = stride;
+        }
+    }
+    walk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_order_follows_strides_and_keeps_what_they_leave_open() {
+        let rows: &[(&[i64], &[i64], &[usize])] = &[
+            (&[2, 3, 4], &[12, 4, 1], &[0, 1, 2]),
+            (&[2, 3, 4], &[1, 8, 2], &[1, 2, 0]),
+            (&[8, 3, 4], &[0, 4, 1], &[0, 1, 2]),
+            (&[3, 8, 4], &[1, 0, 3], &[2, 0, 1]),
+            (&[3, 1, 4], &[1, 1, 3], &[2, 0, 1]),
+            (&[1, 1, 1], &[1, 5, 9], &[0, 1, 2]),
+            (&[], &[], &[]),
+        ];
+        let wrong: Vec<_> = rows
+            .iter()
+            .filter(|(dims, strides, order)| memory_order(dims, strides)[..] != **order)
+            .map(|(dims, strides, order)| (dims, strides, order, memory_order(dims, strides)))
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn overlap_is_a_stride_within_the_extent_inside_it() {
+        let rows: &[(&[i64], &[i64], bool)] = &[
+            (&[4, 5], &[5, 1], false),
+            (&[4, 5], &[4, 1], true),
+            (&[4, 5], &[1, 4], false),
+            (&[4, 5], &[1, 3], true),
+            (&[4, 5], &[0, 1], true),
+            (&[1, 5], &[0, 1], false),
+            (&[2, 2, 2], &[4, 2, 1], false),
+            (&[2, 2, 2], &[3, 2, 1], true),
+            (&[], &[], false),
+        ];
+        let wrong: Vec<_> = rows.iter().filter(|(d, s, expected)| overlaps_itself(d, s) != *expected).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
