@@ -3,6 +3,7 @@
 mod error;
 mod execute;
 mod graph;
+mod partition;
 mod types;
 pub use error::*;
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
@@ -12,7 +13,9 @@ pub use graph::logical_tensor::{Layout, LogicalTensor};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
+pub use partition::Partition;
+pub use partition::grow::{Explanation, Verdict};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
-pub use types::kind::{Attr, AutoBroadcast, FpMathMode, Level, OpId, OpKind, Property, TensorId};
+pub use types::kind::{Attr, AutoBroadcast, FpMathMode, Level, OpId, OpKind, Policy, Property, TensorId};
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

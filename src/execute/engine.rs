@@ -40,7 +40,8 @@ pub struct SystemAllocator;
 // SAFETY: `std::alloc::alloc` gives exactly what the trait asks for.
 unsafe impl Allocator for SystemAllocator {
     fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        let layout = std::alloc::Layout::from_size_align(size, align).ok().filter(|layout| layout.size() > 0)?;
+        let layout =
+            std::alloc::Layout::from_size_align(size, align).ok().filter(|layout| layout.size() > 0)?;
         // SAFETY: the size of the layout is not 0.
         NonNull::new(unsafe { std::alloc::alloc(layout) })
     }

@@ -45,7 +45,11 @@ impl<'a> Tensor<'a> {
     ///
     /// [`Error::Tensor`] where the type of the slice is another, where it is shorter than the
     /// [span](LogicalTensor::span) of the description, where dims or strides are not known, and for host scalars.
-    pub fn new<T: InputElement>(desc: &'a LogicalTensor, engine: &'a Engine, elements: &'a [T]) -> Result<Self> {
+    pub fn new<T: InputElement>(
+        desc: &'a LogicalTensor,
+        engine: &'a Engine,
+        elements: &'a [T],
+    ) -> Result<Self> {
         check_elements(desc, T::DATA_TYPE, elements.len())?;
         Ok(Self { desc, engine: Some(engine), memory: Memory::Address(elements.as_ptr().cast()) })
     }
@@ -57,7 +61,10 @@ impl<'a> Tensor<'a> {
     /// [`Error::Tensor`] where the description is not that of a host scalar, or of another type.
     pub fn scalar<T: Element>(desc: &'a LogicalTensor, value: T) -> Result<Self> {
         if !desc.is_host_scalar() {
-            return fault(desc, TensorFault::Property { property: desc.property(), hint: "use `Tensor::new`" });
+            return fault(
+                desc,
+                TensorFault::Property { property: desc.property(), hint: "use `Tensor::new`" },
+            );
         }
         check_type(desc, T::DATA_TYPE)?;
         let mut bytes = [0; 8];
@@ -161,7 +168,11 @@ impl<'a> TensorMut<'a> {
     /// # Errors
     ///
     /// As [`Tensor::new`].
-    pub fn new<T: Element>(desc: &'a LogicalTensor, engine: &'a Engine, elements: &'a mut [T]) -> Result<Self> {
+    pub fn new<T: Element>(
+        desc: &'a LogicalTensor,
+        engine: &'a Engine,
+        elements: &'a mut [T],
+    ) -> Result<Self> {
         check_elements(desc, T::DATA_TYPE, elements.len())?;
         // SAFETY: the slice is borrowed for `'a`, is long enough for the span, and every `Element` may be written
         // with any bits.
@@ -320,7 +331,10 @@ fn check_type(desc: &LogicalTensor, given: DataType) -> Result<()> {
 fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Result<()> {
     check_type(desc, data_type)?;
     if desc.is_host_scalar() {
-        return fault(desc, TensorFault::Property { property: desc.property(), hint: "use `Tensor::scalar`" });
+        return fault(
+            desc,
+            TensorFault::Property { property: desc.property(), hint: "use `Tensor::scalar`" },
+        );
     }
     if data_type.size().is_none() {
         return fault(desc, TensorFault::NoElements(data_type));

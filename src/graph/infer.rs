@@ -115,7 +115,8 @@ fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
         result.push(n);
     }
     if let Some(&bias) = inputs.get(2) {
-        let fits = shape::right_aligned(bias, &result).and_then(|start| shape::fits_onto(bias, &result, start));
+        let fits =
+            shape::right_aligned(bias, &result).and_then(|start| shape::fits_onto(bias, &result, start));
         fits.map_err(|fault| broadcast_error(op, 2, AutoBroadcast::Numpy, fault))?;
     }
     Ok(result)

@@ -72,8 +72,9 @@ impl LogicalTensor {
     pub fn strided(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::check_dims(id, dims)?;
         let strides = if shape::is_known(dims) {
-            shape::row_major_strides(dims)
-                .ok_or_else(|| Self::fault(id, TensorFault::TooLarge { dims: dims.into(), strides: Dims::new() }))?
+            shape::row_major_strides(dims).ok_or_else(|| {
+                Self::fault(id, TensorFault::TooLarge { dims: dims.into(), strides: Dims::new() })
+            })?
         } else {
             Dims::from_elem(UNKNOWN_DIM, dims.len())
         };
@@ -125,7 +126,10 @@ impl LogicalTensor {
         Self::check_dims(id, dims)?;
         if let Layout::Strided(strides) = &layout {
             if strides.len() != dims.len() {
-                return Err(Self::fault(id, TensorFault::StrideCount { dims: dims.len(), strides: strides.len() }));
+                return Err(Self::fault(
+                    id,
+                    TensorFault::StrideCount { dims: dims.len(), strides: strides.len() },
+                ));
             }
             if let Some(axis) = strides.iter().position(|&s| s < 0 && s != UNKNOWN_DIM) {
                 return Err(Self::fault(id, TensorFault::NegativeStride { axis, stride: strides[axis] }));
@@ -222,7 +226,8 @@ impl LogicalTensor {
     /// How many elements lie between the first and the last one, both counted: what an execution needs of a slice.
     /// `None` where dims or strides are not all known.
     pub fn span(&self) -> Option<usize> {
-        let span = shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
+        let span =
+            shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
         Some(span as usize)
     }
 

@@ -233,7 +233,8 @@ fn order(
     let mut order = Vec::with_capacity(ops.len());
     while let Some(Reverse((_, index))) = ready.pop() {
         order.push(index);
-        for consumer in ops[index].outputs().iter().filter_map(|output| consumers.get(&output.id())).flatten() {
+        for consumer in ops[index].outputs().iter().filter_map(|output| consumers.get(&output.id())).flatten()
+        {
             waiting_for[*consumer] -= 1;
             if waiting_for[*consumer] == 0 {
                 ready.push(Reverse((ops[*consumer].id(), *consumer)));

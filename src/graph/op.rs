@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use super::logical_tensor::LogicalTensor;
-use crate::error::{Direction, OpRef, PortRef};
 use super::row::Schema;
+use crate::error::{Direction, OpRef, PortRef};
 use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind};
 
 /// The value of an attribute.

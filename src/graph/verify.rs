@@ -93,9 +93,9 @@ impl From<AttrDefault> for AttrValue {
 
 fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
     let holds = match check {
-        Check::NonNegativePads => {
-            [Attr::PadsBegin, Attr::PadsEnd].iter().all(|&attr| op.s64s_attr(attr).iter().all(|&pad| pad >= 0))
-        }
+        Check::NonNegativePads => [Attr::PadsBegin, Attr::PadsEnd]
+            .iter()
+            .all(|&attr| op.s64s_attr(attr).iter().all(|&pad| pad >= 0)),
         Check::NormTypes => {
             let bf16_statistics = ports(op, Schema::of(op.kind()))
                 .any(|(_, port, given)| port.type_variable == "T2" && given == DataType::Bf16);
@@ -188,9 +188,9 @@ fn dynamic_quant_params_fit(op: &Op) -> bool {
             let known = |dims: Option<&[i64]>| dims.is_none_or(|dims| dims.len() >= 2);
             let equal = |a: &[i64], b: &[i64]| {
                 a.len() == b.len()
-                    && a.iter().zip(b).all(|(&x, &y)| {
-                        x == y || [x, y].contains(&crate::types::shape::UNKNOWN_DIM)
-                    })
+                    && a.iter()
+                        .zip(b)
+                        .all(|(&x, &y)| x == y || [x, y].contains(&crate::types::shape::UNKNOWN_DIM))
             };
             known(scales)
                 && known(zps)

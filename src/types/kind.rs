@@ -197,3 +197,13 @@ coded_enum! {
         Avx512 = 2 => "avx512",
     }
 }
+
+coded_enum! {
+    /// How a graph is cut into partitions; the codes are those of `dnnl_graph_partition_policy_t`.
+    pub enum Policy: "partition policy" {
+        /// Ops that gain from running together share a partition.
+        Fusion = 1 => "fusion",
+        /// One op a partition.
+        Debug = 2 => "debug",
+    }
+}

@@ -26,7 +26,11 @@ pub enum BroadcastFault {
         onto: Dims,
     },
     /// One dim is neither equal to its counterpart nor 1.
-    #[error("{} does not broadcast onto {}: {dim} against {onto_dim} at axis {axis}", Braced(shape), Braced(onto))]
+    #[error(
+        "{} does not broadcast onto {}: {dim} against {onto_dim} at axis {axis}",
+        Braced(shape),
+        Braced(onto)
+    )]
     Dim {
         /// The shape that does not fit.
         shape: Dims,
@@ -252,7 +256,8 @@ mod tests {
             (&[2, 2, 2], &[3, 2, 1], true),
             (&[], &[], false),
         ];
-        let wrong: Vec<_> = rows.iter().filter(|(d, s, expected)| overlaps_itself(d, s) != *expected).collect();
+        let wrong: Vec<_> =
+            rows.iter().filter(|(d, s, expected)| overlaps_itself(d, s) != *expected).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -1,0 +1,150 @@
+//! Which ops go together: from a graph to partitions.
+
+mod fusions;
+pub(crate) mod grow;
+mod signature;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use self::fusions::FUSIONS;
+use self::grow::{Explanation, Group, Wiring};
+pub(crate) use self::signature::Signature;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
+use crate::types::kind::{Policy, TensorId};
+
+/// Ops of a graph that run as one, or one op that nothing here runs.
+///
+/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the graph,
+/// each listed once.
+#[derive(Debug, Clone)]
+pub struct Partition {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    id: usize,
+    ops: Vec<Op>,
+    inputs: Vec<LogicalTensor>,
+    outputs: Vec<LogicalTensor>,
+    fusion: Option<&'static str>,
+    signature: Signature,
+}
+
+impl Partition {
+    /// A partition of one op, without a graph.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::add_op`] and [`Graph::finalize`].
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor, Op, Partition};
+    /// let scalar = |id, data_type| LogicalTensor::strided(id, data_type, &[]);
+    /// let op = Op::select(
+    ///     0,
+    ///     scalar(0, DataType::Boolean)?,
+    ///     scalar(1, DataType::U16)?,
+    ///     scalar(2, DataType::U16)?,
+    ///     scalar(3, DataType::U16)?,
+    /// );
+    /// assert!(Partition::from_op(op)?.is_supported());
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn from_op(op: Op) -> Result<Self> {
+        let mut graph = Graph::new();
+        graph.add_op(op)?;
+        graph.finalize()?;
+        let mut partitions = graph.partitions(Policy::Debug)?;
+        Ok(partitions.swap_remove(0))
+    }
+
+    /// The place of the partition among those of its graph, from 0.
+    pub fn id(&self) -> usize {
+        self.inner.id
+    }
+
+    /// The ops, in an order in which they can run.
+    pub fn ops(&self) -> &[Op] {
+        &self.inner.ops
+    }
+
+    /// The tensors that the partition takes, in the order in which its ops mention them.
+    pub fn inputs(&self) -> &[LogicalTensor] {
+        &self.inner.inputs
+    }
+
+    /// The tensors that the partition gives, in the order in which its ops mention them.
+    pub fn outputs(&self) -> &[LogicalTensor] {
+        &self.inner.outputs
+    }
+
+    /// Whether the partition can be compiled.
+    pub fn is_supported(&self) -> bool {
+        self.inner.fusion.is_some()
+    }
+
+    /// Why the partition cannot be compiled; `None` where it can.
+    pub fn unsupported_reason(&self) -> Option<String> {
+        let kinds = || self.ops().iter().map(|op| op.kind().name()).collect::<Vec<_>>().join(", ");
+        (!self.is_supported()).then(|| format!("no kernel runs {}", kinds()))
+    }
+
+    /// What the partition computes, without ids.
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.inner.signature
+    }
+
+    fn new(id: usize, graph: &Graph, wiring: &Wiring<'_>, group: &Group) -> Result<Self> {
+        let ops: Vec<Op> = group.ops.iter().map(|&op| wiring.ops[op].clone()).collect();
+        let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
+        let links = graph.links()?;
+        let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
+        // Whoever consumes it outside needs it handed out; so does a caller, where nobody consumes it.
+        let leaves = |tensor: TensorId| match links.consumers.get(&tensor) {
+            Some(consumers) => consumers.iter().any(|&op| !is_inside(op)),
+            None => true,
+        };
+        let enters = |tensor: TensorId| !links.producer.get(&tensor).is_some_and(|&op| is_inside(op));
+        let ports = |tensors: fn(&Op) -> &[LogicalTensor], is_port: &dyn Fn(TensorId) -> bool| {
+            let mut seen = FxHashSet::default();
+            let all = ops.iter().flat_map(tensors);
+            all.filter(|tensor| is_port(tensor.id()) && seen.insert(tensor.id())).cloned().collect::<Vec<_>>()
+        };
+        let inputs = ports(Op::inputs, &enters);
+        let outputs = ports(Op::outputs, &leaves);
+        let signature = Signature::new(&ops, &inputs, &outputs);
+        Ok(Self { inner: Arc::new(Inner { id, ops, inputs, outputs, fusion: group.fusion, signature }) })
+    }
+}
+
+impl Graph {
+    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come back each
+    /// in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
+    ///
+    /// # Errors
+    ///
+    /// [`GraphFault::NotFinalized`](crate::GraphFault::NotFinalized) before [`finalize`](Graph::finalize).
+    pub fn partitions(&self, policy: Policy) -> Result<Vec<Partition>> {
+        let wiring = Wiring::new(self)?;
+        let groups = grow::group(&wiring, FUSIONS, policy == Policy::Fusion, |_| {});
+        groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &wiring, group)).collect()
+    }
+
+    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which they
+    /// fell: why two neighbours share a partition or do not.
+    ///
+    /// # Errors
+    ///
+    /// As [`partitions`](Graph::partitions).
+    pub fn explain(&self) -> Result<Vec<Explanation>> {
+        let mut explanations = Vec::new();
+        grow::group(&Wiring::new(self)?, FUSIONS, true, |explanation| explanations.push(explanation));
+        Ok(explanations)
+    }
+}

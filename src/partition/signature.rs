@@ -1,0 +1,80 @@
+//! What a partition computes, by position: two partitions of equal signature run the same plans, whatever the ids of
+//! their ops and tensors.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::{AttrValue, Op};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpKind, TensorId};
+
+/// The ops of a partition with tensors named by the order of their first mention, and a hash of it all.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    hash: u64,
+    ops: Vec<OpSignature>,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OpSignature {
+    kind: OpKind,
+    attrs: Vec<(Attr, AttrValue)>,
+    inputs: Vec<TensorSignature>,
+    outputs: Vec<TensorSignature>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TensorSignature {
+    place: usize,
+    data_type: DataType,
+    is_host_scalar: bool,
+}
+
+impl Signature {
+    pub(super) fn new(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> Self {
+        let mut places: FxHashMap<TensorId, usize> = FxHashMap::default();
+        let mut place = |tensor: &LogicalTensor| {
+            let next = places.len();
+            *places.entry(tensor.id()).or_insert(next)
+        };
+        let mut tensor = |tensor: &LogicalTensor| TensorSignature {
+            place: place(tensor),
+            data_type: tensor.data_type(),
+            is_host_scalar: tensor.is_host_scalar(),
+        };
+        let mut op = |op: &Op| OpSignature {
+            kind: op.kind(),
+            attrs: op.attrs().map(|(attr, value)| (attr, value.clone())).collect(),
+            inputs: op.inputs().iter().map(&mut tensor).collect(),
+            outputs: op.outputs().iter().map(&mut tensor).collect(),
+        };
+        let ops: Vec<OpSignature> = ops.iter().map(&mut op).collect();
+        let place_of = |tensor: &LogicalTensor| places[&tensor.id()];
+        let inputs: Vec<usize> = inputs.iter().map(place_of).collect();
+        let outputs: Vec<usize> = outputs.iter().map(place_of).collect();
+        let mut hasher = FxHasher::default();
+        (&ops, &inputs, &outputs).hash(&mut hasher);
+        Self { hash: hasher.finish(), ops, inputs, outputs }
+    }
+}
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+            && self.ops == other.ops
+            && self.inputs == other.inputs
+            && self.outputs == other.outputs
+    }
+}
+
+impl Eq for Signature {}
+
+impl Hash for Signature {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
