@@ -259,6 +259,9 @@ pub enum TensorFault {
         /// Elements given.
         given: usize,
     },
+    /// No port of the partition has this id.
+    #[error("it is no port of the compiled partition")]
+    NoPort,
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),

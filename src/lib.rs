@@ -1,11 +1,19 @@
 //! Sterna.
 #![deny(unsafe_code)]
+mod compile;
 mod error;
 mod execute;
 mod graph;
+mod kernels;
 mod partition;
+mod plan;
 mod types;
+pub use compile::cache::{
+    CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats,
+    set_compiled_partition_cache_capacity,
+};
 pub use error::*;
+pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
+use crate::types::kind::Level;
 
 /// Bytes to which memory from an engine is aligned: a cache line, and the widest vector.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -72,6 +73,7 @@ pub struct Engine {
 struct Inner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
+    level: Level,
     /// Started at the first execution that is worth more than one thread.
     workers: Mutex<Option<Arc<ThreadPool>>>,
 }
@@ -84,12 +86,22 @@ impl Engine {
 
     /// An engine of one's own choice.
     pub fn builder() -> EngineBuilder {
-        EngineBuilder { allocator: Arc::new(SystemAllocator), threads: None, pool: None }
+        EngineBuilder {
+            allocator: Arc::new(SystemAllocator),
+            threads: None,
+            pool: None,
+            level: Level::available(),
+        }
     }
 
     /// How many threads an execution may use, the caller's among them.
     pub fn threads(&self) -> usize {
         self.inner.threads
+    }
+
+    /// The level of the kernels that partitions compiled for this engine use.
+    pub fn level(&self) -> Level {
+        self.inner.level
     }
 
     /// Whether two handles are one engine.
@@ -128,7 +140,10 @@ impl Default for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("threads", &self.inner.threads).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("threads", &self.inner.threads)
+            .field("level", &self.inner.level)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,6 +151,7 @@ impl fmt::Debug for Engine {
 pub struct EngineBuilder {
     allocator: Arc<dyn Allocator>,
     threads: Option<usize>,
+    level: Level,
     pool: Option<Arc<ThreadPool>>,
 }
 
@@ -160,12 +176,19 @@ impl EngineBuilder {
         self
     }
 
+    /// The widest level of kernels to use; what the machine does not run, or `STERNA_MAX_CPU_ISA` forbids, stays out.
+    pub fn max_level(mut self, level: Level) -> Self {
+        self.level = level.min(Level::available());
+        self
+    }
+
     /// The engine.
     pub fn build(self) -> Engine {
         let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
         let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
         let threads = self.threads.or(of_pool).unwrap_or_else(machine);
-        let inner = Inner { allocator: self.allocator, threads, workers: Mutex::new(self.pool) };
+        let inner =
+            Inner { allocator: self.allocator, threads, level: self.level, workers: Mutex::new(self.pool) };
         Engine { inner: Arc::new(inner) }
     }
 }

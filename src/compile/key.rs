@@ -1,0 +1,54 @@
+//! The key of the compiled-partition cache: everything a plan depends on, and nothing else.
+
+use std::hash::{Hash, Hasher};
+
+use smallvec::SmallVec;
+
+use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::partition::Partition;
+use crate::types::kind::Level;
+
+/// What is computed, for which types, shapes and layouts, by which kernels. Ids of ops and tensors are no part of it.
+#[derive(Clone)]
+pub(super) struct Key {
+    partition: Partition,
+    /// Types, shapes and layouts of the ports, in their order.
+    ports: SmallVec<[i64; 64]>,
+    level: Level,
+}
+
+impl Key {
+    pub(super) fn new<'a>(
+        partition: &Partition,
+        ports: impl Iterator<Item = &'a LogicalTensor>,
+        level: Level,
+    ) -> Self {
+        let mut words = SmallVec::new();
+        for port in ports {
+            let rank = port.rank().map_or(-1, |rank| rank as i64);
+            words.extend([i64::from(port.data_type().code()), rank, i64::from(port.layout().code())]);
+            words.extend_from_slice(port.dims().unwrap_or(&[]));
+            if let Layout::Strided(strides) = port.layout() {
+                words.extend_from_slice(strides);
+            }
+        }
+        Self { partition: partition.clone(), ports: words, level }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.level == other.level
+            && self.ports == other.ports
+            && self.partition.signature() == other.partition.signature()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.partition.signature().hash(state);
+        self.ports.iter().for_each(|&word| state.write_i64(word));
+    }
+}

@@ -1,0 +1,182 @@
+//! Lowers a select to a nest of one select step, with what makes strided operands dense around it.
+
+use smallvec::SmallVec;
+
+use super::Operand;
+use crate::graph::infer::SelectShapes;
+use crate::kernels::{Extent, Inner, Width, pack, select};
+use crate::plan::loops::{Loop, Role, Steps, normalise};
+use crate::plan::{Branch, Feed, Nest, Place, Plan, Port, Select, Step, StepSpace, Walk, Work};
+use crate::types::kind::Level;
+use crate::types::shape::{self, Dims};
+
+/// The operands of a select, in the order of its walks.
+const COND: usize = 0;
+const THEN: usize = 1;
+const ELSE: usize = 2;
+const DST: usize = 3;
+
+/// Bytes of the result in one tile: little enough that the conditions of a tile are still in the first-level cache
+/// when they are used after they were judged, enough that the work on a tile outweighs finding it.
+const TILE_BYTES: usize = 16 * 1024;
+
+/// Rows and columns of a tile in which some operand is made dense, so that each cache line that is fetched for a
+/// column serves several rows.
+const PACKED_TILE: usize = 64;
+
+/// The plan of a select of concrete operands `cond`, `then`, `else`, which are the inputs at the given positions.
+pub(super) fn lower(
+    operands: &[Operand<'_>],
+    positions: &[usize],
+    shapes: &SelectShapes,
+    strides: Dims,
+    level: Level,
+) -> Plan {
+    let dims = &shapes.result;
+    let bytes = operands[THEN].data_type.size().unwrap_or(1);
+    let width = Width::of(bytes).expect("select takes types of whole bytes");
+    let widths = [1, bytes, bytes, bytes];
+
+    let same_as_dst = |operand: &Operand<'_>| operand.dims == &dims[..] && operand.strides == &strides[..];
+    let in_place_of = [THEN, ELSE].map(|branch| same_as_dst(&operands[branch]).then_some(positions[branch]));
+    let mut in_place: Vec<(usize, usize)> = in_place_of.iter().flatten().map(|&input| (input, 0)).collect();
+    in_place.dedup();
+
+    let walked = |i: usize| {
+        let operand = &operands[i];
+        shape::walk_strides(operand.dims, operand.strides, dims, shapes.starts[i])
+    };
+    let walked_dst = shape::walk_strides(dims, &strides, dims, 0);
+    let element_strides: [Dims; 4] = [walked(COND), walked(THEN), walked(ELSE), walked_dst];
+    let bytes_moved = bytes_moved(dims, &element_strides, &widths);
+
+    let mut plan =
+        Plan { outputs: vec![(dims.clone(), strides)], in_place, nests: Vec::new(), scratch: 0, bytes_moved };
+    if !dims.contains(&0) {
+        let loops = (0..dims.len()).map(|axis| Loop {
+            extent: dims[axis] as usize,
+            steps: (0..4).map(|i| element_strides[i][axis] as isize * widths[i] as isize).collect(),
+            role: Role::Spatial,
+            pinned: false,
+        });
+        let ports = [
+            Port::Input(positions[COND]),
+            Port::Input(positions[THEN]),
+            Port::Input(positions[ELSE]),
+            Port::Output(0),
+        ];
+        let builder = Builder { level, width, widths, in_place_of };
+        let nest = builder.nest(normalise(loops, DST), ports, &mut plan.scratch);
+        plan.nests.push(nest);
+    }
+    plan
+}
+
+/// Bytes of the distinct elements of all operands.
+fn bytes_moved(dims: &[i64], strides: &[Dims; 4], widths: &[usize; 4]) -> usize {
+    let distinct = |strides: &Dims| {
+        let walked = dims.iter().zip(strides).filter(|&(&dim, &stride)| stride != 0 || dim == 0);
+        walked.map(|(&dim, _)| dim as usize).product::<usize>()
+    };
+    strides.iter().zip(widths).map(|(strides, width)| distinct(strides) * width).sum()
+}
+
+struct Builder {
+    level: Level,
+    width: Width,
+    widths: [usize; 4],
+    /// The inputs of which `then` and `else` are the whole, where the result may be in place of them.
+    in_place_of: [Option<usize>; 2],
+}
+
+impl Builder {
+    fn nest(&self, mut loops: SmallVec<[Loop; 4]>, ports: [Port; 4], scratch: &mut usize) -> Nest {
+        let once = |steps: Steps| Loop { extent: 1, steps, role: Role::Spatial, pinned: false };
+        let columns =
+            loops.pop().unwrap_or_else(|| once(self.widths.map(|width| width as isize).as_slice().into()));
+        let rows = loops.pop().unwrap_or_else(|| once(Steps::from_elem(0, 4)));
+        let space = Extent { rows: rows.extent, columns: columns.extent };
+        let inner: [Option<Inner>; 4] = std::array::from_fn(|i| match columns.steps[i] {
+            0 => Some(Inner::Repeated),
+            step if step == self.widths[i] as isize => Some(Inner::Dense),
+            _ => None,
+        });
+        let tile = self.tile(space, inner.contains(&None));
+
+        let blocks = |l: &Loop, size: usize| Loop {
+            extent: l.extent.div_ceil(size),
+            steps: l.steps.iter().map(|step| step * size as isize).collect(),
+            ..l.clone()
+        };
+        let mut all: SmallVec<[Loop; 6]> = loops.into_iter().collect();
+        all.extend([blocks(&rows, tile.rows), blocks(&columns, tile.columns)]);
+
+        let walks: SmallVec<[Walk; 4]> =
+            (0..4).map(|i| Walk { port: ports[i], pitch: rows.steps[i], step: columns.steps[i] }).collect();
+        Nest { loops: all, space, tile, steps: self.steps(&walks, &inner, tile, scratch), walks }
+    }
+
+    fn tile(&self, space: Extent, packed: bool) -> Extent {
+        let (most_rows, most_columns) = match packed {
+            true => (PACKED_TILE, PACKED_TILE),
+            false => {
+                let elements = TILE_BYTES / self.width.bytes();
+                (elements / space.columns.min(elements), elements)
+            }
+        };
+        Extent { rows: space.rows.min(most_rows.max(1)), columns: space.columns.min(most_columns) }
+    }
+
+    /// Makes operands dense where they are not, selects, and spreads the result where it is not dense.
+    fn steps(
+        &self,
+        walks: &[Walk],
+        inner: &[Option<Inner>; 4],
+        tile: Extent,
+        scratch: &mut usize,
+    ) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut room = |width: Width| {
+            let (offset, pitch) = (*scratch, tile.columns * width.bytes());
+            *scratch += (tile.rows * pitch).next_multiple_of(64);
+            Place::Scratch(offset, pitch)
+        };
+        let mut feed = |i: usize| {
+            if inner[i].is_some() {
+                return Feed::Port(i);
+            }
+            let width = if i == COND { Width::W1 } else { self.width };
+            let work = Work::Gather { from: i, kernel: pack::gather(self.level, width) };
+            let space = StepSpace { rows: walks[i].pitch != 0, columns: Inner::Dense };
+            steps.push(Step { work, to: room(width), space });
+            Feed::Step(steps.len() - 1)
+        };
+        let feeds = [feed(COND), feed(THEN), feed(ELSE)];
+        let runs = |i: usize| inner[i].unwrap_or(Inner::Dense);
+        let branch = |i: usize, other: usize, in_place_of: Option<usize>| Branch {
+            feed: feeds[i],
+            copy: select::copy(self.level, self.width, runs(i)),
+            // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
+            take_in_other: select::merge(self.level, self.width, i == ELSE, runs(other)),
+            in_place_of,
+        };
+        let work = Work::Select(Select {
+            cond: feeds[COND],
+            cond_inner: runs(COND),
+            then: branch(THEN, ELSE, self.in_place_of[0]),
+            else_: branch(ELSE, THEN, self.in_place_of[1]),
+            judge: select::judge(self.level),
+            blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE)),
+        });
+        let space = StepSpace { rows: true, columns: Inner::Dense };
+        if inner[DST].is_some() {
+            steps.push(Step { work, to: Place::Port(DST), space });
+        } else {
+            steps.push(Step { work, to: room(self.width), space });
+            let from = steps.len() - 1;
+            let work = Work::Scatter { from, kernel: pack::scatter(self.level, self.width) };
+            steps.push(Step { work, to: Place::Port(DST), space });
+        }
+        steps
+    }
+}

@@ -1,0 +1,280 @@
+//! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::engine::{Allocation, Engine};
+use super::stream::Stream;
+use super::tensor::{Tensor, TensorMut};
+use super::{Bound, run};
+use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::plan::Plan;
+use crate::types::kind::TensorId;
+
+/// Two tensors that may share one buffer: the output replaces the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InPlacePair {
+    /// The input.
+    pub input: TensorId,
+    /// The output.
+    pub output: TensorId,
+}
+
+/// A partition compiled for concrete tensors, to be executed any number of times, from any number of threads at once.
+///
+/// A clone is the same compiled partition.
+#[derive(Debug, Clone)]
+pub struct CompiledPartition {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    plan: Arc<Plan>,
+    engine: Engine,
+    inputs: Vec<LogicalTensor>,
+    outputs: Vec<LogicalTensor>,
+    in_place: SmallVec<[InPlacePair; 2]>,
+    scratch: ScratchPool,
+}
+
+impl CompiledPartition {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        engine: Engine,
+        inputs: Vec<LogicalTensor>,
+        outputs: Vec<LogicalTensor>,
+    ) -> Self {
+        let pair = |&(input, output): &(usize, usize)| InPlacePair {
+            input: inputs[input].id(),
+            output: outputs[output].id(),
+        };
+        let in_place = plan.in_place.iter().map(pair).collect();
+        let scratch = ScratchPool::default();
+        Self { inner: Arc::new(Inner { plan, engine, inputs, outputs, in_place, scratch }) }
+    }
+
+    /// The engine that it was compiled for.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// The tensors that an execution reads, as they were compiled.
+    pub fn inputs(&self) -> &[LogicalTensor] {
+        &self.inner.inputs
+    }
+
+    /// The tensors that an execution writes, with their inferred shapes and their layouts.
+    pub fn outputs(&self) -> &[LogicalTensor] {
+        &self.inner.outputs
+    }
+
+    /// The tensor of an id, as it was compiled.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorFault::NoPort`] where no port has that id.
+    pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
+        let mut ports = self.inner.inputs.iter().chain(&self.inner.outputs);
+        ports.find(|port| port.id() == id).ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
+    }
+
+    /// The pairs of an input and an output that may share one buffer.
+    pub fn inplace_ports(&self) -> &[InPlacePair] {
+        &self.inner.in_place
+    }
+
+    /// Bytes that an execution reads and writes, each distinct element counted once.
+    pub fn bytes_moved(&self) -> usize {
+        self.inner.plan.bytes_moved
+    }
+
+    /// The most scratch memory that one execution takes from the engine's allocator, in bytes.
+    pub fn scratchpad_size(&self) -> usize {
+        self.inner.plan.scratch * self.inner.engine.threads()
+    }
+
+    /// Runs the partition and returns when the outputs are written.
+    ///
+    /// Tensors are found by id, in any order; one that is no port does no harm. An output that is marked
+    /// [in place of](TensorMut::in_place_of) an input stands for that input too. Before anything is written, all is
+    /// checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from what was compiled in type, dims or
+    /// strides, or belongs to another engine, as the stream may; and for an output that overlaps an input, other
+    /// than as one of the [in-place pairs](Self::inplace_ports), or another output. [`Error::OutOfMemory`] where the
+    /// allocator gives no scratch.
+    pub fn execute(
+        &self,
+        stream: &Stream,
+        inputs: &[Tensor<'_>],
+        outputs: &mut [TensorMut<'_>],
+    ) -> Result<()> {
+        let bound = self.bind(stream, inputs, outputs).map_err(Error::Execute)?;
+        let inner = &*self.inner;
+        if inner.plan.scratch == 0 {
+            return run(&inner.plan, &bound, &inner.engine, None);
+        }
+        let scratch = inner.scratch.take(&inner.engine, self.scratchpad_size())?;
+        let result = run(&inner.plan, &bound, &inner.engine, Some(&scratch));
+        inner.scratch.put(scratch);
+        result
+    }
+
+    /// Finds and checks the tensor of each port.
+    fn bind(
+        &self,
+        stream: &Stream,
+        inputs: &[Tensor<'_>],
+        outputs: &[TensorMut<'_>],
+    ) -> Result<Bound, ExecuteFault> {
+        let inner = &*self.inner;
+        if !stream.engine().is_same(&inner.engine) {
+            return Err(ExecuteFault::StreamEngine);
+        }
+        let mut bound = Bound::default();
+        for (index, port) in inner.outputs.iter().enumerate() {
+            let tensor = found(outputs, index, |tensor| tensor.desc().id() == port.id())
+                .ok_or(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id() })?;
+            inner.check(port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
+            bound.outputs.push(tensor.address());
+            bound.in_place_of.push(None);
+        }
+        for (index, port) in inner.inputs.iter().enumerate() {
+            let replaced = outputs.iter().find(|tensor| tensor.replaces() == Some(port.id()));
+            let address = match replaced {
+                Some(output) => inner.shared_address(port, index, output)?,
+                None => {
+                    let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id())
+                        .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: port.id() })?;
+                    inner.check(port, tensor.desc(), tensor.engine(), tensor.address())?;
+                    tensor.address()
+                }
+            };
+            bound.inputs.push(address);
+        }
+        inner.check_overlaps(&mut bound)?;
+        Ok(bound)
+    }
+}
+
+/// The tensor that fits, looked for at its own index first, where most callers put it.
+fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T> {
+    tensors.get(index).filter(|tensor| fits(tensor)).or_else(|| tensors.iter().find(|tensor| fits(tensor)))
+}
+
+impl Inner {
+    fn check(
+        &self,
+        port: &LogicalTensor,
+        given: &LogicalTensor,
+        engine: Option<&Engine>,
+        address: *const u8,
+    ) -> Result<(), ExecuteFault> {
+        let tensor = port.id();
+        if let Some(what) = difference(port, given) {
+            return Err(ExecuteFault::Differs { tensor, what });
+        }
+        if engine.is_some_and(|engine| !engine.is_same(&self.engine)) {
+            return Err(ExecuteFault::TensorEngine { tensor });
+        }
+        if address.is_null() && port.span() != Some(0) {
+            return Err(ExecuteFault::NoMemory { tensor });
+        }
+        Ok(())
+    }
+
+    /// The address of an input whose values an output holds.
+    fn shared_address(
+        &self,
+        port: &LogicalTensor,
+        input: usize,
+        output: &TensorMut<'_>,
+    ) -> Result<*const u8, ExecuteFault> {
+        let is_output = |&(i, o): &(usize, usize)| i == input && self.outputs[o].id() == output.desc().id();
+        match self.plan.in_place.iter().any(is_output) {
+            true => Ok(output.address()),
+            false => Err(ExecuteFault::NotInPlace { output: output.desc().id(), input: port.id() }),
+        }
+    }
+
+    /// Finds which outputs are in place of an input, and refuses every other overlap.
+    fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
+        for (o, output) in self.outputs.iter().enumerate() {
+            let own = range(bound.outputs[o], output);
+            for (i, input) in self.inputs.iter().enumerate() {
+                let other = range(bound.inputs[i], input);
+                if !overlap(own, other) {
+                    continue;
+                }
+                if own.0 != other.0 || !self.plan.in_place.contains(&(i, o)) {
+                    return Err(ExecuteFault::Overlap { output: output.id(), other: input.id() });
+                }
+                bound.in_place_of[o] = Some(i);
+            }
+            for (p, other) in self.outputs.iter().enumerate().take(o) {
+                if overlap(own, range(bound.outputs[p], other)) {
+                    return Err(ExecuteFault::Overlap { output: output.id(), other: other.id() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names the first thing in which a tensor given to an execution differs from the one that was compiled.
+fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static str> {
+    if std::ptr::eq(port, given) {
+        None
+    } else if port.data_type() != given.data_type() {
+        Some("types")
+    } else if port.dims() != given.dims() {
+        Some("dims")
+    } else if port.strides() != given.strides() {
+        Some("strides")
+    } else if port.is_host_scalar() != given.is_host_scalar() {
+        Some("properties")
+    } else {
+        None
+    }
+}
+
+/// The first byte of a tensor and the first one after it.
+fn range(address: *const u8, tensor: &LogicalTensor) -> (usize, usize) {
+    let size = tensor.span().unwrap_or(0) * tensor.data_type().size().unwrap_or(0);
+    (address.addr(), address.addr().saturating_add(size))
+}
+
+fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
+    a.0 < b.1 && b.0 < a.1 && a.0 < a.1 && b.0 < b.1
+}
+
+/// Scratch memory that waits for the next execution.
+#[derive(Default)]
+struct ScratchPool {
+    free: Mutex<Vec<Allocation>>,
+}
+
+impl ScratchPool {
+    fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
+        match self.free.lock().pop() {
+            Some(scratch) => Ok(scratch),
+            None => engine.allocate(size),
+        }
+    }
+
+    fn put(&self, scratch: Allocation) {
+        self.free.lock().push(scratch);
+    }
+}
+
+impl std::fmt::Debug for ScratchPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScratchPool").finish_non_exhaustive()
+    }
+}

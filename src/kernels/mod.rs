@@ -1,0 +1,176 @@
+//! The kernels: leaves that know raw pointers and strides, and no graph.
+//!
+//! A kernel works on a 2-D tile. From row to row an operand moves by any number of bytes (its pitch); along a row its
+//! elements are dense, or one element stands for the whole row. Broadcasting and layouts are expressed in that by
+//! whoever calls; other inner strides go through [`pack`]. Operands may be unaligned. An output may be at the very
+//! address and pitch of an input, and overlaps none otherwise.
+//!
+//! Kernels are chosen by the width of an element, never by its type, from tables that look-up, tests and benches
+//! read alike: one entry for each [`Level`] and [`Width`].
+#![allow(unsafe_code, reason = "kernels work on raw memory")]
+
+pub(crate) mod pack;
+pub(crate) mod select;
+pub(crate) mod simd;
+
+use crate::types::kind::Level;
+
+/// How many rows a tile has, and how many elements a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+/// An operand that a kernel reads: its first element, and the bytes from one row to the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) at: *const u8,
+    pub(crate) pitch: isize,
+}
+
+/// An operand that a kernel writes: its first element, and the bytes from one row to the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) at: *mut u8,
+    pub(crate) pitch: isize,
+}
+
+impl Source {
+    /// The first element of a row.
+    fn row<U>(self, row: usize) -> *const U {
+        self.at.wrapping_offset(self.pitch * row as isize).cast()
+    }
+
+    /// The same operand from a later row on.
+    pub(crate) fn from_row(self, row: usize) -> Self {
+        Self { at: self.row(row), ..self }
+    }
+}
+
+impl Target {
+    /// The first element of a row.
+    fn row<U>(self, row: usize) -> *mut U {
+        self.at.wrapping_offset(self.pitch * row as isize).cast()
+    }
+
+    /// The same operand from a later row on.
+    pub(crate) fn from_row(self, row: usize) -> Self {
+        Self { at: self.row(row), ..self }
+    }
+}
+
+/// How an operand runs along a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inner {
+    /// One element stands for the whole row.
+    Repeated,
+    /// The elements follow each other.
+    Dense,
+}
+
+/// Bytes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    W1,
+    W2,
+    W4,
+    W8,
+}
+
+impl Width {
+    #[cfg(test)]
+    pub(crate) const ALL: [Width; 4] = [Self::W1, Self::W2, Self::W4, Self::W8];
+
+    /// The width of elements of so many bytes, if there are kernels for it.
+    pub(crate) fn of(bytes: usize) -> Option<Self> {
+        match bytes {
+            1 => Some(Self::W1),
+            2 => Some(Self::W2),
+            4 => Some(Self::W4),
+            8 => Some(Self::W8),
+            _ => None,
+        }
+    }
+
+    /// The number of bytes.
+    pub(crate) fn bytes(self) -> usize {
+        1 << self as usize
+    }
+}
+
+/// One kernel at every level and width: a row of the table of kernels.
+pub(crate) struct ByWidth<K: 'static>([[K; 4]; Level::ALL.len()]);
+
+impl<K: Copy> ByWidth<K> {
+    /// The kernel for a level and a width.
+    pub(crate) fn get(&self, level: Level, width: Width) -> K {
+        self.0[level as usize][width as usize]
+    }
+}
+
+/// An unsigned integer that holds the bits of an element.
+trait Lane: Copy + 'static {
+    /// `then` where the condition byte is not zero, else `else_`, without a branch.
+    fn blend(cond: u8, then: Self, else_: Self) -> Self;
+}
+
+macro_rules! lanes {
+    ($($U:ty)*) => {
+        $(impl Lane for $U {
+            #[inline(always)]
+            fn blend(cond: u8, then: Self, else_: Self) -> Self {
+                let mask = (0 as $U).wrapping_sub((cond != 0) as $U);
+                (then & mask) | (else_ & !mask)
+            }
+        })*
+    };
+}
+
+lanes!(u8 u16 u32 u64);
+
+/// Defines a kernel at every level and width from a generic body: a shell a level, in which the body is compiled for
+/// that level's instructions, and the table of them.
+///
+/// `kernel! { pub NAME: Type = body::<Lane, ..consts>(args) }`, where the body's first type parameter is the lane.
+macro_rules! kernel {
+    ($(#[$meta:meta])* $NAME:ident: $Type:ident = $body:ident[$($consts:expr),*]($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?) => {
+        $(#[$meta])*
+        pub(crate) static $NAME: $crate::kernels::ByWidth<$Type> = {
+            use $crate::kernels::Lane;
+
+            unsafe fn portable<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+                // SAFETY: as the caller promises.
+                unsafe { $body::<U, $($consts),*>($($arg),*) }
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+            unsafe fn avx2<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+                // SAFETY: as the caller promises.
+                unsafe { $body::<U, $($consts),*>($($arg),*) }
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn avx512<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+                // SAFETY: as the caller promises.
+                unsafe { $body::<U, $($consts),*>($($arg),*) }
+            }
+
+            // Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+            #[cfg(not(target_arch = "x86_64"))]
+            use portable as avx2;
+            #[cfg(not(target_arch = "x86_64"))]
+            use portable as avx512;
+
+            $crate::kernels::ByWidth([
+                [portable::<u8>, portable::<u16>, portable::<u32>, portable::<u64>],
+                [avx2::<u8>, avx2::<u16>, avx2::<u32>, avx2::<u64>],
+                [avx512::<u8>, avx512::<u16>, avx512::<u32>, avx512::<u64>],
+            ])
+        };
+    };
+}
+
+use kernel;

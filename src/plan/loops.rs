@@ -1,0 +1,123 @@
+//! Loop normalisation: the fewest loops that walk all operands of a nest.
+
+use smallvec::SmallVec;
+
+/// The strides of the operands of a nest along one loop, in bytes, by operand.
+pub(crate) type Steps = SmallVec<[isize; 4]>;
+
+/// One loop of a nest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loop {
+    /// How often it runs.
+    pub(crate) extent: usize,
+    /// How far each operand moves with each turn.
+    pub(crate) steps: Steps,
+    /// What the turns have to do with each other.
+    pub(crate) role: Role,
+    /// Whether a step of the nest needs the loop as it is: it is then neither merged with another nor moved past one.
+    pub(crate) pinned: bool,
+}
+
+/// What the turns of a loop have to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Each turn writes elements of its own, so turns may run in any order and on any thread.
+    Spatial,
+    /// Turns add to the same elements, so they run in order on one thread.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "no kernel reduces yet; the form of a plan has room for it")
+    )]
+    Reducing,
+}
+
+/// Drops loops that run once, orders the others by the stride of one operand, the largest outermost, and merges
+/// neighbours that all operands walk alike.
+///
+/// The same elements are visited with the same operands. Pinned loops keep their place, so nothing moves past one;
+/// reducing loops merge with reducing ones only.
+pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) -> SmallVec<[Loop; 4]> {
+    let mut loops: SmallVec<[Loop; 4]> = loops.into_iter().filter(|l| l.extent != 1 || l.pinned).collect();
+    for run in loops.split_mut(|l| l.pinned) {
+        run.sort_by_key(|l| std::cmp::Reverse(l.steps[order_by]));
+    }
+    let mut merged: SmallVec<[Loop; 4]> = SmallVec::new();
+    for inner in loops {
+        match merged.last_mut() {
+            Some(outer) if walk_alike(outer, &inner) => {
+                outer.extent *= inner.extent;
+                outer.steps = inner.steps;
+            }
+            _ => merged.push(inner),
+        }
+    }
+    merged
+}
+
+/// Whether one loop over both visits what the two visit nested.
+fn walk_alike(outer: &Loop, inner: &Loop) -> bool {
+    let continues =
+        |(&outer, &step): (&isize, &isize)| Some(outer) == step.checked_mul(inner.extent as isize);
+    !outer.pinned
+        && !inner.pinned
+        && outer.role == inner.role
+        && outer.extent.checked_mul(inner.extent).is_some()
+        && outer.steps.iter().zip(&inner.steps).all(continues)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spatial(extent: usize, steps: &[isize]) -> Loop {
+        Loop { extent, steps: steps.into(), role: Role::Spatial, pinned: false }
+    }
+
+    fn shape(loops: &[Loop]) -> Vec<(usize, Vec<isize>)> {
+        loops.iter().map(|l| (l.extent, l.steps.to_vec())).collect()
+    }
+
+    #[test]
+    fn loops_become_as_few_as_the_operands_allow() {
+        type Loops<'a> = &'a [(usize, &'a [isize])];
+        let rows: &[(&str, Loops<'_>, Loops<'_>)] = &[
+            ("dense", &[(2, &[12, 12]), (3, &[4, 4]), (4, &[1, 1])], &[(24, &[1, 1])]),
+            ("ones", &[(1, &[9, 9]), (3, &[4, 4]), (1, &[7, 0])], &[(3, &[4, 4])]),
+            ("repeated inside", &[(3, &[4, 1]), (4, &[1, 0])], &[(3, &[4, 1]), (4, &[1, 0])]),
+            (
+                "repeated outside",
+                &[(2, &[12, 0]), (3, &[4, 4]), (4, &[1, 1])],
+                &[(2, &[12, 0]), (12, &[1, 1])],
+            ),
+            ("column-major", &[(3, &[1, 1]), (4, &[3, 3])], &[(12, &[1, 1])]),
+            ("padded", &[(3, &[5, 4]), (4, &[1, 1])], &[(3, &[5, 4]), (4, &[1, 1])]),
+            ("scalar", &[], &[]),
+        ];
+        let wrong: Vec<_> = rows
+            .iter()
+            .map(|(name, given, expected)| {
+                let normal = normalise(given.iter().map(|(extent, steps)| spatial(*extent, steps)), 0);
+                let expected: Vec<_> = expected.iter().map(|(n, steps)| (*n, steps.to_vec())).collect();
+                (name, shape(&normal), expected)
+            })
+            .filter(|(_, given, expected)| given != expected)
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_pinned_loop_stays_as_it_is_and_where_it_is() {
+        let pinned = Loop { pinned: true, ..spatial(3, &[4, 4]) };
+        let loops = normalise([spatial(2, &[12, 12]), pinned.clone(), spatial(4, &[1, 1])], 0);
+        assert_eq!(loops.len(), 3);
+        assert_eq!(loops[1], pinned);
+        let once = Loop { pinned: true, ..spatial(1, &[4, 4]) };
+        assert_eq!(normalise([once.clone()], 0).as_slice(), [once]);
+    }
+
+    #[test]
+    fn reducing_and_spatial_loops_do_not_merge() {
+        let reducing = Loop { role: Role::Reducing, ..spatial(4, &[1, 1]) };
+        assert_eq!(normalise([spatial(3, &[4, 4]), reducing], 0).len(), 2);
+    }
+}
