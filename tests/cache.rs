@@ -1,0 +1,169 @@
+//! Promise: what was compiled once is not compiled again, whatever its ids; and the cache keeps to its capacity.
+
+mod common;
+
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+
+use common::{Case, Random, report};
+use sterna::{
+    AutoBroadcast, CacheStats, DataType, Engine, Level, LogicalTensor, Op, Partition,
+    compiled_partition_cache_capacity, compiled_partition_cache_stats, set_compiled_partition_cache_capacity,
+};
+
+/// The cache is one for the whole process, so the tests of it take turns. Each starts with an empty one.
+fn alone(capacity: usize) -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    set_compiled_partition_cache_capacity(0);
+    set_compiled_partition_cache_capacity(capacity);
+    turn
+}
+
+/// Hits and misses since another moment.
+fn since(before: CacheStats) -> (u64, u64) {
+    let now = compiled_partition_cache_stats();
+    (now.hits - before.hits, now.misses - before.misses)
+}
+
+fn case(n: i64) -> Case {
+    Case::new(AutoBroadcast::Numpy, DataType::F32, [&[n], &[n], &[]])
+}
+
+#[test]
+fn the_capacity_is_1024_unless_set() {
+    // The first thing that this process asks of the cache may be another test; only that test's capacity counts then.
+    let _turn = alone(1024);
+    assert_eq!(compiled_partition_cache_capacity(), 1024);
+    set_compiled_partition_cache_capacity(3);
+    assert_eq!(compiled_partition_cache_capacity(), 3);
+    set_compiled_partition_cache_capacity(0);
+    assert_eq!(compiled_partition_cache_capacity(), 0);
+}
+
+#[test]
+fn the_second_compilation_hits() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    let before = compiled_partition_cache_stats();
+    case(5).compile(&engine).unwrap();
+    assert_eq!(since(before), (0, 1));
+    case(5).compile(&engine).unwrap();
+    assert_eq!(since(before), (1, 1));
+    assert_eq!(compiled_partition_cache_stats().len, 1);
+}
+
+#[test]
+fn ids_are_no_part_of_the_key_and_everything_else_is() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    let desc = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let select = |ids: [usize; 4], op: usize, data_type: DataType, n: i64, mode: AutoBroadcast| {
+        let op = Op::select(
+            op,
+            desc(ids[0], DataType::Boolean, &[n]),
+            desc(ids[1], data_type, &[n]),
+            desc(ids[2], data_type, &[n]),
+            desc(ids[3], data_type, &[n]),
+        );
+        Partition::from_op(op.auto_broadcast(mode)).unwrap()
+    };
+    let compile = |partition: &Partition, engine: &Engine| {
+        partition.compile(engine, partition.inputs(), partition.outputs()).unwrap();
+    };
+    use AutoBroadcast::{None as NoBroadcast, Numpy};
+    compile(&select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &engine);
+    let portable = Engine::builder().threads(1).max_level(Level::Portable).build();
+    let same_level = portable.level() == engine.level();
+    let rows = [
+        ("the same again", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &engine, true),
+        ("other ids", select([9, 8, 7, 6], 5, DataType::F32, 4, Numpy), &engine, true),
+        ("another engine", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &Engine::new(), true),
+        ("one tensor on both sides", select([0, 1, 1, 3], 0, DataType::F32, 4, Numpy), &engine, false),
+        ("another type of the same width", select([0, 1, 2, 3], 0, DataType::S32, 4, Numpy), &engine, false),
+        ("another shape", select([0, 1, 2, 3], 0, DataType::F32, 5, Numpy), &engine, false),
+        ("another mode", select([0, 1, 2, 3], 0, DataType::F32, 4, NoBroadcast), &engine, false),
+        ("another level", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &portable, same_level),
+    ];
+    let mut wrong = Vec::new();
+    for (name, partition, engine, hit) in rows {
+        let before = compiled_partition_cache_stats();
+        compile(&partition, engine);
+        if since(before) != (u64::from(hit), u64::from(!hit)) {
+            wrong.push((name, since(before)));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn strides_are_part_of_the_key() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    let mut case = Case::new(AutoBroadcast::None, DataType::F32, [&[4, 3], &[4, 3], &[4, 3]]);
+    let before = compiled_partition_cache_stats();
+    for strides in [vec![3, 1], vec![1, 4], vec![4, 1]] {
+        case.strides[common::THEN] = Some(strides);
+        case.check(&engine, &mut Random::new(1)).unwrap();
+    }
+    assert_eq!(since(before), (0, 3));
+}
+
+#[test]
+fn the_least_recently_used_plan_goes_first() {
+    let _turn = alone(2);
+    let engine = Engine::builder().threads(1).build();
+    let hits = |n: i64| {
+        let before = compiled_partition_cache_stats();
+        case(n).compile(&engine).unwrap();
+        since(before).0 == 1
+    };
+    assert_eq!([1, 2, 1, 3].map(hits), [false, false, true, false]);
+    // 2 was used least recently when 3 came.
+    assert_eq!([1, 3, 2].map(hits), [true, true, false]);
+    assert_eq!(compiled_partition_cache_stats().len, 2);
+    set_compiled_partition_cache_capacity(1);
+    assert_eq!(compiled_partition_cache_stats().len, 1);
+    assert_eq!([2, 3].map(hits), [true, false]);
+}
+
+#[test]
+fn capacity_0_keeps_nothing() {
+    let _turn = alone(0);
+    let engine = Engine::builder().threads(1).build();
+    let before = compiled_partition_cache_stats();
+    for _ in 0..3 {
+        case(7).check(&engine, &mut Random::new(1)).unwrap();
+    }
+    assert_eq!(since(before), (0, 3));
+    assert_eq!(compiled_partition_cache_stats().len, 0);
+}
+
+#[test]
+fn a_failure_is_not_kept() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    let unfit = Case::new(AutoBroadcast::None, DataType::F32, [&[4], &[5], &[4]]);
+    for _ in 0..2 {
+        unfit.compile(&engine).unwrap_err();
+        assert_eq!(compiled_partition_cache_stats().len, 0);
+    }
+}
+
+#[test]
+fn sixteen_threads_that_miss_one_key_compile_it_once() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    for round in 0..200 {
+        let before = compiled_partition_cache_stats();
+        let barrier = Barrier::new(16);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    case(round + 100).compile(&engine).unwrap();
+                });
+            }
+        });
+        assert_eq!(since(before), (15, 1));
+    }
+}

@@ -1,0 +1,238 @@
+//! What the tests share: selects described as data, run through the whole workflow, and judged by an oracle of its
+//! own that knows nothing of strides, loops or kernels.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use sterna::{
+    AutoBroadcast, CompiledPartition, DataType, Engine, Layout, LogicalTensor, Op, Partition, Result, Stream,
+    TensorBuf,
+};
+
+/// Ids of the tensors of a select.
+pub const COND: usize = 0;
+pub const THEN: usize = 1;
+pub const ELSE: usize = 2;
+pub const DST: usize = 3;
+
+/// A select of concrete shapes and layouts.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub mode: AutoBroadcast,
+    pub axis: Option<i64>,
+    pub data_type: DataType,
+    /// Dims of `cond`, `then` and `else`.
+    pub dims: [Vec<i64>; 3],
+    /// Strides of `cond`, `then` and `else`; row-major where there are none.
+    pub strides: [Option<Vec<i64>>; 3],
+    /// Strides of the result; left to compilation where there are none.
+    pub dst_strides: Option<Vec<i64>>,
+}
+
+impl Case {
+    pub fn new(mode: AutoBroadcast, data_type: DataType, dims: [&[i64]; 3]) -> Self {
+        let dims = dims.map(<[i64]>::to_vec);
+        Self { mode, axis: None, data_type, dims, strides: [None, None, None], dst_strides: None }
+    }
+
+    pub fn op(&self) -> Op {
+        let unknown = LogicalTensor::unknown;
+        let data = self.data_type;
+        let op = Op::select(
+            0,
+            unknown(COND, DataType::Boolean),
+            unknown(THEN, data),
+            unknown(ELSE, data),
+            unknown(DST, data),
+        );
+        let op = op.auto_broadcast(self.mode);
+        match self.axis {
+            Some(axis) => op.axis(axis),
+            None => op,
+        }
+    }
+
+    pub fn inputs(&self) -> Result<Vec<LogicalTensor>> {
+        (0..3)
+            .map(|i| {
+                let data_type = if i == COND { DataType::Boolean } else { self.data_type };
+                match &self.strides[i] {
+                    Some(strides) => LogicalTensor::with_strides(i, data_type, &self.dims[i], strides),
+                    None => LogicalTensor::strided(i, data_type, &self.dims[i]),
+                }
+            })
+            .collect()
+    }
+
+    pub fn output(&self, dims: Option<&[i64]>) -> Result<LogicalTensor> {
+        match &self.dst_strides {
+            Some(strides) => LogicalTensor::with_layout(
+                DST,
+                self.data_type,
+                dims,
+                Layout::Strided(strides.as_slice().into()),
+            ),
+            None => Ok(LogicalTensor::unknown(DST, self.data_type)),
+        }
+    }
+
+    pub fn compile(&self, engine: &Engine) -> Result<CompiledPartition> {
+        let dims = broadcast(self.mode, self.axis, &self.dims);
+        Partition::from_op(self.op())?.compile(engine, &self.inputs()?, &[self.output(dims.as_deref())?])
+    }
+
+    /// Compiles and runs the case on bytes from `random`, and says what is wrong with the result.
+    pub fn check(&self, engine: &Engine, random: &mut Random) -> std::result::Result<(), String> {
+        let compiled = self.compile(engine).map_err(|error| error.to_string())?;
+        let inputs = self.filled(&compiled, engine, random);
+        let mut output =
+            TensorBuf::zeroed(compiled.outputs()[0].clone(), engine).map_err(|e| e.to_string())?;
+        output.as_mut_bytes().fill(GAP);
+        run(&compiled, engine, &inputs, &mut output).map_err(|error| error.to_string())?;
+        self.compare(&inputs, &output)
+    }
+
+    /// Inputs with random bytes; half of the conditions are false, the others any other byte.
+    pub fn filled(
+        &self,
+        compiled: &CompiledPartition,
+        engine: &Engine,
+        random: &mut Random,
+    ) -> Vec<TensorBuf> {
+        let fill = |desc: &LogicalTensor| {
+            let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
+            let is_cond = desc.id() == COND;
+            for byte in tensor.as_mut_bytes() {
+                let bits = random.next();
+                *byte = if is_cond && bits & 0x100 != 0 { 0 } else { bits as u8 };
+            }
+            tensor
+        };
+        compiled.inputs().iter().map(fill).collect()
+    }
+
+    /// Compares a result with the oracle, byte for byte; bytes between elements must still be [`GAP`].
+    pub fn compare(&self, inputs: &[TensorBuf], output: &TensorBuf) -> std::result::Result<(), String> {
+        let dims = broadcast(self.mode, self.axis, &self.dims).ok_or("the oracle refuses the shapes")?;
+        if output.desc().dims() != Some(&dims[..]) {
+            return Err(format!("the result is {:?}, not {dims:?}", output.desc().dims()));
+        }
+        let size = self.data_type.size().unwrap();
+        let mut expected = vec![GAP; output.as_bytes().len()];
+        let starts = starts(self.mode, self.axis, &self.dims, dims.len());
+        for index in indices(&dims) {
+            let offset = |i: usize| {
+                let own = &self.dims[i];
+                let strides = inputs[i].desc().strides().unwrap();
+                (0..own.len())
+                    .map(|d| if own[d] == 1 { 0 } else { index[starts[i] + d] * strides[d] })
+                    .sum::<i64>() as usize
+            };
+            let from = if inputs[COND].as_bytes()[offset(COND)] != 0 { THEN } else { ELSE };
+            let source = offset(from) * size;
+            let strides = output.desc().strides().unwrap();
+            let target = index.iter().zip(strides).map(|(i, s)| i * s).sum::<i64>() as usize * size;
+            expected[target..target + size].copy_from_slice(&inputs[from].as_bytes()[source..source + size]);
+        }
+        match expected.iter().zip(output.as_bytes()).position(|(a, b)| a != b) {
+            Some(at) => Err(format!("byte {at} is {:#x}, not {:#x}", output.as_bytes()[at], expected[at])),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What bytes of an output hold before an execution.
+pub const GAP: u8 = 0xa5;
+
+pub fn run(
+    compiled: &CompiledPartition,
+    engine: &Engine,
+    inputs: &[TensorBuf],
+    output: &mut TensorBuf,
+) -> Result<()> {
+    let inputs: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+    compiled.execute(&Stream::new(engine), &inputs, &mut [output.as_tensor_mut()])
+}
+
+/// Every index tuple of a shape.
+pub fn indices(dims: &[i64]) -> Vec<Vec<i64>> {
+    dims.iter().fold(vec![vec![]], |prefixes, &dim| {
+        let extend = |prefix: &Vec<i64>| (0..dim).map(|i| [&prefix[..], &[i]].concat()).collect::<Vec<_>>();
+        prefixes.iter().flat_map(extend).collect()
+    })
+}
+
+/// The dim of the result at which each operand's first dim stands.
+fn starts(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3], rank: usize) -> [usize; 3] {
+    let axis = axis.filter(|&axis| mode == AutoBroadcast::Pdpd && axis != -1);
+    let right = |i: usize| rank - dims[i].len();
+    [axis.map_or(right(COND), |a| a as usize), right(THEN), axis.map_or(right(ELSE), |a| a as usize)]
+}
+
+/// The broadcasting rules by brute force: operands are padded to one rank with ones, then held against each other dim
+/// by dim. `None` where the shapes do not fit.
+pub fn broadcast(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3]) -> Option<Vec<i64>> {
+    let padded = |dims: &[i64], rank: usize| [&vec![1; rank - dims.len()][..], dims].concat();
+    let join = |a: &[i64], b: &[i64]| -> Option<Vec<i64>> {
+        let rank = a.len().max(b.len());
+        let pairs = padded(a, rank).into_iter().zip(padded(b, rank));
+        pairs.map(|(x, y)| if x == y || y == 1 { Some(x) } else { (x == 1).then_some(y) }).collect()
+    };
+    let fits = |a: &[i64], onto: &[i64]| a.len() <= onto.len() && join(a, onto).as_deref() == Some(onto);
+    let [cond, then, else_] = dims;
+    match mode {
+        AutoBroadcast::None => (cond == then && then == else_).then(|| then.clone()),
+        AutoBroadcast::Numpy => join(then, else_).filter(|result| fits(cond, result)),
+        AutoBroadcast::Multidirectional => join(&join(cond, then)?, else_),
+        AutoBroadcast::Pdpd => {
+            let placed = |operand: &[i64]| -> bool {
+                let start = match axis.unwrap_or(-1) {
+                    -1 => then.len() as i64 - operand.len() as i64,
+                    axis => axis,
+                };
+                let behind = then.len() as i64 - start - operand.len() as i64;
+                start >= 0 && behind >= 0 && fits(&[operand, &vec![1; behind as usize][..]].concat(), then)
+            };
+            (placed(cond) && placed(else_)).then(|| then.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Numbers that look random, the same from run to run (xorshift64*).
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(2).wrapping_add(1))
+    }
+
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// One of some values.
+    pub fn pick<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
+    }
+}
+
+/// One engine for each level that the machine runs, on one thread.
+pub fn engines() -> Vec<Engine> {
+    sterna::Level::all_available()
+        .map(|level| Engine::builder().max_level(level).threads(1).build())
+        .collect()
+}
+
+/// Fails with all rows that went wrong.
+pub fn report<T: std::fmt::Debug>(wrong: &[T]) {
+    assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+}
