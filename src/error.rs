@@ -28,6 +28,9 @@ pub enum Error {
         /// What is wrong with it.
         fault: TensorFault,
     },
+    /// A value of the reference interpreter is not what it must be.
+    #[error("value: {0}")]
+    Value(TensorFault),
     /// An op does not fit its schema row.
     #[error("{op}: {fault}")]
     Op {
@@ -89,7 +92,7 @@ impl Error {
     /// The status that the C ABI answers with.
     pub fn status(&self) -> Status {
         match self {
-            Self::Tensor { .. } | Self::Json(_) => Status::InvalidArguments,
+            Self::Tensor { .. } | Self::Value(_) | Self::Json(_) => Status::InvalidArguments,
             Self::Op { .. } => Status::InvalidGraphOp,
             Self::Graph(GraphFault::DuplicateOp(_)) => Status::InvalidGraphOp,
             Self::Graph(_) => Status::InvalidGraph,
@@ -262,6 +265,22 @@ pub enum TensorFault {
     /// No port of the partition has this id.
     #[error("it is no port of the compiled partition")]
     NoPort,
+    /// Elements were given for another shape.
+    #[error("elements of {} were given, the tensor is {}", Braced(given), Braced(expected))]
+    Shape {
+        /// The shape of the tensor.
+        expected: Dims,
+        /// The shape given.
+        given: Dims,
+    },
+    /// The number of bytes given is not the one that shape and type ask for.
+    #[error("{given} bytes were given, {needed} are needed")]
+    ByteCount {
+        /// Bytes of all elements.
+        needed: usize,
+        /// Bytes given.
+        given: usize,
+    },
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),

@@ -7,6 +7,7 @@ mod graph;
 mod kernels;
 mod partition;
 mod plan;
+pub mod reference;
 mod types;
 pub use compile::cache::{
     CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats,

@@ -6,7 +6,7 @@ use super::op::Op;
 use super::row::{Schema, ShapeRule};
 use crate::error::{Error, Result, ShapeFault};
 use crate::types::kind::{Attr, AutoBroadcast};
-use crate::types::shape::{self, BroadcastFault, Dims};
+use crate::types::shape::{self, BroadcastFault, Dims, MAX_RANK};
 
 /// The shapes of an op's outputs, by index; `None` where nothing here knows the rule of its kind.
 ///
@@ -15,7 +15,8 @@ use crate::types::shape::{self, BroadcastFault, Dims};
 /// [`Error::Shape`] where the input shapes contradict the rule, or the result has more elements than i64 counts.
 pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVec<[Dims; 1]>>> {
     let shapes: SmallVec<[Dims; 1]> = match Schema::of(op.kind()).shape_rule {
-        ShapeRule::Identity | ShapeRule::BiasAdd => smallvec![inputs[0].into(); op.outputs().len()],
+        ShapeRule::Identity => smallvec![inputs[0].into(); op.outputs().len()],
+        ShapeRule::BiasAdd => smallvec![biased_shape(op, inputs)?],
         ShapeRule::ElemwiseArithmetic => smallvec![pair_shape(op, inputs)?],
         ShapeRule::Select => smallvec![select_shapes(op, inputs)?.result],
         ShapeRule::Matmul => smallvec![matmul_shape(op, inputs)?],
@@ -122,6 +123,23 @@ fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     Ok(result)
 }
 
+fn biased_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
+    let channels = inputs[0][channel_axis(op, inputs[0])?];
+    if inputs[1] != [channels] {
+        return Err(unfit(op, 1, inputs[1], "it holds one number for each channel of `src`"));
+    }
+    Ok(inputs[0].into())
+}
+
+/// The dim that the attribute `data_format` calls C: the last of `NXC`, the second of `NCX`.
+pub(crate) fn channel_axis(op: &Op, dims: &[i64]) -> Result<usize> {
+    let axis = match op.str_attr(Attr::DataFormat) {
+        Some("NCX") => (dims.len() > 1).then_some(1),
+        _ => dims.len().checked_sub(1),
+    };
+    axis.ok_or_else(|| unfit(op, 0, dims, "it has no dim of channels"))
+}
+
 /// The result has the shape of the input; the statistics have 1 along the axis.
 fn softmax_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     let axis = resolved_axis(op, inputs[0])?;
@@ -169,6 +187,9 @@ fn transposed_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
 fn reshaped_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     let no_fit = || unfit(op, 0, dims, "its elements are not as many as those of the attribute `shape`");
     let mut result: Dims = op.s64s_attr(Attr::Shape).into();
+    if result.len() > MAX_RANK {
+        return Err(unfit(op, 0, dims, "the attribute `shape` has more dims than a tensor can have"));
+    }
     if op.bool_attr(Attr::SpecialZero) {
         for (axis, dim) in result.iter_mut().enumerate().filter(|(_, dim)| **dim == 0) {
             *dim = *dims.get(axis).ok_or_else(no_fit)?;

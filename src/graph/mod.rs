@@ -7,7 +7,7 @@ pub(crate) mod logical_tensor;
 pub(crate) mod op;
 pub(crate) mod row;
 pub(crate) mod schema;
-mod verify;
+pub(crate) mod verify;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

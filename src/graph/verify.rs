@@ -8,7 +8,7 @@ use crate::types::kind::{Attr, AutoBroadcast};
 
 /// Checks counts, types, attributes and the extra checks of the op's row, after giving attributes that are missing
 /// their defaults. Shapes are judged when a partition is compiled.
-pub(super) fn verify(op: &mut Op) -> Result<()> {
+pub(crate) fn verify(op: &mut Op) -> Result<()> {
     let schema = Schema::of(op.kind());
     check_op(op, schema).map_err(|fault| Error::Op { op: op.op_ref(), fault })
 }

@@ -1,6 +1,8 @@
 //! Data types: their codes, their sizes, and the Rust types that stand for them.
 #![allow(unsafe_code, reason = "`Element` promises facts about memory that the compiler cannot check")]
 
+use std::slice;
+
 use super::codes::coded_enum;
 
 coded_enum! {
@@ -112,6 +114,18 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 pub unsafe trait InputElement: Copy + Send + Sync + 'static {
     /// The data type that this Rust type stands for.
     const DATA_TYPE: DataType;
+}
+
+/// The bytes of elements.
+pub(crate) fn bytes_of<T: InputElement>(elements: &[T]) -> &[u8] {
+    // SAFETY: elements have no padding, so each of their bytes can be read.
+    unsafe { slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+}
+
+/// The element of which these are the bytes; `None` where it has more or fewer.
+pub(crate) fn element_of<T: Element>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: so many bytes can be read, and every bit pattern is an element.
+    (bytes.len() == size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
 // SAFETY: what `Element` asks for includes what `InputElement` asks for.
