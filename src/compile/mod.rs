@@ -154,7 +154,7 @@ fn make_plan(
     let shapes = infer::select_shapes(op, &dims)?;
     check_given(op, outputs[0], &shapes.result)?;
     let strides = output_strides(outputs[0], &shapes.result, &[operands[1], operands[2]]).map_err(refuse)?;
-    Ok(select::lower(&operands, &positions, &shapes, strides, engine.level()))
+    Ok(select::lower(&operands, &positions, &shapes, strides, inputs.len(), engine.level()))
 }
 
 /// Checks what was said of an output's shape against what follows from the inputs.

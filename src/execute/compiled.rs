@@ -37,6 +37,8 @@ struct Inner {
     engine: Engine,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
+    /// Bytes from the first to the last element of each port, inputs first.
+    sizes: SmallVec<[usize; 8]>,
     in_place: SmallVec<[InPlacePair; 2]>,
     scratch: ScratchPool,
 }
@@ -53,8 +55,10 @@ impl CompiledPartition {
             output: outputs[output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
+        let size = |port: &LogicalTensor| port.span().unwrap_or(0) * port.data_type().size().unwrap_or(0);
+        let sizes = inputs.iter().chain(&outputs).map(size).collect();
         let scratch = ScratchPool::default();
-        Self { inner: Arc::new(Inner { plan, engine, inputs, outputs, in_place, scratch }) }
+        Self { inner: Arc::new(Inner { plan, engine, inputs, outputs, sizes, in_place, scratch }) }
     }
 
     /// The engine that it was compiled for.
@@ -115,7 +119,8 @@ impl CompiledPartition {
         inputs: &[Tensor<'_>],
         outputs: &mut [TensorMut<'_>],
     ) -> Result<()> {
-        let bound = self.bind(stream, inputs, outputs).map_err(Error::Execute)?;
+        let mut bound = Bound::default();
+        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
             return run(&inner.plan, &bound, &inner.engine, None);
@@ -132,34 +137,34 @@ impl CompiledPartition {
         stream: &Stream,
         inputs: &[Tensor<'_>],
         outputs: &[TensorMut<'_>],
-    ) -> Result<Bound, ExecuteFault> {
+        bound: &mut Bound,
+    ) -> Result<(), ExecuteFault> {
         let inner = &*self.inner;
         if !stream.engine().is_same(&inner.engine) {
             return Err(ExecuteFault::StreamEngine);
         }
-        let mut bound = Bound::default();
+        for (index, port) in inner.inputs.iter().enumerate() {
+            let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id());
+            let address = match tensor {
+                Some(tensor) => {
+                    inner.check(index, port, tensor.desc(), tensor.engine(), tensor.address())?;
+                    tensor.address().cast_mut()
+                }
+                None => inner.shared_address(index, port, outputs)?,
+            };
+            bound.ports.push(address);
+        }
+        let input_count = inner.inputs.len();
         for (index, port) in inner.outputs.iter().enumerate() {
             let tensor = found(outputs, index, |tensor| tensor.desc().id() == port.id())
                 .ok_or(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id() })?;
-            inner.check(port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
-            bound.outputs.push(tensor.address());
-            bound.in_place_of.push(None);
+            inner.check(input_count + index, port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
+            if let Some(input) = tensor.replaces() {
+                inner.check_pair(input, port.id())?;
+            }
+            bound.ports.push(tensor.address());
         }
-        for (index, port) in inner.inputs.iter().enumerate() {
-            let replaced = outputs.iter().find(|tensor| tensor.replaces() == Some(port.id()));
-            let address = match replaced {
-                Some(output) => inner.shared_address(port, index, output)?,
-                None => {
-                    let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id())
-                        .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: port.id() })?;
-                    inner.check(port, tensor.desc(), tensor.engine(), tensor.address())?;
-                    tensor.address()
-                }
-            };
-            bound.inputs.push(address);
-        }
-        inner.check_overlaps(&mut bound)?;
-        Ok(bound)
+        inner.check_overlaps(bound)
     }
 }
 
@@ -169,8 +174,10 @@ fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T
 }
 
 impl Inner {
+    #[inline]
     fn check(
         &self,
+        index: usize,
         port: &LogicalTensor,
         given: &LogicalTensor,
         engine: Option<&Engine>,
@@ -183,44 +190,58 @@ impl Inner {
         if engine.is_some_and(|engine| !engine.is_same(&self.engine)) {
             return Err(ExecuteFault::TensorEngine { tensor });
         }
-        if address.is_null() && port.span() != Some(0) {
+        if address.is_null() && self.sizes[index] > 0 {
             return Err(ExecuteFault::NoMemory { tensor });
         }
         Ok(())
     }
 
-    /// The address of an input whose values an output holds.
+    /// The address of an input that was not given: that of the output marked as in place of it.
     fn shared_address(
         &self,
+        index: usize,
         port: &LogicalTensor,
-        input: usize,
-        output: &TensorMut<'_>,
-    ) -> Result<*const u8, ExecuteFault> {
-        let is_output = |&(i, o): &(usize, usize)| i == input && self.outputs[o].id() == output.desc().id();
-        match self.plan.in_place.iter().any(is_output) {
-            true => Ok(output.address()),
-            false => Err(ExecuteFault::NotInPlace { output: output.desc().id(), input: port.id() }),
+        outputs: &[TensorMut<'_>],
+    ) -> Result<*mut u8, ExecuteFault> {
+        let tensor = port.id();
+        let output = outputs
+            .iter()
+            .find(|output| output.replaces() == Some(tensor))
+            .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor })?;
+        self.check_pair(tensor, output.desc().id())?;
+        if output.address().is_null() && self.sizes[index] > 0 {
+            return Err(ExecuteFault::NoMemory { tensor });
+        }
+        Ok(output.address())
+    }
+
+    fn check_pair(&self, input: TensorId, output: TensorId) -> Result<(), ExecuteFault> {
+        match self.in_place.contains(&InPlacePair { input, output }) {
+            true => Ok(()),
+            false => Err(ExecuteFault::NotInPlace { output, input }),
         }
     }
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
     fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
+        let input_count = self.inputs.len();
+        let overlap = |a: usize, b: usize| {
+            let (start_a, start_b) = (bound.ports[a].addr(), bound.ports[b].addr());
+            let (size_a, size_b) = (self.sizes[a], self.sizes[b]);
+            let disjoint =
+                start_a >= start_b.saturating_add(size_b) || start_b >= start_a.saturating_add(size_a);
+            size_a > 0 && size_b > 0 && !disjoint
+        };
         for (o, output) in self.outputs.iter().enumerate() {
-            let own = range(bound.outputs[o], output);
-            for (i, input) in self.inputs.iter().enumerate() {
-                let other = range(bound.inputs[i], input);
-                if !overlap(own, other) {
-                    continue;
-                }
-                if own.0 != other.0 || !self.plan.in_place.contains(&(i, o)) {
+            let own = input_count + o;
+            for (i, input) in self.inputs.iter().enumerate().filter(|&(i, _)| overlap(own, i)) {
+                if bound.ports[own] != bound.ports[i] || !self.plan.in_place.contains(&(i, o)) {
                     return Err(ExecuteFault::Overlap { output: output.id(), other: input.id() });
                 }
-                bound.in_place_of[o] = Some(i);
+                bound.in_place.push((i, own));
             }
-            for (p, other) in self.outputs.iter().enumerate().take(o) {
-                if overlap(own, range(bound.outputs[p], other)) {
-                    return Err(ExecuteFault::Overlap { output: output.id(), other: other.id() });
-                }
+            if let Some(p) = (0..o).find(|p| overlap(own, input_count + p)) {
+                return Err(ExecuteFault::Overlap { output: output.id(), other: self.outputs[p].id() });
             }
         }
         Ok(())
@@ -228,14 +249,16 @@ impl Inner {
 }
 
 /// Names the first thing in which a tensor given to an execution differs from the one that was compiled.
+#[inline]
 fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static str> {
     if std::ptr::eq(port, given) {
+        // Most callers describe tensors by what `inputs` and `outputs` answered.
         None
     } else if port.data_type() != given.data_type() {
         Some("types")
-    } else if port.dims() != given.dims() {
+    } else if !same(port.dims(), given.dims()) {
         Some("dims")
-    } else if port.strides() != given.strides() {
+    } else if !same(port.strides(), given.strides()) {
         Some("strides")
     } else if port.is_host_scalar() != given.is_host_scalar() {
         Some("properties")
@@ -244,14 +267,13 @@ fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static st
     }
 }
 
-/// The first byte of a tensor and the first one after it.
-fn range(address: *const u8, tensor: &LogicalTensor) -> (usize, usize) {
-    let size = tensor.span().unwrap_or(0) * tensor.data_type().size().unwrap_or(0);
-    (address.addr(), address.addr().saturating_add(size))
-}
-
-fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
-    a.0 < b.1 && b.0 < a.1 && a.0 < a.1 && b.0 < b.1
+/// Whether two lists are equal, compared one by one: they are so short that a call to compare memory takes longer.
+#[inline]
+fn same(a: Option<&[i64]>, b: Option<&[i64]>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y),
+        (a, b) => a == b,
+    }
 }
 
 /// Scratch memory that waits for the next execution.

@@ -1,6 +1,6 @@
 //! Between elements at any stride and a dense tile.
 
-use super::{Extent, Lane, Level, Source, Target, Width, kernel};
+use super::{ByWidth, Extent, Lane, Level, Source, Target, Width, kernel};
 
 /// Reads elements that lie `step` bytes apart along a row, and writes them densely.
 ///
@@ -27,33 +27,46 @@ pub(crate) fn scatter(level: Level, width: Width) -> Scatter {
     SCATTER.get(level, width)
 }
 
-kernel! { GATHER: Gather = gather_body[](extent: Extent, from: Source, step: isize, to: Target) }
-kernel! { SCATTER: Scatter = scatter_body[](extent: Extent, from: Source, to: Target, step: isize) }
+static GATHER: ByWidth<Gather> = kernel!(
+    (extent: Extent, from: Source, step: isize, to: Target),
+    bodies::gather[],
+    bodies::gather[]
+);
 
-/// # Safety
-///
-/// As [`Gather`].
-#[inline(always)]
-unsafe fn gather_body<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
-    for row in 0..extent.rows {
-        let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        for i in 0..extent.columns {
-            // SAFETY: the caller promises that every element of the tile can be read and written.
-            unsafe { to.add(i).write_unaligned(from.byte_offset(step * i as isize).read_unaligned()) };
+static SCATTER: ByWidth<Scatter> = kernel!(
+    (extent: Extent, from: Source, to: Target, step: isize),
+    bodies::scatter[],
+    bodies::scatter[]
+);
+
+mod bodies {
+    use super::{Extent, Lane, Source, Target};
+
+    /// # Safety
+    ///
+    /// As [`Gather`](super::Gather).
+    #[inline(always)]
+    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
+        for row in 0..extent.rows {
+            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            for i in 0..extent.columns {
+                // SAFETY: the caller promises that every element of the tile can be read and written.
+                unsafe { to.add(i).write_unaligned(from.byte_offset(step * i as isize).read_unaligned()) };
+            }
         }
     }
-}
 
-/// # Safety
-///
-/// As [`Scatter`].
-#[inline(always)]
-unsafe fn scatter_body<U: Lane>(extent: Extent, from: Source, to: Target, step: isize) {
-    for row in 0..extent.rows {
-        let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        for i in 0..extent.columns {
-            // SAFETY: the caller promises that every element of the tile can be read and written.
-            unsafe { to.byte_offset(step * i as isize).write_unaligned(from.add(i).read_unaligned()) };
+    /// # Safety
+    ///
+    /// As [`Scatter`](super::Scatter).
+    #[inline(always)]
+    pub(super) unsafe fn scatter<U: Lane>(extent: Extent, from: Source, to: Target, step: isize) {
+        for row in 0..extent.rows {
+            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            for i in 0..extent.columns {
+                // SAFETY: the caller promises that every element of the tile can be read and written.
+                unsafe { to.byte_offset(step * i as isize).write_unaligned(from.add(i).read_unaligned()) };
+            }
         }
     }
 }
