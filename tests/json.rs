@@ -5,9 +5,11 @@ use std::panic::catch_unwind;
 use std::time::Instant;
 
 use proptest::prelude::*;
+use sterna::reference::{Value, run};
 use sterna::{
-    Attr, AttrValue, AutoBroadcast, DataType, Error, FpMath, FpMathMode, Graph, GraphFault, JsonFault,
-    Layout, LogicalTensor, Op, OpFault, OpKind, Property, TensorFault, UNKNOWN_DIM,
+    Attr, AttrValue, AutoBroadcast, DataType, Engine, Error, FpMath, FpMathMode, Graph, GraphFault,
+    JsonFault, Layout, LogicalTensor, Op, OpFault, OpKind, Partition, Policy, Property, TensorFault,
+    UNKNOWN_DIM,
 };
 
 /// A document that the tables below alter.
@@ -680,7 +682,7 @@ fn numbers_are_rounded_once() -> Result<(), Error> {
 }
 
 #[test]
-fn the_example_graphs_are_read() {
+fn the_example_graphs_hold_together() {
     let mut wrong = Vec::new();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/graphs")).unwrap() {
@@ -708,7 +710,8 @@ fn the_example_graphs_are_read() {
     assert_eq!(names, expected);
 }
 
-/// An example is a graph with a Select, lists the ports that follow from its ops, and survives being written.
+/// An example is a graph with a Select, lists the ports that follow from its ops, survives being written, and can be
+/// run: its shapes are those that its ops give.
 fn check_example(text: &str) -> Result<(), String> {
     let mut graph = Graph::from_json(text).map_err(|error| error.to_string())?;
     let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect::<Vec<_>>();
@@ -723,7 +726,29 @@ fn check_example(text: &str) -> Result<(), String> {
     if Graph::from_json(&graph.to_json()).as_ref() != Ok(&graph) {
         return Err("is another graph once written and read".into());
     }
-    graph.finalize().map_err(|error| error.to_string())
+    graph.finalize().map_err(|error| error.to_string())?;
+    let partitions = graph.partitions(Policy::Debug).map_err(|error| error.to_string())?;
+    partitions.iter().try_for_each(check_shapes)
+}
+
+fn check_shapes(partition: &Partition) -> Result<(), String> {
+    if partition.is_supported() {
+        let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs());
+        return compiled.map(drop).map_err(|error| error.to_string());
+    }
+    let [op] = partition.ops() else { return Err(format!("partition {} has several ops", partition.id())) };
+    let zeros = |tensor: &LogicalTensor| {
+        let dims = tensor.known_dims().unwrap_or_default();
+        Value::new(tensor.data_type(), dims, vec![0; tensor.memory_size()])
+    };
+    let inputs: Result<Vec<Value>, Error> = op.inputs().iter().map(zeros).collect();
+    let results = inputs.and_then(|inputs| run(op, &inputs)).map_err(|error| error.to_string())?;
+    for (result, output) in results.iter().zip(op.outputs()) {
+        if Some(result.dims()) != output.known_dims() || result.data_type() != output.data_type() {
+            return Err(format!("{} gives {:?}, not {output:?}", op.name(), result.dims()));
+        }
+    }
+    Ok(())
 }
 
 fn dims() -> impl Strategy<Value = Option<Vec<i64>>> {
