@@ -109,31 +109,39 @@ fn runs(schema: &Schema) -> &'static str {
 
 /// An op of as few ports as a kind takes, of types that its checks let through.
 fn plainest(schema: &Schema) -> Option<Op> {
-    DataType::WHOLE.iter().find_map(|&wanted| {
-        let allowed =
-            |variable| schema.types.iter().find(|(name, _)| *name == variable).map(|(_, types)| *types);
-        let data_type = |port: &Port| match allowed(port.type_variable) {
-            Some(types) if !types.contains(&wanted) => types[0],
+    // The type of the first input, and that of the ports of other type variables.
+    let pairs =
+        DataType::WHOLE.iter().flat_map(|&first| DataType::WHOLE.iter().map(move |&other| (first, other)));
+    pairs.map(|(first, other)| sample(schema, first, other)).find(|op| Partition::from_op(op.clone()).is_ok())
+}
+
+/// An op of as few ports as a kind takes; a port that cannot have the type asked for has the first that it can have.
+fn sample(schema: &Schema, first: DataType, other: DataType) -> Op {
+    let first_variable = schema.inputs.first().map(|port| port.type_variable);
+    let data_type = |port: &Port| {
+        let wanted = if Some(port.type_variable) == first_variable { first } else { other };
+        match schema.types.iter().find(|(variable, _)| *variable == port.type_variable) {
+            Some((_, allowed)) if !allowed.contains(&wanted) => allowed[0],
             _ => wanted,
-        };
-        let tensors = |ports: &[Port], count: Count, first_id: usize| -> Vec<LogicalTensor> {
-            let least = (0..).find(|&ports| count.allows(ports)).unwrap_or(0);
-            let port = |index: usize| &ports[index.min(ports.len() - 1)];
-            (0..least).map(|index| LogicalTensor::unknown(first_id + index, data_type(port(index)))).collect()
-        };
-        let mut op = Op::new(0, schema.kind).inputs_from(tensors(schema.inputs, schema.input_count, 0));
-        for output in tensors(schema.outputs, schema.output_count, 1000) {
-            op = op.output(output);
         }
-        for row in schema.attributes.iter().filter(|row| row.required) {
-            op = op.attr(row.attr, sample(row));
-        }
-        Partition::from_op(op.clone()).is_ok().then_some(op)
-    })
+    };
+    let tensors = |ports: &[Port], count: Count, first_id: usize| -> Vec<LogicalTensor> {
+        let least = (0..).find(|&ports| count.allows(ports)).unwrap_or(0);
+        let port = |index: usize| &ports[index.min(ports.len() - 1)];
+        (0..least).map(|index| LogicalTensor::unknown(first_id + index, data_type(port(index)))).collect()
+    };
+    let mut op = Op::new(0, schema.kind).inputs_from(tensors(schema.inputs, schema.input_count, 0));
+    for output in tensors(schema.outputs, schema.output_count, op.inputs().len()) {
+        op = op.output(output);
+    }
+    for row in schema.attributes.iter().filter(|row| row.required) {
+        op = op.attr(row.attr, sample_value(row));
+    }
+    op
 }
 
 /// Some value that a required attribute may have.
-fn sample(row: &AttrRow) -> AttrValue {
+fn sample_value(row: &AttrRow) -> AttrValue {
     match row.value_type {
         AttrType::Bool => true.into(),
         AttrType::S64 => 0i64.into(),
