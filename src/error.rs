@@ -584,7 +584,7 @@ pub struct JsonFault {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// The op, port and key, each followed by `: `; empty for the document as a whole.
+    /// The op, port, attribute and key that the error is in, then `: `; empty for the document as a whole.
     pub place: String,
     /// What is wrong there.
     pub message: String,
