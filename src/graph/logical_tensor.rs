@@ -147,8 +147,8 @@ impl LogicalTensor {
     pub fn with_property(self, property: Property) -> Result<Self> {
         let scalar_type = matches!(self.data_type, DataType::S32 | DataType::S64 | DataType::F32);
         if property == Property::HostScalar && !(scalar_type && self.rank() == Some(0)) {
-            let rank = self.rank().unwrap_or(MAX_RANK);
-            return Err(Self::fault(self.id, TensorFault::HostScalar { rank, data_type: self.data_type }));
+            let (rank, data_type) = (self.rank(), self.data_type);
+            return Err(Self::fault(self.id, TensorFault::HostScalar { rank, data_type }));
         }
         Ok(Self { property, ..self })
     }
