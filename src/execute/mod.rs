@@ -235,7 +235,7 @@ impl<'a> Runner<'a> {
             return self.apply(verdict, select, step, Part { extent, row: 0, column: 0 }, to);
         }
         for row in 0..extent.rows {
-            self.select_runs(select, step, extent.columns, row, cond.from_row(row), to);
+            self.select_runs(select, step, extent.columns, row, cond.at_row(row), to);
         }
     }
 
@@ -299,7 +299,7 @@ impl<'a> Runner<'a> {
     /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
         // SAFETY: the condition of each row of the tile can be read.
-        let is_true = |row: usize| unsafe { *cond.from_row(row).at != 0 };
+        let is_true = |row: usize| unsafe { *cond.at_row(row).at != 0 };
         let mut row = 0;
         while row < extent.rows {
             let decision = is_true(row);

@@ -52,7 +52,7 @@ impl Source {
     }
 
     /// The same operand from a later row on.
-    pub(crate) fn from_row(self, row: usize) -> Self {
+    pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
 

@@ -80,7 +80,7 @@ unsafe fn row<U: Lane, const STREAM: bool>(
     unsafe {
         if STREAM {
             let head = to.addr().wrapping_neg() % 64;
-            if head % size_of::<U>() == 0 && columns >= 2 * BLOCK {
+            if head.is_multiple_of(size_of::<U>()) && columns >= 2 * BLOCK {
                 at = head / size_of::<U>();
                 partial(0, at, cond, to, &make);
                 while at + BLOCK <= columns {
