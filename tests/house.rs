@@ -80,9 +80,9 @@ fn lib_only_names_things() {
     while at < tokens.len() {
         let end = item_end(&tokens, at);
         let item = &tokens[at..end];
-        let names_only = matches!(item, [first, .., last] if first == "mod" && last == ";")
-            || matches!(item, [first, second, .., last] if first == "pub" && second == "use" && last == ";");
-        if !names_only {
+        let names = [&["mod"][..], &["pub", "mod"], &["pub", "use"]];
+        let names_only = names.iter().any(|words| item.iter().take(words.len()).eq(words.iter()));
+        if !names_only || item.last().is_none_or(|sign| sign != ";") {
             faults.push(format!("lib.rs holds `{}`", item.join(" ")));
         }
         at = skip_attributes(&tokens, end);
