@@ -33,12 +33,13 @@ const LEAST_JUDGED: usize = 512;
 const PACKED_TILE: usize = 64;
 
 /// The plan of a select of concrete operands `cond`, `then`, `else`, which are the inputs at the given positions.
+/// `sizes` are the bytes that each input spans.
 pub(super) fn lower(
     operands: &[Operand<'_>],
     positions: &[usize],
     shapes: &SelectShapes,
     strides: Dims,
-    input_count: usize,
+    mut sizes: Vec<usize>,
     level: Level,
 ) -> Plan {
     let dims = &shapes.result;
@@ -63,8 +64,10 @@ pub(super) fn lower(
     let from_memory = bytes_moved > caches().last_level;
     let stores = if from_memory { Stores::Streaming } else { Stores::Ordinary };
 
+    let input_count = sizes.len();
+    sizes.push(shape::span(dims, &strides).unwrap_or(0) as usize * bytes);
     let outputs = vec![(dims.clone(), strides)];
-    let mut plan = Plan { outputs, in_place, nests: Vec::new(), scratch: 0, bytes_moved, stores };
+    let mut plan = Plan { outputs, sizes, in_place, nests: Vec::new(), scratch: 0, bytes_moved, stores };
     if !dims.contains(&0) {
         let loops = (0..dims.len()).map(|axis| Loop {
             extent: dims[axis] as usize,

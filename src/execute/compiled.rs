@@ -35,30 +35,28 @@ pub struct CompiledPartition {
 struct Inner {
     plan: Arc<Plan>,
     engine: Engine,
-    inputs: Vec<LogicalTensor>,
-    outputs: Vec<LogicalTensor>,
-    /// Bytes from the first to the last element of each port, inputs first.
-    sizes: SmallVec<[usize; 8]>,
+    /// The tensors as they were compiled, inputs first.
+    ports: Vec<LogicalTensor>,
+    input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
     scratch: ScratchPool,
 }
 
 impl CompiledPartition {
+    /// Binds a plan to an engine and to the tensors that its ports are, inputs first.
     pub(crate) fn new(
         plan: Arc<Plan>,
         engine: Engine,
-        inputs: Vec<LogicalTensor>,
-        outputs: Vec<LogicalTensor>,
+        ports: Vec<LogicalTensor>,
+        input_count: usize,
     ) -> Self {
         let pair = |&(input, output): &(usize, usize)| InPlacePair {
-            input: inputs[input].id(),
-            output: outputs[output].id(),
+            input: ports[input].id(),
+            output: ports[input_count + output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
-        let size = |port: &LogicalTensor| port.span().unwrap_or(0) * port.data_type().size().unwrap_or(0);
-        let sizes = inputs.iter().chain(&outputs).map(size).collect();
         let scratch = ScratchPool::default();
-        Self { inner: Arc::new(Inner { plan, engine, inputs, outputs, sizes, in_place, scratch }) }
+        Self { inner: Arc::new(Inner { plan, engine, ports, input_count, in_place, scratch }) }
     }
 
     /// The engine that it was compiled for.
@@ -68,12 +66,12 @@ impl CompiledPartition {
 
     /// The tensors that an execution reads, as they were compiled.
     pub fn inputs(&self) -> &[LogicalTensor] {
-        &self.inner.inputs
+        self.inner.inputs()
     }
 
     /// The tensors that an execution writes, with their inferred shapes and their layouts.
     pub fn outputs(&self) -> &[LogicalTensor] {
-        &self.inner.outputs
+        self.inner.outputs()
     }
 
     /// The tensor of an id, as it was compiled.
@@ -82,8 +80,11 @@ impl CompiledPartition {
     ///
     /// [`TensorFault::NoPort`] where no port has that id.
     pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
-        let mut ports = self.inner.inputs.iter().chain(&self.inner.outputs);
-        ports.find(|port| port.id() == id).ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
+        self.inner
+            .ports
+            .iter()
+            .find(|port| port.id() == id)
+            .ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
     }
 
     /// The pairs of an input and an output that may share one buffer.
@@ -143,7 +144,7 @@ impl CompiledPartition {
         if !stream.engine().is_same(&inner.engine) {
             return Err(ExecuteFault::StreamEngine);
         }
-        for (index, port) in inner.inputs.iter().enumerate() {
+        for (index, port) in inner.inputs().iter().enumerate() {
             let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id());
             let address = match tensor {
                 Some(tensor) => {
@@ -154,8 +155,8 @@ impl CompiledPartition {
             };
             bound.ports.push(address);
         }
-        let input_count = inner.inputs.len();
-        for (index, port) in inner.outputs.iter().enumerate() {
+        let input_count = inner.input_count;
+        for (index, port) in inner.outputs().iter().enumerate() {
             let tensor = found(outputs, index, |tensor| tensor.desc().id() == port.id())
                 .ok_or(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id() })?;
             inner.check(input_count + index, port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
@@ -174,6 +175,14 @@ fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T
 }
 
 impl Inner {
+    fn inputs(&self) -> &[LogicalTensor] {
+        &self.ports[..self.input_count]
+    }
+
+    fn outputs(&self) -> &[LogicalTensor] {
+        &self.ports[self.input_count..]
+    }
+
     #[inline]
     fn check(
         &self,
@@ -190,7 +199,7 @@ impl Inner {
         if engine.is_some_and(|engine| !engine.is_same(&self.engine)) {
             return Err(ExecuteFault::TensorEngine { tensor });
         }
-        if address.is_null() && self.sizes[index] > 0 {
+        if address.is_null() && self.plan.sizes[index] > 0 {
             return Err(ExecuteFault::NoMemory { tensor });
         }
         Ok(())
@@ -209,7 +218,7 @@ impl Inner {
             .find(|output| output.replaces() == Some(tensor))
             .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor })?;
         self.check_pair(tensor, output.desc().id())?;
-        if output.address().is_null() && self.sizes[index] > 0 {
+        if output.address().is_null() && self.plan.sizes[index] > 0 {
             return Err(ExecuteFault::NoMemory { tensor });
         }
         Ok(output.address())
@@ -224,24 +233,24 @@ impl Inner {
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
     fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
-        let input_count = self.inputs.len();
+        let input_count = self.input_count;
         let overlap = |a: usize, b: usize| {
             let (start_a, start_b) = (bound.ports[a].addr(), bound.ports[b].addr());
-            let (size_a, size_b) = (self.sizes[a], self.sizes[b]);
+            let (size_a, size_b) = (self.plan.sizes[a], self.plan.sizes[b]);
             let disjoint =
                 start_a >= start_b.saturating_add(size_b) || start_b >= start_a.saturating_add(size_a);
             size_a > 0 && size_b > 0 && !disjoint
         };
-        for (o, output) in self.outputs.iter().enumerate() {
+        for (o, output) in self.outputs().iter().enumerate() {
             let own = input_count + o;
-            for (i, input) in self.inputs.iter().enumerate().filter(|&(i, _)| overlap(own, i)) {
+            for (i, input) in self.inputs().iter().enumerate().filter(|&(i, _)| overlap(own, i)) {
                 if bound.ports[own] != bound.ports[i] || !self.plan.in_place.contains(&(i, o)) {
                     return Err(ExecuteFault::Overlap { output: output.id(), other: input.id() });
                 }
                 bound.in_place.push((i, own));
             }
             if let Some(p) = (0..o).find(|p| overlap(own, input_count + p)) {
-                return Err(ExecuteFault::Overlap { output: output.id(), other: self.outputs[p].id() });
+                return Err(ExecuteFault::Overlap { output: output.id(), other: self.outputs()[p].id() });
             }
         }
         Ok(())
@@ -251,29 +260,19 @@ impl Inner {
 /// Names the first thing in which a tensor given to an execution differs from the one that was compiled.
 #[inline]
 fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static str> {
-    if std::ptr::eq(port, given) {
-        // Most callers describe tensors by what `inputs` and `outputs` answered.
-        None
-    } else if port.data_type() != given.data_type() {
-        Some("types")
-    } else if !same(port.dims(), given.dims()) {
-        Some("dims")
-    } else if !same(port.strides(), given.strides()) {
-        Some("strides")
-    } else if port.is_host_scalar() != given.is_host_scalar() {
-        Some("properties")
+    // Most callers describe tensors by what `inputs` and `outputs` answered.
+    if std::ptr::eq(port, given) || port.is_same_memory(given) {
+        return None;
+    }
+    Some(if port.data_type() != given.data_type() {
+        "types"
+    } else if port.dims() != given.dims() {
+        "dims"
+    } else if port.strides() != given.strides() {
+        "strides"
     } else {
-        None
-    }
-}
-
-/// Whether two lists are equal, compared one by one: they are so short that a call to compare memory takes longer.
-#[inline]
-fn same(a: Option<&[i64]>, b: Option<&[i64]>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y),
-        (a, b) => a == b,
-    }
+        "properties"
+    })
 }
 
 /// Scratch memory that waits for the next execution.

@@ -24,6 +24,8 @@ pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
 pub(crate) struct Plan {
     /// Dims and strides of each output, in elements, inferred or as given.
     pub(crate) outputs: Vec<(Dims, Dims)>,
+    /// Bytes from the first to the last element of each port, inputs first.
+    pub(crate) sizes: Vec<usize>,
     /// Inputs whose very buffer an output may be: positions among the inputs and among the outputs.
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The loop nests, in the order in which they run.
