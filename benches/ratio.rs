@@ -1,0 +1,186 @@
+//! Sterna against plain loops, run by turns in one go, as a Markdown table.
+//!
+//! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names contain
+//! any of the filters. Each round times both, in alternating order; the ratio is the median over the rounds of the
+//! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both.
+
+mod limit;
+mod rows;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use limit::{LimitLoop, Store};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rows::{Limit, Operands, Pages, Row};
+
+/// How long the executions that are timed together take at least, so that the clock does not matter.
+const SAMPLE_SECONDS: f64 = 0.002;
+
+/// From how long a loop takes on one thread on it is split in two halves for two threads.
+const WORTH_TWO_THREADS: f64 = 200e-6;
+
+struct Options {
+    filters: Vec<String>,
+    rounds: usize,
+    huge: bool,
+}
+
+impl Options {
+    fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self { filters: Vec::new(), rounds: 15, huge: false };
+        let mut args = args.peekable();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                // What `cargo bench` and `cargo test` pass along.
+                "--bench" | "--test" => {}
+                "--quick" => options.rounds = 3,
+                "--huge" => options.huge = true,
+                "--rounds" => {
+                    let rounds = args.next().and_then(|rounds| rounds.parse().ok());
+                    options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
+                }
+                _ if arg.starts_with('-') => return Err(format!("unknown option {arg}")),
+                _ => options.filters.push(arg),
+            }
+        }
+        Ok(options)
+    }
+
+    fn takes(&self, row: &Row) -> bool {
+        let name = row.to_string();
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+}
+
+/// What one row came to on some number of threads.
+struct Outcome {
+    store: Store,
+    /// Median seconds of one run.
+    limit: f64,
+    sterna: f64,
+    /// Median of the ratios of the rounds.
+    ratio: f64,
+}
+
+fn main() -> Result<(), String> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    // The caller takes part, so one worker makes two threads; both sides use the same one.
+    let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
+    let pool = Arc::new(pool);
+    println!("Ratios are the limit's time divided by Sterna's, medians of {} rounds.\n", options.rounds);
+    println!(
+        "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for mut row in rows::all().into_iter().filter(|row| options.takes(row)) {
+        if options.huge {
+            row.pages = Pages::Huge;
+        }
+        let mut operands = Operands::new(&row, row.pages);
+        check(&row, &mut operands)?;
+        let bytes = row.compile(&row.engine().threads(1).build()).bytes_moved() as f64;
+        let one = measure(&row, &operands, 1, None, &pool, options.rounds);
+        let two = measure(&row, &operands, 2, Some(&one), &pool, options.rounds);
+        let speed = |seconds: f64| bytes / seconds / 1e9;
+        println!(
+            "| {row} | {:.3} | {} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {:.2} |",
+            bytes / 1e6,
+            one.store,
+            speed(one.limit),
+            speed(one.sterna),
+            one.ratio,
+            speed(two.limit),
+            speed(two.sterna),
+            two.ratio,
+        );
+    }
+    Ok(())
+}
+
+/// Checks that both write the same result, where they read the same operands.
+fn check(row: &Row, operands: &mut Operands) -> Result<(), String> {
+    let limit = LimitLoop::new(row);
+    if row.shape.limit != Limit::Same {
+        return Ok(());
+    }
+    let compiled = row.compile(&row.engine().threads(1).build());
+    operands.with_execution(&compiled, |execute| execute());
+    let expected = digest(operands.result());
+    for store in limit.stores() {
+        operands.fill();
+        // SAFETY: the addresses are those of the row's operands.
+        unsafe { limit.run(store, operands.addresses()) };
+        if digest(operands.result()) != expected {
+            return Err(format!("{row}: the loop with {store} stores gives another result than Sterna"));
+        }
+    }
+    Ok(())
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    });
+    words.fold(0, |digest, word| (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+}
+
+fn measure(
+    row: &Row,
+    operands: &Operands,
+    threads: usize,
+    one_thread: Option<&Outcome>,
+    pool: &Arc<ThreadPool>,
+    rounds: usize,
+) -> Outcome {
+    let engine = row.engine().pool(pool.clone()).threads(threads).build();
+    let compiled = row.compile(&engine);
+    let limit = LimitLoop::new(row);
+    let addresses = operands.addresses();
+    let halves = one_thread.is_some_and(|one| one.limit >= WORTH_TWO_THREADS);
+    // SAFETY: the addresses are those of the row's operands.
+    let store = unsafe { limit.best_store(addresses) };
+    let mut run_limit = || match halves {
+        // SAFETY: as above.
+        true => unsafe { limit.run_halves(store, addresses, pool) },
+        // SAFETY: as above.
+        false => unsafe { limit.run(store, addresses) },
+    };
+    operands.with_execution(&compiled, |execute| {
+        let runs = (SAMPLE_SECONDS / seconds(1, execute).min(seconds(1, execute))).ceil().max(1.0) as usize;
+        seconds(runs, execute);
+        seconds(runs, &mut run_limit);
+        let mut times: Vec<(f64, f64)> = Vec::new();
+        for round in 0..rounds {
+            let pair = if round % 2 == 0 {
+                let limit = seconds(runs, &mut run_limit);
+                (limit, seconds(runs, execute))
+            } else {
+                let sterna = seconds(runs, execute);
+                (seconds(runs, &mut run_limit), sterna)
+            };
+            times.push(pair);
+        }
+        Outcome {
+            store,
+            limit: median(times.iter().map(|&(limit, _)| limit)),
+            sterna: median(times.iter().map(|&(_, sterna)| sterna)),
+            ratio: median(times.iter().map(|&(limit, sterna)| limit / sterna)),
+        }
+    })
+}
+
+/// Seconds that one run takes, of so many in a row.
+fn seconds(runs: usize, run: &mut dyn FnMut()) -> f64 {
+    let start = Instant::now();
+    (0..runs).for_each(|_| run());
+    start.elapsed().as_secs_f64() / runs as f64
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
