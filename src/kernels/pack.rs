@@ -119,8 +119,12 @@ mod avx512 {
     #[inline(always)]
     unsafe fn transpose<U: Lane>(from: *const U, step: isize, to: Target) {
         let block = U::LANES;
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises; a prefetch may be of any address.
         unsafe {
+            // The machine does not foresee lines that lie a row apart, so the next block's are asked for here.
+            for column in block..2 * block {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_byte_offset(step * column as isize).cast());
+            }
             let mut vectors = [_mm512_setzero_si512(); 64];
             for (column, vector) in vectors[..block].iter_mut().enumerate() {
                 *vector = _mm512_loadu_si512(from.byte_offset(step * column as isize).cast());
