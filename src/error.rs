@@ -228,10 +228,10 @@ pub enum TensorFault {
         strides: Dims,
     },
     /// A host scalar has rank 0 and type s32, s64 or f32.
-    #[error("a host scalar has rank 0 and type s32, s64 or f32, not rank {rank} and type {data_type}")]
+    #[error("a host scalar has rank 0 and type s32, s64 or f32, not {} and type {data_type}", Rank(*rank))]
     HostScalar {
-        /// The rank given.
-        rank: usize,
+        /// The rank given; `None` where it is unknown.
+        rank: Option<usize>,
         /// The type given.
         data_type: DataType,
     },
@@ -284,6 +284,17 @@ pub enum TensorFault {
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),
+}
+
+struct Rank(Option<usize>);
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rank) => write!(f, "rank {rank}"),
+            None => f.write_str("unknown rank"),
+        }
+    }
 }
 
 /// What is wrong with an op, held against its schema row.
@@ -359,8 +370,13 @@ pub enum OpFault {
         given: AutoBroadcast,
     },
     /// One of the extra checks of the schema row.
-    #[error("{0}")]
-    Check(&'static str),
+    #[error("{rule}; here {found}")]
+    Check {
+        /// What holds for ops of this kind.
+        rule: &'static str,
+        /// What the op has instead.
+        found: String,
+    },
 }
 
 struct Names<'a>(&'a [DataType]);
@@ -584,7 +600,7 @@ pub struct JsonFault {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// The op, port and key, each followed by `: `; empty for the document as a whole.
+    /// The op, port, attribute and key that the error is in, then `: `; empty for the document as a whole.
     pub place: String,
     /// What is wrong there.
     pub message: String,

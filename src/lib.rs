@@ -1,5 +1,7 @@
 //! Sterna.
 #![deny(unsafe_code)]
+// The example of the README is compiled and run with the documentation tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 mod compile;
 mod error;
 mod execute;

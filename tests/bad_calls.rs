@@ -30,7 +30,9 @@ fn compile() {
     let output = LogicalTensor::unknown(DST, DataType::F32);
     let opaque = LogicalTensor::with_layout(DST, DataType::F32, Some(&[2, 3]), Layout::Opaque(1)).unwrap();
     let huge = 1i64 << 40;
-    let rows: Vec<(&str, Vec<LogicalTensor>, Vec<LogicalTensor>, Status, &str)> = vec![
+    /// What it is, inputs, outputs, the status expected, and what the error says.
+    type Row = (&'static str, Vec<LogicalTensor>, Vec<LogicalTensor>, Status, &'static str);
+    let rows: Vec<Row> = vec![
         ("fine", inputs.clone(), vec![output.clone()], Status::Success, ""),
         (
             "any order, extras and doubles",

@@ -74,7 +74,7 @@ pub fn compiled_partition_cache_stats() -> CacheStats {
 
 /// The plan of a key, made by `make` unless the cache has it. Of several threads that miss one key at once, one makes
 /// the plan and the others wait for it. A failure is not kept.
-pub(super) fn plan_of(key: Key, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
+pub(super) fn plan_of(key: &Key, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
     let slot = {
         let mut cache = CACHE.lock();
         let Cache { slots, hits, misses } = &mut *cache;
@@ -83,7 +83,7 @@ pub(super) fn plan_of(key: Key, make: impl FnOnce() -> Result<Plan>) -> Result<A
             drop(cache);
             return make().map(Arc::new);
         };
-        match slots.get(&key) {
+        match slots.get(key) {
             Some(slot) => {
                 *hits += 1;
                 slot.clone()
@@ -99,9 +99,9 @@ pub(super) fn plan_of(key: Key, make: impl FnOnce() -> Result<Plan>) -> Result<A
     let plan = slot.get_or_init(|| make().map(Arc::new)).clone();
     if plan.is_err()
         && let Some(slots) = &mut CACHE.lock().slots
-        && slots.peek(&key).is_some_and(|kept| Arc::ptr_eq(kept, &slot))
+        && slots.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &slot))
     {
-        slots.pop(&key);
+        slots.pop(key);
     }
     plan
 }

@@ -9,6 +9,8 @@ use crate::partition::Partition;
 use crate::types::kind::Level;
 
 /// What is computed, for which types, shapes and layouts, by which kernels. Ids of ops and tensors are no part of it.
+///
+/// Numbers of up to a Select of rank 6 are stored without an allocation.
 #[derive(Clone)]
 pub(super) struct Key {
     partition: Partition,
@@ -26,7 +28,8 @@ impl Key {
         let mut words = SmallVec::new();
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
-            words.extend([i64::from(port.data_type().code()), rank, i64::from(port.layout().code())]);
+            let (data_type, layout) = (i64::from(port.data_type().code()), i64::from(port.layout().code()));
+            words.extend_from_slice(&[data_type << 32 | layout, rank]);
             words.extend_from_slice(port.dims().unwrap_or(&[]));
             if let Layout::Strided(strides) = port.layout() {
                 words.extend_from_slice(strides);

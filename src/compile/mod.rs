@@ -67,15 +67,14 @@ impl Partition {
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
         let key = Key::new(self, inputs.iter().chain(&outputs).copied(), engine.level());
-        let plan = cache::plan_of(key, || make_plan(self, &inputs, &outputs, engine))?;
+        let plan = cache::plan_of(&key, || make_plan(self, &inputs, &outputs, engine))?;
 
-        let concrete = |(given, (dims, strides)): (&&LogicalTensor, &(Dims, Dims))| {
-            LogicalTensor::with_strides(given.id(), given.data_type(), dims, strides)?
-                .with_property(given.property())
-        };
-        let outputs = outputs.iter().zip(&plan.outputs).map(concrete).collect::<Result<Vec<_>>>()?;
-        let inputs = inputs.into_iter().cloned().collect();
-        Ok(CompiledPartition::new(plan, engine.clone(), inputs, outputs))
+        let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
+        ports.extend(inputs.iter().map(|&input| input.clone()));
+        let settled =
+            outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.settled(dims, strides));
+        ports.extend(settled);
+        Ok(CompiledPartition::new(plan, engine.clone(), ports, inputs.len()))
     }
 }
 
@@ -154,7 +153,9 @@ fn make_plan(
     let shapes = infer::select_shapes(op, &dims)?;
     check_given(op, outputs[0], &shapes.result)?;
     let strides = output_strides(outputs[0], &shapes.result, &[operands[1], operands[2]]).map_err(refuse)?;
-    Ok(select::lower(&operands, &positions, &shapes, strides, engine.level()))
+    let size = |input: &&LogicalTensor| Some(input.span()? * input.data_type().size()?);
+    let sizes = inputs.iter().map(|input| size(input).unwrap_or(0)).collect();
+    Ok(select::lower(&operands, &positions, &shapes, strides, sizes, engine.level()))
 }
 
 /// Checks what was said of an output's shape against what follows from the inputs.

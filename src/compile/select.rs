@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 
 use super::Operand;
 use crate::graph::infer::SelectShapes;
-use crate::kernels::{Extent, Inner, Width, pack, select};
+use crate::kernels::caches::caches;
+use crate::kernels::{Extent, Inner, Stores, Width, pack, select};
 use crate::plan::loops::{Loop, Role, Steps, normalise};
-use crate::plan::{Branch, Feed, Nest, Place, Plan, Port, Select, Step, StepSpace, Walk, Work};
+use crate::plan::{Branch, Feed, Nest, Place, Plan, Select, Step, StepSpace, Walk, Work};
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
@@ -20,16 +21,25 @@ const DST: usize = 3;
 /// when they are used after they were judged, enough that the work on a tile outweighs finding it.
 const TILE_BYTES: usize = 16 * 1024;
 
+/// Elements of a row that are judged together where the operands come from memory. Short enough that a run of 1,000
+/// equal conditions holds one whole, long enough that judging and moving one costs little beside its bytes.
+const JUDGED: usize = 512;
+
+/// Elements of a tile from which on judging it is worth the call.
+const LEAST_JUDGED: usize = 512;
+
 /// Rows and columns of a tile in which some operand is made dense, so that each cache line that is fetched for a
 /// column serves several rows.
 const PACKED_TILE: usize = 64;
 
 /// The plan of a select of concrete operands `cond`, `then`, `else`, which are the inputs at the given positions.
+/// `sizes` are the bytes that each input spans.
 pub(super) fn lower(
     operands: &[Operand<'_>],
     positions: &[usize],
     shapes: &SelectShapes,
     strides: Dims,
+    mut sizes: Vec<usize>,
     level: Level,
 ) -> Plan {
     let dims = &shapes.result;
@@ -50,8 +60,14 @@ pub(super) fn lower(
     let element_strides: [Dims; 4] = [walked(COND), walked(THEN), walked(ELSE), walked_dst];
     let bytes_moved = bytes_moved(dims, &element_strides, &widths);
 
-    let mut plan =
-        Plan { outputs: vec![(dims.clone(), strides)], in_place, nests: Vec::new(), scratch: 0, bytes_moved };
+    // What does not fit the caches would only push out what is needed soon.
+    let from_memory = bytes_moved > caches().last_level;
+    let stores = if from_memory { Stores::Streaming } else { Stores::Ordinary };
+
+    let input_count = sizes.len();
+    sizes.push(shape::span(dims, &strides).unwrap_or(0) as usize * bytes);
+    let outputs = vec![(dims.clone(), strides)];
+    let mut plan = Plan { outputs, sizes, in_place, nests: Vec::new(), scratch: 0, bytes_moved, stores };
     if !dims.contains(&0) {
         let loops = (0..dims.len()).map(|axis| Loop {
             extent: dims[axis] as usize,
@@ -59,13 +75,8 @@ pub(super) fn lower(
             role: Role::Spatial,
             pinned: false,
         });
-        let ports = [
-            Port::Input(positions[COND]),
-            Port::Input(positions[THEN]),
-            Port::Input(positions[ELSE]),
-            Port::Output(0),
-        ];
-        let builder = Builder { level, width, widths, in_place_of };
+        let ports = [positions[COND], positions[THEN], positions[ELSE], input_count];
+        let builder = Builder { level, width, widths, in_place_of, stores };
         let nest = builder.nest(normalise(loops, DST), ports, &mut plan.scratch);
         plan.nests.push(nest);
     }
@@ -87,10 +98,11 @@ struct Builder {
     widths: [usize; 4],
     /// The inputs of which `then` and `else` are the whole, where the result may be in place of them.
     in_place_of: [Option<usize>; 2],
+    stores: Stores,
 }
 
 impl Builder {
-    fn nest(&self, mut loops: SmallVec<[Loop; 4]>, ports: [Port; 4], scratch: &mut usize) -> Nest {
+    fn nest(&self, mut loops: SmallVec<[Loop; 4]>, ports: [usize; 4], scratch: &mut usize) -> Nest {
         let once = |steps: Steps| Loop { extent: 1, steps, role: Role::Spatial, pinned: false };
         let columns =
             loops.pop().unwrap_or_else(|| once(self.widths.map(|width| width as isize).as_slice().into()));
@@ -155,7 +167,9 @@ impl Builder {
         let runs = |i: usize| inner[i].unwrap_or(Inner::Dense);
         let branch = |i: usize, other: usize, in_place_of: Option<usize>| Branch {
             feed: feeds[i],
-            copy: select::copy(self.level, self.width, runs(i)),
+            size: self.width.bytes(),
+            step: if runs(i) == Inner::Dense { self.width.bytes() } else { 0 },
+            copy: select::copy(self.level, self.width, runs(i), self.stores),
             // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
             take_in_other: select::merge(self.level, self.width, i == ELSE, runs(other)),
             in_place_of,
@@ -163,10 +177,15 @@ impl Builder {
         let work = Work::Select(Select {
             cond: feeds[COND],
             cond_inner: runs(COND),
+            judged: match self.stores {
+                _ if tile.rows * tile.columns < LEAST_JUDGED => 0,
+                Stores::Ordinary => tile.columns,
+                Stores::Streaming => tile.columns.min(JUDGED),
+            },
             then: branch(THEN, ELSE, self.in_place_of[0]),
             else_: branch(ELSE, THEN, self.in_place_of[1]),
             judge: select::judge(self.level),
-            blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE)),
+            blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE), self.stores),
         });
         let space = StepSpace { rows: true, columns: Inner::Dense };
         if inner[DST].is_some() {

@@ -35,26 +35,28 @@ pub struct CompiledPartition {
 struct Inner {
     plan: Arc<Plan>,
     engine: Engine,
-    inputs: Vec<LogicalTensor>,
-    outputs: Vec<LogicalTensor>,
+    /// The tensors as they were compiled, inputs first.
+    ports: Vec<LogicalTensor>,
+    input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
     scratch: ScratchPool,
 }
 
 impl CompiledPartition {
+    /// Binds a plan to an engine and to the tensors that its ports are, inputs first.
     pub(crate) fn new(
         plan: Arc<Plan>,
         engine: Engine,
-        inputs: Vec<LogicalTensor>,
-        outputs: Vec<LogicalTensor>,
+        ports: Vec<LogicalTensor>,
+        input_count: usize,
     ) -> Self {
         let pair = |&(input, output): &(usize, usize)| InPlacePair {
-            input: inputs[input].id(),
-            output: outputs[output].id(),
+            input: ports[input].id(),
+            output: ports[input_count + output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
         let scratch = ScratchPool::default();
-        Self { inner: Arc::new(Inner { plan, engine, inputs, outputs, in_place, scratch }) }
+        Self { inner: Arc::new(Inner { plan, engine, ports, input_count, in_place, scratch }) }
     }
 
     /// The engine that it was compiled for.
@@ -64,12 +66,12 @@ impl CompiledPartition {
 
     /// The tensors that an execution reads, as they were compiled.
     pub fn inputs(&self) -> &[LogicalTensor] {
-        &self.inner.inputs
+        self.inner.inputs()
     }
 
     /// The tensors that an execution writes, with their inferred shapes and their layouts.
     pub fn outputs(&self) -> &[LogicalTensor] {
-        &self.inner.outputs
+        self.inner.outputs()
     }
 
     /// The tensor of an id, as it was compiled.
@@ -78,8 +80,11 @@ impl CompiledPartition {
     ///
     /// [`TensorFault::NoPort`] where no port has that id.
     pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
-        let mut ports = self.inner.inputs.iter().chain(&self.inner.outputs);
-        ports.find(|port| port.id() == id).ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
+        self.inner
+            .ports
+            .iter()
+            .find(|port| port.id() == id)
+            .ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
     }
 
     /// The pairs of an input and an output that may share one buffer.
@@ -115,7 +120,8 @@ impl CompiledPartition {
         inputs: &[Tensor<'_>],
         outputs: &mut [TensorMut<'_>],
     ) -> Result<()> {
-        let bound = self.bind(stream, inputs, outputs).map_err(Error::Execute)?;
+        let mut bound = Bound::default();
+        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
             return run(&inner.plan, &bound, &inner.engine, None);
@@ -132,34 +138,34 @@ impl CompiledPartition {
         stream: &Stream,
         inputs: &[Tensor<'_>],
         outputs: &[TensorMut<'_>],
-    ) -> Result<Bound, ExecuteFault> {
+        bound: &mut Bound,
+    ) -> Result<(), ExecuteFault> {
         let inner = &*self.inner;
         if !stream.engine().is_same(&inner.engine) {
             return Err(ExecuteFault::StreamEngine);
         }
-        let mut bound = Bound::default();
-        for (index, port) in inner.outputs.iter().enumerate() {
+        for (index, port) in inner.inputs().iter().enumerate() {
+            let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id());
+            let address = match tensor {
+                Some(tensor) => {
+                    inner.check(index, port, tensor.desc(), tensor.engine(), tensor.address())?;
+                    tensor.address().cast_mut()
+                }
+                None => inner.shared_address(index, port, outputs)?,
+            };
+            bound.ports.push(address);
+        }
+        let input_count = inner.input_count;
+        for (index, port) in inner.outputs().iter().enumerate() {
             let tensor = found(outputs, index, |tensor| tensor.desc().id() == port.id())
                 .ok_or(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id() })?;
-            inner.check(port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
-            bound.outputs.push(tensor.address());
-            bound.in_place_of.push(None);
+            inner.check(input_count + index, port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
+            if let Some(input) = tensor.replaces() {
+                inner.check_pair(input, port.id())?;
+            }
+            bound.ports.push(tensor.address());
         }
-        for (index, port) in inner.inputs.iter().enumerate() {
-            let replaced = outputs.iter().find(|tensor| tensor.replaces() == Some(port.id()));
-            let address = match replaced {
-                Some(output) => inner.shared_address(port, index, output)?,
-                None => {
-                    let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id())
-                        .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: port.id() })?;
-                    inner.check(port, tensor.desc(), tensor.engine(), tensor.address())?;
-                    tensor.address()
-                }
-            };
-            bound.inputs.push(address);
-        }
-        inner.check_overlaps(&mut bound)?;
-        Ok(bound)
+        inner.check_overlaps(bound)
     }
 }
 
@@ -169,8 +175,18 @@ fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T
 }
 
 impl Inner {
+    fn inputs(&self) -> &[LogicalTensor] {
+        &self.ports[..self.input_count]
+    }
+
+    fn outputs(&self) -> &[LogicalTensor] {
+        &self.ports[self.input_count..]
+    }
+
+    #[inline]
     fn check(
         &self,
+        index: usize,
         port: &LogicalTensor,
         given: &LogicalTensor,
         engine: Option<&Engine>,
@@ -183,44 +199,58 @@ impl Inner {
         if engine.is_some_and(|engine| !engine.is_same(&self.engine)) {
             return Err(ExecuteFault::TensorEngine { tensor });
         }
-        if address.is_null() && port.span() != Some(0) {
+        if address.is_null() && self.plan.sizes[index] > 0 {
             return Err(ExecuteFault::NoMemory { tensor });
         }
         Ok(())
     }
 
-    /// The address of an input whose values an output holds.
+    /// The address of an input that was not given: that of the output marked as in place of it.
     fn shared_address(
         &self,
+        index: usize,
         port: &LogicalTensor,
-        input: usize,
-        output: &TensorMut<'_>,
-    ) -> Result<*const u8, ExecuteFault> {
-        let is_output = |&(i, o): &(usize, usize)| i == input && self.outputs[o].id() == output.desc().id();
-        match self.plan.in_place.iter().any(is_output) {
-            true => Ok(output.address()),
-            false => Err(ExecuteFault::NotInPlace { output: output.desc().id(), input: port.id() }),
+        outputs: &[TensorMut<'_>],
+    ) -> Result<*mut u8, ExecuteFault> {
+        let tensor = port.id();
+        let output = outputs
+            .iter()
+            .find(|output| output.replaces() == Some(tensor))
+            .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor })?;
+        self.check_pair(tensor, output.desc().id())?;
+        if output.address().is_null() && self.plan.sizes[index] > 0 {
+            return Err(ExecuteFault::NoMemory { tensor });
+        }
+        Ok(output.address())
+    }
+
+    fn check_pair(&self, input: TensorId, output: TensorId) -> Result<(), ExecuteFault> {
+        match self.in_place.contains(&InPlacePair { input, output }) {
+            true => Ok(()),
+            false => Err(ExecuteFault::NotInPlace { output, input }),
         }
     }
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
     fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
-        for (o, output) in self.outputs.iter().enumerate() {
-            let own = range(bound.outputs[o], output);
-            for (i, input) in self.inputs.iter().enumerate() {
-                let other = range(bound.inputs[i], input);
-                if !overlap(own, other) {
-                    continue;
-                }
-                if own.0 != other.0 || !self.plan.in_place.contains(&(i, o)) {
+        let input_count = self.input_count;
+        let overlap = |a: usize, b: usize| {
+            let (start_a, start_b) = (bound.ports[a].addr(), bound.ports[b].addr());
+            let (size_a, size_b) = (self.plan.sizes[a], self.plan.sizes[b]);
+            let disjoint =
+                start_a >= start_b.saturating_add(size_b) || start_b >= start_a.saturating_add(size_a);
+            size_a > 0 && size_b > 0 && !disjoint
+        };
+        for (o, output) in self.outputs().iter().enumerate() {
+            let own = input_count + o;
+            for (i, input) in self.inputs().iter().enumerate().filter(|&(i, _)| overlap(own, i)) {
+                if bound.ports[own] != bound.ports[i] || !self.plan.in_place.contains(&(i, o)) {
                     return Err(ExecuteFault::Overlap { output: output.id(), other: input.id() });
                 }
-                bound.in_place_of[o] = Some(i);
+                bound.in_place.push((i, own));
             }
-            for (p, other) in self.outputs.iter().enumerate().take(o) {
-                if overlap(own, range(bound.outputs[p], other)) {
-                    return Err(ExecuteFault::Overlap { output: output.id(), other: other.id() });
-                }
+            if let Some(p) = (0..o).find(|p| overlap(own, input_count + p)) {
+                return Err(ExecuteFault::Overlap { output: output.id(), other: self.outputs()[p].id() });
             }
         }
         Ok(())
@@ -228,30 +258,21 @@ impl Inner {
 }
 
 /// Names the first thing in which a tensor given to an execution differs from the one that was compiled.
+#[inline]
 fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static str> {
-    if std::ptr::eq(port, given) {
-        None
-    } else if port.data_type() != given.data_type() {
-        Some("types")
-    } else if port.dims() != given.dims() {
-        Some("dims")
-    } else if port.strides() != given.strides() {
-        Some("strides")
-    } else if port.is_host_scalar() != given.is_host_scalar() {
-        Some("properties")
-    } else {
-        None
+    // Most callers describe tensors by what `inputs` and `outputs` answered.
+    if std::ptr::eq(port, given) || port.is_same_memory(given) {
+        return None;
     }
-}
-
-/// The first byte of a tensor and the first one after it.
-fn range(address: *const u8, tensor: &LogicalTensor) -> (usize, usize) {
-    let size = tensor.span().unwrap_or(0) * tensor.data_type().size().unwrap_or(0);
-    (address.addr(), address.addr().saturating_add(size))
-}
-
-fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
-    a.0 < b.1 && b.0 < a.1 && a.0 < a.1 && b.0 < b.1
+    Some(if port.data_type() != given.data_type() {
+        "types"
+    } else if port.dims() != given.dims() {
+        "dims"
+    } else if port.strides() != given.strides() {
+        "strides"
+    } else {
+        "properties"
+    })
 }
 
 /// Scratch memory that waits for the next execution.

@@ -15,8 +15,9 @@ use smallvec::SmallVec;
 use self::engine::{Allocation, Engine};
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::select::Verdict;
-use crate::kernels::{Extent, Inner, Source, Target};
-use crate::plan::{Branch, Feed, Nest, Place, Plan, Port, Select, Step, Work};
+use crate::kernels::simd::StoreFence;
+use crate::kernels::{Extent, Inner, Part, Source, Stores, Target};
+use crate::plan::{Branch, Feed, MAX_LOOPS, MAX_WALKS, Nest, Place, Plan, Select, Step, Work};
 
 /// Bytes moved from which on an execution is worth waking workers for.
 const PARALLEL_BYTES: usize = 2 * 1024 * 1024;
@@ -24,14 +25,15 @@ const PARALLEL_BYTES: usize = 2 * 1024 * 1024;
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
 const SHARES_PER_THREAD: usize = 8;
 
-/// Where the ports of a plan are, by position. Every port has been checked to be the memory that the plan was made
-/// for, and no output overlaps an input that it is not in place of.
+/// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
+/// overlaps an input that it is not in place of.
 #[derive(Default)]
 struct Bound {
-    inputs: SmallVec<[*const u8; 4]>,
-    outputs: SmallVec<[*mut u8; 4]>,
-    /// For each output, the input whose buffer it is.
-    in_place_of: SmallVec<[Option<usize>; 4]>,
+    /// The address of each port, inputs first. Inputs are never written to: steps write to places, and a place is an
+    /// output or scratch.
+    ports: SmallVec<[*mut u8; 8]>,
+    /// The ports that share one buffer: an input and the output that is in place of it.
+    in_place: SmallVec<[(usize, usize); 2]>,
 }
 
 // SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint.
@@ -47,13 +49,19 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>
                 scratch.map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
             Runner::new(nest, bound, scratch)
         };
+        // Each thread fences what it has streamed, also when it unwinds.
+        let fence = || (plan.stores == Stores::Streaming).then_some(StoreFence);
         let all_run = if threads <= 1 {
-            catch_unwind(AssertUnwindSafe(|| runner(0).run(0..tiles)))
+            catch_unwind(AssertUnwindSafe(|| {
+                let _fence = fence();
+                runner(0).run(0..tiles);
+            }))
         } else {
             let workers = engine.workers()?;
             let share = tiles.div_ceil(threads * SHARES_PER_THREAD);
             let next = AtomicUsize::new(0);
             let work = |thread: usize| {
+                let _fence = fence();
                 let mut runner = runner(thread);
                 loop {
                     let first = next.fetch_add(share, Ordering::Relaxed);
@@ -81,29 +89,22 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>
 /// One thread's way through the tiles of a nest.
 struct Runner<'a> {
     nest: &'a Nest,
-    in_place_of: &'a [Option<usize>],
+    bound: &'a Bound,
     scratch: *mut u8,
     /// For each walk, where it is in the current tile.
-    at: SmallVec<[*mut u8; 4]>,
-    /// For each walk, where it is in the first tile.
-    base: SmallVec<[*mut u8; 4]>,
+    at: [*mut u8; MAX_WALKS],
     /// For each loop, the turn that the current tile is in.
-    turn: SmallVec<[usize; 8]>,
+    turn: [usize; MAX_LOOPS],
     /// The steps that have been run in the current tile, one bit each.
     done: u64,
 }
 
 impl<'a> Runner<'a> {
+    /// Starts at the first tile.
     fn new(nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
-        let base: SmallVec<[*mut u8; 4]> = (nest.walks.iter())
-            .map(|walk| match walk.port {
-                // Never written to: steps write to places, and a place is an output or scratch.
-                Port::Input(i) => bound.inputs[i].cast_mut(),
-                Port::Output(o) => bound.outputs[o],
-            })
-            .collect();
-        let turn = SmallVec::from_elem(0, nest.loops.len());
-        Self { nest, in_place_of: &bound.in_place_of, scratch, at: base.clone(), base, turn, done: 0 }
+        let mut at = [std::ptr::null_mut(); MAX_WALKS];
+        nest.walks.iter().zip(&mut at).for_each(|(walk, at)| *at = bound.ports[walk.port]);
+        Self { nest, bound, scratch, at, turn: [0; MAX_LOOPS], done: 0 }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
@@ -119,7 +120,12 @@ impl<'a> Runner<'a> {
     }
 
     fn seek(&mut self, mut tile: usize) {
-        self.at.clone_from(&self.base);
+        if tile == 0 && self.turn.iter().all(|&turn| turn == 0) {
+            return;
+        }
+        for (walk, at) in self.nest.walks.iter().zip(&mut self.at) {
+            *at = self.bound.ports[walk.port];
+        }
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
             *turn = tile % l.extent;
             tile /= l.extent;
@@ -143,7 +149,7 @@ impl<'a> Runner<'a> {
     /// Rows and columns of the current tile.
     fn extent(&self) -> Extent {
         let Nest { space, tile, .. } = self.nest;
-        let [.., row_block, column_block] = self.turn[..] else { return *space };
+        let [.., row_block, column_block] = self.turn[..self.nest.loops.len()] else { return *space };
         Extent {
             rows: tile.rows.min(space.rows - row_block * tile.rows),
             columns: tile.columns.min(space.columns - column_block * tile.columns),
@@ -212,32 +218,80 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Judges the condition first, then pulls what the verdict needs: one branch where it is the same in the whole
-    /// tile, both where it is mixed.
+    /// Judges the condition first, then pulls what the verdict needs: one branch where it is the same, both where it
+    /// is mixed.
     fn select(&mut self, select: &Select, step: &Step, extent: Extent, to: Target) {
         let cond = self.source(select.cond);
         if select.cond_inner == Inner::Repeated {
             return self.select_rows(select, step, extent, cond, to);
         }
-        let judged = if cond.pitch == 0 { Extent { rows: 1, ..extent } } else { extent };
-        // SAFETY: the condition of every element of the tile can be read, at the plan's level.
-        match unsafe { (select.judge)(judged, cond) } {
-            Verdict::AllTrue => self.take(&select.then, step, extent, 0, to),
-            Verdict::AllFalse => self.take(&select.else_, step, extent, 0, to),
-            Verdict::Mixed if self.is_in_place(&select.then, step) => {
-                let other = self.source(select.else_.feed);
-                // SAFETY: the target holds the branch, and neither overlaps the other operands.
-                unsafe { (select.then.take_in_other)(extent, cond, other, to) };
+        if select.judged == 0 {
+            return self.apply(Verdict::Mixed, select, step, Part { extent, row: 0, column: 0 }, to);
+        }
+        if select.judged >= extent.columns {
+            let judged = if cond.pitch == 0 { Extent { rows: 1, ..extent } } else { extent };
+            // SAFETY: the condition of every element of the tile can be read, at the plan's level.
+            let verdict = unsafe { (select.judge)(judged, cond) };
+            return self.apply(verdict, select, step, Part { extent, row: 0, column: 0 }, to);
+        }
+        for row in 0..extent.rows {
+            self.select_runs(select, step, extent.columns, row, cond.at_row(row), to);
+        }
+    }
+
+    /// Judges a long row piece by piece; neighbouring pieces of one verdict are done together.
+    fn select_runs(
+        &mut self,
+        select: &Select,
+        step: &Step,
+        columns: usize,
+        row: usize,
+        cond: Source,
+        to: Target,
+    ) {
+        let judge = |column: usize| {
+            let piece = Extent { rows: 1, columns: select.judged.min(columns - column) };
+            // SAFETY: the piece lies within the row, whose conditions can be read.
+            unsafe { (select.judge)(piece, Source { at: cond.at.add(column), ..cond }) }
+        };
+        let mut start = 0;
+        let mut verdict = judge(0);
+        let mut next = select.judged;
+        while start < columns {
+            let following = if next < columns { Some(judge(next)) } else { None };
+            if following != Some(verdict) {
+                let end = next.min(columns);
+                let part = Part { extent: Extent { rows: 1, columns: end - start }, row, column: start };
+                self.apply(verdict, select, step, part, to);
+                start = end;
+                verdict = following.unwrap_or(verdict);
             }
-            Verdict::Mixed if self.is_in_place(&select.else_, step) => {
-                let other = self.source(select.then.feed);
-                // SAFETY: as above.
-                unsafe { (select.else_.take_in_other)(extent, cond, other, to) };
-            }
-            Verdict::Mixed => {
-                let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
-                // SAFETY: every operand covers the tile, and the target overlaps none that it is not in place of.
-                unsafe { (select.blend)(extent, cond, then, else_, to) };
+            next += select.judged;
+        }
+    }
+
+    /// Writes a part of a tile whose conditions have a verdict.
+    fn apply(&mut self, verdict: Verdict, select: &Select, step: &Step, part: Part, to: Target) {
+        match verdict {
+            Verdict::AllTrue => return self.take(&select.then, step, part, to),
+            Verdict::AllFalse => return self.take(&select.else_, step, part, to),
+            Verdict::Mixed => {}
+        }
+        let cond = self.source(select.cond).part(part, 1);
+        let target = to.part(part, select.then.size);
+        let (then_in_place, else_in_place) =
+            (self.is_in_place(&select.then, step), self.is_in_place(&select.else_, step));
+        let mut branch = |branch: &Branch| self.source(branch.feed).part(part, branch.step);
+        // SAFETY: every operand covers the part, and the target overlaps none that it is not in place of; where it is
+        // in place of one, it holds that branch.
+        unsafe {
+            if then_in_place {
+                (select.then.take_in_other)(part.extent, cond, branch(&select.else_), target);
+            } else if else_in_place {
+                (select.else_.take_in_other)(part.extent, cond, branch(&select.then), target);
+            } else {
+                let (then, else_) = (branch(&select.then), branch(&select.else_));
+                (select.blend)(part.extent, cond, then, else_, target);
             }
         }
     }
@@ -245,7 +299,7 @@ impl<'a> Runner<'a> {
     /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
         // SAFETY: the condition of each row of the tile can be read.
-        let is_true = |row: usize| unsafe { *cond.from_row(row).at != 0 };
+        let is_true = |row: usize| unsafe { *cond.at_row(row).at != 0 };
         let mut row = 0;
         while row < extent.rows {
             let decision = is_true(row);
@@ -254,25 +308,28 @@ impl<'a> Runner<'a> {
                 _ => (row..extent.rows).take_while(|&row| is_true(row) == decision).count(),
             };
             let branch = if decision { &select.then } else { &select.else_ };
-            self.take(branch, step, Extent { rows: same, ..extent }, row, to);
+            self.take(branch, step, Part { extent: Extent { rows: same, ..extent }, row, column: 0 }, to);
             row += same;
         }
     }
 
-    /// Makes one branch the result of some rows, from `first` on.
-    fn take(&mut self, branch: &Branch, step: &Step, rows: Extent, first: usize, to: Target) {
+    /// Makes one branch the result in a part of the tile.
+    fn take(&mut self, branch: &Branch, step: &Step, part: Part, to: Target) {
         if self.is_in_place(branch, step) {
             return;
         }
-        let from = self.source(branch.feed).from_row(first);
-        // SAFETY: the rows are within the tile, which both cover; where they are one buffer, they are the same rows.
-        unsafe { (branch.copy)(rows, from, to.from_row(first)) };
+        let from = self.source(branch.feed).part(part, branch.step);
+        // SAFETY: the part is within the tile, which both cover; where they are one buffer, it is the same part of it.
+        unsafe { (branch.copy)(part.extent, from, to.part(part, branch.size)) };
     }
 
     /// Whether the result is written over this very branch.
     fn is_in_place(&self, branch: &Branch, step: &Step) -> bool {
         let Place::Port(walk) = step.to else { return false };
-        let Port::Output(output) = self.nest.walks[walk].port else { return false };
-        branch.in_place_of.is_some() && branch.in_place_of == self.in_place_of[output]
+        let output = self.nest.walks[walk].port;
+        self.bound
+            .in_place
+            .iter()
+            .any(|&(input, replacing)| branch.in_place_of == Some(input) && replacing == output)
     }
 }

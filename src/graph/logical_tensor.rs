@@ -53,13 +53,25 @@ impl Layout {
 /// assert_eq!(t.memory_size(), 48);
 /// # Ok::<(), sterna::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct LogicalTensor {
     id: TensorId,
     data_type: DataType,
     dims: Option<Dims>,
     layout: Layout,
     property: Property,
+}
+
+/// Copies dims and strides as a whole; a `SmallVec` that is cloned copies number by number.
+impl Clone for LogicalTensor {
+    fn clone(&self) -> Self {
+        let layout = match &self.layout {
+            Layout::Strided(strides) => Layout::Strided(Dims::from_slice(strides)),
+            other => other.clone(),
+        };
+        let dims = self.dims.as_deref().map(Dims::from_slice);
+        Self { id: self.id, data_type: self.data_type, dims, layout, property: self.property }
+    }
 }
 
 impl LogicalTensor {
@@ -147,8 +159,8 @@ impl LogicalTensor {
     pub fn with_property(self, property: Property) -> Result<Self> {
         let scalar_type = matches!(self.data_type, DataType::S32 | DataType::S64 | DataType::F32);
         if property == Property::HostScalar && !(scalar_type && self.rank() == Some(0)) {
-            let rank = self.rank().unwrap_or(MAX_RANK);
-            return Err(Self::fault(self.id, TensorFault::HostScalar { rank, data_type: self.data_type }));
+            let (rank, data_type) = (self.rank(), self.data_type);
+            return Err(Self::fault(self.id, TensorFault::HostScalar { rank, data_type }));
         }
         Ok(Self { property, ..self })
     }
@@ -235,6 +247,28 @@ impl LogicalTensor {
     pub fn element_count(&self) -> Option<usize> {
         let count = shape::element_count(self.known_dims()?).expect("checked when the tensor was made");
         Some(count as usize)
+    }
+
+    /// The same tensor with the dims and strides that compilation settled, which it has checked.
+    pub(crate) fn settled(&self, dims: &Dims, strides: &Dims) -> Self {
+        let (dims, layout) = (Some(Dims::from_slice(dims)), Layout::Strided(Dims::from_slice(strides)));
+        Self { id: self.id, data_type: self.data_type, dims, layout, property: self.property }
+    }
+
+    /// Whether two strided tensors of known strides describe the same memory, whatever their ids.
+    #[inline]
+    pub(crate) fn is_same_memory(&self, other: &Self) -> bool {
+        // The lists are so short that a call to compare memory takes longer than comparing one by one.
+        let same = |a: &Dims, b: &Dims| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
+        match (&self.dims, &other.dims, &self.layout, &other.layout) {
+            (Some(dims), Some(other_dims), Layout::Strided(strides), Layout::Strided(other_strides)) => {
+                self.data_type == other.data_type
+                    && self.is_host_scalar() == other.is_host_scalar()
+                    && same(dims, other_dims)
+                    && same(strides, other_strides)
+            }
+            _ => false,
+        }
     }
 
     /// Names the first thing in which two descriptions of one id differ.

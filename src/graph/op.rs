@@ -1,6 +1,7 @@
 //! Ops: a kind, attributes, inputs and outputs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use super::logical_tensor::LogicalTensor;
@@ -36,6 +37,19 @@ impl AttrValue {
             Self::String(_) => "string",
             Self::S64s(_) => "s64[]",
             Self::F32s(_) => "f32[]",
+        }
+    }
+}
+
+impl fmt::Display for AttrValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::S64(value) => write!(f, "{value}"),
+            Self::F32(value) => write!(f, "{value}"),
+            Self::String(value) => f.write_str(value),
+            Self::S64s(values) => write!(f, "{values:?}"),
+            Self::F32s(values) => write!(f, "{values:?}"),
         }
     }
 }

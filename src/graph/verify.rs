@@ -1,10 +1,12 @@
 //! Holds an op against its schema row.
 
+use super::logical_tensor::LogicalTensor;
 use super::op::{AttrValue, Op};
 use super::row::{AttrDefault, AttrRow, Check, Count, Port, Schema};
 use crate::error::{Direction, Error, OpFault, PortRef, Result};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, AutoBroadcast};
+use crate::types::shape::{Braced, UNKNOWN_DIM};
 
 /// Checks counts, types, attributes and the extra checks of the op's row, after giving attributes that are missing
 /// their defaults. Shapes are judged when a partition is compiled.
@@ -131,30 +133,86 @@ fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
             (None, _) => true,
         },
     };
-    if holds { Ok(()) } else { Err(OpFault::Check(promise(check))) }
+    if holds {
+        return Ok(());
+    }
+    let (rule, facts) = rule(check);
+    let found: Vec<String> = facts.iter().flat_map(|&fact| found(fact, op)).collect();
+    Err(OpFault::Check { rule, found: found.join(", ") })
 }
 
-/// What an op that fails a check is told.
-fn promise(check: Check) -> &'static str {
+/// Something about an op that a check looks at.
+#[derive(Clone, Copy)]
+enum Fact {
+    Attr(Attr),
+    Types,
+    InputDims,
+    OutputCount,
+}
+
+/// What an op that fails a check is told: the rule, and the facts of the op to hold against it.
+fn rule(check: Check) -> (&'static str, &'static [Fact]) {
+    use Fact::{InputDims, OutputCount, Types};
     match check {
-        Check::NonNegativePads => "`pads_begin` and `pads_end` hold no negative value",
-        Check::NormTypes => "statistics, gamma and beta may be bf16 only where `src` is bf16",
-        Check::QuantParams => {
-            "per_tensor takes one scale, `zps` are as many as `scales`, and Dequantize from an f8 type takes no `zps`"
-        }
-        Check::DynamicQuantParams => {
+        Check::NonNegativePads => (
+            "`pads_begin` and `pads_end` hold no negative value",
+            &[Fact::Attr(Attr::PadsBegin), Fact::Attr(Attr::PadsEnd)],
+        ),
+        Check::NormTypes => ("statistics, gamma and beta may be bf16 only where `src` is bf16", &[Types]),
+        Check::QuantParams => (
+            "per_tensor takes one scale, `zps` are as many as `scales`, and Dequantize from an f8 type takes no `zps`",
+            &[Fact::Attr(Attr::Qtype), Fact::Attr(Attr::Scales), Fact::Attr(Attr::Zps), Types],
+        ),
+        Check::DynamicQuantParams => (
             "per_tensor takes one scale and one zero point, per_channel one zero point or as many as scales, \
-             per_group scales and zero points of rank 2 or more and of equal shape"
+             per_group scales and zero points of rank 2 or more and of equal shape",
+            &[Fact::Attr(Attr::Qtype), InputDims],
+        ),
+        Check::SizesOrScales => (
+            "exactly one of the attributes `sizes` and `scales` is given",
+            &[Fact::Attr(Attr::Sizes), Fact::Attr(Attr::Scales)],
+        ),
+        Check::KeepStatsOutputs => {
+            ("`keep_stats`, which is true unless set, takes three outputs", &[OutputCount])
         }
-        Check::SizesOrScales => "exactly one of the attributes `sizes` and `scales` is given",
-        Check::KeepStatsOutputs => "`keep_stats`, which is true unless set, takes three outputs",
-        Check::UseAffineOutputs => "`use_affine`, which is true unless set, takes three outputs",
-        Check::OutputTypeOrF32 => "the output has the type of the first input, or f32",
-        Check::OneF32OrSameType => "the output has the type of the input, unless one of the two is f32",
-        Check::DilationsOfKernel => "`dilations` has as many entries as `kernel`",
-        Check::AxesOnce => "`axes` is given as an attribute or as the second input, not as both",
-        Check::CastTypes => "the types of input and output differ, and one of them is f32",
-        Check::AxisNeedsPdpd => "`axis` is -1 or the index of a dim",
+        Check::UseAffineOutputs => {
+            ("`use_affine`, which is true unless set, takes three outputs", &[OutputCount])
+        }
+        Check::OutputTypeOrF32 => ("the output has the type of the first input, or f32", &[Types]),
+        Check::OneF32OrSameType => {
+            ("the output has the type of the input, unless one of the two is f32", &[Types])
+        }
+        Check::DilationsOfKernel => (
+            "`dilations` has as many entries as `kernel`",
+            &[Fact::Attr(Attr::Kernel), Fact::Attr(Attr::Dilations)],
+        ),
+        Check::AxesOnce => (
+            "`axes` is given as an attribute or as the second input, not as both",
+            &[Fact::Attr(Attr::Axes), Types],
+        ),
+        Check::CastTypes => ("the types of input and output differ, and one of them is f32", &[Types]),
+        Check::AxisNeedsPdpd => ("`axis` is -1 or the index of a dim", &[Fact::Attr(Attr::Axis)]),
+    }
+}
+
+/// The values of a fact, in words.
+fn found(fact: Fact, op: &Op) -> Vec<String> {
+    match fact {
+        Fact::Attr(attr) => match op.get_attr(attr) {
+            Some(value) => vec![format!("`{attr}` is {value}")],
+            None => vec![format!("`{attr}` is not set")],
+        },
+        Fact::Types => {
+            let schema = Schema::of(op.kind());
+            ports(op, schema).map(|(port, _, data_type)| format!("{port} is {data_type}")).collect()
+        }
+        Fact::InputDims => {
+            let known = |(i, input): (usize, &LogicalTensor)| {
+                input.dims().map(|dims| format!("{} is {}", op.input_ref(i), Braced(dims)))
+            };
+            op.inputs().iter().enumerate().filter_map(known).collect()
+        }
+        Fact::OutputCount => vec![format!("the number of outputs is {}", op.outputs().len())],
     }
 }
 
@@ -173,9 +231,8 @@ fn quant_params_fit(op: &Op) -> bool {
 fn dynamic_quant_params_fit(op: &Op) -> bool {
     let scales = op.inputs()[1].dims();
     let zps = op.inputs().get(2).map(|zps| zps.dims());
-    let first_known = |dims: Option<&[i64]>| {
-        dims.and_then(|dims| dims.first().copied()).filter(|&dim| dim != crate::types::shape::UNKNOWN_DIM)
-    };
+    let first_known =
+        |dims: Option<&[i64]>| dims.and_then(|dims| dims.first().copied()).filter(|&dim| dim != UNKNOWN_DIM);
     match (op.str_attr(Attr::Qtype), zps) {
         (Some("per_tensor"), None) => first_known(scales).is_none_or(|dim| dim == 1),
         (Some("per_tensor"), Some(zps)) => first_known(zps).is_none_or(|dim| dim == 1),
@@ -187,10 +244,7 @@ fn dynamic_quant_params_fit(op: &Op) -> bool {
             let zps = zps.flatten();
             let known = |dims: Option<&[i64]>| dims.is_none_or(|dims| dims.len() >= 2);
             let equal = |a: &[i64], b: &[i64]| {
-                a.len() == b.len()
-                    && a.iter()
-                        .zip(b)
-                        .all(|(&x, &y)| x == y || [x, y].contains(&crate::types::shape::UNKNOWN_DIM))
+                a.len() == b.len() && a.iter().zip(b).all(|(&x, &y)| x == y || [x, y].contains(&UNKNOWN_DIM))
             };
             known(scales)
                 && known(zps)

@@ -9,6 +9,7 @@
 //! read alike: one entry for each [`Level`] and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
+pub(crate) mod caches;
 pub(crate) mod pack;
 pub(crate) mod select;
 pub(crate) mod simd;
@@ -20,6 +21,14 @@ use crate::types::kind::Level;
 pub(crate) struct Extent {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
+}
+
+/// A part of a tile: its own extent, and the row and column of the tile at which it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) extent: Extent,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
 }
 
 /// An operand that a kernel reads: its first element, and the bytes from one row to the next.
@@ -43,8 +52,13 @@ impl Source {
     }
 
     /// The same operand from a later row on.
-    pub(crate) fn from_row(self, row: usize) -> Self {
+    pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
+    }
+
+    /// What a part of the tile has of the operand, whose elements lie `step` bytes apart along a row.
+    pub(crate) fn part(self, part: Part, step: usize) -> Self {
+        Self { at: self.row::<u8>(part.row).wrapping_add(part.column * step), ..self }
     }
 }
 
@@ -54,9 +68,9 @@ impl Target {
         self.at.wrapping_offset(self.pitch * row as isize).cast()
     }
 
-    /// The same operand from a later row on.
-    pub(crate) fn from_row(self, row: usize) -> Self {
-        Self { at: self.row(row), ..self }
+    /// What a part of the tile has of the operand, whose elements lie `step` bytes apart along a row.
+    pub(crate) fn part(self, part: Part, step: usize) -> Self {
+        Self { at: self.row::<u8>(part.row).wrapping_add(part.column * step), ..self }
     }
 }
 
@@ -69,6 +83,15 @@ pub(crate) enum Inner {
     Dense,
 }
 
+/// How a kernel stores its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stores {
+    /// Through the caches.
+    Ordinary,
+    /// Past the caches, where the level can: for results so large that they would only push out what is needed.
+    Streaming,
+}
+
 /// Bytes of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Width {
@@ -79,9 +102,6 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    #[cfg(test)]
-    pub(crate) const ALL: [Width; 4] = [Self::W1, Self::W2, Self::W4, Self::W8];
-
     /// The width of elements of so many bytes, if there are kernels for it.
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         match bytes {
@@ -109,8 +129,11 @@ impl<K: Copy> ByWidth<K> {
     }
 }
 
+/// One kernel at every level, for bytes alone.
+pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
+
 /// An unsigned integer that holds the bits of an element.
-trait Lane: Copy + 'static {
+trait Lane: simd::Wide + Copy + 'static {
     /// `then` where the condition byte is not zero, else `else_`, without a branch.
     fn blend(cond: u8, then: Self, else_: Self) -> Self;
 }
@@ -129,48 +152,45 @@ macro_rules! lanes {
 
 lanes!(u8 u16 u32 u64);
 
-/// Defines a kernel at every level and width from a generic body: a shell a level, in which the body is compiled for
-/// that level's instructions, and the table of them.
-///
-/// `kernel! { pub NAME: Type = body::<Lane, ..consts>(args) }`, where the body's first type parameter is the lane.
+/// A kernel at every level and width: a shell a level, in which a generic body is compiled for that level's
+/// instructions. The first body serves the levels that plain Rust serves well, the second one level Avx512.
 macro_rules! kernel {
-    ($(#[$meta:meta])* $NAME:ident: $Type:ident = $body:ident[$($consts:expr),*]($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?) => {
-        $(#[$meta])*
-        pub(crate) static $NAME: $crate::kernels::ByWidth<$Type> = {
-            use $crate::kernels::Lane;
+    (
+        ($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?,
+        $plain:ident :: $plain_body:ident [$($c:expr),*],
+        $wide:ident :: $wide_body:ident [$($d:expr),*]
+    ) => {{
+        use $crate::kernels::Lane;
 
-            unsafe fn portable<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
-                // SAFETY: as the caller promises.
-                unsafe { $body::<U, $($consts),*>($($arg),*) }
-            }
+        unsafe fn portable<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+            // SAFETY: as the caller promises.
+            unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
+        }
 
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-            unsafe fn avx2<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
-                // SAFETY: as the caller promises.
-                unsafe { $body::<U, $($consts),*>($($arg),*) }
-            }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+        unsafe fn avx2<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+            // SAFETY: as the caller promises.
+            unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
+        }
 
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-            unsafe fn avx512<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
-                // SAFETY: as the caller promises.
-                unsafe { $body::<U, $($consts),*>($($arg),*) }
-            }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+        unsafe fn avx512<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+            // SAFETY: as the caller promises.
+            unsafe { $wide::$wide_body::<U, $($d),*>($($arg),*) }
+        }
 
-            // Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
-            #[cfg(not(target_arch = "x86_64"))]
-            use portable as avx2;
-            #[cfg(not(target_arch = "x86_64"))]
-            use portable as avx512;
+        // Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+        #[cfg(not(target_arch = "x86_64"))]
+        use {portable as avx2, portable as avx512};
 
-            $crate::kernels::ByWidth([
-                [portable::<u8>, portable::<u16>, portable::<u32>, portable::<u64>],
-                [avx2::<u8>, avx2::<u16>, avx2::<u32>, avx2::<u64>],
-                [avx512::<u8>, avx512::<u16>, avx512::<u32>, avx512::<u64>],
-            ])
-        };
-    };
+        $crate::kernels::ByWidth([
+            [portable::<u8>, portable::<u16>, portable::<u32>, portable::<u64>],
+            [avx2::<u8>, avx2::<u16>, avx2::<u32>, avx2::<u64>],
+            [avx512::<u8>, avx512::<u16>, avx512::<u32>, avx512::<u64>],
+        ])
+    }};
 }
 
 use kernel;

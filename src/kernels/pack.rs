@@ -1,6 +1,6 @@
 //! Between elements at any stride and a dense tile.
 
-use super::{Extent, Lane, Level, Source, Target, Width, kernel};
+use super::{ByWidth, Extent, Lane, Level, Source, Target, Width, kernel};
 
 /// Reads elements that lie `step` bytes apart along a row, and writes them densely.
 ///
@@ -27,33 +27,115 @@ pub(crate) fn scatter(level: Level, width: Width) -> Scatter {
     SCATTER.get(level, width)
 }
 
-kernel! { GATHER: Gather = gather_body[](extent: Extent, from: Source, step: isize, to: Target) }
-kernel! { SCATTER: Scatter = scatter_body[](extent: Extent, from: Source, to: Target, step: isize) }
+static GATHER: ByWidth<Gather> = kernel!(
+    (extent: Extent, from: Source, step: isize, to: Target),
+    bodies::gather[],
+    avx512::gather[]
+);
 
-/// # Safety
-///
-/// As [`Gather`].
-#[inline(always)]
-unsafe fn gather_body<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
-    for row in 0..extent.rows {
-        let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        for i in 0..extent.columns {
-            // SAFETY: the caller promises that every element of the tile can be read and written.
-            unsafe { to.add(i).write_unaligned(from.byte_offset(step * i as isize).read_unaligned()) };
+static SCATTER: ByWidth<Scatter> = kernel!(
+    (extent: Extent, from: Source, to: Target, step: isize),
+    bodies::scatter[],
+    bodies::scatter[]
+);
+
+mod bodies {
+    use super::{Extent, Lane, Source, Target};
+
+    /// # Safety
+    ///
+    /// As [`Gather`](super::Gather).
+    #[inline(always)]
+    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
+        for row in 0..extent.rows {
+            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            for i in 0..extent.columns {
+                // SAFETY: the caller promises that every element of the tile can be read and written.
+                unsafe { to.add(i).write_unaligned(from.byte_offset(step * i as isize).read_unaligned()) };
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Scatter`](super::Scatter).
+    #[inline(always)]
+    pub(super) unsafe fn scatter<U: Lane>(extent: Extent, from: Source, to: Target, step: isize) {
+        for row in 0..extent.rows {
+            let (from, to) = (from.row::<U>(row), to.row::<U>(row));
+            for i in 0..extent.columns {
+                // SAFETY: the caller promises that every element of the tile can be read and written.
+                unsafe { to.byte_offset(step * i as isize).write_unaligned(from.add(i).read_unaligned()) };
+            }
         }
     }
 }
 
-/// # Safety
-///
-/// As [`Scatter`].
-#[inline(always)]
-unsafe fn scatter_body<U: Lane>(extent: Extent, from: Source, to: Target, step: isize) {
-    for row in 0..extent.rows {
-        let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        for i in 0..extent.columns {
-            // SAFETY: the caller promises that every element of the tile can be read and written.
-            unsafe { to.byte_offset(step * i as isize).write_unaligned(from.add(i).read_unaligned()) };
+/// Where neighbours in memory stand in one column of the tile, the tile is transposed block by block: each cache line
+/// is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold two of them.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{Extent, Lane, Source, Target, bodies};
+    use crate::kernels::Part;
+
+    /// # Safety
+    ///
+    /// As [`Gather`](super::Gather).
+    #[inline(always)]
+    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
+        let block = U::LANES;
+        let (rows, columns) = match from.pitch == size_of::<U>() as isize {
+            true => (extent.rows - extent.rows % block, extent.columns - extent.columns % block),
+            false => (0, 0),
+        };
+        for row in (0..rows).step_by(block) {
+            for column in (0..columns).step_by(block) {
+                let from = from.row::<U>(row).wrapping_byte_offset(step * column as isize);
+                let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
+                // SAFETY: the block lies within the tile.
+                unsafe { transpose(from, step, to) };
+            }
+        }
+        let rest = |row: usize, column: usize, extent: Extent| {
+            let from =
+                Source { at: from.row::<U>(row).wrapping_byte_offset(step * column as isize).cast(), ..from };
+            // SAFETY: the rest lies within the tile.
+            unsafe {
+                bodies::gather::<U>(extent, from, step, to.part(Part { extent, row, column }, size_of::<U>()))
+            };
+        };
+        rest(0, columns, Extent { rows, columns: extent.columns - columns });
+        rest(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });
+    }
+
+    /// Transposes a block of as many rows and columns as a vector has lanes: a perfect shuffle of all lanes of the
+    /// block, done once for each bit of a lane's number.
+    ///
+    /// # Safety
+    ///
+    /// The block can be read and written, and the machine runs level Avx512.
+    #[inline(always)]
+    unsafe fn transpose<U: Lane>(from: *const U, step: isize, to: Target) {
+        let block = U::LANES;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut vectors = [_mm512_setzero_si512(); 64];
+            for (column, vector) in vectors[..block].iter_mut().enumerate() {
+                *vector = _mm512_loadu_si512(from.byte_offset(step * column as isize).cast());
+            }
+            for _ in 0..block.ilog2() {
+                let before = vectors;
+                for pair in 0..block / 2 {
+                    let (low, high) = U::interleave(before[pair], before[pair + block / 2]);
+                    vectors[2 * pair] = low;
+                    vectors[2 * pair + 1] = high;
+                }
+            }
+            for (row, vector) in vectors[..block].iter().enumerate() {
+                _mm512_storeu_si512(to.row::<__m512i>(row), *vector);
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
-//! The instruction-set level that kernels are taken from.
+//! The instruction-set level that kernels are taken from, and what the widest one gives to kernel bodies.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
 use crate::types::kind::Level;
@@ -46,3 +48,166 @@ fn of_machine() -> Level {
 fn of_machine() -> Level {
     Level::Portable
 }
+
+/// Ends, when dropped, what a thread has stored past the caches: other threads then see it in order.
+///
+/// Streaming stores are not ordered by anything else, not even by the join of a thread pool.
+pub(crate) struct StoreFence;
+
+impl Drop for StoreFence {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 machine has the instruction.
+        unsafe {
+            _mm_sfence();
+        }
+    }
+}
+
+/// What a lane's integer type can do in vectors of 512 bits. Masks have a bit a lane, from the lowest on.
+///
+/// # Safety of the methods
+///
+/// The machine runs level Avx512; lanes whose mask bit is set can be read or written at the address.
+#[cfg(target_arch = "x86_64")]
+pub(crate) trait Wide: Sized {
+    /// Lanes of a vector.
+    const LANES: usize = 64 / size_of::<Self>();
+
+    /// A vector of one value.
+    unsafe fn splat(self) -> __m512i;
+
+    /// The lanes of a mask; the others are 0.
+    unsafe fn load(at: *const Self, mask: u64) -> __m512i;
+
+    /// Writes the lanes of a mask.
+    unsafe fn store(at: *mut Self, mask: u64, value: __m512i);
+
+    /// `then` in the lanes of a mask, `else_` in the others.
+    unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
+
+    /// The lanes of two vectors by turns: those of the lower halves, and those of the upper halves.
+    unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i);
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! wide {
+    ($($U:ident, $Signed:ident, $Mask:ident: $splat:ident $load:ident $store:ident $choose:ident $interleave:ident;)*) => {
+        $(impl Wide for $U {
+            #[inline(always)]
+            unsafe fn splat(self) -> __m512i {
+                // SAFETY: as the caller promises.
+                unsafe { $splat(self as $Signed) }
+            }
+
+            #[inline(always)]
+            unsafe fn load(at: *const Self, mask: u64) -> __m512i {
+                // SAFETY: as the caller promises.
+                unsafe { $load(mask as $Mask, at.cast()) }
+            }
+
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, mask: u64, value: __m512i) {
+                // SAFETY: as the caller promises.
+                unsafe { $store(at.cast(), mask as $Mask, value) }
+            }
+
+            #[inline(always)]
+            unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i {
+                // SAFETY: as the caller promises.
+                unsafe { $choose(mask as $Mask, else_, then) }
+            }
+
+            #[inline(always)]
+            unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
+                // SAFETY: as the caller promises.
+                unsafe { $interleave(a, b) }
+            }
+        })*
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+wide! {
+    u8, i8, u64: _mm512_set1_epi8 _mm512_maskz_loadu_epi8 _mm512_mask_storeu_epi8 _mm512_mask_blend_epi8 interleave_8;
+    u16, i16, u32: _mm512_set1_epi16 _mm512_maskz_loadu_epi16 _mm512_mask_storeu_epi16 _mm512_mask_blend_epi16 interleave_16;
+    u32, i32, u16: _mm512_set1_epi32 _mm512_maskz_loadu_epi32 _mm512_mask_storeu_epi32 _mm512_mask_blend_epi32 interleave_32;
+    u64, i64, u8: _mm512_set1_epi64 _mm512_maskz_loadu_epi64 _mm512_mask_storeu_epi64 _mm512_mask_blend_epi64 interleave_64;
+}
+
+/// Which lanes of two vectors, the second counted on from the first, stand in one that takes both by turns, from
+/// lane `start` of each on.
+#[cfg(target_arch = "x86_64")]
+const fn by_turns<const LANES: usize>(start: usize) -> [u64; LANES] {
+    let mut lanes = [0; LANES];
+    let mut i = 0;
+    while i < LANES {
+        lanes[i] = (start + i / 2 + (i % 2) * LANES) as u64;
+        i += 1;
+    }
+    lanes
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! interleave_by_permuting {
+    ($($name:ident: $U:ident, $LANES:literal, $permute:ident;)*) => {
+        $(
+            /// # Safety
+            ///
+            /// As for the methods of [`Wide`].
+            #[inline(always)]
+            unsafe fn $name(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
+                const fn narrowed(lanes: [u64; $LANES]) -> [$U; $LANES] {
+                    let mut narrow = [0; $LANES];
+                    let mut i = 0;
+                    while i < $LANES {
+                        narrow[i] = lanes[i] as $U;
+                        i += 1;
+                    }
+                    narrow
+                }
+                const LOW: [$U; $LANES] = narrowed(by_turns(0));
+                const HIGH: [$U; $LANES] = narrowed(by_turns($LANES / 2));
+                // SAFETY: as the caller promises; the tables have the size of a vector.
+                unsafe {
+                    let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+                    let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
+                    ($permute(a, low, b), $permute(a, high, b))
+                }
+            }
+        )*
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+interleave_by_permuting! {
+    interleave_16: u16, 32, _mm512_permutex2var_epi16;
+    interleave_32: u32, 16, _mm512_permutex2var_epi32;
+    interleave_64: u64, 8, _mm512_permutex2var_epi64;
+}
+
+/// Bytes have no permutation of two vectors at this level: they are unpacked within 128 bits, which are then sorted.
+///
+/// # Safety
+///
+/// As for the methods of [`Wide`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
+    const LOW: [u64; 8] = [0, 1, 8, 9, 2, 3, 10, 11];
+    const HIGH: [u64; 8] = [4, 5, 12, 13, 6, 7, 14, 15];
+    // SAFETY: as the caller promises; the tables have the size of a vector.
+    unsafe {
+        let (even, odd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b));
+        let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+        let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
+        (_mm512_permutex2var_epi64(even, low, odd), _mm512_permutex2var_epi64(even, high, odd))
+    }
+}
+
+/// Other machines have no vectors of 512 bits.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) trait Wide {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl<U> Wide for U {}

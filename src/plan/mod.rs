@@ -10,14 +10,22 @@ use smallvec::SmallVec;
 use self::loops::{Loop, Role};
 use crate::kernels::pack::{Gather, Scatter};
 use crate::kernels::select::{Blend, Judge, Merge, Move};
-use crate::kernels::{Extent, Inner};
-use crate::types::shape::Dims;
+use crate::kernels::{Extent, Inner, Stores};
+use crate::types::shape::{Dims, MAX_RANK};
+
+/// The most ports that a nest walks.
+pub(crate) const MAX_WALKS: usize = 8;
+
+/// The most loops around the tiles of a nest: one a dim, and blocks of rows and of columns.
+pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
 
 /// A partition compiled for concrete shapes and layouts.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Dims and strides of each output, in elements, inferred or as given.
     pub(crate) outputs: Vec<(Dims, Dims)>,
+    /// Bytes from the first to the last element of each port, inputs first.
+    pub(crate) sizes: Vec<usize>,
     /// Inputs whose very buffer an output may be: positions among the inputs and among the outputs.
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The loop nests, in the order in which they run.
@@ -26,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// Bytes of the distinct elements that are read and written, each counted once.
     pub(crate) bytes_moved: usize,
+    /// Whether results are stored past the caches, which each thread that ran a share has to end with a fence.
+    pub(crate) stores: Stores,
 }
 
 /// Loops that run together over tiles, and the steps done in each tile.
@@ -54,19 +64,12 @@ impl Nest {
 /// How a port is walked; the steps along the loops stand in the loops, at the same index as the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// The port.
-    pub(crate) port: Port,
+    /// The port, by its place among the inputs followed by the outputs.
+    pub(crate) port: usize,
     /// Bytes from one row of a tile to the next.
     pub(crate) pitch: isize,
     /// Bytes from one element of a row to the next.
     pub(crate) step: isize,
-}
-
-/// A tensor that comes in or goes out, by position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Port {
-    Input(usize),
-    Output(usize),
 }
 
 /// Where a step finds an operand.
@@ -128,6 +131,8 @@ pub(crate) struct Select {
     pub(crate) cond_inner: Inner,
     pub(crate) then: Branch,
     pub(crate) else_: Branch,
+    /// Elements of a row that are judged together; 0 where judging them would cost more than reading both branches.
+    pub(crate) judged: usize,
     pub(crate) judge: Judge,
     pub(crate) blend: Blend,
 }
@@ -136,6 +141,10 @@ pub(crate) struct Select {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) feed: Feed,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    /// Bytes from one element of a row to the next: the size, or 0 where one stands for all.
+    pub(crate) step: usize,
     /// Moves the whole of the branch to the result.
     pub(crate) copy: Move,
     /// Where the result is in place of this branch: takes in the other one.

@@ -1,0 +1,153 @@
+//! `sterna ops`: what an op of each kind must look like.
+
+use std::fmt::Write;
+
+use anyhow::{Result, bail};
+use sterna::{
+    AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port,
+    Schema, reference,
+};
+
+/// Every kind in a line.
+pub(crate) fn table() -> String {
+    let mut text = format!("{:<30} {:>4}  {:<12} {:<12} {}\n", "kind", "code", "inputs", "outputs", "runs");
+    for schema in Schema::all() {
+        let Schema { kind, input_count, output_count, .. } = schema;
+        let (inputs, outputs) = (input_count.to_string(), output_count.to_string());
+        let _ = writeln!(text, "{kind:<30} {:>4}  {inputs:<12} {outputs:<12} {}", kind.code(), runs(schema));
+    }
+    text + "\ncompiled: by partitions; reference: by the interpreter that `sterna run` uses where no partition does\n"
+}
+
+/// All about one kind.
+pub(crate) fn detail(name: &str) -> Result<String> {
+    let Ok(kind) = name.parse::<OpKind>() else {
+        let hint = match nearest(name).as_slice() {
+            [] => "`sterna ops` lists them all".into(),
+            names => format!("is it {}?", names.join(", ")),
+        };
+        bail!("no op kind is called {name:?}; {hint}");
+    };
+    let schema = Schema::of(kind);
+    let mut text = format!("{kind}, code {}, runs: {}\n", kind.code(), runs(schema));
+    ports(&mut text, "inputs", schema.inputs, schema.input_count);
+    ports(&mut text, "outputs", schema.outputs, schema.output_count);
+    text += "types\n";
+    for (variable, types) in schema.types {
+        let _ = writeln!(text, "  {variable}: {}", words(types.iter().map(DataType::to_string)));
+    }
+    let is_free = |port: &&Port| schema.types.iter().all(|(variable, _)| *variable != port.type_variable);
+    if let Some(port) = schema.inputs.iter().chain(schema.outputs).find(is_free) {
+        let _ = writeln!(text, "  {}: every type, at each port another", port.type_variable);
+    }
+    if !schema.attributes.is_empty() {
+        text += "attributes\n";
+    }
+    schema.attributes.iter().for_each(|row| attribute(&mut text, row));
+    let _ = writeln!(text, "shape rule: {:?}", schema.shape_rule);
+    if !schema.checks.is_empty() {
+        let _ = writeln!(text, "checks: {}", words(schema.checks.iter().map(|check| format!("{check:?}"))));
+    }
+    Ok(text)
+}
+
+fn ports(text: &mut String, what: &str, ports: &[Port], count: Count) {
+    let _ = writeln!(text, "{what}: {count}");
+    for (index, Port { name, type_variable, shape_only, .. }) in ports.iter().enumerate() {
+        let lends = if *shape_only { ", lends only its shape" } else { "" };
+        let _ = writeln!(text, "  {index} {name}: {type_variable}{lends}");
+    }
+}
+
+fn attribute(text: &mut String, row: &AttrRow) {
+    let need = match (&row.default, row.required) {
+        (Some(default), _) => format!("default {}", default_text(default)),
+        (None, true) => "required".into(),
+        (None, false) => "optional".into(),
+    };
+    let _ = write!(text, "  {}: {}, {need}", row.attr, row.value_type.name());
+    if !row.allowed.is_empty() {
+        let _ = write!(text, ", one of {}", row.allowed.join(", "));
+    }
+    text.push('\n');
+}
+
+fn default_text(default: &AttrDefault) -> String {
+    match default {
+        AttrDefault::Bool(value) => value.to_string(),
+        AttrDefault::S64(value) => value.to_string(),
+        AttrDefault::F32(value) => value.to_string(),
+        AttrDefault::String(value) => (*value).into(),
+        AttrDefault::S64s(values) => format!("{values:?}"),
+    }
+}
+
+fn words(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The kinds whose name holds, or is held by, the given one, whatever the case.
+fn nearest(name: &str) -> Vec<&'static str> {
+    let name = name.to_lowercase();
+    let is_near = |kind: &&str| {
+        let kind = kind.to_lowercase();
+        kind == name || name.len() > 2 && (kind.contains(&name) || name.contains(&kind))
+    };
+    OpKind::ALL.iter().map(|kind| kind.name()).filter(is_near).collect()
+}
+
+/// Who runs the plainest op of a kind.
+fn runs(schema: &Schema) -> &'static str {
+    let Some(op) = plainest(schema) else { return "no" };
+    let is_interpreted = reference::supports(&op).is_ok();
+    match Partition::from_op(op) {
+        Ok(partition) if partition.is_supported() => "compiled",
+        _ if is_interpreted => "reference",
+        _ => "no",
+    }
+}
+
+/// An op of as few ports as a kind takes, of types that its checks let through.
+fn plainest(schema: &Schema) -> Option<Op> {
+    // The type of the first input, and that of the ports of other type variables.
+    let pairs =
+        DataType::WHOLE.iter().flat_map(|&first| DataType::WHOLE.iter().map(move |&other| (first, other)));
+    pairs.map(|(first, other)| sample(schema, first, other)).find(|op| Partition::from_op(op.clone()).is_ok())
+}
+
+/// An op of as few ports as a kind takes; a port that cannot have the type asked for has the first that it can have.
+fn sample(schema: &Schema, first: DataType, other: DataType) -> Op {
+    let first_variable = schema.inputs.first().map(|port| port.type_variable);
+    let data_type = |port: &Port| {
+        let wanted = if Some(port.type_variable) == first_variable { first } else { other };
+        match schema.types.iter().find(|(variable, _)| *variable == port.type_variable) {
+            Some((_, allowed)) if !allowed.contains(&wanted) => allowed[0],
+            _ => wanted,
+        }
+    };
+    let tensors = |ports: &[Port], count: Count, first_id: usize| -> Vec<LogicalTensor> {
+        let least = (0..).find(|&ports| count.allows(ports)).unwrap_or(0);
+        let port = |index: usize| &ports[index.min(ports.len() - 1)];
+        (0..least).map(|index| LogicalTensor::unknown(first_id + index, data_type(port(index)))).collect()
+    };
+    let mut op = Op::new(0, schema.kind).inputs_from(tensors(schema.inputs, schema.input_count, 0));
+    for output in tensors(schema.outputs, schema.output_count, op.inputs().len()) {
+        op = op.output(output);
+    }
+    for row in schema.attributes.iter().filter(|row| row.required) {
+        op = op.attr(row.attr, sample_value(row));
+    }
+    op
+}
+
+/// Some value that a required attribute may have.
+fn sample_value(row: &AttrRow) -> AttrValue {
+    match row.value_type {
+        AttrType::Bool => true.into(),
+        AttrType::S64 => 0i64.into(),
+        AttrType::F32 => 1f32.into(),
+        AttrType::String => row.allowed.first().copied().unwrap_or("").into(),
+        AttrType::S64s => vec![1i64].into(),
+        AttrType::F32s => vec![1f32].into(),
+    }
+}

@@ -1,0 +1,289 @@
+//! What a run found out, as data, as text and as JSON.
+
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use sterna::{LogicalTensor, Op, Partition, TensorId, UNKNOWN_DIM};
+
+/// Everything about one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) graph: PathBuf,
+    pub(crate) ops: usize,
+    pub(crate) threads: usize,
+    pub(crate) partitions: Vec<PartitionReport>,
+    /// The files written.
+    pub(crate) written: Vec<Written>,
+    /// What the reader should know, but need not act on.
+    pub(crate) notes: Vec<String>,
+    /// One sentence for each thing that failed; the run is fine where there is none.
+    pub(crate) failures: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Written {
+    pub(crate) tensor: TensorId,
+    pub(crate) file: PathBuf,
+}
+
+/// One partition: what it is, and how it went.
+#[derive(Debug, Serialize)]
+pub(crate) struct PartitionReport {
+    pub(crate) id: usize,
+    pub(crate) supported: bool,
+    /// Why it is not supported.
+    pub(crate) unsupported_reason: Option<String>,
+    pub(crate) ops: Vec<OpReport>,
+    pub(crate) inputs: Vec<PortReport>,
+    pub(crate) outputs: Vec<PortReport>,
+    /// Pairs of an input and the output that may take its place.
+    pub(crate) inplace: Vec<[TensorId; 2]>,
+    /// Who ran it; nobody where it failed.
+    pub(crate) run_by: Option<Runner>,
+    pub(crate) compile_seconds: Option<f64>,
+    pub(crate) execution: Option<Execution>,
+    pub(crate) checks: Vec<Check>,
+    /// Why it did not run, or why it is not right.
+    pub(crate) failure: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Runner {
+    /// The compiled partition.
+    Compiled,
+    /// The reference interpreter.
+    Reference,
+    /// Nobody needs to: it has no outputs.
+    Nothing,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct OpReport {
+    pub(crate) kind: &'static str,
+    pub(crate) id: usize,
+    pub(crate) name: String,
+}
+
+/// A port; dims and strides that are not known are null.
+#[derive(Debug, Serialize)]
+pub(crate) struct PortReport {
+    pub(crate) id: TensorId,
+    pub(crate) dtype: &'static str,
+    pub(crate) shape: Option<Vec<Option<i64>>>,
+    pub(crate) strides: Option<Vec<i64>>,
+    pub(crate) layout: &'static str,
+    pub(crate) property: &'static str,
+}
+
+/// The executions of a partition.
+#[derive(Debug, Serialize)]
+pub(crate) struct Execution {
+    pub(crate) repeat: usize,
+    pub(crate) best_seconds: f64,
+    pub(crate) median_seconds: f64,
+    /// Bytes read and written by one execution, where they are known.
+    pub(crate) bytes_moved: Option<usize>,
+    /// By the best time, in 10⁹ bytes a second.
+    pub(crate) gb_per_second: Option<f64>,
+}
+
+/// One output held against the reference.
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) tensor: TensorId,
+    pub(crate) elements: usize,
+    pub(crate) equal: bool,
+    pub(crate) first_difference: Option<Difference>,
+}
+
+/// Where two values differ, and the bits of both there.
+#[derive(Debug, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) index: Vec<i64>,
+    pub(crate) computed: String,
+    pub(crate) reference: String,
+}
+
+impl Report {
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+impl PartitionReport {
+    /// What is known before it runs.
+    pub(crate) fn of(partition: &Partition) -> Self {
+        Self {
+            id: partition.id(),
+            supported: partition.is_supported(),
+            unsupported_reason: partition.unsupported_reason(),
+            ops: partition.ops().iter().map(OpReport::of).collect(),
+            inputs: partition.inputs().iter().map(PortReport::of).collect(),
+            outputs: partition.outputs().iter().map(PortReport::of).collect(),
+            inplace: Vec::new(),
+            run_by: None,
+            compile_seconds: None,
+            execution: None,
+            checks: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+impl OpReport {
+    fn of(op: &Op) -> Self {
+        Self { kind: op.kind().name(), id: op.id(), name: op.name().into() }
+    }
+}
+
+impl PortReport {
+    pub(crate) fn of(desc: &LogicalTensor) -> Self {
+        let known = |&dim: &i64| (dim != UNKNOWN_DIM).then_some(dim);
+        Self {
+            id: desc.id(),
+            dtype: desc.data_type().name(),
+            shape: desc.dims().map(|dims| dims.iter().map(known).collect()),
+            strides: desc.strides().map(<[i64]>::to_vec),
+            layout: desc.layout().name(),
+            property: desc.property().name(),
+        }
+    }
+}
+
+impl Execution {
+    /// The facts of executions that took so long.
+    pub(crate) fn of(mut times: Vec<Duration>, bytes_moved: Option<usize>) -> Option<Self> {
+        times.sort_unstable();
+        let best_seconds = times.first()?.as_secs_f64();
+        let gb_per_second = |bytes| (best_seconds > 0.0).then(|| bytes as f64 / best_seconds / 1e9);
+        Some(Self {
+            repeat: times.len(),
+            best_seconds,
+            median_seconds: times[times.len() / 2].as_secs_f64(),
+            bytes_moved,
+            gb_per_second: bytes_moved.and_then(gb_per_second),
+        })
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
+        writeln!(f, "{}: ops {ops}, partitions {partitions}, threads {threads}", self.graph.display())?;
+        self.partitions.iter().try_for_each(|partition| write!(f, "\n{partition}"))?;
+        if !self.written.is_empty() {
+            writeln!(f)?;
+        }
+        let mut written = self.written.iter();
+        written.try_for_each(|Written { tensor, file }| {
+            writeln!(f, "wrote tensor {tensor} to {}", file.display())
+        })
+    }
+}
+
+impl Display for PartitionReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.unsupported_reason {
+            None => writeln!(f, "partition {}: supported", self.id)?,
+            Some(reason) => writeln!(f, "partition {}: not supported, {reason}", self.id)?,
+        }
+        for op in &self.ops {
+            writeln!(f, "  op       {} {} {:?}", op.kind, op.id, op.name)?;
+        }
+        self.inputs.iter().try_for_each(|port| writeln!(f, "  in       {port}"))?;
+        self.outputs.iter().try_for_each(|port| writeln!(f, "  out      {port}"))?;
+        for [input, output] in &self.inplace {
+            writeln!(f, "  in place {output} may take the place of {input}")?;
+        }
+        if let Some(seconds) = self.compile_seconds {
+            writeln!(f, "  compile  {}", Time(seconds))?;
+        }
+        if let Some(execution) = &self.execution {
+            let by = if self.run_by == Some(Runner::Reference) { "reference, " } else { "" };
+            writeln!(f, "  execute  {by}{execution}")?;
+        }
+        if self.run_by == Some(Runner::Nothing) {
+            writeln!(f, "  execute  nothing, it has no outputs")?;
+        }
+        self.checks.iter().try_for_each(|check| writeln!(f, "  check    {check}"))?;
+        match &self.failure {
+            Some(failure) => writeln!(f, "  failed   {failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for PortReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.id, self.dtype)?;
+        match &self.shape {
+            None => f.write_str("of unknown rank")?,
+            Some(dims) => braced(f, dims.iter().copied())?,
+        }
+        match &self.strides {
+            Some(strides) => {
+                f.write_str(" strides ")?;
+                braced(f, strides.iter().copied().map(Some))?;
+            }
+            None => write!(f, " layout {}", self.layout)?,
+        }
+        if self.property != "undef" {
+            write!(f, " {}", self.property)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes dims as `{2,3,?}`, with `?` for one that is not known.
+fn braced(f: &mut Formatter<'_>, dims: impl Iterator<Item = Option<i64>>) -> fmt::Result {
+    let dims: Vec<String> = dims.map(|dim| dim.map_or("?".into(), |dim| dim.to_string())).collect();
+    write!(f, "{{{}}}", dims.join(","))
+}
+
+impl Display for Execution {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Time(self.best_seconds))?;
+        if self.repeat > 1 {
+            write!(f, " best, {} median of {}", Time(self.median_seconds), self.repeat)?;
+        }
+        if let Some(bytes) = self.bytes_moved {
+            write!(f, ", {bytes} bytes moved")?;
+        }
+        if let Some(rate) = self.gb_per_second {
+            write!(f, ", {rate:.2} GB/s")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Check {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.first_difference {
+            None => write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements),
+            Some(difference) => write!(f, "tensor {}: {difference}", self.tensor),
+        }
+    }
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { index, computed, reference } = self;
+        write!(f, "the first difference is at {index:?}, computed {computed}, reference {reference}")
+    }
+}
+
+/// Seconds in a unit that suits.
+struct Time(f64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            s if s < 1e-3 => write!(f, "{:.2} µs", s * 1e6),
+            s if s < 1.0 => write!(f, "{:.2} ms", s * 1e3),
+            s => write!(f, "{s:.2} s"),
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! `sterna run`: from a graph and arguments to a report.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use sterna::reference::{self, Value};
+use sterna::{Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, Tensor, TensorId, TensorMut};
+
+use crate::Ending;
+use crate::args::RunArgs;
+use crate::fill::Fill;
+use crate::held::Held;
+use crate::npy;
+use crate::report::{Check, Difference, Execution, PartitionReport, PortReport, Report, Runner, Written};
+
+/// Does all that the arguments ask for. What fails within a partition is part of the report, and the others go on.
+pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
+    args.check_ids().map_err(Ending::usage)?;
+    let text = read_graph(&args.graph).map_err(Ending::usage)?;
+    let graph = Graph::from_json(&text)
+        .with_context(|| format!("cannot read a graph from {}", args.graph.display()))
+        .map_err(Ending::failed)?;
+    let mut graph = with_shapes(graph, &args.override_shape)?;
+    graph.finalize().map_err(Ending::failed)?;
+    let partitions = graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
+    check_ids(args, &graph, &partitions).map_err(Ending::usage)?;
+
+    let engine = match args.threads {
+        Some(threads) => Engine::builder().threads(threads.into()).build(),
+        None => Engine::new(),
+    };
+    let mut report = Report {
+        graph: args.graph.clone(),
+        ops: graph.ops().len(),
+        threads: engine.threads(),
+        partitions: Vec::new(),
+        written: Vec::new(),
+        notes: Vec::new(),
+        failures: Vec::new(),
+    };
+    let held = inputs(args, &graph, &engine, &mut report.notes)?;
+    let mut runner =
+        Run { repeat: args.repeat, check: args.check, stream: Stream::new(&engine), engine, held };
+    for partition in &partitions {
+        let partition = runner.run(partition);
+        report.failures.extend(partition.failure.as_ref().map(|failure| {
+            let ops: Vec<String> =
+                partition.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
+            format!("partition {}, {}: {failure}", partition.id, ops.join(", "))
+        }));
+        report.partitions.push(partition);
+    }
+    write_outputs(args, &runner.held, &mut report)?;
+    Ok(report)
+}
+
+fn read_graph(path: &Path) -> Result<String> {
+    if path == Path::new("-") {
+        return io::read_to_string(io::stdin()).context("cannot read a graph from standard input");
+    }
+    let mut text = String::new();
+    let mut file = fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text)
+}
+
+/// The graph with other shapes for some of its inputs. What ops produce then loses its shape, to be inferred anew.
+fn with_shapes(graph: Graph, shapes: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
+    if shapes.is_empty() {
+        return Ok(graph);
+    }
+    let inputs = ids(graph.inputs());
+    for (id, _) in shapes {
+        check_id("--override-shape", *id, &inputs, "an input of the graph").map_err(Ending::usage)?;
+    }
+    let redescribed = |desc: &LogicalTensor| -> Result<LogicalTensor> {
+        let (id, data_type) = (desc.id(), desc.data_type());
+        match shapes.iter().find(|(given, _)| *given == id) {
+            Some((_, dims)) => {
+                Ok(LogicalTensor::strided(id, data_type, dims)?.with_property(desc.property())?)
+            }
+            None if inputs.contains(&id) => Ok(desc.clone()),
+            None => Ok(LogicalTensor::unknown(id, data_type).with_property(desc.property())?),
+        }
+    };
+    let rebuilt = |op: &Op| -> Result<Op> {
+        let mut rebuilt = Op::new(op.id(), op.kind()).named(op.name());
+        for (attr, value) in op.attrs() {
+            rebuilt = rebuilt.attr(attr, value.clone());
+        }
+        for input in op.inputs() {
+            rebuilt = rebuilt.input(redescribed(input)?);
+        }
+        for output in op.outputs() {
+            rebuilt = rebuilt.output(redescribed(output)?);
+        }
+        Ok(rebuilt)
+    };
+    let mut reshaped = Graph::new();
+    reshaped.set_fpmath(graph.fpmath()).map_err(Ending::failed)?;
+    for op in graph.ops() {
+        let op =
+            rebuilt(op).context("--override-shape gives a shape that cannot be").map_err(Ending::usage)?;
+        reshaped.add_op(op).map_err(Ending::failed)?;
+    }
+    Ok(reshaped)
+}
+
+/// Checks that the tensors that options name are there.
+fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<()> {
+    let inputs = ids(graph.inputs());
+    for (id, _) in &args.input {
+        check_id("--input", *id, &inputs, "an input of the graph")?;
+    }
+    for (id, _) in &args.fill {
+        check_id("--fill", *id, &inputs, "an input of the graph")?;
+    }
+    let computed = ids(partitions.iter().flat_map(Partition::outputs));
+    for (id, _) in &args.output {
+        check_id("--output", *id, &computed, "handed out by a partition")?;
+    }
+    Ok(())
+}
+
+fn ids<'a>(tensors: impl IntoIterator<Item = &'a LogicalTensor>) -> Vec<TensorId> {
+    tensors.into_iter().map(LogicalTensor::id).collect()
+}
+
+fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
+    if known.contains(&id) {
+        return Ok(());
+    }
+    let known: Vec<String> = known.iter().map(TensorId::to_string).collect();
+    bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
+}
+
+/// The inputs of the graph, from files or filled.
+fn inputs(
+    args: &RunArgs,
+    graph: &Graph,
+    engine: &Engine,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<TensorId, Held>, Ending> {
+    let mut held = BTreeMap::new();
+    for desc in graph.inputs() {
+        let id = desc.id();
+        if desc.known_dims().is_none() {
+            let shape = "the graph does not give the whole shape of input tensor";
+            return Err(Ending::usage(anyhow!("{shape} {id}; give it with --override-shape {id}=...")));
+        }
+        let mut tensor = Held::zeroed(desc, engine)
+            .with_context(|| format!("no memory can be made for input tensor {id}"))
+            .map_err(Ending::failed)?;
+        let from_file = args.input.iter().find(|(given, _)| *given == id);
+        let value = match from_file {
+            Some((_, path)) => {
+                notes.extend(npy::note(id, desc.data_type()));
+                npy::read(path, desc)
+            }
+            None => {
+                let fill = args.fill.iter().find(|(given, _)| *given == id);
+                fill.map_or(&Fill::Random, |(_, fill)| fill).value(desc, args.seed)
+            }
+        };
+        let value = value.map_err(Ending::usage)?;
+        value.write(tensor.elements_mut()).map_err(Ending::failed)?;
+        if from_file.is_some() && tensor.value().map_err(Ending::failed)? != value {
+            let why = "the strides in the graph make elements one that differ in its file";
+            return Err(Ending::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
+        }
+        held.insert(id, tensor);
+    }
+    Ok(held)
+}
+
+fn write_outputs(args: &RunArgs, held: &BTreeMap<TensorId, Held>, report: &mut Report) -> Result<(), Ending> {
+    for (id, path) in &args.output {
+        let Some(tensor) = held.get(id) else {
+            let why = "was not computed";
+            report.failures.push(format!("tensor {id} {why}, so {} was not written", path.display()));
+            continue;
+        };
+        let value = tensor.value().map_err(Ending::failed)?;
+        report.notes.extend(npy::write(path, *id, &value).map_err(Ending::usage)?);
+        report.written.push(Written { tensor: *id, file: path.clone() });
+    }
+    Ok(())
+}
+
+/// A run under way: the tensors that are there so far.
+struct Run {
+    repeat: u32,
+    check: bool,
+    engine: Engine,
+    stream: Stream,
+    held: BTreeMap<TensorId, Held>,
+}
+
+impl Run {
+    fn run(&mut self, partition: &Partition) -> PartitionReport {
+        let mut report = PartitionReport::of(partition);
+        let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {
+            true => self.execute(partition, &mut report),
+            false if partition.outputs().is_empty() => {
+                report.run_by = Some(Runner::Nothing);
+                Ok(())
+            }
+            false => self.interpret(partition, &mut report),
+        });
+        report.failure = ran.err().map(|error| format!("{error:#}"));
+        report
+    }
+
+    fn has_inputs(&self, partition: &Partition) -> Result<()> {
+        match partition.inputs().iter().find(|port| !self.held.contains_key(&port.id())) {
+            Some(port) => bail!("it cannot run, since tensor {} was not computed", port.id()),
+            None => Ok(()),
+        }
+    }
+
+    /// Compiles and executes a supported partition, and checks its outputs if asked to.
+    fn execute(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+        let held: Vec<&Held> = partition.inputs().iter().map(|port| &self.held[&port.id()]).collect();
+        let inputs: Vec<LogicalTensor> = held.iter().map(|tensor| tensor.desc().clone()).collect();
+        report.inputs = inputs.iter().map(PortReport::of).collect();
+
+        let start = Instant::now();
+        let compiled = partition.compile(&self.engine, &inputs, partition.outputs())?;
+        report.compile_seconds = Some(start.elapsed().as_secs_f64());
+        report.inplace = compiled.inplace_ports().iter().map(|pair| [pair.input, pair.output]).collect();
+
+        let make = |desc| Held::zeroed(desc, &self.engine);
+        let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<Held>>>()?;
+        report.outputs = outputs.iter().map(|output| PortReport::of(output.desc())).collect();
+
+        let tensors = held.iter().map(|tensor| tensor.tensor()).collect::<Result<Vec<Tensor<'_>>>>()?;
+        let mut into: Vec<TensorMut<'_>> =
+            outputs.iter_mut().map(|output| output.elements_mut().as_tensor_mut()).collect();
+        let mut times = Vec::new();
+        for _ in 0..self.repeat {
+            let start = Instant::now();
+            compiled.execute(&self.stream, &tensors, &mut into)?;
+            times.push(start.elapsed());
+        }
+        report.execution = Execution::of(times, Some(compiled.bytes_moved()));
+        report.run_by = Some(Runner::Compiled);
+
+        if self.check {
+            report.checks = self.checks(partition, &outputs).context("it cannot be checked")?;
+        }
+        self.held.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
+        match report.checks.iter().find(|check| !check.equal) {
+            Some(check) => bail!("the check failed, {check}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs an unsupported partition by the reference interpreter.
+    fn interpret(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+        report.inputs =
+            partition.inputs().iter().map(|port| PortReport::of(self.held[&port.id()].desc())).collect();
+        let start = Instant::now();
+        let mut values = self.reference(partition.ops())?;
+        report.execution = Execution::of(vec![start.elapsed()], None);
+        report.run_by = Some(Runner::Reference);
+
+        report.outputs.clear();
+        for port in partition.outputs() {
+            let value = values.remove(&port.id()).context("an output is missing from the reference")?;
+            let mut output = Held::zeroed(&shaped(port, value.dims())?, &self.engine)?;
+            value.write(output.elements_mut())?;
+            ensure!(output.value()? == value, "the strides of output tensor {} overlap", port.id());
+            report.outputs.push(PortReport::of(output.desc()));
+            self.held.insert(port.id(), output);
+        }
+        Ok(())
+    }
+
+    /// The values that ops compute, by the reference interpreter, from the tensors that are there.
+    fn reference(&self, ops: &[Op]) -> Result<BTreeMap<TensorId, Value>> {
+        let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
+        for op in ops {
+            reference::supports(op)?;
+            let value = |input: &LogicalTensor| match values.get(&input.id()) {
+                Some(value) => Ok(value.clone()),
+                None => self.held[&input.id()].value(),
+            };
+            let inputs = op.inputs().iter().map(value).collect::<Result<Vec<Value>>>()?;
+            let outputs = reference::run(op, &inputs)?;
+            values.extend(op.outputs().iter().map(LogicalTensor::id).zip(outputs));
+        }
+        Ok(values)
+    }
+
+    /// Holds outputs against the reference.
+    fn checks(&self, partition: &Partition, outputs: &[Held]) -> Result<Vec<Check>> {
+        let reference = self.reference(partition.ops())?;
+        let check = |output: &Held| {
+            let tensor = output.desc().id();
+            let expected = reference.get(&tensor).context("an output is missing from the reference")?;
+            let computed = output.value()?;
+            let (here, there) = (computed.dims(), expected.dims());
+            ensure!(here == there, "tensor {tensor} has shape {here:?}, in the reference {there:?}");
+            let first_difference = first_difference(&computed, expected);
+            let elements = output.desc().element_count().unwrap_or(0);
+            Ok(Check { tensor, elements, equal: first_difference.is_none(), first_difference })
+        };
+        outputs.iter().map(check).collect()
+    }
+}
+
+/// An output as the graph describes it, with the dims that it turned out to have.
+fn shaped(port: &LogicalTensor, dims: &[i64]) -> Result<LogicalTensor> {
+    match port.known_dims() {
+        Some(given) if given != dims => {
+            bail!("tensor {} is {given:?} in the graph, but {dims:?} follows from the inputs", port.id())
+        }
+        Some(_) => Ok(port.clone()),
+        None => {
+            Ok(LogicalTensor::strided(port.id(), port.data_type(), dims)?.with_property(port.property())?)
+        }
+    }
+}
+
+/// The first index in row-major order at which two values differ, or nothing where they are equal.
+fn first_difference(computed: &Value, reference: &Value) -> Option<Difference> {
+    let size = computed.data_type().size()?;
+    let pairs = || computed.bytes().chunks_exact(size).zip(reference.bytes().chunks_exact(size));
+    let at = pairs().position(|(computed, reference)| computed != reference)?;
+    let (bits, expected) = pairs().nth(at)?;
+    let mut index = vec![0; computed.dims().len()];
+    let mut rest = at as i64;
+    for (index, dim) in index.iter_mut().zip(computed.dims()).rev() {
+        *index = rest % dim;
+        rest /= dim;
+    }
+    Some(Difference { index, computed: hex(bits), reference: hex(expected) })
+}
+
+/// The bits of an element, the highest first.
+fn hex(element: &[u8]) -> String {
+    let digit = |byte: &u8| format!("{byte:02x}");
+    let digits: String = match cfg!(target_endian = "little") {
+        true => element.iter().rev().map(digit).collect(),
+        false => element.iter().map(digit).collect(),
+    };
+    format!("0x{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_first_one_and_a_matter_of_bits() {
+        let value = |elements: [f32; 6]| Value::from_slice(&[2, 3], &elements).unwrap();
+        let reference = value([0.0, 1.0, 2.0, 3.0, 0.0, 5.0]);
+        assert!(first_difference(&reference, &reference).is_none());
+        let nan = value([f32::NAN; 6]);
+        assert!(first_difference(&nan, &nan).is_none());
+
+        let difference = first_difference(&value([0.0, 1.0, 2.0, 3.0, -0.0, 6.0]), &reference).unwrap();
+        assert_eq!(
+            difference.to_string(),
+            "the first difference is at [1, 1], computed 0x80000000, reference 0x00000000"
+        );
+        let scalar = |value: i16| Value::from_slice(&[], &[value]).unwrap();
+        let difference = first_difference(&scalar(-2), &scalar(0x123)).unwrap();
+        assert_eq!(
+            difference.to_string(),
+            "the first difference is at [], computed 0xfffe, reference 0x0123"
+        );
+    }
+}

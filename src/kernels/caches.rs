@@ -1,0 +1,44 @@
+//! The sizes of the machine's caches, by which stores and tiles are chosen.
+
+use std::sync::OnceLock;
+
+/// Sizes in bytes, as one core sees them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caches {
+    /// The largest cache.
+    pub(crate) last_level: usize,
+    /// The cache of one core behind its first level.
+    pub(crate) second_level: usize,
+}
+
+/// Where a machine does not say.
+const USUAL: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20 };
+
+/// The caches of this machine; asked once.
+pub(crate) fn caches() -> Caches {
+    static CACHES: OnceLock<Caches> = OnceLock::new();
+    *CACHES.get_or_init(|| of_machine().unwrap_or(USUAL))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn of_machine() -> Option<Caches> {
+    use raw_cpuid::{CacheType, CpuId};
+
+    let parameters = CpuId::new().get_cache_parameters()?;
+    let data = parameters.filter(|cache| matches!(cache.cache_type(), CacheType::Data | CacheType::Unified));
+    let sizes: Vec<(u8, usize)> = data
+        .map(|cache| {
+            let lines = cache.associativity() * cache.physical_line_partitions() * cache.sets();
+            (cache.level(), lines * cache.coherency_line_size())
+        })
+        .collect();
+    let &(_, last_level) = sizes.iter().max_by_key(|(level, _)| level)?;
+    let second_level =
+        sizes.iter().find(|(level, _)| *level == 2).map_or(USUAL.second_level, |(_, size)| *size);
+    Some(Caches { last_level, second_level })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn of_machine() -> Option<Caches> {
+    None
+}

@@ -1,0 +1,238 @@
+//! The schema table against a copy of the facts of the op set, and the codes and names of kinds and attributes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sterna::{Attr, AttrDefault, AttrRow, AttrType, Count, OpKind, Port, Schema};
+
+/// Where Sterna is wider than the op set on purpose: a kind, a field, and what the field is here.
+///
+/// Everything that is not listed is equal.
+const WIDER: &[(&str, &str, &str)] = &[
+    ("Select", "inputs", r#"[["cond", "T1"], ["then", "T2"], ["else", "T2"]]"#),
+    (
+        "Select",
+        "types",
+        r#"{
+            "T1": ["boolean"],
+            "T2": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16",
+                   "u32", "u64", "u8"]
+        }"#,
+    ),
+    (
+        "Select",
+        "attributes",
+        r#"{
+            "auto_broadcast": {"code": 128, "required": false, "type": "string", "default": "numpy",
+                               "allowed": ["multidirectional", "none", "numpy", "pdpd"]},
+            "axis": {"code": 48, "required": false, "type": "s64", "default": null, "allowed": []}
+        }"#,
+    ),
+    ("Select", "checks", r#"["axis_needs_pdpd"]"#),
+    // A type variable without a list takes every type.
+    ("End", "types", "{}"),
+];
+
+const FIELDS: [&str; 9] = [
+    "code",
+    "inputs",
+    "outputs",
+    "input_count",
+    "output_count",
+    "types",
+    "attributes",
+    "shape_rule",
+    "checks",
+];
+
+fn op_set() -> Value {
+    serde_json::from_str(include_str!("data/op_set.json")).unwrap()
+}
+
+/// The rows of the op set by kind, widened, with every list sorted whose order means nothing.
+fn expected_rows() -> BTreeMap<String, Value> {
+    let mut op_set = op_set();
+    let rows = op_set["ops"].as_array_mut().unwrap().iter_mut();
+    let mut rows: BTreeMap<String, Value> =
+        rows.map(|row| (row["kind"].as_str().unwrap().to_owned(), normalised(row.take()))).collect();
+    for &(kind, field, text) in WIDER {
+        let wider: Value = serde_json::from_str(text).unwrap();
+        let narrow = &mut rows.get_mut(kind).unwrap()[field];
+        assert_ne!(*narrow, wider, "{kind}.{field} is listed as wider, but is not");
+        *narrow = wider;
+    }
+    rows
+}
+
+/// A row in the form of [`row_of`].
+fn normalised(mut row: Value) -> Value {
+    for types in row["types"].as_object_mut().unwrap().values_mut() {
+        sort(types);
+    }
+    let attributes = row["attributes"].as_array().unwrap().iter().map(|attribute| {
+        let mut allowed = attribute.get("allowed").cloned().unwrap_or(json!([]));
+        sort(&mut allowed);
+        let value = json!({
+            "code": attribute["code"],
+            "required": attribute["required"],
+            "type": attribute["type"],
+            "default": attribute.get("default"),
+            "allowed": allowed,
+        });
+        (attribute["name"].as_str().unwrap().to_owned(), value)
+    });
+    row["attributes"] = Value::Object(attributes.collect());
+    sort(&mut row["checks"]);
+    row
+}
+
+fn sort(names: &mut Value) {
+    names.as_array_mut().unwrap().sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+}
+
+/// A schema row as JSON.
+fn row_of(schema: &Schema) -> Value {
+    let ports = |ports: &[Port]| -> Value {
+        ports.iter().map(|port| json!([port.name, port.type_variable])).collect()
+    };
+    let types = schema.types.iter().map(|&(variable, types)| {
+        let mut names: Value = types.iter().map(|data_type| data_type.name()).collect();
+        sort(&mut names);
+        (variable.to_owned(), names)
+    });
+    let mut checks: Value = schema.checks.iter().map(|check| snake_case(&format!("{check:?}"))).collect();
+    sort(&mut checks);
+    json!({
+        "code": schema.kind.code(),
+        "inputs": ports(schema.inputs),
+        "outputs": ports(schema.outputs),
+        "input_count": count(schema.input_count),
+        "output_count": count(schema.output_count),
+        "types": Value::Object(types.collect()),
+        "attributes": Value::Object(schema.attributes.iter().map(attribute).collect()),
+        "shape_rule": snake_case(&format!("{:?}", schema.shape_rule)),
+        "checks": checks,
+    })
+}
+
+fn count(count: Count) -> Value {
+    match count {
+        Count::OneOf(counts) => json!(counts),
+        Count::Between(least, most) => json!({ "least": least, "most": most }),
+    }
+}
+
+fn attribute(row: &AttrRow) -> (String, Value) {
+    let default = row.default.map(|default| match default {
+        AttrDefault::Bool(value) => json!(value),
+        AttrDefault::S64(value) => json!(value),
+        // Through text, so that the decimal number is compared and not its nearest f32.
+        AttrDefault::F32(value) => json!(value.to_string().parse::<f64>().unwrap()),
+        AttrDefault::String(value) => json!(value),
+        AttrDefault::S64s(values) => json!(values),
+    });
+    let mut allowed = json!(row.allowed);
+    sort(&mut allowed);
+    let value = json!({
+        "code": row.attr.code(),
+        "required": row.required,
+        "type": row.value_type.name(),
+        "default": default,
+        "allowed": allowed,
+    });
+    (row.attr.name().to_owned(), value)
+}
+
+fn snake_case(camel_case: &str) -> String {
+    let mut snake = String::new();
+    for letter in camel_case.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[test]
+fn every_row_is_that_of_the_op_set() {
+    let expected = expected_rows();
+    let rows: BTreeMap<String, Value> =
+        Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
+    assert_eq!(rows.len(), 88);
+    assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
+    let differing: Vec<String> = expected
+        .iter()
+        .flat_map(|(kind, expected)| FIELDS.map(|field| (kind, field, &rows[kind][field], &expected[field])))
+        .filter(|(_, _, given, expected)| given != expected)
+        .map(|(kind, field, given, expected)| format!("{kind}.{field}: {given}\n  expected {expected}"))
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn a_row_is_found_by_its_kind() {
+    let wrong: Vec<_> = OpKind::ALL.iter().filter(|&&kind| Schema::of(kind).kind != kind).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(Schema::all().len(), OpKind::ALL.len());
+}
+
+#[test]
+fn only_the_input_of_genindex_lends_its_shape_alone() {
+    let lending: Vec<_> = Schema::all()
+        .iter()
+        .flat_map(|schema| schema.inputs.iter().chain(schema.outputs).map(move |port| (schema.kind, port)))
+        .filter(|(_, port)| port.shape_only)
+        .map(|(kind, port)| (kind, port.name))
+        .collect();
+    assert_eq!(lending, [(OpKind::GenIndex, "src")]);
+}
+
+#[test]
+fn kinds_have_the_codes_and_names_of_the_op_set() {
+    let op_set = op_set();
+    let mut wrong = Vec::new();
+    for row in op_set["ops"].as_array().unwrap() {
+        let (name, code) = (row["kind"].as_str().unwrap(), row["code"].as_u64().unwrap() as u32);
+        let found =
+            (name.parse::<OpKind>().ok().map(OpKind::code), OpKind::from_code(code).map(OpKind::name));
+        if found != (Some(code), Some(name)) {
+            wrong.push((name, code, found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(OpKind::ALL.len(), op_set["ops"].as_array().unwrap().len());
+    assert_eq!(OpKind::from_code(88), None);
+    assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
+}
+
+#[test]
+fn attributes_have_the_codes_and_names_of_the_op_set() {
+    let op_set = op_set();
+    let codes = op_set["attribute_codes"].as_object().unwrap();
+    let mut wrong = Vec::new();
+    for (name, code) in codes {
+        let code = code.as_u64().unwrap() as u32;
+        let found = (name.parse::<Attr>().ok().map(Attr::code), Attr::from_code(code).map(Attr::name));
+        if found != (Some(code), Some(name)) {
+            wrong.push((name, code, found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(Attr::ALL.len(), codes.len());
+    assert_eq!(Attr::from_code(0), None);
+    assert_eq!("broadcast".parse::<Attr>().unwrap_err().to_string(), "no attribute is called \"broadcast\"");
+}
+
+#[test]
+fn the_types_of_attributes_have_the_names_of_json() {
+    let names = [
+        (AttrType::Bool, "bool"),
+        (AttrType::S64, "s64"),
+        (AttrType::F32, "f32"),
+        (AttrType::String, "string"),
+        (AttrType::S64s, "s64[]"),
+        (AttrType::F32s, "f32[]"),
+    ];
+    assert_eq!(names.map(|(value_type, _)| value_type.name()), names.map(|(_, name)| name));
+}
