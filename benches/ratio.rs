@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names contain
 //! any of the filters. Each round times both, in alternating order; the ratio is the median over the rounds of the
-//! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both.
+//! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both. Run as a
+//! test, it only checks that both give the same results.
 
 mod limit;
 mod rows;
@@ -24,16 +25,17 @@ struct Options {
     filters: Vec<String>,
     rounds: usize,
     huge: bool,
+    /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
+    bench: bool,
 }
 
 impl Options {
     fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { filters: Vec::new(), rounds: 15, huge: false };
+        let mut options = Self { filters: Vec::new(), rounds: 15, huge: false, bench: false };
         let mut args = args.peekable();
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                // What `cargo bench` and `cargo test` pass along.
-                "--bench" | "--test" => {}
+                "--bench" => options.bench = true,
                 "--quick" => options.rounds = 3,
                 "--huge" => options.huge = true,
                 "--rounds" => {
@@ -68,6 +70,10 @@ fn main() -> Result<(), String> {
     // The caller takes part, so one worker makes two threads; both sides use the same one.
     let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
     let pool = Arc::new(pool);
+    if !options.bench {
+        let check = |row: Row| check(&row, &mut Operands::new(&row, row.pages));
+        return rows::all().into_iter().filter(|row| options.takes(row)).try_for_each(check);
+    }
     println!("Ratios are the limit's time divided by Sterna's, medians of {} rounds.\n", options.rounds);
     println!(
         "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
@@ -110,7 +116,7 @@ fn check(row: &Row, operands: &mut Operands) -> Result<(), String> {
     for store in limit.stores() {
         operands.fill();
         // SAFETY: the addresses are those of the row's operands.
-        unsafe { limit.run(store, operands.addresses()) };
+        unsafe { limit.with_stores(store).run(operands.addresses()) };
         if digest(operands.result()) != expected {
             return Err(format!("{row}: the loop with {store} stores gives another result than Sterna"));
         }
@@ -137,16 +143,15 @@ fn measure(
 ) -> Outcome {
     let engine = row.engine().pool(pool.clone()).threads(threads).build();
     let compiled = row.compile(&engine);
-    let limit = LimitLoop::new(row);
     let addresses = operands.addresses();
     let halves = one_thread.is_some_and(|one| one.limit >= WORTH_TWO_THREADS);
     // SAFETY: the addresses are those of the row's operands.
-    let store = unsafe { limit.best_store(addresses) };
+    let limit = unsafe { LimitLoop::new(row).fastest(addresses) };
     let mut run_limit = || match halves {
         // SAFETY: as above.
-        true => unsafe { limit.run_halves(store, addresses, pool) },
+        true => unsafe { limit.run_halves(addresses, pool) },
         // SAFETY: as above.
-        false => unsafe { limit.run(store, addresses) },
+        false => unsafe { limit.run(addresses) },
     };
     operands.with_execution(&compiled, |execute| {
         let runs = (SAMPLE_SECONDS / seconds(1, execute).min(seconds(1, execute))).ceil().max(1.0) as usize;
@@ -164,7 +169,7 @@ fn measure(
             times.push(pair);
         }
         Outcome {
-            store,
+            store: limit.store,
             limit: median(times.iter().map(|&(limit, _)| limit)),
             sterna: median(times.iter().map(|&(_, sterna)| sterna)),
             ratio: median(times.iter().map(|&(limit, sterna)| limit / sterna)),

@@ -114,37 +114,52 @@ impl LimitLoop {
         }
     }
 
-    /// The kind of stores that is fastest on these operands.
+    /// The loop with one kind of stores, ready to run.
+    pub fn with_stores(&self, store: Store) -> ReadyLoop {
+        ReadyLoop { nest: self.nest, store, body: self.nest.body(store) }
+    }
+
+    /// The loop with the kind of stores that is fastest on these operands.
     ///
     /// # Safety
     ///
-    /// As [`run`](Self::run).
-    pub unsafe fn best_store(&self, addresses: [*mut u8; 4]) -> Store {
-        let time = |store: Store, least_seconds: f64| {
+    /// As [`ReadyLoop::run`].
+    pub unsafe fn fastest(&self, addresses: [*mut u8; 4]) -> ReadyLoop {
+        let time = |ready: &ReadyLoop| {
             let start = Instant::now();
             let mut runs = 0;
-            while runs == 0 || start.elapsed().as_secs_f64() < least_seconds {
+            while runs == 0 || start.elapsed().as_secs_f64() < 0.005 {
                 // SAFETY: as the caller promises.
-                unsafe { self.run(store, addresses) };
+                unsafe { ready.run(addresses) };
                 runs += 1;
             }
             start.elapsed().as_secs_f64() / f64::from(runs)
         };
-        let best_of = |store: Store| (0..5).map(|_| time(store, 0.005)).fold(f64::INFINITY, f64::min);
-        let stores = self.stores();
-        let times = stores.iter().map(|&store| best_of(store));
-        let fastest = stores.iter().zip(times).min_by(|a, b| a.1.total_cmp(&b.1));
-        *fastest.expect("there are stores").0
+        let timed = self.stores().into_iter().map(|store| {
+            let ready = self.with_stores(store);
+            ((0..5).map(|_| time(&ready)).fold(f64::INFINITY, f64::min), ready)
+        });
+        timed.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are stores").1
     }
+}
 
+/// A loop with everything chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadyLoop {
+    nest: Nest,
+    pub store: Store,
+    body: Run,
+}
+
+impl ReadyLoop {
     /// Runs the loop.
     ///
     /// # Safety
     ///
     /// The addresses are those of the row's operands and result.
-    pub unsafe fn run(&self, store: Store, addresses: [*mut u8; 4]) {
+    pub unsafe fn run(&self, addresses: [*mut u8; 4]) {
         // SAFETY: as the caller promises.
-        unsafe { self.nest.body(store)(&self.nest, addresses) };
+        unsafe { (self.body)(&self.nest, addresses) };
     }
 
     /// Runs one half here and one on another thread.
@@ -152,14 +167,14 @@ impl LimitLoop {
     /// # Safety
     ///
     /// As [`run`](Self::run).
-    pub unsafe fn run_halves(&self, store: Store, addresses: [*mut u8; 4], pool: &ThreadPool) {
+    pub unsafe fn run_halves(&self, addresses: [*mut u8; 4], pool: &ThreadPool) {
         let (here, there, at) = self.nest.halves(addresses);
-        let at = Addresses(at);
+        let (body, at) = (self.body, Addresses(at));
         pool.in_place_scope(|scope| {
             // SAFETY: as the caller promises; each half covers elements of its own.
-            scope.spawn(move |_| unsafe { there.body(store)(&there, at.get()) });
+            scope.spawn(move |_| unsafe { body(&there, at.get()) });
             // SAFETY: as above.
-            unsafe { here.body(store)(&here, addresses) };
+            unsafe { body(&here, addresses) };
         });
     }
 }

@@ -420,6 +420,11 @@ impl Memory {
     }
 }
 
+// SAFETY: memory owns its bytes as a `Box<[u8]>` does.
+unsafe impl Send for Memory {}
+// SAFETY: shared, it gives out bytes to read; whoever writes to an address answers for it.
+unsafe impl Sync for Memory {}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `new`.

@@ -1,0 +1,59 @@
+//! Every row of the selects, each beside its limit, on one thread and on two.
+//!
+//! `cargo bench --bench select -- FILTER` measures the rows whose names match. Rows run one after the other here; for
+//! ratios on a machine that is not quiet, use the bench `ratio`.
+
+mod limit;
+mod rows;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use limit::LimitLoop;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rows::{Operands, Row};
+
+fn select(criterion: &mut Criterion) {
+    // The caller takes part, so one worker makes two threads.
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(1).build().expect("a thread starts"));
+    for row in rows::all() {
+        bench(criterion, &row, &pool);
+    }
+}
+
+fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
+    // Memory is taken only for rows that the filter lets through.
+    let operands = OnceCell::new();
+    let operands = || operands.get_or_init(|| Operands::new(row, row.pages));
+    let limit = OnceCell::new();
+    // SAFETY: the addresses are those of the row's operands.
+    let fastest = || unsafe { LimitLoop::new(row).fastest(operands().addresses()) };
+
+    let mut group = criterion.benchmark_group(row.to_string());
+    group.sampling_mode(SamplingMode::Flat).sample_size(20);
+    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
+    for threads in [1, 2] {
+        let engine = row.engine().pool(pool.clone()).threads(threads).build();
+        let compiled = row.compile(&engine);
+        group.throughput(Throughput::Bytes(compiled.bytes_moved() as u64));
+        group.bench_function(format!("sterna/{threads}"), |bencher| {
+            operands().with_execution(&compiled, |execute| bencher.iter(execute));
+        });
+        group.bench_function(format!("limit/{threads}"), |bencher| {
+            let (limit, addresses) = (limit.get_or_init(fastest), operands().addresses());
+            // SAFETY: the addresses are those of the row's operands.
+            bencher.iter(|| unsafe {
+                match threads {
+                    1 => limit.run(addresses),
+                    _ => limit.run_halves(addresses, pool),
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, select);
+criterion_main!(benches);

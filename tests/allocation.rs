@@ -1,0 +1,131 @@
+//! Promise: executing a small partition allocates nothing and starts no thread.
+//!
+//! One test alone in its binary: a second one would start threads of its own while this one counts.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{COND, Case, DST, ELSE, Random, THEN, report};
+use sterna::{AutoBroadcast, CompiledPartition, DataType, Engine, Stream, Tensor, TensorBuf, TensorMut};
+
+/// The system's allocator, which counts what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no counter any more.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is handed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the allocator, on this thread, while something runs.
+fn allocations(run: impl FnOnce()) -> usize {
+    let before = CALLS.get();
+    run();
+    CALLS.get() - before
+}
+
+/// Threads of this process, where the system tells.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// Executes with tensors made for this one call, in place of an input where one is named.
+fn execute_anew(
+    compiled: &CompiledPartition,
+    stream: &Stream,
+    inputs: &[TensorBuf],
+    output: &mut TensorBuf,
+    in_place_of: Option<usize>,
+) {
+    let (descs, engine) = (compiled.inputs(), compiled.engine());
+    let address = |i: usize| inputs[i].as_bytes().as_ptr();
+    // SAFETY: each buffer was made for its description, and is borrowed for as long as the execution runs.
+    let [cond, then, else_] =
+        [COND, THEN, ELSE].map(|i| unsafe { Tensor::from_raw_parts(&descs[i], engine, address(i)) });
+    let target = output.as_mut_bytes().as_mut_ptr();
+    // SAFETY: as above.
+    let dst = unsafe { TensorMut::from_raw_parts(&compiled.outputs()[0], engine, target) };
+    let result = match in_place_of {
+        Some(THEN) => compiled.execute(stream, &[cond, else_], &mut [dst.in_place_of(THEN)]),
+        Some(input) => compiled.execute(stream, &[cond, then], &mut [dst.in_place_of(input)]),
+        None => compiled.execute(stream, &[cond, then, else_], &mut [dst]),
+    };
+    result.unwrap();
+}
+
+#[test]
+fn small_executions_allocate_nothing_and_start_no_thread() {
+    assert_ne!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 0, "the counter counts");
+    let rows: &[([&[i64]; 3], Option<usize>)] = &[
+        ([&[16], &[16], &[16]], None),
+        ([&[16], &[16], &[16]], Some(THEN)),
+        ([&[16], &[16], &[16]], Some(ELSE)),
+        ([&[16], &[16], &[]], None),
+        ([&[4, 4], &[4, 1], &[4]], None),
+        ([&[4, 1], &[4, 4], &[4, 4]], Some(ELSE)),
+        ([&[], &[], &[]], None),
+        ([&[0], &[0], &[0]], None),
+        ([&[2, 1, 2, 1, 2], &[2, 2, 2, 2, 2], &[1, 2, 1, 2, 1]], None),
+    ];
+    let mut wrong = Vec::new();
+    for &(dims, in_place_of) in rows {
+        for data_type in [DataType::U8, DataType::F16, DataType::F32, DataType::S64] {
+            let engine = Engine::builder().threads(4).build();
+            let case = Case::new(AutoBroadcast::Numpy, data_type, dims);
+            let compiled = case.compile(&engine).unwrap();
+            let inputs = case.filled(&compiled, &engine, &mut Random::new(1));
+            let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+            let stream = Stream::new(&engine);
+            let threads_before = threads();
+
+            let new_tensors = allocations(|| {
+                (0..3).for_each(|_| execute_anew(&compiled, &stream, &inputs, &mut output, in_place_of));
+            });
+            let given: Vec<_> =
+                (0..3).filter(|&i| Some(i) != in_place_of).map(|i| inputs[i].as_tensor()).collect();
+            let target = output.as_tensor_mut();
+            assert_eq!(target.desc().id(), DST);
+            let mut outputs = [match in_place_of {
+                Some(input) => target.in_place_of(input),
+                None => target,
+            }];
+            let same_tensors = allocations(|| {
+                (0..3).for_each(|_| compiled.execute(&stream, &given, &mut outputs).unwrap());
+            });
+            let started = threads().saturating_sub(threads_before);
+            if (new_tensors, same_tensors, started) != (0, 0, 0) {
+                wrong.push((dims, in_place_of, data_type, new_tensors, same_tensors, started));
+            }
+        }
+    }
+    report(&wrong);
+}
