@@ -1,7 +1,53 @@
-//! Sterna.
+//! Graph partitions around `Select`, the ternary choice `dst = cond ? then : else` with broadcasting, on CPU.
+//!
+//! A graph travels through the library one way:
+//!
+//! | step | what happens | where |
+//! |---|---|---|
+//! | describe | ops on logical tensors, checked against the schema of their kind | [`LogicalTensor`], [`Op`], [`Schema`], [`Graph`] |
+//! | partition | the graph comes back in partitions, each of which runs or says why not | [`Graph::partitions`], [`Graph::explain`], [`Partition`] |
+//! | compile | for concrete shapes and layouts, every decision is made once and cached | [`Partition::compile`], [`CompiledPartition`] |
+//! | execute | memory is bound, checked, and written, from any number of threads | [`Engine`], [`Stream`], [`Tensor`], [`TensorMut`], [`TensorBuf`] |
+//!
+//! Beside that way stand [`mod@reference`], a slow interpreter that a reader believes at sight, [`Error`], which says
+//! what is wrong with which op and port, and the cache of compiled partitions
+//! ([`compiled_partition_cache_stats`]).
+//!
+//! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph; where
+//! Sterna goes further ([`DataType`], [`AutoBroadcast`]) the documentation says so. `Select` moves bits: for every
+//! type, every NaN payload, signed zero and denormal arrives as it left.
+//!
+//! ```
+//! use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};
+//!
+//! let op = Op::select(
+//!     0,
+//!     LogicalTensor::strided(0, DataType::Boolean, &[3])?,
+//!     LogicalTensor::strided(1, DataType::F32, &[2, 3])?,
+//!     LogicalTensor::strided(2, DataType::F32, &[])?,
+//!     LogicalTensor::unknown(3, DataType::F32),
+//! );
+//! let (partition, engine) = (Partition::from_op(op)?, Engine::new());
+//! let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+//!
+//! let [cond, then, else_] = compiled.inputs() else { unreachable!("a select has three inputs") };
+//! let inputs = [
+//!     Tensor::new(cond, &engine, &[true, false, true])?,
+//!     Tensor::new(then, &engine, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?,
+//!     Tensor::new(else_, &engine, &[f32::NEG_INFINITY])?,
+//! ];
+//! let mut result = [0.0f32; 6];
+//! let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result)?;
+//! compiled.execute(&Stream::new(&engine), &inputs, &mut [output])?;
+//! assert_eq!(result, [1.0, f32::NEG_INFINITY, 3.0, 4.0, f32::NEG_INFINITY, 6.0]);
+//! # Ok::<(), sterna::Error>(())
+//! ```
+//!
+//! With the feature `json`, graphs are read and written in the JSON format of oneDNN's graph dumps.
 #![deny(unsafe_code)]
 // The example of the README is compiled and run with the documentation tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod compile;
 mod error;
 mod execute;
@@ -11,11 +57,15 @@ mod partition;
 mod plan;
 pub mod reference;
 mod types;
+
 pub use compile::cache::{
     CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats,
     set_compiled_partition_cache_capacity,
 };
-pub use error::*;
+pub use error::{
+    CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, OpFault, OpRef, PortRef, Result,
+    ShapeFault, Status, TensorFault,
+};
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::stream::Stream;
