@@ -126,6 +126,21 @@ fn compile() {
             "the strides {2,1} of output tensor 3 overlap for dims {2,3}",
         ),
         (
+            "strides that leave the address space once the dims are known",
+            inputs.clone(),
+            vec![
+                LogicalTensor::with_strides(
+                    DST,
+                    DataType::F32,
+                    &[UNKNOWN_DIM, UNKNOWN_DIM],
+                    &[i64::MAX / 2, 1],
+                )
+                .unwrap(),
+            ],
+            Status::InvalidArguments,
+            "tensor 3 of {2,3} is larger than the address space",
+        ),
+        (
             "a host scalar here alone",
             with(ELSE, LogicalTensor::host_scalar(ELSE, DataType::F32).unwrap()),
             vec![output.clone()],

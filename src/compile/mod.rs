@@ -185,22 +185,23 @@ fn check_given(op: &Op, output: &LogicalTensor, inferred: &Dims) -> Result<()> {
 /// given inputs that has the full shape.
 fn output_strides(output: &LogicalTensor, dims: &Dims, models: &[Operand<'_>]) -> Result<Dims, CompileFault> {
     let tensor = output.id();
-    if let Some(strides) = output.strides() {
-        return match shape::overlaps_itself(dims, strides) {
-            true => {
-                let (dims, strides) = (dims.clone(), strides.into());
-                Err(CompileFault::OverlappingStrides { tensor, dims, strides })
-            }
-            false => Ok(strides.into()),
-        };
-    }
+    let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
     let strides = match output.layout() {
+        Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
+        Layout::Strided(_) => shape::row_major_strides(dims),
         Layout::Any | Layout::Undef => match models.iter().find(|model| model.dims == &dims[..]) {
             Some(model) => shape::dense_strides(dims, &shape::memory_order(dims, model.strides)),
             None => shape::row_major_strides(dims),
         },
-        Layout::Strided(_) => shape::row_major_strides(dims),
         Layout::Opaque(_) => return Err(CompileFault::NotStrided { tensor }),
     };
-    strides.ok_or_else(|| CompileFault::TooLarge { tensor, dims: dims.clone() })
+    let strides = strides.ok_or_else(too_large)?;
+    if shape::overlaps_itself(dims, &strides) {
+        return Err(CompileFault::OverlappingStrides { tensor, dims: dims.clone(), strides });
+    }
+    // Strides may have been given for dims that were not known, so only now can the size of both be judged.
+    match LogicalTensor::with_strides(tensor, output.data_type(), dims, &strides) {
+        Ok(_) => Ok(strides),
+        Err(_) => Err(too_large()),
+    }
 }
