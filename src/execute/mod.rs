@@ -225,73 +225,34 @@ impl<'a> Runner<'a> {
         if select.cond_inner == Inner::Repeated {
             return self.select_rows(select, step, extent, cond, to);
         }
-        if select.judged == 0 {
-            return self.apply(Verdict::Mixed, select, step, Part { extent, row: 0, column: 0 }, to);
-        }
-        if select.judged >= extent.columns {
-            let judged = if cond.pitch == 0 { Extent { rows: 1, ..extent } } else { extent };
-            // SAFETY: the condition of every element of the tile can be read, at the plan's level.
-            let verdict = unsafe { (select.judge)(judged, cond) };
-            return self.apply(verdict, select, step, Part { extent, row: 0, column: 0 }, to);
-        }
-        for row in 0..extent.rows {
-            self.select_runs(select, step, extent.columns, row, cond.at_row(row), to);
-        }
-    }
-
-    /// Judges a long row piece by piece; neighbouring pieces of one verdict are done together.
-    fn select_runs(
-        &mut self,
-        select: &Select,
-        step: &Step,
-        columns: usize,
-        row: usize,
-        cond: Source,
-        to: Target,
-    ) {
-        let judge = |column: usize| {
-            let piece = Extent { rows: 1, columns: select.judged.min(columns - column) };
-            // SAFETY: the piece lies within the row, whose conditions can be read.
-            unsafe { (select.judge)(piece, Source { at: cond.at.add(column), ..cond }) }
-        };
-        let mut start = 0;
-        let mut verdict = judge(0);
-        let mut next = select.judged;
-        while start < columns {
-            let following = if next < columns { Some(judge(next)) } else { None };
-            if following != Some(verdict) {
-                let end = next.min(columns);
-                let part = Part { extent: Extent { rows: 1, columns: end - start }, row, column: start };
-                self.apply(verdict, select, step, part, to);
-                start = end;
-                verdict = following.unwrap_or(verdict);
+        let verdict = match select.judge {
+            Some(judge) => {
+                let judged = if cond.pitch == 0 { Extent { rows: 1, ..extent } } else { extent };
+                // SAFETY: the condition of every element of the tile can be read, at the plan's level.
+                unsafe { judge(judged, cond) }
             }
-            next += select.judged;
+            None => Verdict::Mixed,
+        };
+        let part = Part { extent, row: 0, column: 0 };
+        match verdict {
+            Verdict::AllTrue => self.take(&select.then, step, part, to),
+            Verdict::AllFalse => self.take(&select.else_, step, part, to),
+            Verdict::Mixed => self.choose(select, step, extent, cond, to),
         }
     }
 
-    /// Writes a part of a tile whose conditions have a verdict.
-    fn apply(&mut self, verdict: Verdict, select: &Select, step: &Step, part: Part, to: Target) {
-        match verdict {
-            Verdict::AllTrue => return self.take(&select.then, step, part, to),
-            Verdict::AllFalse => return self.take(&select.else_, step, part, to),
-            Verdict::Mixed => {}
-        }
-        let cond = self.source(select.cond).part(part, 1);
-        let target = to.part(part, select.then.size);
-        let (then_in_place, else_in_place) =
-            (self.is_in_place(&select.then, step), self.is_in_place(&select.else_, step));
-        let mut branch = |branch: &Branch| self.source(branch.feed).part(part, branch.step);
-        // SAFETY: every operand covers the part, and the target overlaps none that it is not in place of; where it is
+    /// Chooses element by element. A branch that the result is in place of is there already.
+    fn choose(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
+        // SAFETY: every operand covers the tile, and the target overlaps none that it is not in place of; where it is
         // in place of one, it holds that branch.
         unsafe {
-            if then_in_place {
-                (select.then.take_in_other)(part.extent, cond, branch(&select.else_), target);
-            } else if else_in_place {
-                (select.else_.take_in_other)(part.extent, cond, branch(&select.then), target);
+            if self.is_in_place(&select.then, step) {
+                (select.then.take_in_other)(extent, cond, self.source(select.else_.feed), to);
+            } else if self.is_in_place(&select.else_, step) {
+                (select.else_.take_in_other)(extent, cond, self.source(select.then.feed), to);
             } else {
-                let (then, else_) = (branch(&select.then), branch(&select.else_));
-                (select.blend)(part.extent, cond, then, else_, target);
+                let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
+                (select.blend)(extent, cond, then, else_, to);
             }
         }
     }
@@ -319,8 +280,10 @@ impl<'a> Runner<'a> {
             return;
         }
         let from = self.source(branch.feed).part(part, branch.step);
+        // What is in place lies where the other branch was read a moment ago: in the caches, if anywhere.
+        let copy = if self.bound.in_place.is_empty() { branch.copy } else { branch.copy_in_place };
         // SAFETY: the part is within the tile, which both cover; where they are one buffer, it is the same part of it.
-        unsafe { (branch.copy)(part.extent, from, to.part(part, branch.size)) };
+        unsafe { copy(part.extent, from, to.part(part, branch.size)) };
     }
 
     /// Whether the result is written over this very branch.

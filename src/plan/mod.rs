@@ -131,9 +131,9 @@ pub(crate) struct Select {
     pub(crate) cond_inner: Inner,
     pub(crate) then: Branch,
     pub(crate) else_: Branch,
-    /// Elements of a row that are judged together; 0 where judging them would cost more than reading both branches.
-    pub(crate) judged: usize,
-    pub(crate) judge: Judge,
+    /// Judges the condition of a tile, where a branch is made by a step that a verdict may spare. Of branches at ports,
+    /// the kernels themselves read only what is needed.
+    pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
 }
 
@@ -147,6 +147,8 @@ pub(crate) struct Branch {
     pub(crate) step: usize,
     /// Moves the whole of the branch to the result.
     pub(crate) copy: Move,
+    /// The same, where the result is in place of the other branch.
+    pub(crate) copy_in_place: Move,
     /// Where the result is in place of this branch: takes in the other one.
     pub(crate) take_in_other: Merge,
     /// The input whose buffer the result may be, where this branch is that input.
