@@ -19,8 +19,9 @@ use crate::kernels::simd::StoreFence;
 use crate::kernels::{Extent, Inner, Part, Source, Stores, Target};
 use crate::plan::{Branch, Feed, MAX_LOOPS, MAX_WALKS, Nest, Place, Plan, Select, Step, Work};
 
-/// Bytes moved from which on an execution is worth waking workers for.
-const PARALLEL_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes moved from which on an execution is worth waking workers for: below, one thread is done about when a worker
+/// that slept wakes up, some 70 µs later.
+const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
 const SHARES_PER_THREAD: usize = 8;
