@@ -13,7 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from install import PACKAGES, Places, build_native, build_rust, default_cache, install
+# Nothing is written beside the sources, by the servers neither.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+from install import PACKAGES, Places, build_native, build_rust, default_cache, install  # noqa: E402
 
 if TYPE_CHECKING:
     from measure import Row
@@ -79,6 +83,18 @@ def judge(rows: list[Row], peers: list[str]) -> int:
     return failed
 
 
+def command(words: list[str]) -> str:
+    """How to repeat this run: without the paths of this machine."""
+    kept, rest = [], iter(words)
+    for word in rest:
+        name, is_joined, _ = word.partition("=")
+        if name not in ("--out", "--cache"):
+            kept.append(word)
+        elif not is_joined:
+            next(rest, None)
+    return shlex.join(["python3", "benches/peers/compare.py", *kept, "--out", "DIR"])
+
+
 def compare(arguments: argparse.Namespace, places: Places) -> int:
     from cases import CASES, SHORT_CASES
     from measure import measure
@@ -98,8 +114,8 @@ def compare(arguments: argparse.Namespace, places: Places) -> int:
             print("\n".join(table(rows[-1:], arguments.peers)), flush=True)
     if arguments.out and rounds:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        command = shlex.join(["python3", "benches/peers/compare.py", *sys.argv[1:]])
-        (arguments.out / "peers.md").write_text(markdown(rows, arguments.peers, command, load))
+        text = markdown(rows, arguments.peers, command(sys.argv[1:]), load)
+        (arguments.out / "peers.md").write_text(text)
         chart(rows, arguments.peers, arguments.out / "peers.svg")
     return judge(rows, arguments.peers)
 

@@ -19,6 +19,8 @@ SAMPLE = 20_000
 # Nanoseconds that a peer is given in one round, and the samples it takes at least and at most.
 ROUND = 40_000_000
 SAMPLES = (3, 200)
+# Nanoseconds an execution from which one sample in a round must do.
+SLOW = 1_000_000_000
 # Seconds in which workers of the peer before go to sleep.
 REST = 0.05
 
@@ -99,7 +101,9 @@ def _start(peers: list[str], case: Case, directory: Path, setting: Setting, expe
 
 def _effort(server: Server) -> tuple[int, int]:
     """Samples in a round and executions in a sample."""
-    once = min(server.time(2, 1))
+    once = server.time(1, 1)[0]
+    if once >= SLOW:
+        return 1, 1
     batch = max(1, round(SAMPLE / once))
     once = min(server.time(2, batch))
     samples = round(ROUND / (once * batch))

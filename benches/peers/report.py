@@ -13,6 +13,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from install import HERE
 from measure import Outcome, Row
@@ -41,7 +42,7 @@ NANOSECONDS = {"ns": 1.0, "µs": 1e3, "ms": 1e6}
 
 
 def duration(nanoseconds: float) -> str:
-    unit = max((u for u in NANOSECONDS if nanoseconds >= NANOSECONDS[u]), key=NANOSECONDS.get, default="ns")
+    unit = max((u for u in NANOSECONDS if nanoseconds >= NANOSECONDS[u]), key=lambda u: NANOSECONDS[u], default="ns")
     return f"{nanoseconds / NANOSECONDS[unit]:.3g} {unit}"
 
 
@@ -110,9 +111,9 @@ def _says(*command: str) -> str:
 
 
 def _machine() -> list[str]:
-    wanted = ("Model name", "CPU(s)", "L1d cache", "L2 cache", "L3 cache", "Hypervisor vendor")
+    wanted = ("Model name", "CPU family", "Model", "CPU(s)", "L1d cache", "L2 cache", "L3 cache", "Hypervisor vendor")
     facts = dict(line.split(":", 1) for line in _says("lscpu").splitlines() if ":" in line)
-    return [f"{name} {facts[name].strip()}" for name in wanted if name in facts]
+    return [f"{name}: {facts[name].strip()}" for name in wanted if name in facts]
 
 
 def _versions(rows: list[Row], peers: list[str]) -> list[str]:
@@ -120,7 +121,7 @@ def _versions(rows: list[Row], peers: list[str]) -> list[str]:
         return next((row.outcomes[peer].version for row in rows if row.outcomes[peer].version), "unknown")
 
     limit = next(iter(rows[0].outcomes.values())).version
-    return [f"limit: {limit}", *(f"{TITLES[peer]} {version(peer)}" for peer in ["sterna", *peers])]
+    return [f"limit {limit}", *(f"{TITLES[peer]} {version(peer)}" for peer in ["sterna", *peers])]
 
 
 def _circumstances(rows: list[Row], peers: list[str], command: str, load: str) -> list[str]:
@@ -156,7 +157,9 @@ def markdown(rows: list[Row], peers: list[str], command: str, load: str) -> str:
 
 def _bar(axes: Axes, y: float, height: float, row: Row, peer: str, outcome: Outcome, left: float) -> None:
     if outcome.time is None or row.limit is None:
-        axes.text(left * 1.03, y, f"{TITLES[peer]}: {outcome.status}", va="center", fontsize=6, color="#777777")
+        text = f"{TITLES[peer]}: {outcome.status}"
+        background = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+        axes.text(left * 1.03, y, text, va="center", fontsize=6, color="#777777", bbox=background)
         return
     value = outcome.time / row.limit
     wrong = outcome.status == "wrong"
@@ -202,7 +205,7 @@ def chart(rows: list[Row], peers: list[str], path: Path) -> None:
         axes.spines[side].set_visible(False)
     threads = f"{first} thread{'s' if first > 1 else ''}"
     axes.set_xlabel(f"time as a multiple of the limit (red line), {threads}, logarithmic; less is better")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[peer]) for peer in bars]
+    handles = [Patch(color=COLORS[peer]) for peer in bars]
     labels = [TITLES[peer] for peer in bars]
     figure.legend(handles, labels, loc="outside upper center", ncols=len(bars), frameon=False, fontsize=9)
     figure.savefig(path, metadata={"Date": None})
