@@ -1,0 +1,216 @@
+"""The tables and the chart."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from install import HERE
+from measure import Outcome, Row
+
+TITLES = {
+    "sterna": "Sterna",
+    "candle": "candle",
+    "onednn": "oneDNN Graph",
+    "openvino": "OpenVINO",
+    "onnxruntime": "ONNX Runtime",
+    "numpy": "NumPy",
+    "jax": "JAX jit",
+    "torch": "torch",
+}
+COLORS = {
+    "sterna": "#111111",
+    "candle": "#d95f02",
+    "onednn": "#1b70c4",
+    "openvino": "#7b4fb5",
+    "onnxruntime": "#2a9d55",
+    "numpy": "#e0ac00",
+    "jax": "#d1488f",
+    "torch": "#8c6d4f",
+}
+NANOSECONDS = {"ns": 1.0, "µs": 1e3, "ms": 1e6}
+
+
+def duration(nanoseconds: float) -> str:
+    unit = max((u for u in NANOSECONDS if nanoseconds >= NANOSECONDS[u]), key=lambda u: NANOSECONDS[u], default="ns")
+    return f"{nanoseconds / NANOSECONDS[unit]:.3g} {unit}"
+
+
+def multiple(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+class Notes:
+    """Footnotes of a table; equal ones share a number."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, text: str) -> str:
+        if text not in self.texts:
+            self.texts.append(text)
+        return f"({self.texts.index(text) + 1})"
+
+    def lines(self) -> list[str]:
+        return [f"({i}) {text}  " for i, text in enumerate(self.texts, 1)]
+
+
+def _value(row: Row, time: float) -> str:
+    if row.case.absolute or row.limit is None:
+        return duration(time)
+    return multiple(time / row.limit)
+
+
+def _cell(row: Row, peer: str, notes: Notes) -> str:
+    outcome = row.outcomes[peer]
+    words = [] if outcome.time is None else [_value(row, outcome.time)]
+    if outcome.status != "ok" or outcome.time is None:
+        words.append(outcome.status)
+    if outcome.status != "ok":
+        words.append(notes.mark(f"{TITLES[peer]}: {outcome.reason}"))
+    return " ".join(words)
+
+
+def _nearest(row: Row, peers: list[str]) -> str:
+    """The fastest peer that gives the right answer, as a multiple of Sterna's time."""
+    times = {p: o.time for p in peers if (o := row.outcomes[p]).status == "ok" and o.time is not None}
+    own = row.outcomes["sterna"].time
+    if not times or own is None:
+        return "none"
+    nearest = min(times, key=lambda peer: times[peer])
+    return f"{TITLES[nearest]} {multiple(times[nearest] / own)}"
+
+
+def _limit_cell(row: Row) -> str:
+    return "" if row.limit is None else duration(row.limit)
+
+
+def table(rows: list[Row], peers: list[str]) -> list[str]:
+    """Rows of one number of threads."""
+    notes = Notes()
+    heads = ["shapes", "limit", "Sterna", *(TITLES[peer] for peer in peers), "nearest peer, as a multiple of Sterna"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        values = [_cell(row, peer, notes) for peer in ["sterna", *peers]]
+        lines.append("| " + " | ".join([row.case.label, _limit_cell(row), *values, _nearest(row, peers)]) + " |")
+    return [*lines, "", *notes.lines()]
+
+
+def _says(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, cwd=HERE).stdout.strip()
+
+
+def _machine() -> list[str]:
+    wanted = ("Model name", "CPU family", "Model", "CPU(s)", "L1d cache", "L2 cache", "L3 cache", "Hypervisor vendor")
+    facts = dict(line.split(":", 1) for line in _says("lscpu").splitlines() if ":" in line)
+    return [f"{name}: {facts[name].strip()}" for name in wanted if name in facts]
+
+
+def _versions(rows: list[Row], peers: list[str]) -> list[str]:
+    def version(peer: str) -> str:
+        return next((row.outcomes[peer].version for row in rows if row.outcomes[peer].version), "unknown")
+
+    limit = next(iter(rows[0].outcomes.values())).version
+    return [f"limit {limit}", *(f"{TITLES[peer]} {version(peer)}" for peer in ["sterna", *peers])]
+
+
+def _circumstances(rows: list[Row], peers: list[str], command: str, load: str) -> list[str]:
+    revision = _says("git", "describe", "--always", "--dirty")
+    return [
+        f"- Date: {datetime.date.today()}; revision {revision}; load average before {load}",
+        f"- Machine: {', '.join(_machine())}; {platform.system()} {platform.release()}",
+        f"- Versions: {', '.join(_versions(rows, peers))}",
+        f"- Command: `{command}`",
+    ]
+
+
+INTRODUCTION = """\
+# Select beside its peers
+
+Times as multiples of the limit: a plain loop over the same arrays with the widest vectors, which reads both sides, with
+the better of ordinary and streaming stores. Less is better; below 1 is possible where whole stretches of the condition
+are equal, for then only one side need be read. One call on [16] is given as time. Every number is the median over the
+rounds of the best sample in each; all peers run in turn in every round. Each result was compared with the answer, byte
+for byte: *wrong* stands beside a time whose result differs, *refused* where a peer does not take the case.
+
+Figures vary from machine to machine and from run to run.
+"""
+
+
+def markdown(rows: list[Row], peers: list[str], command: str, load: str) -> str:
+    lines = [INTRODUCTION, *_circumstances(rows, peers, command, load)]
+    for threads in sorted({row.threads for row in rows}):
+        lines += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
+        lines += table([row for row in rows if row.threads == threads], peers)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _bar(axes: Axes, y: float, height: float, row: Row, peer: str, outcome: Outcome, left: float) -> None:
+    if outcome.time is None or row.limit is None:
+        text = f"{TITLES[peer]}: {outcome.status}"
+        background = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+        axes.text(left * 1.03, y, text, va="center", fontsize=6, color="#777777", bbox=background)
+        return
+    value = outcome.time / row.limit
+    wrong = outcome.status == "wrong"
+    hatch = "////" if wrong else None
+    axes.barh(y, value - left, height, left=left, color=COLORS[peer], hatch=hatch, edgecolor="white", linewidth=0.3)
+    text = multiple(value) + (" wrong" if wrong else "")
+    weight = "bold" if peer == "sterna" else "normal"
+    axes.text(value * 1.03, y, text, va="center", fontsize=6.5, weight=weight, color="#333333")
+
+
+def _wrapped(label: str) -> str:
+    """A label in lines of its parts: [brackets] stay whole."""
+    return label.replace(", then", ",\nthen").replace(", else", ",\nelse").replace(", every", ",\nevery")
+
+
+def chart(rows: list[Row], peers: list[str], path: Path) -> None:
+    """Bars grouped by case, at the first number of threads, on a logarithmic scale."""
+    first = min(row.threads for row in rows)
+    shown = [row for row in rows if row.threads == first and not row.case.absolute and row.limit is not None]
+    bars = ["sterna", *peers]
+    height = 0.86 / len(bars)
+    values = [o.time / row.limit for row in shown for p in bars if (o := row.outcomes[p]).time and row.limit]
+    left = min(0.5, *values) * 0.9
+    matplotlib.rcParams.update({"svg.hashsalt": "sterna", "svg.fonttype": "none", "font.family": "sans-serif"})
+    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.125 * len(bars) * len(shown)), layout="constrained")
+    for index, row in enumerate(shown):
+        for place, peer in enumerate(bars):
+            y = index + (place - (len(bars) - 1) / 2) * height
+            _bar(axes, y, height, row, peer, row.outcomes[peer], left)
+    axes.axvline(1, color="#b00020", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlim(left, max(values) * 1.6)
+    axes.set_yticks(range(len(shown)), [_wrapped(row.case.label) for row in shown], fontsize=8)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if left <= t <= max(values) * 1.6]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for y in range(1, len(shown)):
+        axes.axhline(y - 0.5, color="#eeeeee", linewidth=0.8)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    threads = f"{first} thread{'s' if first > 1 else ''}"
+    axes.set_xlabel(f"time as a multiple of the limit (red line), {threads}, logarithmic; less is better")
+    handles = [Patch(color=COLORS[peer]) for peer in bars]
+    labels = [TITLES[peer] for peer in bars]
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(bars), frameon=False, fontsize=9)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def load_average() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
