@@ -179,11 +179,11 @@ impl Builder {
         };
         let feeds = [feed(COND), feed(THEN), feed(ELSE)];
         let runs = |i: usize| inner[i].unwrap_or(Inner::Dense);
+        // What is spread over a strided port goes through scratch, which is read again at once.
+        let stores = if inner[DST].is_some() { self.stores } else { Stores::Ordinary };
         let branch = |i: usize, other: usize, in_place_of: Option<usize>| Branch {
             feed: feeds[i],
-            size: self.width.bytes(),
-            step: if runs(i) == Inner::Dense { self.width.bytes() } else { 0 },
-            copy: select::copy(self.level, self.width, runs(i), self.stores),
+            copy: select::copy(self.level, self.width, runs(i), stores),
             copy_in_place: select::copy(self.level, self.width, runs(i), Stores::Ordinary),
             // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
             take_in_other: select::merge(self.level, self.width, i == ELSE, runs(other)),
@@ -198,7 +198,7 @@ impl Builder {
                 .iter()
                 .any(|feed| matches!(feed, Feed::Step(_)))
                 .then(|| select::judge(self.level)),
-            blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE), self.stores),
+            blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE), stores),
         });
         let space = StepSpace { rows: true, columns: Inner::Dense };
         if inner[DST].is_some() {

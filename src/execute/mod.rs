@@ -16,7 +16,7 @@ use self::engine::{Allocation, Engine};
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::select::Verdict;
 use crate::kernels::simd::StoreFence;
-use crate::kernels::{Extent, Inner, Part, Source, Stores, Target};
+use crate::kernels::{Extent, Inner, Source, Stores, Target};
 use crate::plan::{Branch, Feed, MAX_LOOPS, MAX_WALKS, Nest, Place, Plan, Select, Step, Work};
 
 /// Bytes moved from which on an execution is worth waking workers for: below, one thread is done about when a worker
@@ -234,10 +234,9 @@ impl<'a> Runner<'a> {
             }
             None => Verdict::Mixed,
         };
-        let part = Part { extent, row: 0, column: 0 };
         match verdict {
-            Verdict::AllTrue => self.take(&select.then, step, part, to),
-            Verdict::AllFalse => self.take(&select.else_, step, part, to),
+            Verdict::AllTrue => self.take(&select.then, step, extent, 0, to),
+            Verdict::AllFalse => self.take(&select.else_, step, extent, 0, to),
             Verdict::Mixed => self.choose(select, step, extent, cond, to),
         }
     }
@@ -270,21 +269,21 @@ impl<'a> Runner<'a> {
                 _ => (row..extent.rows).take_while(|&row| is_true(row) == decision).count(),
             };
             let branch = if decision { &select.then } else { &select.else_ };
-            self.take(branch, step, Part { extent: Extent { rows: same, ..extent }, row, column: 0 }, to);
+            self.take(branch, step, Extent { rows: same, ..extent }, row, to);
             row += same;
         }
     }
 
-    /// Makes one branch the result in a part of the tile.
-    fn take(&mut self, branch: &Branch, step: &Step, part: Part, to: Target) {
+    /// Makes one branch the result in some rows of the tile, from `first` on.
+    fn take(&mut self, branch: &Branch, step: &Step, rows: Extent, first: usize, to: Target) {
         if self.is_in_place(branch, step) {
             return;
         }
-        let from = self.source(branch.feed).part(part, branch.step);
+        let from = self.source(branch.feed).at_row(first);
         // What is in place lies where the other branch was read a moment ago: in the caches, if anywhere.
         let copy = if self.bound.in_place.is_empty() { branch.copy } else { branch.copy_in_place };
-        // SAFETY: the part is within the tile, which both cover; where they are one buffer, it is the same part of it.
-        unsafe { copy(part.extent, from, to.part(part, branch.size)) };
+        // SAFETY: the rows are within the tile, which both cover; where they are one buffer, they are the same rows of it.
+        unsafe { copy(rows, from, to.at_row(first)) };
     }
 
     /// Whether the result is written over this very branch.

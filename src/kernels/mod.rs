@@ -23,14 +23,6 @@ pub(crate) struct Extent {
     pub(crate) columns: usize,
 }
 
-/// A part of a tile: its own extent, and the row and column of the tile at which it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) extent: Extent,
-    pub(crate) row: usize,
-    pub(crate) column: usize,
-}
-
 /// An operand that a kernel reads: its first element, and the bytes from one row to the next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
@@ -55,11 +47,6 @@ impl Source {
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
-
-    /// What a part of the tile has of the operand, whose elements lie `step` bytes apart along a row.
-    pub(crate) fn part(self, part: Part, step: usize) -> Self {
-        Self { at: self.row::<u8>(part.row).wrapping_add(part.column * step), ..self }
-    }
 }
 
 impl Target {
@@ -68,9 +55,9 @@ impl Target {
         self.at.wrapping_offset(self.pitch * row as isize).cast()
     }
 
-    /// What a part of the tile has of the operand, whose elements lie `step` bytes apart along a row.
-    pub(crate) fn part(self, part: Part, step: usize) -> Self {
-        Self { at: self.row::<u8>(part.row).wrapping_add(part.column * step), ..self }
+    /// The same operand from a later row on.
+    pub(crate) fn at_row(self, row: usize) -> Self {
+        Self { at: self.row(row), ..self }
     }
 }
 

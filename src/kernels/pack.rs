@@ -78,7 +78,6 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     use super::{Extent, Lane, Source, Target, bodies};
-    use crate::kernels::Part;
 
     /// # Safety
     ///
@@ -90,21 +89,21 @@ mod avx512 {
             true => (extent.rows - extent.rows % block, extent.columns - extent.columns % block),
             false => (0, 0),
         };
+        let corner = |row: usize, column: usize| {
+            let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
+            (from.row::<U>(row).wrapping_byte_offset(step * column as isize), to)
+        };
         for row in (0..rows).step_by(block) {
             for column in (0..columns).step_by(block) {
-                let from = from.row::<U>(row).wrapping_byte_offset(step * column as isize);
-                let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
+                let (from, to) = corner(row, column);
                 // SAFETY: the block lies within the tile.
                 unsafe { transpose(from, step, to) };
             }
         }
         let rest = |row: usize, column: usize, extent: Extent| {
-            let from =
-                Source { at: from.row::<U>(row).wrapping_byte_offset(step * column as isize).cast(), ..from };
+            let (at, to) = corner(row, column);
             // SAFETY: the rest lies within the tile.
-            unsafe {
-                bodies::gather::<U>(extent, from, step, to.part(Part { extent, row, column }, size_of::<U>()))
-            };
+            unsafe { bodies::gather::<U>(extent, Source { at: at.cast(), ..from }, step, to) };
         };
         rest(0, columns, Extent { rows, columns: extent.columns - columns });
         rest(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });

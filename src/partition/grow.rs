@@ -82,7 +82,7 @@ impl<'g> Wiring<'g> {
     fn is_convex(&self, group: &[usize], formed: &Formed) -> bool {
         let inside: FxHashSet<usize> = group.iter().copied().collect();
         // While every other op runs alone, a path back stands between the first and the last op of the group.
-        let beyond = match formed.groups.iter().all(|group| group.ops.len() == 1) {
+        let beyond = match formed.all_alone {
             true => group.iter().max().map_or(0, |last| last + 1),
             false => self.ops.len(),
         };
@@ -141,11 +141,14 @@ impl<'g> Wiring<'g> {
 struct Formed {
     groups: Vec<Group>,
     group_of: Vec<Option<usize>>,
+    /// Whether each group has one op.
+    all_alone: bool,
 }
 
 impl Formed {
     fn add(&mut self, ops: Vec<usize>, fusion: Option<&'static str>) {
         ops.iter().for_each(|&op| self.group_of[op] = Some(self.groups.len()));
+        self.all_alone &= ops.len() == 1;
         self.groups.push(Group { ops, fusion });
     }
 
@@ -162,7 +165,7 @@ pub(super) fn group(
     grow: bool,
     mut explain: impl FnMut(Explanation),
 ) -> Vec<Group> {
-    let mut formed = Formed { groups: Vec::new(), group_of: vec![None; wiring.ops.len()] };
+    let mut formed = Formed { groups: Vec::new(), group_of: vec![None; wiring.ops.len()], all_alone: true };
     for fusion in fusions {
         for (seed, &op) in wiring.ops.iter().enumerate() {
             if formed.is_taken(seed) || !(fusion.seed)(op) {

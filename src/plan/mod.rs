@@ -141,10 +141,6 @@ pub(crate) struct Select {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) feed: Feed,
-    /// Bytes of an element.
-    pub(crate) size: usize,
-    /// Bytes from one element of a row to the next: the size, or 0 where one stands for all.
-    pub(crate) step: usize,
     /// Moves the whole of the branch to the result.
     pub(crate) copy: Move,
     /// The same, where the result is in place of the other branch.
