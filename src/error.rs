@@ -587,6 +587,14 @@ pub enum ExecuteFault {
         /// The input it was to replace.
         input: TensorId,
     },
+    /// Scratch memory of the caller's that is too small.
+    #[error("the scratchpad has {given} bytes, {needed} are needed")]
+    Scratchpad {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes given.
+        given: usize,
+    },
     /// A worker panicked: a defect of this library. The compiled partition can be used again.
     #[error("a worker panicked")]
     Panicked,

@@ -1,11 +1,13 @@
 //! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
 
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::engine::{Allocation, Engine};
+use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use super::{Bound, run};
@@ -107,8 +109,18 @@ impl CompiledPartition {
         self.inner.plan.bytes_moved
     }
 
-    /// The most scratch memory that one execution takes from the engine's allocator, in bytes.
+    /// The scratch memory that one execution needs, in bytes: it comes from the engine's allocator, or from the caller
+    /// of [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
+        match self.scratch_size() {
+            0 => 0,
+            // The caller's memory may start anywhere, what is used of it starts aligned.
+            size => size + (ALIGNMENT - 1),
+        }
+    }
+
+    /// Aligned bytes of scratch for as many threads as the engine has.
+    fn scratch_size(&self) -> usize {
         self.inner.plan.scratch * self.inner.engine.threads()
     }
 
@@ -134,12 +146,38 @@ impl CompiledPartition {
         self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
-            return run(&inner.plan, &bound, &inner.engine, None);
+            return run(&inner.plan, &bound, &inner.engine);
         }
-        let scratch = inner.scratch.take(&inner.engine, self.scratchpad_size())?;
-        let result = run(&inner.plan, &bound, &inner.engine, Some(&scratch));
+        let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
+        bound.scratch = NonNull::new(scratch.as_ptr());
+        let result = run(&inner.plan, &bound, &inner.engine);
         inner.scratch.put(scratch);
         result
+    }
+
+    /// As [`execute`](Self::execute), with scratch memory of the caller's; nothing is asked of the allocator.
+    ///
+    /// # Errors
+    ///
+    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there is less than
+    /// [`scratchpad_size`](Self::scratchpad_size).
+    pub fn execute_with_scratchpad(
+        &self,
+        stream: &Stream,
+        inputs: &[Tensor<'_>],
+        outputs: &mut [TensorMut<'_>],
+        scratchpad: &mut [MaybeUninit<u8>],
+    ) -> Result<()> {
+        let mut bound = Bound::default();
+        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let (needed, given) = (self.scratchpad_size(), scratchpad.len());
+        if given < needed {
+            return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
+        }
+        let start = scratchpad.as_mut_ptr().cast::<u8>();
+        let gap = start.addr().wrapping_neg() % ALIGNMENT;
+        bound.scratch = NonNull::new(start.wrapping_add(gap));
+        run(&self.inner.plan, &bound, &self.inner.engine)
     }
 
     /// Finds and checks the tensor of each port.
@@ -214,11 +252,7 @@ impl Inner {
     }
 
     /// The address of an input that was not given: that of the output marked as in place of it.
-    fn shared_address(
-        &self,
-        index: usize,
-        outputs: &[TensorMut<'_>],
-    ) -> Result<*mut u8, ExecuteFault> {
+    fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
         let PortFacts { id: tensor, size } = self.facts[index];
         let output = outputs
             .iter()
@@ -292,10 +326,9 @@ struct ScratchPool {
 
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
-        match self.free.lock().pop() {
-            Some(scratch) => Ok(scratch),
-            None => engine.allocate(size),
-        }
+        // The lock is gone before the allocator, which is the caller's code, runs.
+        let free = self.free.lock().pop();
+        free.map_or_else(|| engine.allocate(size), Ok)
     }
 
     fn put(&self, scratch: Allocation) {

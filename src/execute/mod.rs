@@ -8,11 +8,12 @@ pub(crate) mod tensor;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use self::engine::{Allocation, Engine};
+use self::engine::Engine;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::select::Verdict;
 use crate::kernels::simd::StoreFence;
@@ -35,19 +36,23 @@ struct Bound {
     ports: SmallVec<[*mut u8; 8]>,
     /// The ports that share one buffer: an input and the output that is in place of it.
     in_place: SmallVec<[(usize, usize); 2]>,
+    /// The plan's scratch, aligned, for as many threads as the engine has.
+    scratch: Option<NonNull<u8>>,
 }
 
-// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint.
+// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint,
+// and each to its own part of the scratch.
 unsafe impl Sync for Bound {}
 
-/// Runs a plan. `scratch` holds the plan's scratch for as many threads as the engine has.
-fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>) -> Result<()> {
+/// Runs a plan.
+fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
         let threads = if plan.bytes_moved < PARALLEL_BYTES { 1 } else { engine.threads().min(tiles) };
         let runner = |thread: usize| {
-            let scratch =
-                scratch.map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
+            let scratch = bound
+                .scratch
+                .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
             Runner::new(nest, bound, scratch)
         };
         // Each thread fences what it has streamed, also when it unwinds.
