@@ -16,7 +16,7 @@ static LEVEL: AtomicI32 = AtomicI32::new(OPEN);
 
 /// Whether lines are to be written.
 #[inline]
-pub(crate) fn is_on() -> bool {
+pub fn is_on() -> bool {
     match LEVEL.load(Ordering::Relaxed) {
         OPEN => of_environment() > 0,
         level => level > 0,
