@@ -18,7 +18,7 @@ pub fn header_path() -> PathBuf {
 
 /// An empty folder for what a test writes.
 pub fn scratch_folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the target folder can be written");
     folder
@@ -71,4 +71,64 @@ pub fn succeeded(command: &mut Command) -> Result<Output, String> {
 pub fn report<T: Debug>(wrong: &[T]) {
     let lines: Vec<String> = wrong.iter().map(|row| format!("{row:?}")).collect();
     assert!(wrong.is_empty(), "{} rows are wrong:\n{}", wrong.len(), lines.join("\n"));
+}
+
+/// A function that the header declares.
+#[derive(Debug, Clone)]
+pub struct Prototype {
+    pub answer: String,
+    pub name: String,
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter, its type with single blanks.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    pub r#type: String,
+    pub name: String,
+}
+
+impl Parameter {
+    pub fn is_pointer(&self) -> bool {
+        self.r#type.ends_with('*')
+    }
+}
+
+/// The functions that the header declares: what follows a blank line or the end of a comment, up to `;`.
+pub fn prototypes(header: &str) -> Vec<Prototype> {
+    let mut prototypes = Vec::new();
+    let mut declaration = String::new();
+    let mut inside = header.lines().skip_while(|line| !line.starts_with("extern \"C\""));
+    inside.next();
+    for line in inside.map(str::trim) {
+        if line.starts_with(['/', '*', '#', '}']) || line.is_empty() {
+            continue;
+        }
+        declaration.push_str(line);
+        declaration.push(' ');
+        if line.ends_with(';') {
+            prototypes.push(prototype(&declaration));
+            declaration.clear();
+        }
+    }
+    prototypes
+}
+
+/// Reads `answer name(type name, …);`.
+fn prototype(declaration: &str) -> Prototype {
+    let (head, parameters) = declaration.split_once('(').expect("a declaration is of a function");
+    let (answer, name) = typed(head);
+    let parameters = parameters.trim().trim_end_matches(';').trim_end_matches(')');
+    let parameters = parameters.split(',').filter(|parameter| parameter.trim() != "void").map(|parameter| {
+        let (r#type, name) = typed(parameter);
+        Parameter { r#type, name }
+    });
+    Prototype { answer, name, parameters: parameters.collect() }
+}
+
+/// Cuts `const char *name` into `const char *` and `name`.
+fn typed(text: &str) -> (String, String) {
+    let text = text.trim();
+    let start = text.rfind([' ', '*']).expect("a type stands before the name") + 1;
+    (text[..start].trim().to_owned(), text[start..].to_owned())
 }
