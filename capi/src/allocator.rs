@@ -63,12 +63,12 @@ unsafe impl sterna::Allocator for Callbacks {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_allocator_create(
     allocator: Option<&mut MaybeUninit<Box<Allocator>>>,
-    malloc: AllocatorMalloc,
-    free: AllocatorFree,
+    malloc_fn: AllocatorMalloc,
+    free_fn: AllocatorFree,
 ) -> Status {
     status_of(|| {
         let allocator = needed(allocator, "allocator")?;
-        let core: Arc<dyn sterna::Allocator> = match (malloc, free) {
+        let core: Arc<dyn sterna::Allocator> = match (malloc_fn, free_fn) {
             (Some(malloc), Some(free)) => Arc::new(Callbacks { malloc, free }),
             _ => Arc::new(sterna::SystemAllocator),
         };
