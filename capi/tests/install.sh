@@ -22,7 +22,7 @@ expect() {
     echo "$what: $said"
 }
 
-cargo cinstall --quiet --locked --release --package sterna-capi --prefix "$place/first" --libdir "$place/first/lib"
+cargo cinstall --locked --release --package sterna-capi --prefix "$place/first" --libdir "$place/first/lib"
 
 for file in include/sterna.h include/sterna.hpp lib/libsterna.so lib/libsterna.a lib/pkgconfig/sterna.pc \
     share/sterna/cmake/SternaConfig.cmake share/sterna/cmake/SternaConfigVersion.cmake; do
