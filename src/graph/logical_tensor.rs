@@ -273,9 +273,11 @@ impl LogicalTensor {
 
     /// Names the first thing in which two descriptions of one id differ.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        // A number even where the rank is unknown: nothing is compared that was never written.
+        let rank = |tensor: &Self| tensor.rank().map_or(-1, |rank| rank as isize);
         if self.data_type != other.data_type {
             Some("types")
-        } else if self.rank() != other.rank() {
+        } else if rank(self) != rank(other) {
             Some("ranks")
         } else if self.dims != other.dims {
             Some("dims")
