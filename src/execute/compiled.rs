@@ -214,11 +214,7 @@ impl Inner {
     }
 
     /// The address of an input that was not given: that of the output marked as in place of it.
-    fn shared_address(
-        &self,
-        index: usize,
-        outputs: &[TensorMut<'_>],
-    ) -> Result<*mut u8, ExecuteFault> {
+    fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
         let PortFacts { id: tensor, size } = self.facts[index];
         let output = outputs
             .iter()
