@@ -262,8 +262,15 @@ impl<'a> Runner<'a> {
 
     /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
+        if let Some(blend_rows) = select.blend_rows
+            && self.bound.in_place.is_empty()
+        {
+            let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
+            // SAFETY: every operand covers the tile, and the target overlaps none.
+            return unsafe { blend_rows(extent, cond, then, else_, to) };
+        }
         // SAFETY: the condition of each row of the tile can be read.
-        let is_true = |row: usize| unsafe { *cond.at_row(row).at != 0 };
+        let is_true = |row: usize| unsafe { cond.is_true(row) };
         let mut row = 0;
         while row < extent.rows {
             let decision = is_true(row);

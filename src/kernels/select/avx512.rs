@@ -6,6 +6,7 @@
 //! its caller has the instructions, so one function in between would leave a call for each vector.
 
 use std::arch::x86_64::*;
+use std::hint::select_unpredictable;
 
 use super::Verdict;
 use crate::kernels::simd::Wide;
@@ -285,26 +286,59 @@ pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
     from: Source,
     to: Target,
 ) {
-    let columns = extent.columns;
     for r in 0..extent.rows {
-        let to = to.row::<U>(r);
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe { copy_row::<U, DENSE, STREAM>(extent.columns, from.row(r), to.row(r)) };
+    }
+}
+
+/// # Safety
+///
+/// As [`Blend`](super::Blend), with one condition a row.
+#[inline(always)]
+pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
+    extent: Extent,
+    cond: Source,
+    then: Source,
+    else_: Source,
+    to: Target,
+) {
+    for r in 0..extent.rows {
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let from = Row::<U, DENSE>::new(from.row(r));
-            let mut at = 0;
-            if STREAM && let Some(head) = head(to, columns) {
-                copy_rest(to, 0, head, &from);
-                at = head + (columns - head) / BLOCK * BLOCK;
-                for block in (head..at).step_by(BLOCK) {
-                    copy_whole::<U, STREAM>(to, block, BLOCK, &from);
-                }
-            }
-            while at + BLOCK <= columns {
-                copy_whole::<U, false>(to, at, BLOCK, &from);
-                at += BLOCK;
-            }
-            copy_rest(to, at, columns - at, &from);
+            let from = select_unpredictable(cond.is_true(r), then.row::<U>(r), else_.row(r));
+            copy_row::<U, true, STREAM>(extent.columns, from, to.row(r));
         }
+    }
+}
+
+/// Copies a row, or spreads one element over it.
+///
+/// # Safety
+///
+/// As [`put`].
+#[inline(always)]
+unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
+    columns: usize,
+    from: *const U,
+    to: *mut U,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let from = Row::<U, DENSE>::new(from);
+        let mut at = 0;
+        if STREAM && let Some(head) = head(to, columns) {
+            copy_rest(to, 0, head, &from);
+            at = head + (columns - head) / BLOCK * BLOCK;
+            for block in (head..at).step_by(BLOCK) {
+                copy_whole::<U, STREAM>(to, block, BLOCK, &from);
+            }
+        }
+        while at + BLOCK <= columns {
+            copy_whole::<U, false>(to, at, BLOCK, &from);
+            at += BLOCK;
+        }
+        copy_rest(to, at, columns - at, &from);
     }
 }
 
