@@ -106,7 +106,8 @@ unsafe fn copy_whole<U: Lane, const STREAM: bool>(to: *mut U, at: usize, count: 
     }
 }
 
-/// Chooses a block.
+/// Chooses a block. Vectors of few lanes that all choose what is `kept` are left alone: where one f32 in a hundred
+/// changes, that took half the time.
 ///
 /// # Safety
 ///
@@ -116,12 +117,20 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
     to: *mut U,
     at: usize,
     truths: u64,
+    kept: Option<bool>,
     then: &impl Side,
     else_: &impl Side,
 ) {
     let mask = first(U::LANES);
     for vector in 0..BLOCK / U::LANES {
         let (at, truths) = (at + vector * U::LANES, truths >> (vector * U::LANES));
+        let changed = match kept {
+            Some(kept) if U::LANES <= 16 => (if kept { !truths } else { truths }) & mask,
+            _ => mask,
+        };
+        if changed == 0 {
+            continue;
+        }
         // SAFETY: as the caller promises.
         unsafe {
             let chosen = U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask));
@@ -198,13 +207,13 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                 }
             } else {
                 for (block, &of_block) in group.iter().enumerate() {
-                    choose_block::<U, STREAM>(to, at + block * BLOCK, of_block, then, else_);
+                    choose_block::<U, STREAM>(to, at + block * BLOCK, of_block, kept, then, else_);
                 }
             }
             at += ELEMENTS;
         }
         while at + BLOCK <= columns {
-            choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), then, else_);
+            choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_);
             at += BLOCK;
         }
     }
