@@ -207,7 +207,11 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                 }
             } else {
                 for (block, &of_block) in group.iter().enumerate() {
-                    choose_block::<U, STREAM>(to, at + block * BLOCK, of_block, kept, then, else_);
+                    let at = at + block * BLOCK;
+                    // Of eight lanes a vector, a block has so many that with all four in registers all were chosen
+                    // before any was stored, and some spilled: conditions read again came out 1.1 times as fast.
+                    let of_block = if U::LANES <= 8 { truths(cond, at, u64::MAX) } else { of_block };
+                    choose_block::<U, STREAM>(to, at, of_block, kept, then, else_);
                 }
             }
             at += ELEMENTS;
