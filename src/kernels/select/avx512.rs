@@ -153,6 +153,9 @@ unsafe fn choose_rest<U: Lane>(
     then: &impl Side,
     else_: &impl Side,
 ) {
+    if left == 0 {
+        return;
+    }
     // SAFETY: as the caller promises.
     let mut truths = unsafe { truths(cond, at, first(left)) };
     while left > 0 {
