@@ -431,7 +431,7 @@ typedef int sterna_layout_type_t;
 /**
  * Where the elements of a tensor are: the field that goes with its layout type.
  */
-typedef union sterna_layout_t {
+typedef union {
     /**
      * Of a strided layout: elements from one index to the next along each dim.
      */
@@ -448,7 +448,7 @@ typedef union sterna_layout_t {
  *
  * It is a plain struct without hidden parts: it may be copied, and needs no destruction.
  */
-typedef struct sterna_logical_tensor_t {
+typedef struct {
     /**
      * The id by which ops are linked.
      */
@@ -476,14 +476,14 @@ typedef struct sterna_logical_tensor_t {
     /**
      * Strides, or the name of an opaque layout.
      */
-    union sterna_layout_t layout;
+    sterna_layout_t layout;
 } sterna_logical_tensor_t;
 
 /**
  * Two tensors that may share one buffer: the output replaces the input. The layout is that of
  * `dnnl_graph_inplace_pair_t`.
  */
-typedef struct sterna_inplace_pair_t {
+typedef struct {
     /**
      * The id of the input.
      */
@@ -549,7 +549,7 @@ typedef unsigned int sterna_stream_flags_t;
 /**
  * A version of the library. The layout is that of `dnnl_version_t`.
  */
-typedef struct sterna_version_t {
+typedef struct {
     /**
      * Changes where programs have to change.
      */
@@ -586,7 +586,7 @@ extern "C" {
  * The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
  * destroyed. They must not throw exceptions of C++.
  */
-sterna_status_t sterna_allocator_create(struct sterna_allocator_t **allocator,
+sterna_status_t sterna_allocator_create(sterna_allocator_t **allocator,
                                         sterna_allocator_malloc_t malloc_fn,
                                         sterna_allocator_free_t free_fn);
 
@@ -594,18 +594,18 @@ sterna_status_t sterna_allocator_create(struct sterna_allocator_t **allocator,
  * Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one twice is an
  * error of the caller.
  */
-sterna_status_t sterna_allocator_destroy(struct sterna_allocator_t *allocator);
+sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
 
 /**
  * Makes an object for `sterna_partition_compile` to fill.
  */
-sterna_status_t sterna_compiled_partition_create(struct sterna_compiled_partition_t **compiled_partition,
-                                                 const struct sterna_partition_t *partition);
+sterna_status_t sterna_compiled_partition_create(sterna_compiled_partition_t **compiled_partition,
+                                                 const sterna_partition_t *partition);
 
 /**
  * Destroys a compiled partition. Null is fine; destroying one twice is an error of the caller.
  */
-sterna_status_t sterna_compiled_partition_destroy(struct sterna_compiled_partition_t *compiled_partition);
+sterna_status_t sterna_compiled_partition_destroy(sterna_compiled_partition_t *compiled_partition);
 
 /**
  * Runs a compiled partition and returns when its outputs are written.
@@ -618,48 +618,48 @@ sterna_status_t sterna_compiled_partition_destroy(struct sterna_compiled_partiti
  * type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
  * overlap. `out_of_memory` where the allocator of the engine gives no scratch memory.
  */
-sterna_status_t sterna_compiled_partition_execute(const struct sterna_compiled_partition_t *compiled_partition,
-                                                  const struct sterna_stream_t *stream,
+sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partition_t *compiled_partition,
+                                                  const sterna_stream_t *stream,
                                                   size_t num_inputs,
-                                                  const struct sterna_tensor_t *const *inputs,
+                                                  const sterna_tensor_t *const *inputs,
                                                   size_t num_outputs,
-                                                  const struct sterna_tensor_t *const *outputs);
+                                                  const sterna_tensor_t *const *outputs);
 
 /**
  * As `sterna_compiled_partition_execute`, with scratch memory of the caller's: a tensor as
  * `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it, whose memory nobody else uses meanwhile. If
  * it is null, the library allocates.
  */
-sterna_status_t sterna_compiled_partition_execute_v2(const struct sterna_compiled_partition_t *compiled_partition,
-                                                     const struct sterna_stream_t *stream,
+sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_partition_t *compiled_partition,
+                                                     const sterna_stream_t *stream,
                                                      size_t num_inputs,
-                                                     const struct sterna_tensor_t *const *inputs,
+                                                     const sterna_tensor_t *const *inputs,
                                                      size_t num_outputs,
-                                                     const struct sterna_tensor_t *const *outputs,
-                                                     const struct sterna_tensor_t *scratchpad);
+                                                     const sterna_tensor_t *const *outputs,
+                                                     const sterna_tensor_t *scratchpad);
 
 /**
  * Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one dim, which
  * is the number of bytes and may be 0.
  */
-sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const struct sterna_compiled_partition_t *compiled_partition,
-                                                                        struct sterna_logical_tensor_t *logical_tensor);
+sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
+                                                                        sterna_logical_tensor_t *logical_tensor);
 
 /**
  * Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id that no port
  * has.
  */
-sterna_status_t sterna_compiled_partition_query_logical_tensor(const struct sterna_compiled_partition_t *compiled_partition,
+sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                size_t id,
-                                                               struct sterna_logical_tensor_t *logical_tensor);
+                                                               sterna_logical_tensor_t *logical_tensor);
 
 /**
  * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
  * is destroyed or compiled anew; where there is none, the pointer is null.
  */
-sterna_status_t sterna_compiled_partition_get_inplace_ports(const struct sterna_compiled_partition_t *compiled_partition,
+sterna_status_t sterna_compiled_partition_get_inplace_ports(const sterna_compiled_partition_t *compiled_partition,
                                                             size_t *num_inplace_pairs,
-                                                            const struct sterna_inplace_pair_t **inplace_pairs);
+                                                            const sterna_inplace_pair_t **inplace_pairs);
 
 /**
  * Reads how many plans of compiled partitions are kept for the next compilation of the same; 1024 unless it was set.
@@ -743,44 +743,44 @@ size_t sterna_engine_get_count(sterna_engine_kind_t kind);
  * The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
  * every engine; they are read once.
  */
-sterna_status_t sterna_engine_create(struct sterna_engine_t **engine,
+sterna_status_t sterna_engine_create(sterna_engine_t **engine,
                                      sterna_engine_kind_t kind,
                                      size_t index);
 
 /**
  * Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
  */
-sterna_status_t sterna_engine_create_with_allocator(struct sterna_engine_t **engine,
+sterna_status_t sterna_engine_create_with_allocator(sterna_engine_t **engine,
                                                     sterna_engine_kind_t kind,
                                                     size_t index,
-                                                    const struct sterna_allocator_t *allocator);
+                                                    const sterna_allocator_t *allocator);
 
 /**
  * Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
  * caller's alone. The allocator may be null: the memory is then that of the system.
  */
-sterna_status_t sterna_engine_create_with_threads(struct sterna_engine_t **engine,
+sterna_status_t sterna_engine_create_with_threads(sterna_engine_t **engine,
                                                   sterna_engine_kind_t kind,
                                                   size_t index,
-                                                  const struct sterna_allocator_t *allocator,
+                                                  const sterna_allocator_t *allocator,
                                                   size_t threads);
 
 /**
  * Reads the kind of an engine: always `cpu`.
  */
-sterna_status_t sterna_engine_get_kind(const struct sterna_engine_t *engine,
+sterna_status_t sterna_engine_get_kind(const sterna_engine_t *engine,
                                        sterna_engine_kind_t *kind);
 
 /**
  * Reads how many threads an execution may use, the caller's among them.
  */
-sterna_status_t sterna_engine_get_threads(const struct sterna_engine_t *engine,
+sterna_status_t sterna_engine_get_threads(const sterna_engine_t *engine,
                                           size_t *threads);
 
 /**
  * Reads the level of the kernels that partitions compiled for the engine use.
  */
-sterna_status_t sterna_engine_get_level(const struct sterna_engine_t *engine,
+sterna_status_t sterna_engine_get_level(const sterna_engine_t *engine,
                                         sterna_level_t *level);
 
 /**
@@ -792,7 +792,7 @@ const char *sterna_level_string(sterna_level_t level);
  * Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
  * caller.
  */
-sterna_status_t sterna_engine_destroy(struct sterna_engine_t *engine);
+sterna_status_t sterna_engine_destroy(sterna_engine_t *engine);
 
 /**
  * Reads the mode that graphs created without one get; `strict` unless it was set.
@@ -807,33 +807,33 @@ sterna_status_t sterna_fpmath_mode_set_default(sterna_fpmath_mode_t mode);
 /**
  * Makes a graph without ops, for engines of a kind, with the default floating-point math mode.
  */
-sterna_status_t sterna_graph_create(struct sterna_graph_t **graph,
+sterna_status_t sterna_graph_create(sterna_graph_t **graph,
                                     sterna_engine_kind_t engine_kind);
 
 /**
  * Makes a graph without ops, for engines of a kind, with a floating-point math mode.
  */
-sterna_status_t sterna_graph_create_with_fpmath_mode(struct sterna_graph_t **graph,
+sterna_status_t sterna_graph_create_with_fpmath_mode(sterna_graph_t **graph,
                                                      sterna_engine_kind_t engine_kind,
                                                      sterna_fpmath_mode_t mode);
 
 /**
  * Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
  */
-sterna_status_t sterna_graph_destroy(struct sterna_graph_t *graph);
+sterna_status_t sterna_graph_destroy(sterna_graph_t *graph);
 
 /**
  * Sets the floating-point math mode of a graph, and whether it covers integers too (0: it does not). After
  * `sterna_graph_finalize`: `invalid_graph`.
  */
-sterna_status_t sterna_graph_set_fpmath_mode(struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_set_fpmath_mode(sterna_graph_t *graph,
                                              sterna_fpmath_mode_t mode,
                                              int apply_to_int);
 
 /**
  * Reads the floating-point math mode of a graph, and whether it covers integers too: 1 or 0.
  */
-sterna_status_t sterna_graph_get_fpmath_mode(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_get_fpmath_mode(const sterna_graph_t *graph,
                                              sterna_fpmath_mode_t *mode,
                                              int *apply_to_int);
 
@@ -842,31 +842,31 @@ sterna_status_t sterna_graph_get_fpmath_mode(const struct sterna_graph_t *graph,
  * types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
  * `sterna_graph_finalize`.
  */
-sterna_status_t sterna_graph_add_op(struct sterna_graph_t *graph,
-                                    const struct sterna_op_t *op);
+sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
+                                    const sterna_op_t *op);
 
 /**
  * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
  * with two producers, mentions of one tensor that differ, and a cycle.
  */
-sterna_status_t sterna_graph_finalize(struct sterna_graph_t *graph);
+sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
 
 /**
  * Reads whether a graph has been fixed: 1 or 0.
  */
-sterna_status_t sterna_graph_is_finalized(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_is_finalized(const sterna_graph_t *graph,
                                           uint8_t *is_finalized);
 
 /**
  * Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
  */
-sterna_status_t sterna_graph_filter(struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_filter(sterna_graph_t *graph,
                                     sterna_partition_policy_t policy);
 
 /**
  * Reads how many partitions the last `sterna_graph_filter` found; 0 before the first.
  */
-sterna_status_t sterna_graph_get_partition_num(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_get_partition_num(const sterna_graph_t *graph,
                                                size_t *num);
 
 /**
@@ -874,15 +874,15 @@ sterna_status_t sterna_graph_get_partition_num(const struct sterna_graph_t *grap
  * `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects, each of
  * which the caller destroys.
  */
-sterna_status_t sterna_graph_get_partitions(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
                                             size_t num,
-                                            struct sterna_partition_t **partitions);
+                                            sterna_partition_t **partitions);
 
 /**
  * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
  * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
  */
-sterna_status_t sterna_graph_from_json(struct sterna_graph_t **graph,
+sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
                                        const char *json,
                                        size_t length);
 
@@ -890,7 +890,7 @@ sterna_status_t sterna_graph_from_json(struct sterna_graph_t **graph,
  * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
  * by `sterna_string_destroy`; its length without the zero goes to `length`, which may be null.
  */
-sterna_status_t sterna_graph_to_json(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_to_json(const sterna_graph_t *graph,
                                      char **json,
                                      size_t *length);
 
@@ -899,7 +899,7 @@ sterna_status_t sterna_graph_to_json(const struct sterna_graph_t *graph,
  * on it, none if no fusion was. The text is to be freed by `sterna_string_destroy`. `invalid_arguments` for an id
  * that no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
  */
-sterna_status_t sterna_graph_explain(const struct sterna_graph_t *graph,
+sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      size_t op_id,
                                      char **text);
 
@@ -909,7 +909,7 @@ sterna_status_t sterna_graph_explain(const struct sterna_graph_t *graph,
  *
  * A host scalar has rank 0 and the type s32, s64 or f32.
  */
-sterna_status_t sterna_logical_tensor_init(struct sterna_logical_tensor_t *logical_tensor,
+sterna_status_t sterna_logical_tensor_init(sterna_logical_tensor_t *logical_tensor,
                                            size_t id,
                                            sterna_data_type_t data_type,
                                            int32_t ndims,
@@ -921,7 +921,7 @@ sterna_status_t sterna_logical_tensor_init(struct sterna_logical_tensor_t *logic
  * strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
  * Dims behind the last one are 0.
  */
-sterna_status_t sterna_logical_tensor_init_with_dims(struct sterna_logical_tensor_t *logical_tensor,
+sterna_status_t sterna_logical_tensor_init_with_dims(sterna_logical_tensor_t *logical_tensor,
                                                      size_t id,
                                                      sterna_data_type_t data_type,
                                                      int32_t ndims,
@@ -933,7 +933,7 @@ sterna_status_t sterna_logical_tensor_init_with_dims(struct sterna_logical_tenso
  * Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank 0 both
  * may be null. Dims and strides behind the last one are 0.
  */
-sterna_status_t sterna_logical_tensor_init_with_strides(struct sterna_logical_tensor_t *logical_tensor,
+sterna_status_t sterna_logical_tensor_init_with_strides(sterna_logical_tensor_t *logical_tensor,
                                                         size_t id,
                                                         sterna_data_type_t data_type,
                                                         int32_t ndims,
@@ -946,14 +946,14 @@ sterna_status_t sterna_logical_tensor_init_with_strides(struct sterna_logical_te
  * 0 if any dim is 0. It is SIZE_MAX where the layout is not strided or something is unknown, and 0 for a strided
  * tensor of unknown rank.
  */
-sterna_status_t sterna_logical_tensor_get_mem_size(const struct sterna_logical_tensor_t *logical_tensor,
+sterna_status_t sterna_logical_tensor_get_mem_size(const sterna_logical_tensor_t *logical_tensor,
                                                    size_t *size);
 
 /**
  * Finds out whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
  */
-sterna_status_t sterna_logical_tensor_is_equal(const struct sterna_logical_tensor_t *left,
-                                               const struct sterna_logical_tensor_t *right,
+sterna_status_t sterna_logical_tensor_is_equal(const sterna_logical_tensor_t *left,
+                                               const sterna_logical_tensor_t *right,
                                                uint8_t *is_equal);
 
 /**
@@ -966,7 +966,7 @@ const char *sterna_op_kind_string(sterna_op_kind_t kind);
  * Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one becomes
  * the kind and the id.
  */
-sterna_status_t sterna_op_create(struct sterna_op_t **op,
+sterna_status_t sterna_op_create(sterna_op_t **op,
                                  size_t id,
                                  sterna_op_kind_t kind,
                                  const char *verbose_name);
@@ -975,24 +975,24 @@ sterna_status_t sterna_op_create(struct sterna_op_t **op,
  * Destroys an op; graphs to which it was added keep a copy. Null is fine; destroying one twice is an error of the
  * caller.
  */
-sterna_status_t sterna_op_destroy(struct sterna_op_t *op);
+sterna_status_t sterna_op_destroy(sterna_op_t *op);
 
 /**
  * Adds the next input to an op; the description is copied.
  */
-sterna_status_t sterna_op_add_input(struct sterna_op_t *op,
-                                    const struct sterna_logical_tensor_t *input);
+sterna_status_t sterna_op_add_input(sterna_op_t *op,
+                                    const sterna_logical_tensor_t *input);
 
 /**
  * Adds the next output to an op; the description is copied.
  */
-sterna_status_t sterna_op_add_output(struct sterna_op_t *op,
-                                     const struct sterna_logical_tensor_t *output);
+sterna_status_t sterna_op_add_output(sterna_op_t *op,
+                                     const sterna_logical_tensor_t *output);
 
 /**
  * Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are copied.
  */
-sterna_status_t sterna_op_set_attr_f32(struct sterna_op_t *op,
+sterna_status_t sterna_op_set_attr_f32(sterna_op_t *op,
                                        sterna_op_attr_t attr,
                                        const float *value,
                                        size_t value_len);
@@ -1000,7 +1000,7 @@ sterna_status_t sterna_op_set_attr_f32(struct sterna_op_t *op,
 /**
  * Sets an attribute that is a truth value: 0 is false, all else true. `value_len` is 1.
  */
-sterna_status_t sterna_op_set_attr_bool(struct sterna_op_t *op,
+sterna_status_t sterna_op_set_attr_bool(sterna_op_t *op,
                                         sterna_op_attr_t attr,
                                         const uint8_t *value,
                                         size_t value_len);
@@ -1008,7 +1008,7 @@ sterna_status_t sterna_op_set_attr_bool(struct sterna_op_t *op,
 /**
  * Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are copied.
  */
-sterna_status_t sterna_op_set_attr_s64(struct sterna_op_t *op,
+sterna_status_t sterna_op_set_attr_s64(sterna_op_t *op,
                                        sterna_op_attr_t attr,
                                        const int64_t *value,
                                        size_t value_len);
@@ -1017,7 +1017,7 @@ sterna_status_t sterna_op_set_attr_s64(struct sterna_op_t *op,
  * Sets an attribute that is a word, which ends with a zero and is copied. `value_len` must not be 0 and is not looked
  * at otherwise.
  */
-sterna_status_t sterna_op_set_attr_str(struct sterna_op_t *op,
+sterna_status_t sterna_op_set_attr_str(sterna_op_t *op,
                                        sterna_op_attr_t attr,
                                        const char *value,
                                        size_t value_len);
@@ -1025,92 +1025,92 @@ sterna_status_t sterna_op_set_attr_str(struct sterna_op_t *op,
 /**
  * Reads the id of an op.
  */
-sterna_status_t sterna_op_get_id(const struct sterna_op_t *op,
+sterna_status_t sterna_op_get_id(const sterna_op_t *op,
                                  size_t *id);
 
 /**
  * Reads the kind of an op.
  */
-sterna_status_t sterna_op_get_kind(const struct sterna_op_t *op,
+sterna_status_t sterna_op_get_kind(const sterna_op_t *op,
                                    sterna_op_kind_t *kind);
 
 /**
  * Makes a partition of one op, without a graph. `invalid_graph_op` where the op is not what one of its kind must be.
  */
-sterna_status_t sterna_partition_create_with_op(struct sterna_partition_t **partition,
-                                                const struct sterna_op_t *op,
+sterna_status_t sterna_partition_create_with_op(sterna_partition_t **partition,
+                                                const sterna_op_t *op,
                                                 sterna_engine_kind_t engine_kind);
 
 /**
  * Destroys a partition; what was compiled from it stays usable. Null is fine; destroying one twice is an error of the
  * caller.
  */
-sterna_status_t sterna_partition_destroy(struct sterna_partition_t *partition);
+sterna_status_t sterna_partition_destroy(sterna_partition_t *partition);
 
 /**
  * Reads how many ops a partition has.
  */
-sterna_status_t sterna_partition_get_op_num(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_op_num(const sterna_partition_t *partition,
                                             size_t *num);
 
 /**
  * Reads the ids of the ops of a partition, in an order in which they can run. `num` is what
  * `sterna_partition_get_op_num` says, and `ids` has room for as many.
  */
-sterna_status_t sterna_partition_get_ops(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_ops(const sterna_partition_t *partition,
                                          size_t num,
                                          size_t *ids);
 
 /**
  * Reads the place of a partition among those of its graph, from 0.
  */
-sterna_status_t sterna_partition_get_id(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_id(const sterna_partition_t *partition,
                                         size_t *id);
 
 /**
  * Reads how many tensors a partition takes.
  */
-sterna_status_t sterna_partition_get_input_ports_num(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_input_ports_num(const sterna_partition_t *partition,
                                                      size_t *num);
 
 /**
  * Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num` says, and
  * `inputs` has room for as many.
  */
-sterna_status_t sterna_partition_get_input_ports(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_input_ports(const sterna_partition_t *partition,
                                                  size_t num,
-                                                 struct sterna_logical_tensor_t *inputs);
+                                                 sterna_logical_tensor_t *inputs);
 
 /**
  * Reads how many tensors a partition gives.
  */
-sterna_status_t sterna_partition_get_output_ports_num(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_output_ports_num(const sterna_partition_t *partition,
                                                       size_t *num);
 
 /**
  * Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num` says,
  * and `outputs` has room for as many.
  */
-sterna_status_t sterna_partition_get_output_ports(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_output_ports(const sterna_partition_t *partition,
                                                   size_t num,
-                                                  struct sterna_logical_tensor_t *outputs);
+                                                  sterna_logical_tensor_t *outputs);
 
 /**
  * Reads whether a partition can be compiled: 1 or 0.
  */
-sterna_status_t sterna_partition_is_supported(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_is_supported(const sterna_partition_t *partition,
                                               uint8_t *is_supported);
 
 /**
  * Says why a partition cannot be compiled; null where it can. The text is to be freed by `sterna_string_destroy`.
  */
-sterna_status_t sterna_partition_get_unsupported_reason(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_unsupported_reason(const sterna_partition_t *partition,
                                                         char **text);
 
 /**
  * Reads the kind of engine that a partition is for: always `cpu`.
  */
-sterna_status_t sterna_partition_get_engine_kind(const struct sterna_partition_t *partition,
+sterna_status_t sterna_partition_get_engine_kind(const sterna_partition_t *partition,
                                                  sterna_engine_kind_t *kind);
 
 /**
@@ -1124,13 +1124,13 @@ sterna_status_t sterna_partition_get_engine_kind(const struct sterna_partition_t
  * are not known, and an output whose strides overlap; `invalid_data_type` for a type that is not the one of the graph;
  * `invalid_shape` for shapes that do not go together.
  */
-sterna_status_t sterna_partition_compile(const struct sterna_partition_t *partition,
-                                         struct sterna_compiled_partition_t *compiled_partition,
+sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
+                                         sterna_compiled_partition_t *compiled_partition,
                                          size_t in_num,
-                                         const struct sterna_logical_tensor_t *const *inputs,
+                                         const sterna_logical_tensor_t *const *inputs,
                                          size_t out_num,
-                                         const struct sterna_logical_tensor_t *const *outputs,
-                                         const struct sterna_engine_t *engine);
+                                         const sterna_logical_tensor_t *const *outputs,
+                                         const sterna_engine_t *engine);
 
 /**
  * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is
@@ -1149,26 +1149,26 @@ const char *sterna_last_error_message(void);
  * Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here; `profiling`
  * is not implemented.
  */
-sterna_status_t sterna_stream_create(struct sterna_stream_t **stream,
-                                     struct sterna_engine_t *engine,
+sterna_status_t sterna_stream_create(sterna_stream_t **stream,
+                                     sterna_engine_t *engine,
                                      sterna_stream_flags_t flags);
 
 /**
  * Reads the engine of a stream. The stream keeps it: it is not to be destroyed for this call, and is good for as long
  * as the stream is.
  */
-sterna_status_t sterna_stream_get_engine(const struct sterna_stream_t *stream,
-                                         struct sterna_engine_t **engine);
+sterna_status_t sterna_stream_get_engine(const sterna_stream_t *stream,
+                                         sterna_engine_t **engine);
 
 /**
  * Returns when everything executed so far is done, which is at once.
  */
-sterna_status_t sterna_stream_wait(const struct sterna_stream_t *stream);
+sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
 
 /**
  * Destroys a stream. Null is fine; destroying one twice is an error of the caller.
  */
-sterna_status_t sterna_stream_destroy(struct sterna_stream_t *stream);
+sterna_status_t sterna_stream_destroy(sterna_stream_t *stream);
 
 /**
  * Frees text that a function of this library handed out to be freed so. Null is fine; freeing the same text twice is
@@ -1184,48 +1184,48 @@ sterna_status_t sterna_string_destroy(char *string);
  * The caller's memory must stay where it is while an execution uses it. A host scalar is made by
  * `sterna_tensor_create_scalar`.
  */
-sterna_status_t sterna_tensor_create(struct sterna_tensor_t **tensor,
-                                     const struct sterna_logical_tensor_t *logical_tensor,
-                                     struct sterna_engine_t *engine,
+sterna_status_t sterna_tensor_create(sterna_tensor_t **tensor,
+                                     const sterna_logical_tensor_t *logical_tensor,
+                                     sterna_engine_t *engine,
                                      void *handle);
 
 /**
  * Makes a host scalar of the value at an address, which is copied.
  */
-sterna_status_t sterna_tensor_create_scalar(struct sterna_tensor_t **tensor,
-                                            const struct sterna_logical_tensor_t *logical_tensor,
-                                            void *value);
+sterna_status_t sterna_tensor_create_scalar(sterna_tensor_t **tensor,
+                                            const sterna_logical_tensor_t *logical_tensor,
+                                            const void *value);
 
 /**
  * Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
  */
-sterna_status_t sterna_tensor_destroy(struct sterna_tensor_t *tensor);
+sterna_status_t sterna_tensor_destroy(sterna_tensor_t *tensor);
 
 /**
  * Reads where the memory of a tensor is; null for a host scalar.
  */
-sterna_status_t sterna_tensor_get_data_handle(const struct sterna_tensor_t *tensor,
+sterna_status_t sterna_tensor_get_data_handle(const sterna_tensor_t *tensor,
                                               void **handle);
 
 /**
  * Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` its own. Memory of its own that it had
  * is freed. A host scalar cannot be given any.
  */
-sterna_status_t sterna_tensor_set_data_handle(struct sterna_tensor_t *tensor,
+sterna_status_t sterna_tensor_set_data_handle(sterna_tensor_t *tensor,
                                               void *handle);
 
 /**
  * Reads the engine of a tensor; null for a host scalar. The tensor keeps it: it is not to be destroyed for this call,
  * and is good for as long as the tensor is.
  */
-sterna_status_t sterna_tensor_get_engine(const struct sterna_tensor_t *tensor,
-                                         struct sterna_engine_t **engine);
+sterna_status_t sterna_tensor_get_engine(const sterna_tensor_t *tensor,
+                                         sterna_engine_t **engine);
 
 /**
  * Reads the description of a tensor.
  */
-sterna_status_t sterna_tensor_get_logical_tensor(const struct sterna_tensor_t *tensor,
-                                                 struct sterna_logical_tensor_t *logical_tensor);
+sterna_status_t sterna_tensor_get_logical_tensor(const sterna_tensor_t *tensor,
+                                                 sterna_logical_tensor_t *logical_tensor);
 
 /**
  * Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
@@ -1236,7 +1236,7 @@ sterna_status_t sterna_verbose_set(int level);
 /**
  * The version of the library that is loaded. It is constant and must not be freed.
  */
-const struct sterna_version_t *sterna_version(void);
+const sterna_version_t *sterna_version(void);
 
 /**
  * The version of the library that is loaded, such as "0.1.0". The text is constant and must not be freed.

@@ -135,12 +135,12 @@ pub unsafe extern "C" fn sterna_tensor_create(
 pub unsafe extern "C" fn sterna_tensor_create_scalar(
     tensor: Option<&mut MaybeUninit<Box<Tensor>>>,
     logical_tensor: Option<&LogicalTensor>,
-    value: *mut c_void,
+    value: *const c_void,
 ) -> Status {
     status_of(|| {
         let tensor = needed(tensor, "tensor")?;
         let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
-        let value = needed(ptr::NonNull::new(value.cast::<u8>()), "value")?;
+        let value = needed(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
         let size = desc.data_type().size().filter(|_| desc.is_host_scalar());
         let (Some(size), true) = (size, value.addr().get() != ALLOCATE) else {
             let id = desc.id();

@@ -11,8 +11,10 @@ use std::path::Path;
 use common::{compile, header_path, report, repository, scratch_folder};
 use sterna_capi::{cpu_isa, dump, engine, logical_tensor, status, stream};
 
-/// Every enumeration of the header: the prefix of its constants, what they are, and each with its number.
-fn enumerations() -> Vec<(&'static str, &'static str, Vec<(String, i64)>)> {
+/// An enumeration of the header: the prefix of its constants, what they are, and each with its number.
+type Enumeration = (&'static str, &'static str, Vec<(String, i64)>);
+
+fn enumerations() -> Vec<Enumeration> {
     macro_rules! all {
         ($Enum:ident) => {
             sterna::$Enum::ALL.iter().map(|one| (constant_name(one.name()), i64::from(one.code()))).collect()

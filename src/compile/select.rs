@@ -22,13 +22,13 @@ const DST: usize = 3;
 const TILE_BYTES: usize = 64 * 1024;
 
 /// Whether results go past the caches: always where the operands do not fit the last level; and where they do, but not
-/// the second level by far, if the result is less than two fifths of what is moved. The result then leaves the cache to
+/// the second level by far, if the result is less than three sevenths of what is moved. The result then leaves the cache to
 /// the inputs: on a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second, and one of
 /// scalars, whose result is most of what is moved, half.
 fn stores(moved: usize, result: usize) -> Stores {
     let caches = caches();
     let fits = moved <= caches.last_level;
-    let inputs_stay = moved > 3 * caches.second_level && result < moved / 5 * 2;
+    let inputs_stay = moved > 3 * caches.second_level && result < moved / 7 * 3;
     if fits && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
 }
 
@@ -189,6 +189,8 @@ impl Builder {
             take_in_other: select::merge(self.level, self.width, i == ELSE, runs(other)),
             in_place_of,
         };
+        let is_dense_port = |i: usize| feeds[i] == Feed::Port(i) && runs(i) == Inner::Dense;
+        let chooses_rows = runs(COND) == Inner::Repeated && is_dense_port(THEN) && is_dense_port(ELSE);
         let work = Work::Select(Select {
             cond: feeds[COND],
             cond_inner: runs(COND),
@@ -199,6 +201,7 @@ impl Builder {
                 .any(|feed| matches!(feed, Feed::Step(_)))
                 .then(|| select::judge(self.level)),
             blend: select::blend(self.level, self.width, runs(THEN), runs(ELSE), stores),
+            blend_rows: chooses_rows.then(|| select::blend_rows(self.level, self.width, stores)),
         });
         let space = StepSpace { rows: true, columns: Inner::Dense };
         if inner[DST].is_some() {

@@ -234,7 +234,8 @@ impl EngineBuilder {
     pub fn build(self) -> Engine {
         let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
         let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
-        let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(thread_cap());
+        let most = thread_cap().min(rayon::max_num_threads());
+        let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
         let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), Workers::new));
         let inner = Inner { allocator: self.allocator, threads, level: self.level, workers };
         Engine { inner: Arc::new(inner) }

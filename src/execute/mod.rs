@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 pub(crate) mod compiled;
+mod crew;
 pub(crate) mod engine;
 pub(crate) mod stream;
 pub(crate) mod tensor;
@@ -20,8 +21,9 @@ use crate::kernels::simd::StoreFence;
 use crate::kernels::{Extent, Inner, Source, Stores, Target};
 use crate::plan::{Branch, Feed, MAX_LOOPS, MAX_WALKS, Nest, Place, Plan, Select, Step, Work};
 
-/// Bytes moved from which on an execution is worth waking workers for: below, one thread is done about when a worker
-/// that slept wakes up, some 70 µs later.
+/// Bytes moved from which on an execution is worth waking workers for. Of workers that have slept for 3 ms, waking costs
+/// the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing that shows from 8 MiB on. The
+/// bench `overhead` measures it (`asleep`).
 const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
@@ -62,6 +64,7 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
                 let _fence = fence();
                 runner(0).run(0..tiles);
             }))
+            .is_ok()
         } else {
             let workers = engine.workers()?;
             let share = tiles.div_ceil(threads * SHARES_PER_THREAD);
@@ -77,17 +80,11 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
                     runner.run(first..tiles.min(first + share));
                 }
             };
-            catch_unwind(AssertUnwindSafe(|| {
-                workers.in_place_scope(|scope| {
-                    for thread in 1..threads {
-                        let work = &work;
-                        scope.spawn(move |_| work(thread));
-                    }
-                    work(0);
-                });
-            }))
+            crew::run(&workers, threads, &work).is_ok()
         };
-        all_run.map_err(|_| Error::Execute(ExecuteFault::Panicked))?;
+        if !all_run {
+            return Err(Error::Execute(ExecuteFault::Panicked));
+        }
     }
     Ok(())
 }
@@ -267,8 +264,15 @@ impl<'a> Runner<'a> {
 
     /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
+        if let Some(blend_rows) = select.blend_rows
+            && self.bound.in_place.is_empty()
+        {
+            let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
+            // SAFETY: every operand covers the tile, and the target overlaps none.
+            return unsafe { blend_rows(extent, cond, then, else_, to) };
+        }
         // SAFETY: the condition of each row of the tile can be read.
-        let is_true = |row: usize| unsafe { *cond.at_row(row).at != 0 };
+        let is_true = |row: usize| unsafe { cond.is_true(row) };
         let mut row = 0;
         while row < extent.rows {
             let decision = is_true(row);

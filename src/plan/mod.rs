@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use self::loops::{Loop, Role};
 use crate::kernels::pack::{Gather, Scatter};
-use crate::kernels::select::{Blend, Judge, Merge, Move};
+use crate::kernels::select::{Blend, BlendRows, Judge, Merge, Move};
 use crate::kernels::{Extent, Inner, Stores};
 use crate::types::shape::{Dims, MAX_RANK};
 
@@ -135,6 +135,8 @@ pub(crate) struct Select {
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
+    /// Chooses rows by a condition that is repeated along them, where both branches are dense and at ports.
+    pub(crate) blend_rows: Option<BlendRows>,
 }
 
 /// One side of a select.

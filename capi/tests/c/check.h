@@ -35,13 +35,13 @@ struct select {
     void *memory[4];
 };
 
-static void describe(sterna_logical_tensor_t *desc, size_t id, sterna_data_type_t type, int64_t length) {
+static inline void describe(sterna_logical_tensor_t *desc, size_t id, sterna_data_type_t type, int64_t length) {
     OK(sterna_logical_tensor_init_with_dims(desc, id, type, 1, &length, STERNA_LAYOUT_TYPE_STRIDED,
                                             STERNA_TENSOR_PROPERTY_VARIABLE));
 }
 
 /* Describes and compiles; the engine is the caller's. `then` has a stride of its own if it is not 1. */
-static void compile_select(struct select *s, sterna_engine_t *engine, int64_t length, int64_t then_stride) {
+static inline void compile_select(struct select *s, sterna_engine_t *engine, int64_t length, int64_t then_stride) {
     memset(s, 0, sizeof *s);
     s->engine = engine;
     describe(&s->desc[COND], COND, STERNA_DATA_TYPE_BOOLEAN, length);
@@ -63,7 +63,7 @@ static void compile_select(struct select *s, sterna_engine_t *engine, int64_t le
 }
 
 /* Makes the tensors, with memory of their own; the condition is true at each third place. */
-static sterna_status_t make_tensors(struct select *s, int64_t length, int64_t then_stride) {
+static inline sterna_status_t make_tensors(struct select *s, int64_t length, int64_t then_stride) {
     for (int i = COND; i <= DST; i++) {
         sterna_status_t status =
             sterna_tensor_create(&s->tensor[i], &s->desc[i], s->engine, STERNA_MEMORY_ALLOCATE);
@@ -81,19 +81,19 @@ static sterna_status_t make_tensors(struct select *s, int64_t length, int64_t th
     return STERNA_STATUS_SUCCESS;
 }
 
-static sterna_status_t execute_select(const struct select *s) {
+static inline sterna_status_t execute_select(const struct select *s) {
     const sterna_tensor_t *inputs[] = {s->tensor[COND], s->tensor[THEN], s->tensor[ELSE]};
     const sterna_tensor_t *outputs[] = {s->tensor[DST]};
     return sterna_compiled_partition_execute(s->compiled, s->stream, 3, inputs, 1, outputs);
 }
 
-static void check_result(const struct select *s, int64_t length) {
+static inline void check_result(const struct select *s, int64_t length) {
     for (int64_t i = 0; i < length; i++) {
         REQUIRE(((float *)s->memory[DST])[i] == (float)(i % 3 == 0 ? i : -i));
     }
 }
 
-static void destroy_select(struct select *s) {
+static inline void destroy_select(struct select *s) {
     for (int i = COND; i <= DST; i++) {
         OK(sterna_tensor_destroy(s->tensor[i]));
     }
