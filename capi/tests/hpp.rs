@@ -112,31 +112,39 @@ fn enumerations_are_those_of_c() {
     );
 }
 
-/// The C++ compilers here: `CXX`, or `c++`, and `clang++`.
-fn compilers() -> Vec<OsString> {
-    let first = env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    let here = |name: &OsString| Command::new(name).arg("--version").output().is_ok();
-    [first, "clang++".into()].into_iter().filter(here).collect()
+/// The C++ compiler, if there is one: `CXX`, or `c++`.
+fn compiler() -> Option<OsString> {
+    let name = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    Command::new(&name).arg("--version").output().is_ok().then_some(name)
 }
 
 /// Says that a test did not run, past the capture of the test harness.
-fn skipped(test: &str) {
-    writeln!(io::stderr(), "SKIPPED {test}: there is no C++ compiler").expect("stderr can be written");
+fn skipped(what: &str) {
+    writeln!(io::stderr(), "SKIPPED: {what}").expect("stderr can be written");
 }
 
-/// Compiles a C++ program against the library of this package, and answers with what it prints.
-fn run(compiler: &OsString, source: &str, standard: &str) -> Result<String, String> {
+/// Compiles a C++ program against the library of this package, runs it, under a tool if one is named, and answers with
+/// what it prints.
+fn run(compiler: &OsString, source: &str, flags: &[&str], tool: &[&str]) -> Result<String, String> {
     let test = env::current_exe().expect("a test knows where it is");
     let libraries = test.parent().expect("a test is in a folder");
-    let name = format!("{}-{}-{standard}", compiler.to_string_lossy(), source).replace(['/', '.'], "-");
+    let name = format!("{}-{source}-{}", compiler.to_string_lossy(), flags.concat());
+    let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(compiler);
-    command.arg(format!("-std={standard}"));
-    command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"]);
-    command.arg(repository().join("include")).arg(repository().join("capi").join(source));
+    command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+    command.arg(repository().join("include")).arg(repository().join("capi").join(source)).args(flags);
     command.arg(libraries.join("libsterna_capi.so")).arg("-o").arg(&program);
     succeed(&mut command)?;
-    succeed(Command::new(&program).env("LD_LIBRARY_PATH", libraries))
+    let mut command = match tool {
+        [] => Command::new(&program),
+        [tool, arguments @ ..] => {
+            let mut command = Command::new(tool);
+            command.args(arguments).arg(&program);
+            command
+        }
+    };
+    succeed(command.env("LD_LIBRARY_PATH", libraries))
 }
 
 fn succeed(command: &mut Command) -> Result<String, String> {
@@ -148,26 +156,58 @@ fn succeed(command: &mut Command) -> Result<String, String> {
     Err(format!("{command:?}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
 }
 
-#[test]
-fn programs_in_cpp_run() {
-    let compilers = compilers();
-    if compilers.is_empty() {
-        return skipped("programs_in_cpp_run");
-    }
-    let rows = [
-        ("examples/select.cpp", "c++17", "1 -1 3\n4 -1 6\n"),
-        ("tests/cpp/every_call.cpp", "c++17", "all is right\n"),
-        ("tests/cpp/every_call.cpp", "c++20", "all is right\n"),
-    ];
+/// Every program with what it prints.
+const PROGRAMS: [(&str, &str); 2] =
+    [("examples/select.cpp", "1 -1 3\n4 -1 6\n"), ("tests/cpp/every_call.cpp", "all is right\n")];
+
+/// A way to compile and run a program: flags, and the tool with its arguments.
+type Way = (&'static [&'static str], &'static [&'static str]);
+
+fn faults(compilers: &[OsString], ways: &[Way]) -> Vec<String> {
     let mut faults = Vec::new();
-    for compiler in &compilers {
-        for (source, standard, expected) in rows {
-            match run(compiler, source, standard) {
-                Ok(printed) if printed == expected => {}
-                Ok(printed) => faults.push(format!("{source}, {compiler:?}, {standard}: printed {printed}")),
-                Err(fault) => faults.push(fault),
+    for compiler in compilers {
+        for (source, expected) in PROGRAMS {
+            for (flags, tool) in ways {
+                match run(compiler, source, flags, tool) {
+                    Ok(printed) if printed == expected => {}
+                    Ok(printed) => {
+                        faults.push(format!("{source}, {compiler:?}, {flags:?}: printed {printed}"))
+                    }
+                    Err(fault) => faults.push(fault),
+                }
             }
         }
     }
+    faults
+}
+
+#[test]
+fn programs_in_cpp_run() {
+    let Some(compiler) = compiler() else { return skipped("C++ programs: there is no C++ compiler") };
+    let faults = faults(&[compiler], &[(&["-std=c++17"], &[])]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn programs_in_cpp_pass_every_tool() {
+    if env::var_os("STERNA_TEST_TOOLS").is_none() {
+        return skipped("g++ and clang++ with valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
+    }
+    const VALGRIND: &[&str] = &[
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        // The cache of compiled partitions lives as long as the process; what points into it counts as possible.
+        "--errors-for-leak-kinds=definite,indirect",
+        "--show-leak-kinds=definite,indirect",
+    ];
+    let ways: &[Way] = &[
+        (&["-std=c++20", "-O3"], &[]),
+        (&["-std=c++17", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], &[]),
+        // As much of the debug information as valgrind reads.
+        (&["-std=c++17", "-gdwarf-4"], VALGRIND),
+    ];
+    let faults = faults(&["g++".into(), "clang++".into()], ways);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
