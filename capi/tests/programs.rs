@@ -84,6 +84,19 @@ fn examples_print_what_their_sources_say() {
     report(&wrong);
 }
 
+/// The example in the README is that of the file, without its checks.
+#[test]
+fn the_readme_shows_the_example() {
+    let readme = std::fs::read_to_string(common::repository().join("README.md")).unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/select.c");
+    let example = std::fs::read_to_string(example).unwrap().replace("CHECK(", "").replace("));", ");");
+    let lines: Vec<&str> = example.lines().map(str::trim).collect();
+    let shown = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let wrong: Vec<&str> =
+        shown.lines().map(str::trim).filter(|line| !line.is_empty() && !lines.contains(line)).collect();
+    report(&wrong);
+}
+
 /// Counts what a causal mask and one of a length leave of the scores.
 fn mask_scores_line(entry: usize) -> String {
     let words = 40 - 7 * entry;

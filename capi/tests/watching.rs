@@ -11,8 +11,11 @@ use std::process::Command;
 use common::{compile_with, report, scratch_folder, succeeded};
 use sterna::{Attr, AttrValue, Graph};
 
+/// Environment variables with their values.
+type Variables = &'static [(&'static str, &'static str)];
+
 /// Runs the example of two graphs in an empty folder, under the variables given; says what it printed.
-fn run(name: &str, variables: &[(&str, &str)]) -> (PathBuf, String) {
+fn run(name: &str, variables: Variables) -> (PathBuf, String) {
     let folder = scratch_folder(name);
     let binary = folder.join("mask_scores");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/mask_scores.c");
@@ -34,7 +37,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn variables_decide_what_is_said() {
-    let rows: &[(&str, &[(&str, &str)], usize)] = &[
+    let rows: &[(&str, Variables, usize)] = &[
         ("verbose-none", &[], 0),
         ("verbose-own", &[("STERNA_VERBOSE", "1")], 10),
         ("verbose-onednn", &[("ONEDNN_VERBOSE", "2")], 10),
@@ -57,7 +60,7 @@ fn variables_decide_what_is_said() {
 #[test]
 fn variables_decide_what_is_written() {
     let graphs = ["graph-0-partitioning.json", "graph-0.json", "graph-1-partitioning.json", "graph-1.json"];
-    let rows: &[(&str, &[(&str, &str)], &[&str], usize)] = &[
+    let rows: &[(&str, Variables, &[&str], usize)] = &[
         ("dump-none", &[], &[], 0),
         ("dump-graph", &[("ONEDNN_GRAPH_DUMP", "graph")], &graphs, 0),
         ("dump-subgraph", &[("STERNA_GRAPH_DUMP", "subgraph")], &[], 2),

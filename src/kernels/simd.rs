@@ -88,6 +88,42 @@ impl Drop for StoreFence {
     }
 }
 
+/// A cache line of results on its way to memory.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(pub(crate) [u8; 64]);
+
+impl Default for Line {
+    #[inline(always)]
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+impl Line {
+    /// Writes the line past the caches; on other machines than x86-64 through them.
+    ///
+    /// # Safety
+    ///
+    /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same thread.
+    #[inline(always)]
+    pub(crate) unsafe fn stream(&self, to: *mut u8) {
+        // SAFETY: as the caller promises; every x86-64 machine has the instructions.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            for at in (0..self.0.len()).step_by(size_of::<__m128i>()) {
+                let part = _mm_load_si128(self.0.as_ptr().add(at).cast());
+                _mm_stream_si128(to.add(at).cast(), part);
+            }
+        }
+        // SAFETY: as the caller promises.
+        #[cfg(not(target_arch = "x86_64"))]
+        unsafe {
+            to.cast::<[u8; 64]>().write(self.0);
+        }
+    }
+}
+
 /// What a lane's integer type can do in vectors of 512 bits. Masks have a bit a lane, from the lowest on.
 ///
 /// # Safety of the methods

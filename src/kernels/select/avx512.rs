@@ -1,6 +1,6 @@
 //! The bodies for level Avx512: one byte compare makes a mask of 64 conditions, and masked loads and stores take the
 //! ends of a row, so a row of any length runs without a scalar loop. Plain Rust at this level took 1.6 times as long
-//! on rows of 16 elements and cannot store past the caches.
+//! on rows of 16 elements.
 //!
 //! Everything between a shell and an intrinsic is `inline(always)`, closures too: an intrinsic is inlined only where
 //! its caller has the instructions, so one function in between would leave a call for each vector.
