@@ -37,6 +37,9 @@ macro_rules! go_on_at {
     };
 }
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+compile_error!("`go_on_at` lacks this architecture's jump");
+
 /// Exports a function under oneDNN's name for each function of Sterna's.
 macro_rules! names {
     ($($name:ident => $function:path,)*) => {

@@ -3,6 +3,7 @@
 //! `STERNA_ONEDNN` names a folder with `include` (the package `onednn-devel` on PyPI) and, to compare with oneDNN
 //! itself, `lib` (the package `onednn`). Without it these tests say that they were skipped. `STERNA_WRITE_ANSWERS=1` writes
 //! what the stand-in answers to `tests/data/client.txt`.
+#![cfg(target_os = "linux")]
 
 mod support;
 

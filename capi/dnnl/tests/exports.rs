@@ -1,4 +1,5 @@
 //! What libdnnl.so.3 shows to the loader: its name, and the functions of oneDNN's graph API alone.
+#![cfg(target_os = "linux")]
 
 mod support;
 

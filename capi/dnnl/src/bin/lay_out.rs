@@ -31,9 +31,19 @@ fn lay_out(dir: &Path) -> io::Result<()> {
         }
     }
     fs::copy(built, &library)?;
-    std::os::unix::fs::symlink("libdnnl.so.3", &link)?;
+    link_to("libdnnl.so.3", &link)?;
     println!("{}\n{} -> libdnnl.so.3", library.display(), link.display());
     Ok(())
+}
+
+#[cfg(unix)]
+fn link_to(library: &str, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(library, link)
+}
+
+#[cfg(not(unix))]
+fn link_to(_library: &str, _link: &Path) -> io::Result<()> {
+    Err(io::Error::other("clients look for libdnnl.so.3 on Unix only"))
 }
 
 /// The library that cargo built along with this program.
