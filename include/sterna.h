@@ -784,11 +784,6 @@ sterna_status_t sterna_engine_get_level(const sterna_engine_t *engine,
                                         sterna_level_t *level);
 
 /**
- * The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
- */
-const char *sterna_level_string(sterna_level_t level);
-
-/**
  * Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
  * caller.
  */
@@ -902,6 +897,11 @@ sterna_status_t sterna_graph_to_json(const sterna_graph_t *graph,
 sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      size_t op_id,
                                      char **text);
+
+/**
+ * The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
+ */
+const char *sterna_level_string(sterna_level_t level);
 
 /**
  * Describes a tensor whose dims are unknown: with `ndims` -1 even how many there are. Rank 0 is a scalar. Dims and

@@ -5,14 +5,12 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
-use smallvec::SmallVec;
-
 use crate::ffi::{Fault, array, needed, status_of};
 use crate::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
 use crate::status::Status;
 use crate::stream::Stream;
-use crate::tensor::Tensor;
+use crate::tensor::{Inputs, Outputs, Tensor};
 use crate::verbose;
 
 /// Two tensors that may share one buffer: the output replaces the input. The layout is that of
@@ -139,15 +137,14 @@ unsafe fn execute(
 ) -> Result<(), Fault> {
     let compiled_partition = needed(compiled_partition, "compiled_partition")?;
     let (compiled, stream) = (compiled_partition.core()?, needed(stream, "stream")?.core());
-    let mut sources: SmallVec<[sterna::Tensor<'_>; 8]> = SmallVec::new();
+    let (mut sources, mut targets) = (Inputs::new(), Outputs::new());
     for input in inputs {
         // SAFETY: as the caller promises.
-        sources.push(unsafe { needed(*input, "inputs[i]")?.as_input() }?);
+        unsafe { needed(*input, "inputs[i]")?.add_to_inputs(&mut sources) }?;
     }
-    let mut targets: SmallVec<[sterna::TensorMut<'_>; 4]> = SmallVec::new();
     for output in outputs {
         // SAFETY: as the caller promises.
-        targets.push(unsafe { needed(*output, "outputs[i]")?.as_output() }?);
+        unsafe { needed(*output, "outputs[i]")?.add_to_outputs(&mut targets) }?;
     }
     let started = verbose::is_on().then(Instant::now);
     match scratchpad {

@@ -2,11 +2,11 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::LazyLock;
 
-use crate::ffi::{Fault, c_string, needed, status_of, value_of};
+use crate::ffi::{Fault, needed, status_of};
 use crate::status::Status;
+use crate::string::{name, names};
 
 /// The type of the elements of a tensor: one of the `STERNA_DATA_TYPE_*` numbers. Those below 0x100 are those of
 /// `dnnl_data_type_t`.
@@ -21,10 +21,9 @@ pub(crate) fn from_code(code: DataType) -> Result<sterna::DataType, Fault> {
 /// freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_data_type_string(data_type: DataType) -> *const c_char {
-    static NAMES: LazyLock<Vec<(DataType, CString)>> = LazyLock::new(|| {
-        sterna::DataType::ALL.iter().map(|one| (one.code() as DataType, c_string(one.name()))).collect()
-    });
-    value_of(ptr::null(), || name(&NAMES, data_type))
+    static NAMES: LazyLock<Vec<(DataType, CString)>> =
+        LazyLock::new(|| names(sterna::DataType::ALL.iter().map(|one| (one.code(), one.name()))));
+    name(&NAMES, data_type)
 }
 
 /// The bytes that one element of a data type takes; 0 for `undef` and for the 4-bit types, two of which share a byte.
@@ -38,9 +37,4 @@ pub unsafe extern "C" fn sterna_data_type_get_size(
         size.write(from_code(data_type)?.size().unwrap_or(0));
         Ok(())
     })
-}
-
-/// Finds the name of a number.
-pub(crate) fn name(names: &[(c_int, CString)], code: c_int) -> *const c_char {
-    names.iter().find(|(known, _)| *known == code).map_or(ptr::null(), |(_, name)| name.as_ptr())
 }

@@ -1,11 +1,12 @@
 //! Engines: what partitions are compiled for and run on.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::allocator::Allocator;
 use crate::ffi::{Fault, needed, status_of};
+use crate::level::Level;
 use crate::status::Status;
 
 /// What kind of device an engine stands for: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
@@ -16,9 +17,6 @@ pub type EngineKind = c_int;
 pub const ENGINE_KINDS: &[(EngineKind, &str)] = &[(0, "any"), (CPU, "cpu"), (2, "gpu")];
 
 pub(crate) const CPU: EngineKind = 1;
-
-/// How wide the vectors of the kernels are: one of the `STERNA_LEVEL_*` numbers.
-pub type Level = c_int;
 
 /// A CPU with an allocator and a number of threads.
 ///
@@ -175,22 +173,6 @@ pub unsafe extern "C" fn sterna_engine_get_level(
         needed(level, "level")?.write(engine.core.level() as Level);
         Ok(())
     })
-}
-
-/// The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
-#[unsafe(no_mangle)]
-pub extern "C" fn sterna_level_string(level: Level) -> *const c_char {
-    let level = u32::try_from(level).ok().and_then(sterna::Level::from_code);
-    level.map_or(std::ptr::null(), |level| level_name(level).as_ptr())
-}
-
-fn level_name(level: sterna::Level) -> &'static std::ffi::CStr {
-    match level {
-        sterna::Level::Portable => c"portable",
-        sterna::Level::Avx2 => c"avx2",
-        sterna::Level::Avx512 => c"avx512",
-        _ => c"other",
-    }
 }
 
 /// Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the

@@ -43,6 +43,7 @@ pub mod engine;
 pub mod ffi;
 pub mod fpmath_mode;
 pub mod graph;
+pub mod level;
 pub mod logical_tensor;
 pub mod op;
 pub mod partition;

@@ -2,15 +2,14 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::LazyLock;
 
 use sterna::{Attr, AttrType, AttrValue};
 
-use crate::data_type;
-use crate::ffi::{self, Fault, array, c_string, needed, status_of, value_of};
+use crate::ffi::{self, Fault, array, needed, status_of};
 use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
+use crate::string::{name, names};
 
 /// What an op computes: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of `dnnl_graph_op_kind_t`.
 pub type OpKind = c_int;
@@ -81,10 +80,9 @@ pub(crate) fn kind_from_code(code: OpKind) -> Result<sterna::OpKind, Fault> {
 /// freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_op_kind_string(kind: OpKind) -> *const c_char {
-    static NAMES: LazyLock<Vec<(OpKind, CString)>> = LazyLock::new(|| {
-        sterna::OpKind::ALL.iter().map(|one| (one.code() as OpKind, c_string(one.name()))).collect()
-    });
-    value_of(ptr::null(), || data_type::name(&NAMES, kind))
+    static NAMES: LazyLock<Vec<(OpKind, CString)>> =
+        LazyLock::new(|| names(sterna::OpKind::ALL.iter().map(|one| (one.code(), one.name()))));
+    name(&NAMES, kind)
 }
 
 /// Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one becomes
@@ -99,8 +97,8 @@ pub unsafe extern "C" fn sterna_op_create(
     status_of(|| {
         let op = needed(op, "op")?;
         // SAFETY: the caller promises text that ends with a zero.
-        let name = unsafe { ffi::text(verbose_name, "verbose_name") }?;
-        let core = sterna::Op::new(id, kind_from_code(kind)?).named(name);
+        let verbose_name = unsafe { ffi::text(verbose_name, "verbose_name") }?;
+        let core = sterna::Op::new(id, kind_from_code(kind)?).named(verbose_name);
         op.write(Box::new(Op { core: Some(core) }));
         Ok(())
     })

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use smallvec::SmallVec;
+
 use crate::engine::{self, Engine, Shared};
 use crate::ffi::{Fault, needed, status_of};
 use crate::logical_tensor::LogicalTensor;
@@ -69,36 +71,49 @@ impl Tensor {
         }
     }
 
-    /// The tensor as an execution reads it.
+    /// Adds the tensor to those that an execution reads.
     ///
     /// # Safety
     ///
     /// Memory of the caller's is as `sterna_compiled_partition_execute` asks for, for as long as the result is used.
-    #[inline]
-    pub(crate) unsafe fn as_input(&self) -> Result<sterna::Tensor<'_>, Fault> {
+    // Made where it is to stand: handed on, its halves would be read before they are written through.
+    #[inline(always)]
+    pub(crate) unsafe fn add_to_inputs<'a>(&'a self, inputs: &mut Inputs<'a>) -> Result<(), Fault> {
         // SAFETY: as the caller promises; a scalar has its bytes.
         unsafe {
             match &self.memory {
                 Memory::At { engine, address, .. } => {
-                    Ok(sterna::Tensor::from_raw_parts(&self.desc, engine.core(), *address))
+                    inputs.push(sterna::Tensor::from_raw_parts(&self.desc, engine.core(), *address));
                 }
-                Memory::Scalar(bytes) => Ok(sterna::Tensor::scalar_from_raw(&self.desc, bytes.as_ptr())?),
+                Memory::Scalar(bytes) => {
+                    inputs.push(sterna::Tensor::scalar_from_raw(&self.desc, bytes.as_ptr())?);
+                }
             }
         }
+        Ok(())
     }
 
-    /// The tensor as an execution writes it.
+    /// Adds the tensor to those that an execution writes.
     ///
     /// # Safety
     ///
-    /// As for [`as_input`](Self::as_input).
-    #[inline]
-    pub(crate) unsafe fn as_output(&self) -> Result<sterna::TensorMut<'_>, Fault> {
-        let engine = self.engine().ok_or_else(|| Fault::invalid_arguments("an output is a host scalar"))?;
+    /// As for [`add_to_inputs`](Self::add_to_inputs).
+    #[inline(always)]
+    pub(crate) unsafe fn add_to_outputs<'a>(&'a self, outputs: &mut Outputs<'a>) -> Result<(), Fault> {
+        let Memory::At { engine, address, .. } = &self.memory else {
+            return Err(Fault::invalid_arguments("an output is a host scalar"));
+        };
         // SAFETY: as the caller promises; memory of the tensor's own is reached through this address alone.
-        Ok(unsafe { sterna::TensorMut::from_raw_parts(&self.desc, engine.core(), self.address()) })
+        outputs.push(unsafe { sterna::TensorMut::from_raw_parts(&self.desc, engine.core(), *address) });
+        Ok(())
     }
 }
+
+/// What an execution reads; of so few tensors, none is on the heap.
+pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
+
+/// What an execution writes.
+pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
 
 /// Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
 /// from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an

@@ -115,7 +115,7 @@ fn of_rust() -> BTreeMap<String, i64> {
 /// The scalar types of the header.
 fn types() -> Vec<(&'static str, usize)> {
     use sterna_capi::{
-        cpu_isa, data_type, dump, engine, fpmath_mode, graph, logical_tensor, op, status, stream,
+        cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op, status, stream,
     };
     vec![
         ("sterna_cpu_isa_t", size_of::<cpu_isa::CpuIsa>()),
@@ -124,7 +124,7 @@ fn types() -> Vec<(&'static str, usize)> {
         ("sterna_engine_kind_t", size_of::<engine::EngineKind>()),
         ("sterna_fpmath_mode_t", size_of::<fpmath_mode::FpMathMode>()),
         ("sterna_layout_type_t", size_of::<logical_tensor::LayoutType>()),
-        ("sterna_level_t", size_of::<engine::Level>()),
+        ("sterna_level_t", size_of::<level::Level>()),
         ("sterna_op_attr_t", size_of::<op::OpAttr>()),
         ("sterna_op_kind_t", size_of::<op::OpKind>()),
         ("sterna_partition_policy_t", size_of::<graph::PartitionPolicy>()),

@@ -6,11 +6,10 @@
 mod common;
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile_with, library_folder, report, scratch_folder, succeeded};
+use common::{compile_with, library_folder, report, say_skipped, scratch_folder, succeeded};
 
 /// The programs of a folder of this package, by name.
 fn programs(folder: &str) -> Vec<PathBuf> {
@@ -107,11 +106,7 @@ fn mask_scores_line(entry: usize) -> String {
 #[test]
 fn programs_pass_every_tool() {
     if std::env::var_os("STERNA_TEST_TOOLS").is_none() {
-        // Not by `eprintln`, whose text the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: gcc, clang, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them"
-        );
+        say_skipped("gcc, clang, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
         return;
     }
     const VALGRIND: &[&str] = &[

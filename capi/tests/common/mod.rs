@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
@@ -65,6 +66,12 @@ pub fn succeeded(command: &mut Command) -> Result<Output, String> {
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Err(format!("{command:?}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+/// Says aloud what is not tested.
+pub fn say_skipped(what: &str) {
+    // Not by `eprintln`, whose text the test runner keeps to itself.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
 
 /// Fails with every row that is wrong.
