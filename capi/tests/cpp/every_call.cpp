@@ -151,7 +151,8 @@ void graphs() {
 void executions() {
     {
         const sterna::allocator memory(give, take);
-        const sterna::engine engine(memory), two = sterna::engine::with_threads(2, &memory), plain((sterna::allocator()));
+        const sterna::engine engine(memory), two = sterna::engine::with_threads(2, &memory),
+                plain((sterna::allocator()));
         CHECK(engine.kind() == sterna::engine_kind::cpu && two.threads() <= 2);
         CHECK(engine.level() == plain.level());
         CHECK(sterna::engine::count(sterna::engine_kind::gpu) == 0);

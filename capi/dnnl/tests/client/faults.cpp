@@ -54,7 +54,8 @@ void nulls() {
         {"make_engine, engine", [] { return dnnl_graph_make_engine_with_allocator(nullptr, dnnl_cpu, 0, nullptr); }},
         {"make_engine, allocator",
                 [] { return dnnl_graph_make_engine_with_allocator(&engine_out, dnnl_cpu, 0, nullptr); }},
-        {"logical_tensor_init", [] { return dnnl_graph_logical_tensor_init(nullptr, 0, dnnl_f32, 1, strided, no_property); }},
+        {"logical_tensor_init",
+                [] { return dnnl_graph_logical_tensor_init(nullptr, 0, dnnl_f32, 1, strided, no_property); }},
         {"logical_tensor_init_with_dims, dims", [] {
             return dnnl_graph_logical_tensor_init_with_dims(&lt, 0, dnnl_f32, 1, nullptr, strided, no_property);
         }},
@@ -93,7 +94,8 @@ void nulls() {
         {"graph_filter", [] { return dnnl_graph_graph_filter(nullptr, dnnl_graph_partition_policy_fusion); }},
         {"graph_get_partition_num", [] { return dnnl_graph_graph_get_partition_num(nullptr, &size_out); }},
         {"graph_get_partitions", [] { return dnnl_graph_graph_get_partitions(nullptr, 1, &partition_out); }},
-        {"partition_create_with_op", [] { return dnnl_graph_partition_create_with_op(&partition_out, nullptr, dnnl_cpu); }},
+        {"partition_create_with_op",
+                [] { return dnnl_graph_partition_create_with_op(&partition_out, nullptr, dnnl_cpu); }},
         {"partition_get_op_num", [] { return dnnl_graph_partition_get_op_num(nullptr, &size_out); }},
         {"partition_get_ops", [] { return dnnl_graph_partition_get_ops(nullptr, 1, &size_out); }},
         {"partition_get_id", [] { return dnnl_graph_partition_get_id(nullptr, &size_out); }},
@@ -136,7 +138,8 @@ void numbers() {
                 [] { return dnnl_graph_op_create(&op_out, 0, number<dnnl_graph_op_kind_t>(9999), "stranger"); }},
         {"attribute 9999", [] {
             const float value = 1;
-            return dnnl_graph_op_set_attr_f32(op(0, op::kind::Abs).get(), number<dnnl_graph_op_attr_t>(9999), &value, 1);
+            return dnnl_graph_op_set_attr_f32(
+                    op(0, op::kind::Abs).get(), number<dnnl_graph_op_attr_t>(9999), &value, 1);
         }},
         {"length SIZE_MAX of an attribute", [] {
             const int64_t value = 1;
@@ -215,7 +218,8 @@ void faults() {
     isolated("fault, dims that overflow", [] {
         Small s;
         const dims huge {INT64_MAX / 2, INT64_MAX / 2};
-        const logical_tensor c(0, data_type::boolean, dims {1}, layout::strided), a(1, data_type::f32, huge, layout::strided),
+        const logical_tensor c(0, data_type::boolean, dims {1}, layout::strided),
+                a(1, data_type::f32, huge, layout::strided),
                 b(2, data_type::f32, dims {1}, layout::strided), d(3, data_type::f32, layout::strided);
         select_partition(c, a, b, d, "numpy").compile({c, a, b}, {d}, s.engine);
         return std::string("success");

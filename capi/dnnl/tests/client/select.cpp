@@ -80,7 +80,8 @@ std::string run(data_type type, const std::string &mode, const Shapes &s, bool a
         tame(e, type);
     }
     std::vector<uint8_t> got(count(s.dst) * bytes + 1, 0xab);
-    compiled.execute(stream, {tensor(cond, engine, c.data()), tensor(then, engine, t.data()), tensor(else_, engine, e.data())},
+    compiled.execute(stream,
+            {tensor(cond, engine, c.data()), tensor(then, engine, t.data()), tensor(else_, engine, e.data())},
             {tensor(result, engine, got.data())});
     stream.wait();
     if (got.back() != 0xab) return "written behind the end";
@@ -105,8 +106,10 @@ void bits() {
     const Shapes same {{8, 33}, {8, 33}, {8, 33}, {8, 33}}, mixed {{33}, {8, 33}, {1}, {8, 33}};
     for (const auto &row : types) {
         for (const char *mode : {"none", "numpy"})
-            answer(std::string("bits of ") + row.name + ", mode " + mode, [&] { return run(row.type, mode, same, false); });
-        answer(std::string("bits of ") + row.name + ", broadcast", [&] { return run(row.type, "numpy", mixed, false); });
+            answer(std::string("bits of ") + row.name + ", mode " + mode,
+                    [&] { return run(row.type, mode, same, false); });
+        answer(std::string("bits of ") + row.name + ", broadcast",
+                [&] { return run(row.type, "numpy", mixed, false); });
     }
     for (const auto &row : {types[0], types[1], types[2]})
         answer(std::string("bits of ") + row.name + ", NaN and denormals",
@@ -231,7 +234,8 @@ void layouts() {
         std::vector<float> t(64), e(64), got(64, 0.5f);
         for (size_t i = 0; i < 64; i++) t[i] = float(i), e[i] = -float(i);
         part.compile({cond, then, else_}, {dst}, engine)
-                .execute(stream, {tensor(cond, engine, c.data()), tensor(then, engine, t.data()), tensor(else_, engine, e.data())},
+                .execute(stream,
+                        {tensor(cond, engine, c.data()), tensor(then, engine, t.data()), tensor(else_, engine, e.data())},
                         {tensor(dst, engine, got.data())});
         stream.wait();
         size_t wrong = 0;
@@ -258,7 +262,8 @@ void in_place() {
     show("in-place pairs", s.compile());
     const logical_tensor one(1, data_type::f32, dims {1}, layout::strided);
     show("in-place pairs, one side broadcast",
-            select_partition(s.lt[0], one, s.lt[2], s.lt[3], "numpy").compile({s.lt[0], one, s.lt[2]}, {s.lt[3]}, s.engine));
+            select_partition(s.lt[0], one, s.lt[2], s.lt[3], "numpy")
+                    .compile({s.lt[0], one, s.lt[2]}, {s.lt[3]}, s.engine));
     for (size_t side : {1u, 2u}) {
         answer("in place of input " + std::to_string(side), [&] {
             Small t;
@@ -288,7 +293,9 @@ void execution() {
     again("execute, first form of the call", [&] {
         const auto in = s.inputs(), out = s.outputs();
         const_dnnl_graph_tensor_t c_in[] = {in[0].get(), in[1].get(), in[2].get()}, c_out[] = {out[0].get()};
-        dnnl::error::wrap_c_api(dnnl_graph_compiled_partition_execute(compiled.get(), s.stream.get(), 3, c_in, 1, c_out), "");
+        const dnnl_status_t status = dnnl_graph_compiled_partition_execute(
+                compiled.get(), s.stream.get(), 3, c_in, 1, c_out);
+        dnnl::error::wrap_c_api(status, "execution failed");
     });
     const auto scratch = compiled.get_scratchpad_logical_tensor();
     say("scratchpad, id is SIZE_MAX", scratch.get_id() == SIZE_MAX);
