@@ -2,6 +2,8 @@
 
 mod codes;
 pub(crate) mod dtype;
+#[expect(dead_code, reason = "the vocabulary that kernels and interpreter are about to use")]
+pub(crate) mod function;
 pub(crate) mod kind;
 pub(crate) mod shape;
 
