@@ -25,17 +25,19 @@ impl Key {
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
     ) -> Self {
-        let mut words = SmallVec::new();
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level };
+        let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
             let (data_type, layout) = (i64::from(port.data_type().code()), i64::from(port.layout().code()));
-            words.extend_from_slice(&[data_type << 32 | layout, rank]);
-            words.extend_from_slice(port.dims().unwrap_or(&[]));
+            // The lists are so short that calls to copy memory take longer than copying one by one.
+            words.extend([data_type << 32 | layout, rank]);
+            words.extend(port.dims().unwrap_or(&[]).iter().copied());
             if let Layout::Strided(strides) = port.layout() {
-                words.extend_from_slice(strides);
+                words.extend(strides.iter().copied());
             }
         }
-        Self { partition: partition.clone(), ports: words, level }
+        key
     }
 }
 

@@ -86,23 +86,24 @@ fn ports<'a>(
     ports: &[LogicalTensor],
     given: &'a [LogicalTensor],
 ) -> Result<Ports<'a>, CompileFault> {
-    let find = |(index, port): (usize, &LogicalTensor)| {
+    let mut found = Ports::new();
+    for (index, port) in ports.iter().enumerate() {
         let tensor = port.id();
         // Most callers give the tensors in the order of the ports.
         let in_order = given.get(index).filter(|given| given.id() == tensor);
-        let found = in_order
-            .or_else(|| given.iter().find(|given| given.id() == tensor))
-            .ok_or(CompileFault::Missing { direction, tensor })?;
-        if found.data_type() != port.data_type() {
-            let (expected, given) = (port.data_type(), found.data_type());
+        let Some(given) = in_order.or_else(|| given.iter().find(|given| given.id() == tensor)) else {
+            return Err(CompileFault::Missing { direction, tensor });
+        };
+        if given.data_type() != port.data_type() {
+            let (expected, given) = (port.data_type(), given.data_type());
             return Err(CompileFault::Type { tensor, expected, given });
         }
-        if found.is_host_scalar() != port.is_host_scalar() {
+        if given.is_host_scalar() != port.is_host_scalar() {
             return Err(CompileFault::HostScalar { tensor });
         }
-        Ok(found)
-    };
-    ports.iter().enumerate().map(find).collect()
+        found.push(given);
+    }
+    Ok(found)
 }
 
 fn check_concrete(input: &LogicalTensor) -> Result<(), CompileFault> {

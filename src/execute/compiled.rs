@@ -37,9 +37,18 @@ struct Inner {
     engine: Engine,
     /// The tensors as they were compiled, inputs first.
     ports: Vec<LogicalTensor>,
+    /// What an execution looks up of each port, close together.
+    facts: SmallVec<[PortFacts; 4]>,
     input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
     scratch: ScratchPool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PortFacts {
+    id: TensorId,
+    /// Bytes from the first to the last element.
+    size: usize,
 }
 
 impl CompiledPartition {
@@ -55,8 +64,9 @@ impl CompiledPartition {
             output: ports[input_count + output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
-        let scratch = ScratchPool::default();
-        Self { inner: Arc::new(Inner { plan, engine, ports, input_count, in_place, scratch }) }
+        let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
+        let (facts, scratch) = (facts.collect(), ScratchPool::default());
+        Self { inner: Arc::new(Inner { plan, engine, ports, facts, input_count, in_place, scratch }) }
     }
 
     /// The engine that it was compiled for.
@@ -144,24 +154,24 @@ impl CompiledPartition {
         if !stream.engine().is_same(&inner.engine) {
             return Err(ExecuteFault::StreamEngine);
         }
-        for (index, port) in inner.inputs().iter().enumerate() {
-            let tensor = found(inputs, index, |tensor| tensor.desc().id() == port.id());
-            let address = match tensor {
+        let (input_facts, output_facts) = inner.facts.split_at(inner.input_count);
+        for (index, port) in input_facts.iter().enumerate() {
+            let address = match found(inputs, index, |tensor| tensor.desc().id() == port.id) {
                 Some(tensor) => {
-                    inner.check(index, port, tensor.desc(), tensor.engine(), tensor.address())?;
+                    inner.check(index, tensor.desc(), tensor.engine(), tensor.address())?;
                     tensor.address().cast_mut()
                 }
-                None => inner.shared_address(index, port, outputs)?,
+                None => inner.shared_address(index, outputs)?,
             };
             bound.ports.push(address);
         }
-        let input_count = inner.input_count;
-        for (index, port) in inner.outputs().iter().enumerate() {
-            let tensor = found(outputs, index, |tensor| tensor.desc().id() == port.id())
-                .ok_or(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id() })?;
-            inner.check(input_count + index, port, tensor.desc(), Some(tensor.engine()), tensor.address())?;
+        for (index, port) in output_facts.iter().enumerate() {
+            let Some(tensor) = found(outputs, index, |tensor| tensor.desc().id() == port.id) else {
+                return Err(ExecuteFault::Missing { direction: Direction::Output, tensor: port.id });
+            };
+            inner.check(inner.input_count + index, tensor.desc(), Some(tensor.engine()), tensor.address())?;
             if let Some(input) = tensor.replaces() {
-                inner.check_pair(input, port.id())?;
+                inner.check_pair(input, port.id)?;
             }
             bound.ports.push(tensor.address());
         }
@@ -170,8 +180,12 @@ impl CompiledPartition {
 }
 
 /// The tensor that fits, looked for at its own index first, where most callers put it.
+#[inline(always)]
 fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T> {
-    tensors.get(index).filter(|tensor| fits(tensor)).or_else(|| tensors.iter().find(|tensor| fits(tensor)))
+    match tensors.get(index) {
+        Some(tensor) if fits(tensor) => Some(tensor),
+        _ => tensors.iter().find(|tensor| fits(tensor)),
+    }
 }
 
 impl Inner {
@@ -183,42 +197,31 @@ impl Inner {
         &self.ports[self.input_count..]
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(
         &self,
         index: usize,
-        port: &LogicalTensor,
         given: &LogicalTensor,
         engine: Option<&Engine>,
         address: *const u8,
     ) -> Result<(), ExecuteFault> {
-        let tensor = port.id();
-        if let Some(what) = difference(port, given) {
-            return Err(ExecuteFault::Differs { tensor, what });
-        }
-        if engine.is_some_and(|engine| !engine.is_same(&self.engine)) {
-            return Err(ExecuteFault::TensorEngine { tensor });
-        }
-        if address.is_null() && self.plan.sizes[index] > 0 {
-            return Err(ExecuteFault::NoMemory { tensor });
-        }
-        Ok(())
+        let port = &self.ports[index];
+        // Most callers describe tensors by what `inputs` and `outputs` answered.
+        let fits = std::ptr::eq(port, given) || port.is_same_memory(given);
+        let is_at_home = engine.is_none_or(|engine| engine.is_same(&self.engine));
+        let has_memory = !address.is_null() || self.facts[index].size == 0;
+        if fits && is_at_home && has_memory { Ok(()) } else { Err(fault(port, given, is_at_home)) }
     }
 
     /// The address of an input that was not given: that of the output marked as in place of it.
-    fn shared_address(
-        &self,
-        index: usize,
-        port: &LogicalTensor,
-        outputs: &[TensorMut<'_>],
-    ) -> Result<*mut u8, ExecuteFault> {
-        let tensor = port.id();
+    fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
+        let PortFacts { id: tensor, size } = self.facts[index];
         let output = outputs
             .iter()
             .find(|output| output.replaces() == Some(tensor))
             .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor })?;
         self.check_pair(tensor, output.desc().id())?;
-        if output.address().is_null() && self.plan.sizes[index] > 0 {
+        if output.address().is_null() && size > 0 {
             return Err(ExecuteFault::NoMemory { tensor });
         }
         Ok(output.address())
@@ -233,46 +236,48 @@ impl Inner {
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
     fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
-        let input_count = self.input_count;
-        let overlap = |a: usize, b: usize| {
-            let (start_a, start_b) = (bound.ports[a].addr(), bound.ports[b].addr());
-            let (size_a, size_b) = (self.plan.sizes[a], self.plan.sizes[b]);
-            let disjoint =
-                start_a >= start_b.saturating_add(size_b) || start_b >= start_a.saturating_add(size_a);
-            size_a > 0 && size_b > 0 && !disjoint
+        let range = |port: usize| {
+            let (start, size) = (bound.ports[port].addr(), self.facts[port].size);
+            (start, start.saturating_add(size), size > 0)
         };
-        for (o, output) in self.outputs().iter().enumerate() {
-            let own = input_count + o;
-            for (i, input) in self.inputs().iter().enumerate().filter(|&(i, _)| overlap(own, i)) {
-                if bound.ports[own] != bound.ports[i] || !self.plan.in_place.contains(&(i, o)) {
-                    return Err(ExecuteFault::Overlap { output: output.id(), other: input.id() });
+        let overlap = |(start_a, end_a, some_a), (start_b, end_b, some_b)| {
+            some_a && some_b && start_a < end_b && start_b < end_a
+        };
+        for output in self.input_count..self.facts.len() {
+            let own = range(output);
+            for other in (0..output).filter(|&other| overlap(own, range(other))) {
+                let is_pair = bound.ports[other] == bound.ports[output]
+                    && self.plan.in_place.contains(&(other, output - self.input_count));
+                if !is_pair {
+                    let (output, other) = (self.facts[output].id, self.facts[other].id);
+                    return Err(ExecuteFault::Overlap { output, other });
                 }
-                bound.in_place.push((i, own));
-            }
-            if let Some(p) = (0..o).find(|p| overlap(own, input_count + p)) {
-                return Err(ExecuteFault::Overlap { output: output.id(), other: self.outputs()[p].id() });
+                bound.in_place.push((other, output));
             }
         }
         Ok(())
     }
 }
 
-/// Names the first thing in which a tensor given to an execution differs from the one that was compiled.
-#[inline]
-fn difference(port: &LogicalTensor, given: &LogicalTensor) -> Option<&'static str> {
-    // Most callers describe tensors by what `inputs` and `outputs` answered.
-    if std::ptr::eq(port, given) || port.is_same_memory(given) {
-        return None;
-    }
-    Some(if port.data_type() != given.data_type() {
+/// What is wrong with a tensor that does not stand for a port: the first thing in which it differs from what was
+/// compiled, its engine, or that it has no memory.
+#[cold]
+fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> ExecuteFault {
+    let tensor = port.id();
+    let what = if port.data_type() != given.data_type() {
         "types"
     } else if port.dims() != given.dims() {
         "dims"
     } else if port.strides() != given.strides() {
         "strides"
-    } else {
+    } else if port.is_host_scalar() != given.is_host_scalar() {
         "properties"
-    })
+    } else if !is_at_home {
+        return ExecuteFault::TensorEngine { tensor };
+    } else {
+        return ExecuteFault::NoMemory { tensor };
+    };
+    ExecuteFault::Differs { tensor, what }
 }
 
 /// Scratch memory that waits for the next execution.

@@ -92,6 +92,8 @@ struct Runner<'a> {
     nest: &'a Nest,
     bound: &'a Bound,
     scratch: *mut u8,
+    /// The number of the current tile.
+    tile: usize,
     /// For each walk, where it is in the current tile.
     at: [*mut u8; MAX_WALKS],
     /// For each loop, the turn that the current tile is in.
@@ -105,25 +107,26 @@ impl<'a> Runner<'a> {
     fn new(nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
         let mut at = [std::ptr::null_mut(); MAX_WALKS];
         nest.walks.iter().zip(&mut at).for_each(|(walk, at)| *at = bound.ports[walk.port]);
-        Self { nest, bound, scratch, at, turn: [0; MAX_LOOPS], done: 0 }
+        Self { nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done: 0 }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
     fn run(&mut self, tiles: Range<usize>) {
-        self.seek(tiles.start);
+        if tiles.start != self.tile {
+            self.seek(tiles.start);
+        }
         for tile in tiles.clone() {
             self.done = 0;
             self.step(self.nest.steps.len() - 1);
             if tile + 1 < tiles.end {
                 self.advance();
+                self.tile = tile + 1;
             }
         }
     }
 
     fn seek(&mut self, mut tile: usize) {
-        if tile == 0 && self.turn.iter().all(|&turn| turn == 0) {
-            return;
-        }
+        self.tile = tile;
         for (walk, at) in self.nest.walks.iter().zip(&mut self.at) {
             *at = self.bound.ports[walk.port];
         }

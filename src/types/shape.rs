@@ -137,13 +137,17 @@ pub(crate) fn memory_order(dims: &[i64], strides: &[i64]) -> SmallVec<[usize; 6]
 
 /// How many elements lie between the first and the last element, both counted; 0 for an empty tensor, `None` where
 /// it leaves i64.
+#[inline]
 pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
-    if dims.contains(&0) {
-        return Some(0);
+    let (mut span, mut is_empty, mut overflows) = (1i64, false, false);
+    for (&dim, &stride) in dims.iter().zip(strides) {
+        let (extent, too_long) = (dim - 1).overflowing_mul(stride);
+        let (sum, too_large) = span.overflowing_add(extent);
+        span = sum;
+        overflows |= too_long | too_large;
+        is_empty |= dim == 0;
     }
-    dims.iter()
-        .zip(strides)
-        .try_fold(1i64, |span, (&dim, &stride)| span.checked_add((dim - 1).checked_mul(stride)?))
+    if is_empty { Some(0) } else { (!overflows).then_some(span) }
 }
 
 /// Whether two different index tuples may fall on one element: with the dims above 1 ordered by stride, some stride
