@@ -122,8 +122,12 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
         }
         Binary(function) => {
             let (a, b) = (&inputs[0], &inputs[1]);
+            let starts = infer::placement(op, &dims)?.map(|placement| placement.starts);
+            let Some([start_a, start_b]) = starts.as_deref() else {
+                return Err(unimplemented(op, UNKNOWN_KIND));
+            };
             one(Value::compute(output_type(op), &shapes[0], |at| {
-                function(a.number(&a.aligned_right(at)), b.number(&b.aligned_right(at)))
+                function(a.number(&a.aligned(at, *start_a)), b.number(&b.aligned(at, *start_b)))
             }))
         }
     }
@@ -141,6 +145,10 @@ fn meaning(op: &Op) -> Result<Meaning> {
     let &(_, meaning) = row.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     let numbers = || op.inputs().iter().chain(op.outputs()).map(LogicalTensor::data_type);
     let mixed = numbers().any(|t| t == D::S32) && numbers().any(|t| t != D::S32 && t != D::Boolean);
+    let computed = [D::F32, D::Bf16, D::F16, D::S32, D::Boolean];
+    if !matches!(meaning, Whole(_)) && numbers().any(|data_type| !computed.contains(&data_type)) {
+        return Err(unimplemented(op, "the reference interpreter does not compute with this type"));
+    }
     if matches!(meaning, Binary(_)) && mixed {
         return Err(unimplemented(
             op,

@@ -5,6 +5,8 @@ pub(crate) mod infer;
 pub(crate) mod json;
 pub(crate) mod logical_tensor;
 pub(crate) mod op;
+mod op_set;
+mod own;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod verify;
