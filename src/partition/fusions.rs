@@ -1,8 +1,17 @@
 //! The table of fusions, by priority. To add one is to add an entry.
 
+use rustc_hash::FxHashSet;
+
 use super::grow::Verdict;
+use super::pointwise::{self, Pointwise};
+use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
-use crate::types::kind::OpKind;
+
+/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at once.
+const MAX_OPS: usize = 64;
+
+/// The most tensors that a fused group mentions at its border and inside together; a bound on what a tile touches.
+const MAX_TENSORS: usize = 128;
 
 /// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.
 pub(super) struct Fusion {
@@ -18,8 +27,23 @@ pub(super) struct Fusion {
 
 /// Every fusion, the one that is tried first first.
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
-    name: "select",
-    seed: |op| op.kind() == OpKind::Select,
-    grow: |_, _| Verdict::Rejected("a select runs alone: no fusion takes in its neighbours yet"),
+    name: "pointwise",
+    seed: |op| Pointwise::of(op).is_some(),
+    grow: |group, op| match Pointwise::of(op) {
+        Some(_) if group.len() == MAX_OPS => Verdict::Rejected("the group has as many ops as a group may have"),
+        Some(_) if tensors(group.iter().chain([&op])) > MAX_TENSORS => {
+            Verdict::Rejected("the group would have more tensors than a group may have")
+        }
+        Some(_) => Verdict::Matched,
+        None if pointwise::is_known(op) => Verdict::Rejected("no kernel runs the op on these types together"),
+        None => Verdict::NoMatch,
+    },
     accept: |_| Verdict::Matched,
 }];
+
+/// How many tensors some ops mention.
+fn tensors<'a>(ops: impl Iterator<Item = &'a &'a Op>) -> usize {
+    let ids: FxHashSet<usize> =
+        ops.flat_map(|op| op.inputs().iter().chain(op.outputs())).map(LogicalTensor::id).collect();
+    ids.len()
+}

@@ -2,6 +2,7 @@
 
 mod fusions;
 pub(crate) mod grow;
+pub(crate) mod pointwise;
 mod signature;
 
 use std::sync::Arc;
