@@ -31,7 +31,9 @@ fn of_machine() -> Level {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt");
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")

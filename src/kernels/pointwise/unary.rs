@@ -1,0 +1,101 @@
+//! Functions of one f32.
+//!
+//! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
+//! what comes before.
+
+use super::rows::{Function1, Isa, Kernel1, Params, kernels1};
+use super::{canonical, maximum, minimum};
+use crate::kernels::{ByLevel, math};
+use crate::types::function::Unary;
+use crate::types::kind::Level;
+
+/// Elements of a block: few where each takes long, so that the padding of a short row costs little.
+const CHEAP: usize = 64;
+const DEAR: usize = 16;
+
+/// The kernel of a function of one f32.
+pub(crate) fn unary(level: Level, function: Unary) -> Kernel1 {
+    row(function)[level as usize]
+}
+
+/// One type for each function, one row of kernels for each type.
+macro_rules! functions {
+    ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl Function1 for $Name {
+                type X = f32;
+                type To = f32;
+
+                #[inline(always)]
+                fn of<I: Isa>($x: f32, [$p, $q]: Params) -> f32 {
+                    canonical($value)
+                }
+            }
+        )*
+
+        fn row(function: Unary) -> &'static ByLevel<Kernel1> {
+            match function {
+                $(Unary::$Name => const { &kernels1::<$Name, $N>() },)*
+            }
+        }
+
+        #[cfg(test)]
+        pub(super) const ALL: &[Unary] = &[$(Unary::$Name),*];
+    };
+}
+
+functions! {
+    Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
+    Elu DEAR: |x, p, _| if x > 0.0 { x } else { (f64::from(p) * math::exp_m1::<I>(x.into())) as f32 };
+    Exp DEAR: |x, _, _| math::exp::<I>(x.into()) as f32;
+    GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32;
+    GeluTanh DEAR: |x, _, _| math::gelu_tanh::<I>(x.into()) as f32;
+    HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) / 6.0 + 0.5)) as f32;
+    LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
+    Log DEAR: |x, _, _| math::ln::<I>(x.into()) as f32;
+    Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
+    Pow DEAR: |x, p, _| math::pow::<I>(x.into(), p.into()) as f32;
+    Reciprocal CHEAP: |x, _, _| 1.0 / x;
+    Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
+    Round CHEAP: |x, _, _| round::<I>(x);
+    Sigmoid DEAR: |x, _, _| math::sigmoid::<I>(x.into()) as f32;
+    SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
+    Sqrt CHEAP: |x, _, _| x.sqrt();
+    Square CHEAP: |x, _, _| x * x;
+    Tanh DEAR: |x, _, _| math::tanh::<I>(x.into()) as f32;
+    Floor CHEAP: |x, _, _| floor::<I>(x);
+    Ceil CHEAP: |x, _, _| -floor::<I>(-x);
+}
+
+/// `x` within 0 and 1; NaN stays NaN.
+#[inline(always)]
+fn unit(x: f64) -> f64 {
+    let x = if x <= 0.0 { 0.0 } else { x };
+    if x > 1.0 { 1.0 } else { x }
+}
+
+/// The nearest integer, halves to the even one.
+#[inline(always)]
+fn round<I: Isa>(x: f32) -> f32 {
+    if I::LEVEL > Level::Portable {
+        return x.round_ties_even();
+    }
+    // Without an instruction for it: above 2^23 no f32 has a fraction, so the sum is rounded to an integer.
+    const SHIFTER: f32 = 8388608.0;
+    let a = x.abs();
+    let rounded = (a + SHIFTER) - SHIFTER;
+    (if a < SHIFTER { rounded } else { a }).copysign(x)
+}
+
+/// The largest integer that is not above `x`.
+#[inline(always)]
+fn floor<I: Isa>(x: f32) -> f32 {
+    if I::LEVEL > Level::Portable {
+        return x.floor();
+    }
+    let near = round::<I>(x);
+    (if near > x { near - 1.0 } else { near }).copysign(x)
+}
