@@ -1,6 +1,5 @@
 //! What a user describes: ops on logical tensors. Pure data, no memory.
 
-#[expect(dead_code, reason = "the table that interpreter and partitions are about to read")]
 pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
