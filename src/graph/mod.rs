@@ -1,5 +1,6 @@
 //! What a user describes: ops on logical tensors. Pure data, no memory.
 
+pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
 pub(crate) mod json;

@@ -250,7 +250,6 @@ impl Op {
     }
 
     /// An attribute of type f32, if set.
-    #[expect(dead_code, reason = "parameters of functions, which interpreter and kernels are about to read")]
     pub(crate) fn f32_attr(&self, attr: Attr) -> Option<f32> {
         match self.attrs.get(&attr) {
             Some(&AttrValue::F32(value)) => Some(value),

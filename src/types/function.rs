@@ -3,11 +3,15 @@
 //! This is the one place that defines them; the interpreter in `reference` and the kernels each implement it. `x`, `y`
 //! are the inputs in port order, `p`, `q` the parameters, which are attributes of the op. Arithmetic on floating point
 //! is IEEE 754, rounded to nearest, ties to even; a NaN that comes out of it has positive sign and no payload.
+//!
+//! The formulas are those of oneDNN Graph's op specification or, where that gives none, of its eltwise primitive. They
+//! are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and ∞ − ∞ are NaN, so that
+//! `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
 
 /// A function of one f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Unary {
-    /// `x` within [`p`, `q`]: `min(max(x, p), q)`; NaN stays NaN.
+    /// `x` within [`p`, `q`]: `min(max(x, p), q)`.
     Clamp,
     /// `x` above 0, else `p · (eˣ − 1)`.
     Elu,
@@ -19,7 +23,7 @@ pub(crate) enum Unary {
     GeluTanh,
     /// `min(max(p·x + q, 0), 1)`.
     HardSigmoid,
-    /// `x · min(max(x/6 + 1/2, 0), 1)`.
+    /// `x · min(max(x + 3, 0), 6) / 6`.
     HardSwish,
     /// `x` from 0 on, else `p · x`.
     LeakyRelu,
@@ -31,7 +35,7 @@ pub(crate) enum Unary {
     Pow,
     /// `1 / x`.
     Reciprocal,
-    /// `max(x, 0)`; NaN stays NaN.
+    /// `max(x, 0)`.
     Relu,
     /// The nearest integer, halves to the even one.
     Round,
@@ -69,7 +73,7 @@ pub(crate) enum Binary {
     Minimum,
     /// `(x − y)²`, the difference rounded to f32 before it is squared.
     SquaredDifference,
-    /// `x` above 0, else `y · x`.
+    /// `x` from 0 on, else `y · x`.
     Prelu,
     /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x` is the
     /// source or, where the name says so, the result of the forward op, and `y` the gradient of the result.
@@ -82,13 +86,13 @@ pub(crate) enum Binary {
     EluBackwardOfResult,
     /// `y · (Φ(x) + x·φ(x))`.
     GeluErfBackward,
-    /// `y` times the derivative of [`Unary::GeluTanh`].
+    /// `y` times the derivative of [`Unary::GeluTanh`]; at ±∞ that is NaN.
     GeluTanhBackward,
     /// `p · y` where `p·x + q` is strictly between 0 and 1, else 0.
     HardSigmoidBackward,
-    /// With `h = x/6 + 1/2`: `y` for `h` from 1 on, `y · (x/3 + 1/2)` for `h` between 0 and 1, else 0.
+    /// `y` for `x` from 3 on, `y · (x/3 + 1/2)` for `x` strictly between −3 and 3, else 0.
     HardSwishBackward,
-    /// `y` times the derivative of [`Unary::Mish`].
+    /// `y` times the derivative of [`Unary::Mish`]; at ±∞ that is NaN.
     MishBackward,
     /// `y` for `x` above 0, else 0; of source and of result alike.
     ReluBackward,
