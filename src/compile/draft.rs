@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::group::{Group, Made};
+use crate::graph::function::{Function, Params};
 use crate::kernels::Width;
-use crate::partition::pointwise::{Function, Params};
+
 use crate::plan::Base;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
@@ -215,7 +216,11 @@ impl<'a> Draft<'a> {
                     self.constants.len() - 1
                 });
                 let strides = SmallVec::from_elem(0, self.dims.len());
-                Operand::Path(self.path(Path { base: Base::Constant(self.constants_before + place), strides, width: width_of(of_type) }))
+                Operand::Path(self.path(Path {
+                    base: Base::Constant(self.constants_before + place),
+                    strides,
+                    width: width_of(of_type),
+                }))
             }
         }
     }
@@ -322,4 +327,31 @@ fn width_of(data_type: DataType) -> Width {
 
 fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
+}
+
+/// The bytes of a number in a type, padded with zeros.
+fn constant(number: f32, of_type: DataType) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
+    match of_type {
+        // To its own type a number keeps every bit; otherwise a NaN becomes the one that conversions give.
+        DataType::F32 => put(&number.to_ne_bytes()),
+        DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
+        DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),
+        DataType::F64 if number.is_nan() => put(&f64::NAN.to_ne_bytes()),
+        DataType::Boolean => put(&u8::from(number != 0.0).to_ne_bytes()),
+        DataType::F16 => put(&half::f16::from_f32(number).to_ne_bytes()),
+        DataType::Bf16 => put(&half::bf16::from_f32(number).to_ne_bytes()),
+        DataType::F64 => put(&f64::from(number).to_ne_bytes()),
+        DataType::S8 => put(&(number as i8).to_ne_bytes()),
+        DataType::U8 => put(&(number as u8).to_ne_bytes()),
+        DataType::S16 => put(&(number as i16).to_ne_bytes()),
+        DataType::U16 => put(&(number as u16).to_ne_bytes()),
+        DataType::S32 => put(&(number as i32).to_ne_bytes()),
+        DataType::U32 => put(&(number as u32).to_ne_bytes()),
+        DataType::S64 => put(&(number as i64).to_ne_bytes()),
+        DataType::U64 => put(&(number as u64).to_ne_bytes()),
+        _ => {}
+    }
+    bytes
 }

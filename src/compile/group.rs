@@ -5,10 +5,11 @@ use smallvec::SmallVec;
 
 use super::check_inferred;
 use crate::error::{CompileFault, Error, Result};
+use crate::graph::function::Function;
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::partition::pointwise::{Function, Pointwise};
+use crate::partition::pointwise::Pointwise;
 use crate::types::dtype::DataType;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
@@ -55,7 +56,11 @@ impl Made {
 
 impl Group {
     /// Infers the shapes of all values from those of the inputs.
-    pub(super) fn new(partition: &Partition, inputs: &[&LogicalTensor], outputs: &[&LogicalTensor]) -> Result<Self> {
+    pub(super) fn new(
+        partition: &Partition,
+        inputs: &[&LogicalTensor],
+        outputs: &[&LogicalTensor],
+    ) -> Result<Self> {
         let mut values: Vec<Value> = Vec::with_capacity(inputs.len() + partition.ops().len());
         let mut places: FxHashMap<TensorId, usize> = FxHashMap::default();
         for (place, input) in inputs.iter().enumerate() {
@@ -69,11 +74,15 @@ impl Group {
                 Error::Compile { partition: partition.id(), fault }
             };
             let pointwise = Pointwise::of(op).ok_or_else(unsupported)?;
-            let operands: SmallVec<[usize; 3]> = op.inputs().iter().map(|input| places[&input.id()]).collect();
-            let dims: SmallVec<[&[i64]; 3]> = operands.iter().map(|&value| &values[value].dims[..]).collect();
-            let placement = infer::placement(op, &dims)?.ok_or_else(unsupported)?;
+            let operands: SmallVec<[usize; 3]> =
+                op.inputs().iter().map(|input| places[&input.id()]).collect();
+            let placement = {
+                let dims: SmallVec<[&[i64]; 3]> =
+                    operands.iter().map(|&value| &values[value].dims[..]).collect();
+                infer::placement(op, &dims)?.ok_or_else(unsupported)?
+            };
             let axis = match pointwise.function {
-                Function::Index => infer::resolved_axis(op, dims[0])?,
+                Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,
             };
             // An index takes only the shape of its input.

@@ -20,7 +20,11 @@ pub(super) fn pairs(nests: &[Nest], group: &Group, ports: &[&[i64]]) -> Vec<(usi
                 let is_alike = value.dims == result.dims
                     && ports[input] == ports[port]
                     && value.data_type.size() == result.data_type.size();
-                let is_read_later = || nests[place + 1..].iter().any(|nest| nest.steps.iter().any(|step| reads(nest, &step.work, input)));
+                let is_read_later = || {
+                    nests[place + 1..]
+                        .iter()
+                        .any(|nest| nest.steps.iter().any(|step| reads(nest, &step.work, input)))
+                };
                 if is_alike && is_read_before(nest, root, input) && !is_read_later() {
                     pairs.push((input, output));
                 }
@@ -48,8 +52,9 @@ fn is_read_before(nest: &Nest, root: usize, input: usize) -> bool {
     let mut is_read = false;
     for (order, &first) in nest.roots.iter().enumerate() {
         let pulled = pulled(nest, first, &nest.roots[..order]);
-        let readers: Vec<usize> =
-            (0..nest.steps.len()).filter(|&step| pulled[step] && reads(nest, &nest.steps[step].work, input)).collect();
+        let readers: Vec<usize> = (0..nest.steps.len())
+            .filter(|&step| pulled[step] && reads(nest, &nest.steps[step].work, input))
+            .collect();
         is_read |= !readers.is_empty();
         // Pulled by an earlier root, the writer runs before others that this root pulls.
         let is_safe = match order.cmp(&root) {

@@ -120,6 +120,11 @@ pub(super) fn cost(task: Task) -> usize {
 pub(super) fn computes_floats(task: Task) -> bool {
     matches!(
         task,
-        Task::Unary(..) | Task::Binary(..) | Task::Compare(..) | Task::Classify(..) | Task::Convert(..) | Task::Round(_)
+        Task::Unary(..)
+            | Task::Binary(..)
+            | Task::Compare(..)
+            | Task::Classify(..)
+            | Task::Convert(..)
+            | Task::Round(_)
     )
 }

@@ -9,11 +9,11 @@ use super::kernel;
 use super::nest::{self, Root};
 use super::output_strides;
 use crate::error::{CompileFault, Error, Result};
+use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::Stores;
 use crate::kernels::caches::caches;
 use crate::partition::Partition;
-use crate::partition::pointwise::Function;
 use crate::plan::{Base, Plan};
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
@@ -62,7 +62,10 @@ pub(super) fn plan(
         scratch: 0,
         bytes_moved,
         effort: bytes_moved,
-        computes_floats: drafts.iter().flat_map(|d| &d.draft.nodes).any(|node| kernel::computes_floats(node.task)),
+        computes_floats: drafts
+            .iter()
+            .flat_map(|d| &d.draft.nodes)
+            .any(|node| kernel::computes_floats(node.task)),
         stores,
         outputs: Vec::new(),
     };
@@ -80,7 +83,8 @@ pub(super) fn plan(
                 if is_read_later(&root) { root } else { Root { stores, ..root } }
             })
             .collect();
-        let unsupported = || refuse(CompileFault::Unsupported("no kernel runs an op on its types".to_owned()));
+        let unsupported =
+            || refuse(CompileFault::Unsupported("no kernel runs an op on its types".to_owned()));
         let made = nest::nest(&drafted.draft, &roots, level).ok_or_else(unsupported)?;
         plan.scratch = plan.scratch.max(made.scratch);
         cost = cost.saturating_add(made.cost);
@@ -118,7 +122,8 @@ fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
     for (output, &value) in group.outputs.iter().enumerate() {
         by_shape.entry(&group.values[value].dims).or_default().push(output);
     }
-    let mut shapes: Vec<(&Dims, Vec<usize>)> = by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
+    let mut shapes: Vec<(&Dims, Vec<usize>)> =
+        by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
     shapes.sort_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0]));
 
     let mut written = vec![None; group.values.len()];
@@ -147,7 +152,8 @@ fn sizes(group: &Group, ports: &[&[i64]]) -> Vec<usize> {
         made.flat_map(|made| &made.operands).any(|&(operand, _)| operand == value)
     };
     let inputs = 0..ports.len() - group.outputs.len();
-    let values = inputs.map(|value| (value, is_used(value))).chain(group.outputs.iter().map(|&value| (value, true)));
+    let values =
+        inputs.map(|value| (value, is_used(value))).chain(group.outputs.iter().map(|&value| (value, true)));
     let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
         let value = &group.values[value];
         let span = shape::span(&value.dims, strides).unwrap_or(0) as usize;
@@ -176,7 +182,8 @@ fn reads_one_branch(drafts: &[Drafted<'_>]) -> bool {
     drafts.iter().any(|Drafted { draft, roots, .. }| {
         roots.iter().any(|&(path, value)| {
             let strides = &draft.paths[path].strides;
-            let innermost = (0..strides.len()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis]);
+            let innermost =
+                (0..strides.len()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis]);
             match (value, innermost) {
                 (Operand::Node(node), Some(axis)) if draft.nodes[node].task == Task::Select => {
                     draft.varies(draft.nodes[node].operands[0]) & 1 << axis == 0

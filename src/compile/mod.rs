@@ -19,7 +19,6 @@ use crate::execute::engine::Engine;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
 use crate::partition::Partition;
-use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
 impl Partition {
@@ -139,7 +138,11 @@ fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Re
 
 /// The strides of an output: those given, or else dense ones, under layout `any` in the dim order of the first of the
 /// given inputs that has the full shape.
-fn output_strides(output: &LogicalTensor, dims: &Dims, models: &[&LogicalTensor]) -> Result<Dims, CompileFault> {
+fn output_strides(
+    output: &LogicalTensor,
+    dims: &Dims,
+    models: &[&LogicalTensor],
+) -> Result<Dims, CompileFault> {
     let tensor = output.id();
     let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
     let strides = match output.layout() {

@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::draft::{Axes, Draft, Operand, Task};
 use super::kernel::{self, Feeds};
 use super::tile;
-use crate::kernels::{Extent, Inner, Stores, Width, pack, select};
+use crate::kernels::{Inner, Stores, Width, pack, select};
 use crate::plan::loops::{Loop, Role, Steps, normalise};
-use crate::plan::{Feed, Nest, Place, Step, StepSpace, Walk, Work};
+use crate::plan::{Feed, Nest, StepSpace, Work};
 use crate::types::kind::Level;
 use crate::types::shape;
 
@@ -48,7 +48,8 @@ impl Walked {
     fn new(draft: &Draft<'_>, roots: &[Root]) -> Self {
         let dims = draft.dims;
         let result = &draft.paths[roots[0].path].strides;
-        let order = shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
+        let order =
+            shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
         let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
         for node in &draft.nodes {
             if !masks.contains(&node.varies) {
@@ -61,13 +62,19 @@ impl Walked {
             let varying: SmallVec<[i64; 6]> =
                 (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
             let strides = shape::dense_strides(&varying, &order).unwrap_or_default();
-            let of_axis = |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
+            let of_axis =
+                |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
             strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
         };
         let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
         let loops = (0..dims.len()).map(|axis| Loop {
             extent: dims[axis] as usize,
-            steps: draft.paths.iter().map(|path| path.strides[axis]).chain(of_masks.iter().map(|s| s[axis])).collect(),
+            steps: draft
+                .paths
+                .iter()
+                .map(|path| path.strides[axis])
+                .chain(of_masks.iter().map(|s| s[axis]))
+                .collect(),
             role: Role::Spatial,
             pinned: false,
         });

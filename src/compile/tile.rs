@@ -54,8 +54,7 @@ pub(super) fn nest(
     let mut ordered: SmallVec<[Loop; 6]> = loops.order.iter().map(|&l| loops.all[l].clone()).collect();
     ordered.iter_mut().for_each(|l| l.steps.truncate(draft.paths.len()));
     let steps = steps.into_iter().enumerate().map(place).collect();
-    let nest =
-        Nest { loops: ordered, row_blocks, column_blocks, space, tile, steps, roots, outdated, walks };
+    let nest = Nest { loops: ordered, row_blocks, column_blocks, space, tile, steps, roots, outdated, walks };
     Made { nest, scratch, cost }
 }
 
@@ -244,7 +243,8 @@ impl Loops {
             let others = as_they_are.iter().copied().filter(|&l| l != last);
             others.chain([last]).collect::<SmallVec<[usize; 6]>>()
         };
-        let turning = (0..self.all.len()).filter(|&l| self.all[l].extent > 1 && self.all[l].role == Role::Spatial);
+        let turning =
+            (0..self.all.len()).filter(|&l| self.all[l].extent > 1 && self.all[l].role == Role::Spatial);
         let best = turning
             .map(|last| (self.cost(steps, &innermost(last), tile), last))
             .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashSet;
 
 use super::grow::Verdict;
-use super::pointwise::{self, Pointwise};
+use super::pointwise::Pointwise;
+use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 
@@ -30,12 +31,16 @@ pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     name: "pointwise",
     seed: |op| Pointwise::of(op).is_some(),
     grow: |group, op| match Pointwise::of(op) {
-        Some(_) if group.len() == MAX_OPS => Verdict::Rejected("the group has as many ops as a group may have"),
+        Some(_) if group.len() == MAX_OPS => {
+            Verdict::Rejected("the group has as many ops as a group may have")
+        }
         Some(_) if tensors(group.iter().chain([&op])) > MAX_TENSORS => {
             Verdict::Rejected("the group would have more tensors than a group may have")
         }
         Some(_) => Verdict::Matched,
-        None if pointwise::is_known(op) => Verdict::Rejected("no kernel runs the op on these types together"),
+        None if Function::of(op).is_some() => {
+            Verdict::Rejected("no kernel runs the op on these types together")
+        }
         None => Verdict::NoMatch,
     },
     accept: |_| Verdict::Matched,
