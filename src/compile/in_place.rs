@@ -66,12 +66,16 @@ fn is_read_before(nest: &Nest, root: usize, input: usize) -> bool {
             return false;
         }
     }
-    // A condition is read while the result of a select is written.
-    let writes_its_condition = match &nest.steps[writer].work {
-        Work::Select(select) => is_input(nest, select.cond, input),
+    // What a select reads as its condition alone is no branch that the result could replace.
+    let is_only_condition = match &nest.steps[writer].work {
+        Work::Select(select) => {
+            let [is_cond, is_then, is_else] =
+                [select.cond, select.then.feed, select.else_.feed].map(|feed| is_input(nest, feed, input));
+            is_cond && !is_then && !is_else
+        }
         _ => false,
     };
-    is_read && !writes_its_condition
+    is_read && !is_only_condition
 }
 
 /// The steps that a root may pull once earlier roots have been run.

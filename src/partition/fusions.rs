@@ -1,18 +1,12 @@
 //! The table of fusions, by priority. To add one is to add an entry.
 
-use rustc_hash::FxHashSet;
-
 use super::grow::Verdict;
 use super::pointwise::Pointwise;
 use crate::graph::function::Function;
-use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 
 /// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at once.
 const MAX_OPS: usize = 64;
-
-/// The most tensors that a fused group mentions at its border and inside together; a bound on what a tile touches.
-const MAX_TENSORS: usize = 128;
 
 /// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.
 pub(super) struct Fusion {
@@ -34,9 +28,6 @@ pub(super) const FUSIONS: &[Fusion] = &[Fusion {
         Some(_) if group.len() == MAX_OPS => {
             Verdict::Rejected("the group has as many ops as a group may have")
         }
-        Some(_) if tensors(group.iter().chain([&op])) > MAX_TENSORS => {
-            Verdict::Rejected("the group would have more tensors than a group may have")
-        }
         Some(_) => Verdict::Matched,
         None if Function::of(op).is_some() => {
             Verdict::Rejected("no kernel runs the op on these types together")
@@ -45,10 +36,3 @@ pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     },
     accept: |_| Verdict::Matched,
 }];
-
-/// How many tensors some ops mention.
-fn tensors<'a>(ops: impl Iterator<Item = &'a &'a Op>) -> usize {
-    let ids: FxHashSet<usize> =
-        ops.flat_map(|op| op.inputs().iter().chain(op.outputs())).map(LogicalTensor::id).collect();
-    ids.len()
-}

@@ -81,16 +81,12 @@ impl<'g> Wiring<'g> {
     /// one: a path that enters such a group leaves it from any of its ops.
     fn is_convex(&self, group: &[usize], formed: &Formed) -> bool {
         let inside: FxHashSet<usize> = group.iter().copied().collect();
-        // While every other op runs alone, a path back stands between the first and the last op of the group.
-        let beyond = match formed.all_alone {
-            true => group.iter().max().map_or(0, |last| last + 1),
-            false => self.ops.len(),
-        };
+        let last = formed.last_that_matters(group.iter().copied().max().unwrap_or(0));
         let leaving = group.iter().flat_map(|&op| &self.consumers[op]).filter(|op| !inside.contains(op));
         let mut outside: Vec<usize> = leaving.copied().collect();
         let mut seen = FxHashSet::default();
         while let Some(op) = outside.pop() {
-            if op >= beyond || !seen.insert(op) {
+            if op > last || !seen.insert(op) {
                 continue;
             }
             let together = formed.group_of[op].map_or(&[][..], |group| &formed.groups[group].ops);
@@ -141,15 +137,26 @@ impl<'g> Wiring<'g> {
 struct Formed {
     groups: Vec<Group>,
     group_of: Vec<Option<usize>>,
-    /// Whether each group has one op.
-    all_alone: bool,
+    /// For each place in the run order: the last op of the groups that span it.
+    spanned_to: Vec<usize>,
 }
 
 impl Formed {
     fn add(&mut self, ops: Vec<usize>, fusion: Option<&'static str>) {
         ops.iter().for_each(|&op| self.group_of[op] = Some(self.groups.len()));
-        self.all_alone &= ops.len() == 1;
+        if let (Some(&first), Some(&last)) = (ops.iter().min(), ops.iter().max()) {
+            self.spanned_to[first..last].iter_mut().for_each(|to| *to = last.max(*to));
+        }
         self.groups.push(Group { ops, fusion });
+    }
+
+    /// The last op from which a path can lead to one at or before a place: each edge leads on in the run order, but who
+    /// enters a group may leave it at an earlier op.
+    fn last_that_matters(&self, mut place: usize) -> usize {
+        while self.spanned_to[place] > place {
+            place = self.spanned_to[place];
+        }
+        place
     }
 
     fn is_taken(&self, op: usize) -> bool {
@@ -165,7 +172,11 @@ pub(super) fn group(
     grow: bool,
     mut explain: impl FnMut(Explanation),
 ) -> Vec<Group> {
-    let mut formed = Formed { groups: Vec::new(), group_of: vec![None; wiring.ops.len()], all_alone: true };
+    let mut formed = Formed {
+        groups: Vec::new(),
+        group_of: vec![None; wiring.ops.len()],
+        spanned_to: vec![0; wiring.ops.len()],
+    };
     for fusion in fusions {
         for (seed, &op) in wiring.ops.iter().enumerate() {
             if formed.is_taken(seed) || !(fusion.seed)(op) {

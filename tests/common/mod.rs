@@ -2,6 +2,8 @@
 //! own that knows nothing of strides, loops or kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod graphs;
+
 use sterna::{
     AutoBroadcast, CompiledPartition, DataType, Engine, Layout, LogicalTensor, Op, Partition, Result, Stream,
     TensorBuf,
