@@ -53,7 +53,7 @@ functions! {
     GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32;
     GeluTanh DEAR: |x, _, _| math::gelu_tanh::<I>(x.into()) as f32;
     HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
-    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) / 6.0 + 0.5)) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) * (1.0 / 6.0) + 0.5)) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
     Log DEAR: |x, _, _| math::ln::<I>(x.into()) as f32;
     Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
@@ -63,7 +63,7 @@ functions! {
     Round CHEAP: |x, _, _| round::<I>(x);
     Sigmoid DEAR: |x, _, _| math::sigmoid::<I>(x.into()) as f32;
     SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
-    Sqrt CHEAP: |x, _, _| x.sqrt();
+    Sqrt CHEAP: |x, _, _| if x >= 0.0 { x.sqrt() } else { super::NAN };
     Square CHEAP: |x, _, _| x * x;
     Tanh DEAR: |x, _, _| math::tanh::<I>(x.into()) as f32;
     Floor CHEAP: |x, _, _| floor::<I>(x);
