@@ -36,7 +36,7 @@ fn reduced<I: Isa>(x: f64, coefficients: &[f64]) -> (f64, f64) {
     // The upper part of ln 2 has so many trailing zeros that its product with n is exact.
     const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
     let x = if x > 710.0 { 710.0 } else { x };
-    let x = if x < -709.5 { -709.5 } else { x };
+    let x = if x < -709.0 { -709.0 } else { x };
     let shifted = I::mul_add_64(x, std::f64::consts::LOG2_E, SHIFTER);
     let n = shifted - SHIFTER;
     let r = I::mul_add_64(n, -LN_2[1], I::mul_add_64(n, -LN_2[0], x));
@@ -48,17 +48,17 @@ fn reduced<I: Isa>(x: f64, coefficients: &[f64]) -> (f64, f64) {
 #[inline(always)]
 pub(in crate::kernels) fn exp<I: Isa>(x: f64) -> f64 {
     let (scale, e) = reduced::<I>(x, &COARSE);
-    I::mul_add_64(e, scale, scale)
+    (1.0 + e) * scale
 }
 
 /// `eˣ`, with an error of little more than the last bit of f64: for sums that cancel.
 #[inline(always)]
 pub(in crate::kernels) fn exp_fine<I: Isa>(x: f64) -> f64 {
     let (scale, e) = reduced::<I>(x, &FINE);
-    I::mul_add_64(e, scale, scale)
+    (1.0 + e) * scale
 }
 
-/// `eˣ − 1`, with an error of 1e-9 of it.
+/// `eˣ − 1` for x up to 700, with an error of 1e-9 of it.
 #[inline(always)]
 pub(in crate::kernels) fn exp_m1<I: Isa>(x: f64) -> f64 {
     let (scale, e) = reduced::<I>(x, &COARSE);

@@ -7,6 +7,7 @@
 mod erf;
 mod exp;
 mod log;
+pub(in crate::kernels) mod single;
 
 pub(in crate::kernels) use erf::{normal_cdf, normal_cdf_and_density};
 pub(in crate::kernels) use exp::{exp, exp_fine, exp_m1};

@@ -79,7 +79,7 @@ functions! {
         if (h > 0.0) & (h < 1.0) { p * y } else { 0.0 }
     };
     HardSwishBackward CHEAP: |x, y, _, _| {
-        let sloped = (f64::from(y) * (f64::from(x) / 3.0 + 0.5)) as f32;
+        let sloped = (f64::from(y) * (f64::from(x) * (1.0 / 3.0) + 0.5)) as f32;
         if x >= 3.0 { y } else if x > -3.0 { sloped } else { 0.0 }
     };
     MishBackward DEAR: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;

@@ -15,7 +15,8 @@ use crate::kernels::ByLevel;
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
-const BLOCK: usize = 64;
+/// More than the compiler unrolls before it has made vectors of a loop; it would leave scalar code.
+const BLOCK: usize = 128;
 
 /// The kernel that converts numbers of a type, or booleans, to numbers of another. There is none for the 4-bit and
 /// 8-bit floats, and none to boolean.
@@ -218,8 +219,31 @@ by_cast! {
     u32 => u8 u16 u32 u64 f32 f64;
     i64 => u8 u16 u32 u64 f32 f64;
     u64 => u8 u16 u32 u64 f32 f64;
-    f32 => i8 u8 i16 u16 i32 u32 i64 u64;
-    f64 => i8 u8 i16 u16 i32 u32 i64 u64;
+}
+
+/// From float to integer, truncated and held within the type: as `as`, which compiles to one number at a time. The
+/// bounds are the integer's least value and what is one above its greatest; the conversion itself is by a type that
+/// the machine has an instruction for.
+macro_rules! saturating {
+    ($($A:ident => $($B:ident by $Wide:ident)*;)*) => {
+        $($(impl To<$B> for $A {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $B {
+                const ABOVE: $A = ($B::MAX / 2 + 1) as $A * 2.0;
+                // 0 for NaN too, which no comparison lets through.
+                let within = if (self >= $B::MIN as $A) & (self < ABOVE) { self } else { 0.0 };
+                // SAFETY: the number is within the type's bounds.
+                let value = unsafe { within.to_int_unchecked::<$Wide>() } as $B;
+                let value = if self >= ABOVE { $B::MAX } else { value };
+                if self < $B::MIN as $A { $B::MIN } else { value }
+            }
+        })*)*
+    };
+}
+
+saturating! {
+    f32 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+    f64 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
 }
 
 impl To<f64> for f32 {

@@ -4,6 +4,9 @@
 //! to a block. So an element's result depends on the element alone, and a target may stand where a source does. The
 //! loop over a block has a fixed length and no branch, which the compiler turns into the vectors of the level.
 
+use std::mem::MaybeUninit;
+
+use crate::kernels::simd::{self, mask_of_first};
 use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
 use crate::types::kind::Level;
 
@@ -115,24 +118,33 @@ pub(in crate::kernels) trait Function2: 'static {
     }
 }
 
-/// A row that is read block by block.
+/// An operand that is read block by block.
 struct Reader<T, const N: usize> {
+    from: Source,
+    inner: Inner,
     row: *const T,
-    repeated: bool,
-    /// The repeated element, or the end of the row.
+    /// The repeated element.
     block: [T; N],
 }
 
 impl<T: Plain, const N: usize> Reader<T, N> {
+    #[inline(always)]
+    fn new(from: Source, inner: Inner) -> Self {
+        Self { from, inner, row: from.at.cast(), block: [T::default(); N] }
+    }
+
+    /// Goes to a row. Rows are begun from the first one on.
+    ///
     /// # Safety
     ///
-    /// The first element can be read where it is repeated.
+    /// The first element of the row can be read.
     #[inline(always)]
-    unsafe fn new(row: *const T, inner: Inner) -> Self {
-        let repeated = inner == Inner::Repeated;
-        // SAFETY: as the caller promises.
-        let element = if repeated { unsafe { row.read_unaligned() } } else { T::default() };
-        Self { row, repeated, block: [element; N] }
+    unsafe fn begin(&mut self, row: usize) {
+        self.row = self.from.row(row);
+        if self.inner == Inner::Repeated && (row == 0 || self.from.pitch != 0) {
+            // SAFETY: as the caller promises.
+            self.block = [unsafe { self.row.read_unaligned() }; N];
+        }
     }
 
     /// The block that starts at a column, of which so many elements are within the row.
@@ -141,22 +153,18 @@ impl<T: Plain, const N: usize> Reader<T, N> {
     ///
     /// Those elements can be read.
     #[inline(always)]
-    unsafe fn at(&mut self, column: usize, count: usize) -> [T; N] {
-        let from = self.row.wrapping_add(column);
-        let from = match (self.repeated, count == N) {
-            (true, _) => self.block.as_ptr(),
-            (false, true) => from,
-            (false, false) => {
-                // SAFETY: as the caller promises; bytes may lie anywhere, and the block is no part of the row.
-                unsafe {
-                    from.cast::<u8>()
-                        .copy_to_nonoverlapping(self.block.as_mut_ptr().cast(), count * size_of::<T>());
-                }
-                self.block.as_ptr()
-            }
+    unsafe fn at<I: Isa>(&self, column: usize, count: usize) -> [T; N] {
+        let from = match self.inner {
+            Inner::Repeated => self.block.as_ptr(),
+            Inner::Dense => self.row.wrapping_add(column),
         };
-        // SAFETY: a whole block can be read from there.
-        unsafe { from.cast::<[T; N]>().read_unaligned() }
+        // SAFETY: as the caller promises; the block of the repeated element is whole.
+        unsafe {
+            match count == N || self.inner == Inner::Repeated {
+                true => from.cast::<[T; N]>().read_unaligned(),
+                false => read_part::<I, T, N>(from, count),
+            }
+        }
     }
 }
 
@@ -166,16 +174,112 @@ impl<T: Plain, const N: usize> Reader<T, N> {
 ///
 /// Those elements can be written.
 #[inline(always)]
-unsafe fn write<T: Plain, const N: usize>(row: *mut T, column: usize, count: usize, block: &[T; N]) {
+unsafe fn write<I: Isa, T: Plain, const N: usize>(row: *mut T, column: usize, count: usize, block: [T; N]) {
     let to = row.wrapping_add(column);
-    // SAFETY: as the caller promises; bytes may lie anywhere, and the block is no part of the row.
-    unsafe {
-        match count == N {
-            true => to.cast::<[T; N]>().write_unaligned(*block),
-            false => {
-                block.as_ptr().cast::<u8>().copy_to_nonoverlapping(to.cast(), count * size_of::<T>());
-            }
+    if I::LEVEL == Level::Avx512 && count != N {
+        for (at, mask) in masks::<T, N>(count) {
+            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            unsafe {
+                simd::store_bytes(to.cast::<u8>().wrapping_add(at), mask, block.as_ptr().cast::<u8>().add(at))
+            };
         }
+        return;
+    }
+    // A copy that is taken of a part alone leaves whole blocks in registers.
+    let mut part = MaybeUninit::<[T; N]>::uninit();
+    let whole = if count == N { to.cast() } else { part.as_mut_ptr() };
+    // SAFETY: as the caller promises; the part is no part of the row.
+    unsafe {
+        whole.write_unaligned(block);
+        if count != N {
+            copy_short(part.as_ptr().cast(), to.cast(), count * size_of::<T>());
+        }
+    }
+}
+
+/// The first elements of a block; the others are the default.
+///
+/// # Safety
+///
+/// Those elements can be read.
+#[inline(always)]
+unsafe fn read_part<I: Isa, T: Plain, const N: usize>(from: *const T, count: usize) -> [T; N] {
+    let mut part = [T::default(); N];
+    if I::LEVEL == Level::Avx512 {
+        for (at, mask) in masks::<T, N>(count) {
+            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            unsafe {
+                simd::load_bytes(
+                    part.as_mut_ptr().cast::<u8>().add(at),
+                    from.cast::<u8>().wrapping_add(at),
+                    mask,
+                )
+            };
+        }
+    } else {
+        // SAFETY: as the caller promises; the part is no part of the row.
+        unsafe { copy_short(from.cast(), part.as_mut_ptr().cast(), count * size_of::<T>()) };
+    }
+    part
+}
+
+/// The vectors of a block, by their offset, each with the mask of its bytes that belong to so many elements.
+#[inline(always)]
+fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
+    const { assert!((N * size_of::<T>()).is_multiple_of(64), "a block is a number of vectors") };
+    let bytes = count * size_of::<T>();
+    (0..N * size_of::<T>()).step_by(64).map(
+        #[inline(always)]
+        move |at| (at, mask_of_first(bytes.saturating_sub(at))),
+    )
+}
+
+/// Copies fewer bytes than a block's: mostly without a call, which would take as long as a whole short row.
+///
+/// # Safety
+///
+/// So many bytes can be read and written, and do not overlap.
+#[inline(always)]
+unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
+    /// Two units, which overlap or meet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_short`], from one unit to two of them.
+    #[inline(always)]
+    unsafe fn ends<U: Copy>(from: *const u8, to: *mut u8, count: usize) {
+        let last = count - size_of::<U>();
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (head, tail) =
+                (from.cast::<U>().read_unaligned(), from.add(last).cast::<U>().read_unaligned());
+            to.cast::<U>().write_unaligned(head);
+            to.add(last).cast::<U>().write_unaligned(tail);
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count {
+            0 => {}
+            1 => to.write(from.read()),
+            2..4 => ends::<u16>(from, to, count),
+            4..8 => ends::<u32>(from, to, count),
+            8..16 => ends::<u64>(from, to, count),
+            16..32 => ends::<[u64; 2]>(from, to, count),
+            32..64 => ends::<[u64; 4]>(from, to, count),
+            64..128 => ends::<[u64; 8]>(from, to, count),
+            _ => from.copy_to_nonoverlapping(to, count),
+        }
+    }
+}
+
+/// A tile whose rows follow each other in all operands is one row. Each operand is given with the bytes of an element,
+/// none where it is repeated.
+#[inline(always)]
+fn flattened<const K: usize>(extent: Extent, operands: [(isize, usize); K]) -> Extent {
+    match operands.iter().all(|&(pitch, size)| pitch == (extent.columns * size) as isize) {
+        true => Extent { rows: 1, columns: extent.rows * extent.columns },
+        false => extent,
     }
 }
 
@@ -184,15 +288,17 @@ unsafe fn write<T: Plain, const N: usize>(row: *mut T, column: usize, count: usi
 /// As [`Kernel1`].
 #[inline(always)]
 unsafe fn map1<F: Function1, I: Isa, const N: usize>(extent: Extent, x: Source, to: Target, params: &Params) {
+    let extent = flattened(extent, [(x.pitch, size_of::<F::X>()), (to.pitch, size_of::<F::To>())]);
+    let mut x = Reader::<F::X, N>::new(x, Inner::Dense);
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let mut x = Reader::<F::X, N>::new(x.row(row), Inner::Dense);
+            x.begin(row);
             for column in (0..extent.columns).step_by(N) {
                 let count = N.min(extent.columns - column);
-                let block = F::of_block::<I, N>(&x.at(column, count), *params);
-                write(to, column, count, &block);
+                let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
+                write::<I, _, N>(to, column, count, block);
             }
         }
     }
@@ -209,16 +315,25 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
     to: Target,
     params: &Params,
 ) {
+    if extent.columns == 0 {
+        return;
+    }
+    let size = |inner| if inner == Inner::Dense { size_of::<F::X>() } else { 0 };
+    let operands = [(x.0.pitch, size(x.1)), (y.0.pitch, size(y.1)), (to.pitch, size_of::<F::To>())];
+    let extent = flattened(extent, operands);
+    let mut x = Reader::<F::X, N>::new(x.0, x.1);
+    let mut y = Reader::<F::X, N>::new(y.0, y.1);
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let mut x = Reader::<F::X, N>::new(x.0.row(row), x.1);
-            let mut y = Reader::<F::X, N>::new(y.0.row(row), y.1);
+            x.begin(row);
+            y.begin(row);
             for column in (0..extent.columns).step_by(N) {
                 let count = N.min(extent.columns - column);
-                let block = F::of_block::<I, N>(&x.at(column, count), &y.at(column, count), *params);
-                write(to, column, count, &block);
+                let block =
+                    F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
+                write::<I, _, N>(to, column, count, block);
             }
         }
     }

@@ -5,7 +5,8 @@
 
 use super::rows::{Function1, Isa, Kernel1, Params, kernels1};
 use super::{canonical, maximum, minimum};
-use crate::kernels::{ByLevel, math};
+use crate::kernels::ByLevel;
+use crate::kernels::math::{self, single};
 use crate::types::function::Unary;
 use crate::types::kind::Level;
 
@@ -48,24 +49,24 @@ macro_rules! functions {
 
 functions! {
     Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
-    Elu DEAR: |x, p, _| if x > 0.0 { x } else { (f64::from(p) * math::exp_m1::<I>(x.into())) as f32 };
-    Exp DEAR: |x, _, _| math::exp::<I>(x.into()) as f32;
-    GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32;
+    Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
+    Exp DEAR: |x, _, _| single::exp::<I>(x);
+    GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
     GeluTanh DEAR: |x, _, _| math::gelu_tanh::<I>(x.into()) as f32;
     HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
-    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) / 6.0 + 0.5)) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) * (1.0 / 6.0) + 0.5)) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
-    Log DEAR: |x, _, _| math::ln::<I>(x.into()) as f32;
+    Log DEAR: |x, _, _| single::ln::<I>(x);
     Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
     Pow DEAR: |x, p, _| math::pow::<I>(x.into(), p.into()) as f32;
     Reciprocal CHEAP: |x, _, _| 1.0 / x;
     Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
     Round CHEAP: |x, _, _| round::<I>(x);
-    Sigmoid DEAR: |x, _, _| math::sigmoid::<I>(x.into()) as f32;
+    Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x);
     SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
-    Sqrt CHEAP: |x, _, _| x.sqrt();
+    Sqrt CHEAP: |x, _, _| if x >= 0.0 { x.sqrt() } else { super::NAN };
     Square CHEAP: |x, _, _| x * x;
-    Tanh DEAR: |x, _, _| math::tanh::<I>(x.into()) as f32;
+    Tanh DEAR: |x, _, _| single::tanh::<I>(x);
     Floor CHEAP: |x, _, _| floor::<I>(x);
     Ceil CHEAP: |x, _, _| -floor::<I>(-x);
 }
