@@ -93,6 +93,9 @@ fn functions_are_correctly_rounded() {
     report(&wrong);
 }
 
+/// Two inputs and the result.
+type Triple = (f32, f32, f32);
+
 #[test]
 fn functions_at_the_edges() {
     let max = f32::MAX;
@@ -263,7 +266,7 @@ fn functions_at_the_edges() {
             ],
         ),
     ];
-    let binary: &[(&str, &[(f32, f32, f32)])] = &[
+    let binary: &[(&str, &[Triple])] = &[
         (
             "Add",
             &[(INF, -INF, NAN), (-0.0, -0.0, -0.0), (1.0, -1.0, 0.0), (max, max, INF), (ODD_NAN, 1.0, NAN)],
@@ -442,7 +445,7 @@ fn functions_at_the_edges() {
         check(text, &[x], y);
     }
     for (text, rows) in binary {
-        let column = |pick: fn(&(f32, f32, f32)) -> f32| rows.iter().map(pick).collect::<Vec<f32>>();
+        let column = |pick: fn(&Triple) -> f32| rows.iter().map(pick).collect::<Vec<f32>>();
         check(text, &[column(|row| row.0), column(|row| row.1)], column(|row| row.2));
     }
     report(&wrong);
@@ -453,6 +456,9 @@ fn any_f32s(random: &mut Random, count: usize) -> Vec<f32> {
     (0..count).map(|_| f32::from_bits(random.next() as u32)).collect()
 }
 
+/// What the machine does with two numbers.
+type Machine = fn(f32, f32) -> f32;
+
 #[test]
 fn arithmetic_on_f32_is_that_of_the_machine() {
     let mut random = Random::new(3);
@@ -461,7 +467,7 @@ fn arithmetic_on_f32_is_that_of_the_machine() {
     x.iter().zip(&mut y).step_by(2).for_each(|(x, y)| *y = -x * 1.0001);
     // The compiler may take any NaN for any other: only as integers are they what is written.
     let bits = |x: f32| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() };
-    let rows: [(OpKind, fn(f32, f32) -> f32); 5] = [
+    let rows: [(OpKind, Machine); 5] = [
         (K::Add, |x, y| x + y),
         (K::Subtract, |x, y| x - y),
         (K::Multiply, |x, y| x * y),
@@ -476,8 +482,10 @@ fn arithmetic_on_f32_is_that_of_the_machine() {
         let at = given.iter().zip(&expected).position(|(given, expected)| given != expected);
         wrong.extend(at.map(|i| format!("{kind} of {} and {}: {:x}", x[i], y[i], given[i])));
     }
-    let given: Vec<u32> =
-        run_f32(&op(K::Sqrt, &[D::F32], D::F32), &[x.clone()]).into_iter().map(f32::to_bits).collect();
+    let given: Vec<u32> = run_f32(&op(K::Sqrt, &[D::F32], D::F32), std::slice::from_ref(&x))
+        .into_iter()
+        .map(f32::to_bits)
+        .collect();
     let expected: Vec<u32> = x.iter().map(|&x| bits(x.sqrt())).collect();
     wrong.extend(
         x.iter()

@@ -1,6 +1,8 @@
 //! Graph JSON: what is read, what is refused and where, and that what is written is read back.
 #![cfg(feature = "json")]
 
+mod common;
+
 use std::panic::catch_unwind;
 use std::time::Instant;
 
@@ -635,6 +637,21 @@ fn the_written_form() -> Result<(), Error> {
     assert_eq!(lines.join(" "), expected.replace('\n', " "));
     assert!(graph.to_json().starts_with("{\n  \"version\""), "two spaces a level");
     Ok(())
+}
+
+#[test]
+fn every_kind_is_written_by_its_name_and_read_back() {
+    let mut wrong = Vec::new();
+    for &kind in OpKind::ALL {
+        let mut graph = Graph::new();
+        graph.add_op(common::plain_op(kind)).unwrap();
+        let text = graph.to_json();
+        let read = Graph::from_json(&text);
+        if read.as_ref() != Ok(&graph) || !text.contains(&format!("\"kind\": \"{kind}\"")) {
+            wrong.push(format!("{read:?} from {text}"));
+        }
+    }
+    common::report(&wrong);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! Reading first checks the document as a whole, then walks it value by value. A value is a slice of the document,
 //! so where it stands is known from its address, and lines are only counted once there is an error to report.
+//!
+//! Kinds and attributes of Sterna's own stand there by their names like any other. oneDNN's reader refuses a graph that
+//! holds one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
