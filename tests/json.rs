@@ -714,8 +714,15 @@ fn the_example_graphs_hold_together() {
     names.sort();
     let expected = [
         "causal_mask.json",
+        "causal_scale_select.json",
+        "chain_of_12.json",
+        "clamp_backward.json",
+        "gelu_gated_select.json",
         "gpt_additive_mask.json",
+        "nan_to_num.json",
+        "padding_bias_select.json",
         "padding_mask.json",
+        "safe_softmax_guard.json",
         "select_big.json",
         "select_chain.json",
         "select_multidirectional.json",
@@ -723,6 +730,8 @@ fn the_example_graphs_hold_together() {
         "select_numpy.json",
         "select_pdpd.json",
         "select_plain.json",
+        "swin_selects.json",
+        "t5_bucket.json",
     ];
     assert_eq!(names, expected);
 }

@@ -101,7 +101,7 @@ impl Graph {
     ///
     /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception that lies in the
     /// format: a tensor of rank 1 whose one dim is unknown looks like a tensor of unknown rank, and is read as one.
-    /// Sterna's own data types and attributes, and the strings that stand for an f32 that is not finite, are read by
+    /// Sterna's own kinds, data types and attributes, and the strings that stand for an f32 that is not finite, are read by
     /// Sterna alone.
     ///
     /// ```

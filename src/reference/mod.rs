@@ -13,6 +13,7 @@ mod tensors;
 mod value;
 
 use number::Number;
+use smallvec::SmallVec;
 pub use value::Value;
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
@@ -157,7 +158,7 @@ fn pointwise(function: Function, to: DataType, inputs: &[Value], placement: &Pla
     let types: Vec<DataType> = inputs.iter().map(Value::data_type).collect();
     Value::compute(to, &placement.result, |at, bytes| {
         let placed = inputs.iter().zip(&placement.starts);
-        let elements: Vec<&[u8]> =
+        let elements: SmallVec<[&[u8]; 3]> =
             placed.map(|(input, &start)| input.element(&input.aligned(at, start))).collect();
         append_element(function, &types, &elements, to, bytes);
     })

@@ -305,3 +305,38 @@ pub fn some_value(row: &AttrRow) -> AttrValue {
         AttrType::F32s => vec![1f32].into(),
     }
 }
+
+/// A file of the repository that a test can write.
+pub struct Golden(std::path::PathBuf);
+
+impl Golden {
+    pub fn at(path: &str) -> Self {
+        Self(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+    }
+
+    pub fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap_or_default().replace("\r\n", "\n")
+    }
+
+    /// What is wrong where the file does not hold this text. With `STERNA_REWRITE` set in the environment it holds it
+    /// afterwards, and nothing is wrong.
+    pub fn differs_from(&self, text: &str) -> Option<String> {
+        if self.text() == text {
+            return None;
+        }
+        if std::env::var_os("STERNA_REWRITE").is_some() {
+            std::fs::write(&self.0, text).unwrap();
+            return None;
+        }
+        let (is, should): (Vec<String>, Vec<String>) =
+            (self.text().lines().map(Into::into).collect(), text.lines().map(Into::into).collect());
+        let line = (0..).find(|&line| is.get(line) != should.get(line)).unwrap_or(0);
+        Some(format!(
+            "{}, line {}: {:?} should be {:?}; STERNA_REWRITE=1 rewrites it",
+            self.0.display(),
+            line + 1,
+            is.get(line),
+            should.get(line)
+        ))
+    }
+}
