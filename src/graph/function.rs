@@ -30,21 +30,30 @@ pub(crate) enum Function {
     Classify(Class),
     /// The same number but for its sign.
     Sign(Sign),
-    /// One of two elements, by a truth value.
+    /// The second operand where the first is not 0, else the third, bit for bit.
     Select,
     /// The same number in another type. An integer wraps around in an integer; a floating-point number is cut off
     /// behind the point and kept within the bounds of an integer, NaN becomes 0; into floating point the value is
     /// rounded once; true is 1. To its own type it keeps every bit.
     Convert,
-    /// The same element.
+    /// The same element, bit for bit.
     Identity,
-    /// The index along the axis that the attribute names.
+    /// The element's own index along the dim that `axis` names; of the input only the shape is used.
     Index,
     /// The same number everywhere, converted from f32; as a truth value, whether it is not 0.
     Fill(f32),
 }
 
 impl Function {
+    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
+    pub(crate) const fn ulps(self) -> u32 {
+        match self {
+            F::Unary(function, _) => function.ulps(),
+            F::Binary(function, _) => function.ulps(),
+            _ => 0,
+        }
+    }
+
     /// What an op computes for one element; `None` where its kind is not in the table.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         let attr = |attr| op.f32_attr(attr).unwrap_or(0.0);

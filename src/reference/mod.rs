@@ -13,6 +13,7 @@ mod tensors;
 mod value;
 
 use number::Number;
+use smallvec::SmallVec;
 pub use value::Value;
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
@@ -62,6 +63,27 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
     meaning(&verified(op)?).map(|_| ())
+}
+
+/// How many units in the last place of its output's type a compiled op may be off the interpreter.
+///
+/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one of f32
+/// within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest two.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
+/// let ulps = |kind, data_type| {
+///     let tensor = |id| LogicalTensor::unknown(id, data_type);
+///     reference::ulps(&Op::new(0, kind).input(tensor(0)).output(tensor(1)))
+/// };
+/// assert_eq!(ulps(OpKind::Sqrt, DataType::F32), 0);
+/// assert_eq!(ulps(OpKind::GELU, DataType::F32), 4);
+/// assert_eq!(ulps(OpKind::GELU, DataType::Bf16), 1);
+/// ```
+pub fn ulps(op: &Op) -> u32 {
+    let ulps = Function::of(op).map_or(0, Function::ulps);
+    let in_f32 = op.outputs().iter().all(|output| output.data_type() == DataType::F32);
+    if in_f32 { ulps } else { ulps.min(1) }
 }
 
 /// Runs one op on values of the types of its inputs, and gives values of the types of its outputs.
@@ -157,7 +179,7 @@ fn pointwise(function: Function, to: DataType, inputs: &[Value], placement: &Pla
     let types: Vec<DataType> = inputs.iter().map(Value::data_type).collect();
     Value::compute(to, &placement.result, |at, bytes| {
         let placed = inputs.iter().zip(&placement.starts);
-        let elements: Vec<&[u8]> =
+        let elements: SmallVec<[&[u8]; 3]> =
             placed.map(|(input, &start)| input.element(&input.aligned(at, start))).collect();
         append_element(function, &types, &elements, to, bytes);
     })

@@ -55,12 +55,16 @@ impl Number {
                 }
             };
         }
+        // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any other. As
+        // an integer it is the same everywhere.
+        let is_nan = matches!(self, Self::Float(number) if number.is_nan());
         match data_type {
+            D::F16 if is_nan => bytes.extend_from_slice(bytes_of(&[0x7e00u16])),
+            D::Bf16 if is_nan => bytes.extend_from_slice(bytes_of(&[0x7fc0u16])),
+            D::F32 if is_nan => bytes.extend_from_slice(bytes_of(&[0x7fc0_0000u32])),
+            D::F64 if is_nan => bytes.extend_from_slice(bytes_of(&[0x7ff8_0000_0000_0000u64])),
             D::F16 => bytes.extend_from_slice(bytes_of(&[half::f16::from_f32(self.to_odd())])),
             D::Bf16 => bytes.extend_from_slice(bytes_of(&[half::bf16::from_f32(self.to_odd())])),
-            // Arithmetic and conversions of NaN leave its sign and payload open; here they are always the same.
-            D::F32 if self.float().is_nan() => bytes.extend_from_slice(bytes_of(&[f32::NAN])),
-            D::F64 if self.float().is_nan() => bytes.extend_from_slice(bytes_of(&[f64::NAN])),
             D::F32 => put!(f32),
             D::F64 => put!(f64),
             D::S8 => put!(i8),
@@ -76,7 +80,7 @@ impl Number {
         }
     }
 
-    /// This number in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit. Rounding
+    /// This number, if it is one, in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit. Rounding
     /// that to nearest in a type of 16 bits gives what rounding the number itself would give.
     fn to_odd(self) -> f32 {
         let number = match self {
@@ -90,9 +94,7 @@ impl Number {
             }
         };
         let nearest = number as f32;
-        if number.is_nan() {
-            f32::NAN
-        } else if f64::from(nearest) == number {
+        if f64::from(nearest) == number || number.is_nan() {
             nearest
         } else {
             let too_large = f64::from(nearest).abs() > number.abs();

@@ -120,11 +120,7 @@ impl Value {
         dims: &[i64],
         element: impl Fn(&[usize]) -> &'a [u8],
     ) -> Result<Self> {
-        let mut bytes = reserve(byte_count(data_type, dims)?)?;
-        for n in 0..count(dims) {
-            bytes.extend_from_slice(element(&index_of(n, dims)));
-        }
-        Ok(Self { data_type, dims: dims.into(), bytes })
+        Self::compute(data_type, dims, |at, bytes| bytes.extend_from_slice(element(at)))
     }
 
     /// A value whose element at each index is appended by a function.
@@ -134,8 +130,10 @@ impl Value {
         mut append: impl FnMut(&[usize], &mut Vec<u8>),
     ) -> Result<Self> {
         let mut bytes = reserve(byte_count(data_type, dims)?)?;
-        for n in 0..count(dims) {
-            append(&index_of(n, dims), &mut bytes);
+        let mut index = Index::from_elem(0, dims.len());
+        for _ in 0..count(dims) {
+            append(&index, &mut bytes);
+            advance(&mut index, dims);
         }
         Ok(Self { data_type, dims: dims.into(), bytes })
     }
@@ -207,6 +205,17 @@ pub(super) fn index_of(mut n: usize, dims: &[i64]) -> Index {
         n /= dim as usize;
     }
     index
+}
+
+/// Takes an index to the next element in row-major order, from the last one to the first.
+fn advance(index: &mut [usize], dims: &[i64]) {
+    for (i, &dim) in index.iter_mut().zip(dims).rev() {
+        *i += 1;
+        if *i < dim as usize {
+            break;
+        }
+        *i = 0;
+    }
 }
 
 /// Which element in row-major order stands at an index.

@@ -55,6 +55,19 @@ pub(crate) enum Unary {
     Ceil,
 }
 
+impl Unary {
+    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
+    pub(crate) const fn ulps(self) -> u32 {
+        match self {
+            Self::Clamp | Self::LeakyRelu | Self::Reciprocal | Self::Relu | Self::Round => 0,
+            Self::Sqrt | Self::Square | Self::Floor | Self::Ceil => 0,
+            Self::Elu | Self::Exp | Self::HardSigmoid | Self::HardSwish => 2,
+            Self::Log | Self::Sigmoid | Self::Tanh => 2,
+            Self::GeluErf | Self::GeluTanh | Self::Mish | Self::Pow | Self::SoftPlus => 4,
+        }
+    }
+}
+
 /// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences and products
 /// wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,30 +125,59 @@ pub(crate) enum Binary {
     TanhBackwardOfResult,
 }
 
+impl Binary {
+    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
+    pub(crate) const fn ulps(self) -> u32 {
+        match self {
+            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::SquaredDifference => 0,
+            Self::Maximum | Self::Minimum | Self::Prelu => 0,
+            Self::AbsBackward | Self::ClampBackward | Self::ReluBackward | Self::HardSigmoidBackward => 0,
+            Self::EluBackward | Self::EluBackwardOfResult | Self::HardSwishBackward => 2,
+            Self::SigmoidBackward | Self::SigmoidBackwardOfResult => 2,
+            Self::SqrtBackward | Self::SqrtBackwardOfResult => 2,
+            Self::TanhBackward | Self::TanhBackwardOfResult => 2,
+            Self::GeluErfBackward | Self::GeluTanhBackward => 4,
+            Self::MishBackward | Self::SoftPlusBackward => 4,
+        }
+    }
+}
+
 /// A comparison of two numbers of one type, any numeric one. With NaN only [`NotEqual`](Self::NotEqual) is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Comparison {
+    /// `x = y`.
     Equal,
+    /// `x ≠ y`, true where one is NaN.
     NotEqual,
+    /// `x < y`.
     Less,
+    /// `x ≤ y`.
     LessEqual,
+    /// `x > y`.
     Greater,
+    /// `x ≥ y`.
     GreaterEqual,
 }
 
 /// A function of truth values: bytes, true where not zero; the result is 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Logic {
+    /// Whether both are true.
     And,
+    /// Whether at least one is true.
     Or,
+    /// Whether exactly one is true.
     Xor,
 }
 
 /// A question to a floating-point number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
+    /// Whether it is NaN, of any kind.
     Nan,
+    /// Whether it is one of the two infinities.
     Infinite,
+    /// Whether it is neither NaN nor an infinity.
     Finite,
 }
 
