@@ -73,6 +73,19 @@ fn an_engine_runs_on_a_pool_of_the_callers() {
 }
 
 #[test]
+fn workers_that_never_come_hold_nobody_up() {
+    let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    // Ends when `release` is dropped, also where a check fails.
+    pool.spawn(move || drop(released.recv()));
+    let engine = Engine::builder().pool(pool).threads(2).build();
+    for case in large_cases() {
+        case.check(&engine, &mut Random::new(7)).unwrap();
+    }
+    drop(release);
+}
+
+#[test]
 fn clones_outlive_what_they_were_cloned_from() {
     let case = Case::new(AutoBroadcast::None, DataType::F32, [&[5], &[5], &[5]]);
     let compiled = {

@@ -71,6 +71,8 @@ fn chosen(
         take_in_other: select::merge(level, width, own == ELSE, runs(other)),
         in_place_of: input(feeds[own].0),
     };
+    let is_dense_memory = |operand: usize| matches!(feeds[operand], (Feed::Walk(_), Inner::Dense));
+    let chooses_rows = runs(COND) == Inner::Repeated && is_dense_memory(THEN) && is_dense_memory(ELSE);
     let is_made = |operand: usize| matches!(feeds[operand].0, Feed::Step(_));
     Select {
         cond: feeds[COND].0,
@@ -79,6 +81,7 @@ fn chosen(
         else_: branch(ELSE, THEN),
         judge: (is_made(THEN) || is_made(ELSE)).then(|| select::judge(level)),
         blend: select::blend(level, width, runs(THEN), runs(ELSE), stores),
+        blend_rows: chooses_rows.then(|| select::blend_rows(level, width, stores)),
     }
 }
 

@@ -19,13 +19,13 @@ use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
 /// Whether results go past the caches: always where the operands do not fit the last level; and where they do, but not
-/// the second level by far, if the result is less than two fifths of what is moved. The result then leaves the cache to
+/// the second level by far, if the result is less than three sevenths of what is moved. The result then leaves the cache to
 /// the inputs: on a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second, and one of
 /// scalars, whose result is most of what is moved, half.
 fn stores(moved: usize, result: usize) -> Stores {
     let caches = caches();
     let fits = moved <= caches.last_level;
-    let inputs_stay = moved > 3 * caches.second_level && result < moved / 5 * 2;
+    let inputs_stay = moved > 3 * caches.second_level && result < moved / 7 * 3;
     if fits && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
 }
 

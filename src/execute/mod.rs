@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 pub(crate) mod compiled;
+mod crew;
 pub(crate) mod engine;
 mod runner;
 pub(crate) mod stream;
@@ -19,8 +20,9 @@ use crate::kernels::Stores;
 use crate::kernels::simd::{DefaultFloats, StoreFence};
 use crate::plan::Plan;
 
-/// Bytes moved from which on an execution is worth waking workers for: below, one thread is done about when a worker
-/// that slept wakes up, some 70 µs later.
+/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have slept for 3 ms, waking costs
+/// the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing that shows from 8 MiB on. The
+/// bench `overhead` measures it (`asleep`).
 const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
@@ -60,6 +62,7 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>
                 let _guards = guards();
                 runner(0).run(0..tiles);
             }))
+            .is_ok()
         } else {
             let workers = engine.workers()?;
             let share = tiles.div_ceil(threads * SHARES_PER_THREAD);
@@ -75,17 +78,11 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>
                     runner.run(first..tiles.min(first + share));
                 }
             };
-            catch_unwind(AssertUnwindSafe(|| {
-                workers.in_place_scope(|scope| {
-                    for thread in 1..threads {
-                        let work = &work;
-                        scope.spawn(move |_| work(thread));
-                    }
-                    work(0);
-                });
-            }))
+            crew::run(&workers, threads, &work).is_ok()
         };
-        all_run.map_err(|_| Error::Execute(ExecuteFault::Panicked))?;
+        if !all_run {
+            return Err(Error::Execute(ExecuteFault::Panicked));
+        }
     }
     Ok(())
 }

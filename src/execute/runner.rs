@@ -220,8 +220,15 @@ impl<'a> Runner<'a> {
 
     /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
+        if let Some(blend_rows) = select.blend_rows
+            && self.bound.in_place.is_empty()
+        {
+            let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
+            // SAFETY: every operand covers the tile, and the target overlaps none.
+            return unsafe { blend_rows(extent, cond, then, else_, to) };
+        }
         // SAFETY: the condition of each row of the tile can be read.
-        let is_true = |row: usize| unsafe { *cond.at_row(row).at != 0 };
+        let is_true = |row: usize| unsafe { cond.is_true(row) };
         // The result may share its scratch with what a branch is made from, so branches are made before it.
         for (branch, decides) in [(&select.then, true), (&select.else_, false)] {
             if matches!(branch.feed, Feed::Step(_)) && (0..extent.rows).any(|row| is_true(row) == decides) {

@@ -50,6 +50,17 @@ impl Source {
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
+
+    /// Whether the condition of a row is true.
+    ///
+    /// # Safety
+    ///
+    /// The first byte of the row can be read.
+    #[inline(always)]
+    pub(crate) unsafe fn is_true(self, row: usize) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { *self.row::<u8>(row) != 0 }
+    }
 }
 
 impl Target {

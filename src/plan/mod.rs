@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use self::loops::{Loop, Role};
 use crate::kernels::pack::{Gather, Scatter};
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
-use crate::kernels::select::{Blend, Judge, Merge, Move};
+use crate::kernels::select::{Blend, BlendRows, Judge, Merge, Move};
 use crate::kernels::{Extent, Inner, Stores};
 use crate::types::shape::{Dims, MAX_RANK};
 
@@ -218,6 +218,8 @@ pub(crate) struct Select {
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
+    /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.
+    pub(crate) blend_rows: Option<BlendRows>,
 }
 
 /// One side of a select.

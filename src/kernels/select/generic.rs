@@ -1,5 +1,7 @@
 //! The bodies in plain Rust, which the compiler turns into the vectors of whichever level they are compiled for.
 
+use std::hint::select_unpredictable;
+
 use super::Verdict;
 use crate::kernels::{Extent, Lane, Source, Target};
 
@@ -77,6 +79,26 @@ pub(super) unsafe fn copy<U: Lane, const DENSE: bool>(extent: Extent, from: Sour
                 let value = from.read_unaligned();
                 (0..extent.columns).for_each(|i| to.add(i).write_unaligned(value));
             }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Blend`](super::Blend), with one condition a row.
+#[inline(always)]
+pub(super) unsafe fn blend_rows<U: Lane>(
+    extent: Extent,
+    cond: Source,
+    then: Source,
+    else_: Source,
+    to: Target,
+) {
+    for row in 0..extent.rows {
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe {
+            let from = select_unpredictable(cond.is_true(row), then.at_row(row), else_.at_row(row));
+            copy::<U, true>(Extent { rows: 1, ..extent }, from, to.at_row(row));
         }
     }
 }

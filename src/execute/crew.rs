@@ -1,0 +1,106 @@
+//! A crew: the caller and whichever workers wake up in time, on one heap of work.
+//!
+//! A scope of rayon ends when every job that was spawned has run, so a caller that is done waits for workers that are
+//! only now waking up, to find nothing left: on a machine of two cores that took longer than the work on 27 MB. Here
+//! the caller closes the work when it is done, and waits only for workers that have begun; whoever comes later finds
+//! it closed. So sleeping workers cost a call what it takes to wake them and no more, and a crew of which nobody can
+//! come, because its pool is busy, is the caller's own, or died in a fork, is done by the caller alone.
+
+#![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
+
+use rayon::ThreadPool;
+
+/// How often the caller looks whether the others are done before it lets the system run something else.
+const SPINS: usize = 10_000;
+
+/// Set in [`Crew::working`] when nobody may begin any more.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// Somebody's work panicked.
+#[derive(Debug)]
+pub(super) struct Panicked;
+
+/// What the members of a crew share.
+struct Crew {
+    /// What each member does, given its number; valid as long as somebody works.
+    work: *const (dyn Fn(usize) + Sync),
+    /// How many workers have begun and not ended, and whether the work is closed.
+    working: AtomicUsize,
+    panicked: AtomicBool,
+    caller: Thread,
+}
+
+// SAFETY: the work may be called from any thread at once, and is called only between `begin` and `end`, while the
+// caller keeps it.
+unsafe impl Send for Crew {}
+// SAFETY: as above.
+unsafe impl Sync for Crew {}
+
+/// Does `work` on the caller's thread, which is number 0, and on up to `members - 1` workers of a pool, and returns
+/// when nobody works on it any more. The caller's share ends only when all work has been taken, so it does not matter
+/// how many workers came.
+pub(super) fn run(pool: &ThreadPool, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+    // SAFETY: only the lifetime changes; `Crew::close` makes sure that nobody uses it after this call.
+    let work = unsafe {
+        std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(work)
+    };
+    let crew = Arc::new(Crew {
+        work,
+        working: AtomicUsize::new(0),
+        panicked: AtomicBool::new(false),
+        caller: std::thread::current(),
+    });
+    for number in 1..members {
+        let crew = crew.clone();
+        pool.spawn(move || {
+            if crew.begin() {
+                crew.work(number);
+                crew.end();
+            }
+        });
+    }
+    crew.work(0);
+    crew.close();
+    if crew.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+}
+
+impl Crew {
+    /// Whether a worker may still begin; if so it has.
+    fn begin(&self) -> bool {
+        let begun = |working: usize| (working & CLOSED == 0).then_some(working + 1);
+        self.working.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun).is_ok()
+    }
+
+    fn work(&self, number: usize) {
+        // SAFETY: the caller is in `run`, or the worker has begun, so `run` has not returned.
+        let work = unsafe { &*self.work };
+        if catch_unwind(AssertUnwindSafe(|| work(number))).is_err() {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self) {
+        if self.working.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
+            self.caller.unpark();
+        }
+    }
+
+    /// Lets nobody begin any more, and waits for those who have.
+    fn close(&self) {
+        self.working.fetch_or(CLOSED, Ordering::Relaxed);
+        let mut spins = 0;
+        while self.working.load(Ordering::Acquire) != CLOSED {
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::park();
+            }
+        }
+    }
+}
