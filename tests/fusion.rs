@@ -42,7 +42,10 @@ fn check(seed: u64, engines: &[Engine]) -> Result<(), String> {
             if let Some(difference) =
                 graphs::difference(&graphs::value(tensor), &graphs::value(&apart[id]), 0)
             {
-                return Err(format!("fused, {level}: tensor {id}: {difference}; ops: {:#?}", graph.ops));
+                return Err(format!(
+                    "fused, {level}: tensor {id}: {difference}\n{}",
+                    graphs::describe(&graph)
+                ));
             }
         }
     }
@@ -65,5 +68,6 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
             break;
         }
     }
+    wrong.iter().for_each(|(seed, why)| println!("seed {seed}: {why}"));
     report(&wrong);
 }

@@ -135,12 +135,16 @@ pub(super) struct Made {
 /// Makes the nest of a draft; `None` where there is no kernel for some types.
 pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level) -> Option<Made> {
     let walked = Walked::new(draft, roots);
-    let (steps, of_node, gathered) = (Vec::new(), Vec::new(), Vec::new());
-    let mut builder = Builder { draft, walked: &walked, level, steps, of_node, gathered };
-    for node in 0..draft.nodes.len() {
-        builder.node(node, roots)?;
-    }
-    let roots: SmallVec<[usize; 2]> = roots.iter().map(|root| builder.root(root)).collect();
+    let mut builder = Builder {
+        draft,
+        walked: &walked,
+        level,
+        roots,
+        steps: Vec::new(),
+        of_node: vec![None; draft.nodes.len()],
+        gathered: Vec::new(),
+    };
+    let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
     Some(tile::nest(draft, &walked, steps, roots))
 }
@@ -149,9 +153,11 @@ struct Builder<'a> {
     draft: &'a Draft<'a>,
     walked: &'a Walked,
     level: Level,
+    roots: &'a [Root],
+    /// The steps so far, in the order in which they run where none is skipped.
     steps: Vec<Draught>,
-    /// The step of each node.
-    of_node: Vec<usize>,
+    /// The step of each node that has one by now.
+    of_node: Vec<Option<usize>>,
     /// Paths that are made dense, and the steps that do it.
     gathered: Vec<(usize, usize)>,
 }
@@ -169,17 +175,17 @@ impl Builder<'_> {
     }
 
     /// Where an operand is found, and how it runs along a row.
-    fn feed(&mut self, operand: Operand) -> (Feed, Inner) {
-        match operand {
+    fn feed(&mut self, operand: Operand) -> Option<(Feed, Inner)> {
+        Some(match operand {
             Operand::Node(node) => {
-                let step = self.of_node[node];
+                let step = self.node(node)?;
                 (Feed::Step(step), self.steps[step].space.columns)
             }
             Operand::Path(path) => match self.inner(path) {
                 Some(inner) => (Feed::Walk(path), inner),
                 None => (Feed::Step(self.gather(path)), Inner::Dense),
             },
-        }
+        })
     }
 
     fn gather(&mut self, path: usize) -> usize {
@@ -199,13 +205,17 @@ impl Builder<'_> {
         self.steps.len() - 1
     }
 
-    fn node(&mut self, index: usize, roots: &[Root]) -> Option<()> {
+    /// The step of a node, behind those of its operands.
+    fn node(&mut self, index: usize) -> Option<usize> {
+        if let Some(step) = self.of_node[index] {
+            return Some(step);
+        }
         let node = &self.draft.nodes[index];
         let varies = self.walked.node_varies(node.varies);
         let is_index = node.task == Task::Index;
         let feeds: Feeds = match node.operands[..] {
             [Operand::Path(path)] if is_index => [(Feed::Walk(path), Inner::Dense)].as_slice().into(),
-            _ => node.operands.iter().map(|&operand| self.feed(operand)).collect(),
+            _ => node.operands.iter().map(|&operand| self.feed(operand)).collect::<Option<_>>()?,
         };
         // Where all operands are one element for a whole row, that element is computed alone.
         let columns = self.walked.space(varies).columns;
@@ -213,7 +223,7 @@ impl Builder<'_> {
             .into_iter()
             .map(|(feed, inner)| (feed, if columns == Inner::Repeated { Inner::Dense } else { inner }))
             .collect();
-        let writes = self.writes(index, varies, roots);
+        let writes = self.writes(index, varies);
         let stores = writes.map_or(Stores::Ordinary, |root| root.stores);
         let input = |feed: Feed| match feed {
             Feed::Walk(path) => self.draft.paths[path].base.input(self.draft.inputs()),
@@ -223,14 +233,14 @@ impl Builder<'_> {
         let port = writes.map(|root| root.path);
         let step = self.push(work, node.width, varies, kernel::cost(node.task));
         self.steps[step].port = port;
-        self.of_node.push(step);
-        Some(())
+        self.of_node[index] = Some(step);
+        Some(step)
     }
 
     /// The root to which a node can write directly: its result is what the port takes, element for element. What goes
     /// past the caches is written by kernels that can do that, and is read by nobody else.
-    fn writes<'r>(&self, index: usize, varies: u32, roots: &'r [Root]) -> Option<&'r Root> {
-        let root = roots.iter().find(|root| root.value == Operand::Node(index))?;
+    fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
+        let root = self.roots.iter().find(|root| root.value == Operand::Node(index))?;
         let streams = root.stores == Stores::Streaming;
         let is_read = || self.draft.nodes.iter().any(|node| node.operands.contains(&Operand::Node(index)));
         let can = match self.draft.nodes[index].task {
@@ -242,14 +252,14 @@ impl Builder<'_> {
     }
 
     /// The step that completes an output.
-    fn root(&mut self, root: &Root) -> usize {
+    fn root(&mut self, root: &Root) -> Option<usize> {
         let all = self.walked.all();
-        if let Operand::Node(node) = root.value
-            && self.steps[self.of_node[node]].port == Some(root.path)
+        let (mut feed, mut inner) = self.feed(root.value)?;
+        if let Feed::Step(step) = feed
+            && self.steps[step].port == Some(root.path)
         {
-            return self.of_node[node];
+            return Some(step);
         }
-        let (mut feed, mut inner) = self.feed(root.value);
         let width = self.draft.paths[root.path].width;
         let is_strided = self.inner(root.path).is_none();
         let is_dense_step = match feed {
@@ -262,7 +272,7 @@ impl Builder<'_> {
             let step = self.push(work, width, all, kernel::COPY_COST);
             if !is_strided {
                 self.steps[step].port = Some(root.path);
-                return step;
+                return Some(step);
             }
             (feed, inner) = (Feed::Step(step), Inner::Dense);
         }
@@ -270,6 +280,6 @@ impl Builder<'_> {
         let work = Work::Scatter { from: feed, kernel: pack::scatter(self.level, width) };
         let step = self.push(work, width, all, kernel::GATHER_COST);
         self.steps[step].port = Some(root.path);
-        step
+        Some(step)
     }
 }

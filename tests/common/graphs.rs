@@ -365,6 +365,22 @@ pub fn fill(tensor: &mut TensorBuf, random: &mut Random) {
     }
 }
 
+/// The ops and inputs of a graph, for people to read.
+pub fn describe(graph: &RandomGraph) -> String {
+    let tensor = |t: &LogicalTensor| format!("{}:{}", t.id(), t.data_type());
+    let tensors = |ts: &[LogicalTensor]| ts.iter().map(tensor).collect::<Vec<_>>().join(", ");
+    let op = |op: &Op| {
+        let attrs: Vec<String> = op.attrs().map(|(attr, value)| format!("{attr}={value}")).collect();
+        format!("{} = {}({}) {}", tensors(op.outputs()), op.kind(), tensors(op.inputs()), attrs.join(" "))
+    };
+    let input = |t: &LogicalTensor| {
+        let dims = t.dims().unwrap_or_default();
+        format!("{} = {dims:?} by {:?}", tensor(t), t.strides().unwrap_or_default())
+    };
+    let lines: Vec<String> = graph.inputs.iter().map(input).chain(graph.ops.iter().map(op)).collect();
+    lines.join("\n")
+}
+
 /// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one.
 pub fn run(
     partitions: &[Partition],
