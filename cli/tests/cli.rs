@@ -540,7 +540,7 @@ fn json_holds_the_same_facts() {
     assert!(partition["compile_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(
         partition["checks"],
-        json!([{"tensor": 3, "elements": 24, "equal": true, "first_difference": null}])
+        json!([{"tensor": 3, "elements": 24, "ulps": 0, "equal": true, "first_difference": null}])
     );
 }
 

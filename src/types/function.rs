@@ -181,11 +181,11 @@ pub(crate) enum Class {
     Finite,
 }
 
-/// What happens to the sign bit of a floating-point number of any width; all other bits stay, those of a NaN too.
+/// What happens to the sign bit of a floating-point number of any width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
-    /// Cleared: the absolute value.
+    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too.
     Clear,
-    /// Flipped: the negative value.
+    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too.
     Flip,
 }
