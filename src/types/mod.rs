@@ -2,7 +2,10 @@
 
 mod codes;
 pub(crate) mod dtype;
-#[expect(dead_code, reason = "the vocabulary that kernels and interpreter are about to use")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the vocabulary that kernels and interpreter are about to use")
+)]
 pub(crate) mod function;
 pub(crate) mod kind;
 pub(crate) mod shape;
