@@ -3,6 +3,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::graphs::{self, RandomGraph};
 use common::{Random, report};
@@ -14,7 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
         std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
     let first = number("STERNA_FUSION_FIRST", 0);
-    first..first + number("STERNA_FUSION_SEEDS", 2000)
+    first..first + number("STERNA_FUSION_SEEDS", 20_000)
 }
 
 /// Runs one graph every way and says what is wrong.
@@ -56,18 +58,26 @@ fn check(seed: u64, engines: &[Engine]) -> Result<(), String> {
 fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
     let engines: Vec<Engine> =
         Level::all_available().map(|level| Engine::builder().max_level(level).threads(1).build()).collect();
-    let mut wrong = Vec::new();
-    for seed in seeds() {
-        // Every graph at one level, some at all.
-        let engines =
-            if seed % 8 == 0 { &engines[..] } else { &engines[seed as usize % engines.len()..][..1] };
-        if let Err(why) = check(seed, engines) {
-            wrong.push((seed, why));
+    let wrong = Mutex::new(Vec::new());
+    let seeds = seeds();
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        while wrong.lock().unwrap().len() < 3 {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            // Every graph at one level, some at all.
+            let engines =
+                if seed % 16 == 0 { &engines[..] } else { &engines[seed as usize % engines.len()..][..1] };
+            if let Err(why) = check(seed, engines) {
+                println!("seed {seed}: {why}");
+                wrong.lock().unwrap().push((seed, why));
+            }
         }
-        if wrong.len() == 3 {
-            break;
-        }
-    }
-    wrong.iter().for_each(|(seed, why)| println!("seed {seed}: {why}"));
-    report(&wrong);
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+    });
+    report(&wrong.into_inner().unwrap());
 }

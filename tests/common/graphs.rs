@@ -110,9 +110,15 @@ impl RandomGraph {
     /// A graph of up to so many ops.
     pub fn new(random: &mut Random, most_ops: usize) -> Self {
         let rank = random.below(5);
-        let dims = (0..rank).map(|_| random.pick(&[1, 2, 3, 4, 5, 7, 16, 17, 40])).collect::<Vec<i64>>();
-        let dims = if random.below(20) == 0 { vec![random.pick(&[300, 1500]), 3] } else { dims };
-        let dims = if random.below(60) == 0 { vec![0, 3] } else { dims };
+        let mut dims: Vec<i64> = (0..rank).map(|_| random.pick(&[1, 2, 3, 4, 5, 7, 16, 17, 40])).collect();
+        // Some have many tiles; the others have few elements, so that there is time for many graphs.
+        let most = if random.below(40) == 0 { 100_000 } else { 3_000 };
+        while dims.iter().product::<i64>() > most {
+            dims.pop();
+        }
+        if random.below(100) == 0 {
+            dims.push(0);
+        }
         let ops = 1 + random.below(most_ops);
         let mut builder =
             Builder { random, dims, known: Vec::new(), ops: Vec::new(), inputs: Vec::new(), next: 0 };

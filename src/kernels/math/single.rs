@@ -15,13 +15,13 @@ fn polynomial<I: Isa>(x: f32, coefficients: &[f32]) -> f32 {
 }
 
 /// `(eʳ − 1 − r) / r²` for |r| up to a little above ln(2)/2, with an error of 1e-8 of eʳ.
-const EXP: [f32; 5] = [0.5, 0.16666577, 0.041666374, 0.008363238, 0.0013941216];
+const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0013941216];
 
 /// The same for r from −0.6 to 0.11.
-const EXP_M1: [f32; 5] = [0.50000003, 0.16666759, 0.04166175, 0.008258352, 0.0011713437];
+const EXP_M1: [f32; 5] = [0.50000006, 0.1666676, 0.04166175, 0.008258352, 0.0011713437];
 
 /// The parts of ln 2; products of the first with a small integer are exact.
-const LN_2: [f32; 2] = [0.693359375, -0.00021219444];
+const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
 
 /// `x + low = n·ln 2 + r`, where n is what is nearest for another number: answers with n in the low bits, and r. What
 /// a huge x gives means nothing.
@@ -53,8 +53,8 @@ fn times_exp<I: Isa>(y: f32, x: f32, low: f32) -> f32 {
 /// `eˣ`.
 #[inline(always)]
 pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
-    let y = times_exp::<I>(1.0, x, 0.0);
-    let y = if x > 88.722836 { f32::INFINITY } else { y };
+    let y = times_exp::<I>(1.0, x, -0.0);
+    let y = if x > 88.72283 { f32::INFINITY } else { y };
     let y = if x < -104.0 { 0.0 } else { y };
     if x.is_nan() { f32::NAN } else { y }
 }
@@ -63,7 +63,7 @@ pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(in crate::kernels) fn sigmoid<I: Isa>(x: f32) -> f32 {
     let a = -x.abs();
-    let z = times_exp::<I>(1.0, if a < -104.0 { -104.0 } else { a }, 0.0);
+    let z = times_exp::<I>(1.0, if a < -104.0 { -104.0 } else { a }, -0.0);
     let sum = 1.0 + z;
     let y = (if x < 0.0 { z } else { 1.0 }) / sum;
     // What rounding took from the sum is given back; one over the sum is 1 − y for x below 0, and not far from it above.
@@ -76,7 +76,7 @@ pub(in crate::kernels) fn sigmoid<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 fn exp_m1_within<I: Isa>(x: f32) -> (f32, f32) {
     // With r from −0.59 to 0.11 all results above −0.44 come from r alone, so that none is a difference.
-    let (n, r) = reduced::<I>(x, 0.0, x + 0.2426);
+    let (n, r) = reduced::<I>(x, -0.0, x + 0.2426);
     let scale = scaled(1.0, n);
     let e = I::mul_add(polynomial::<I>(r, &EXP_M1), r * r, r);
     let y = I::mul_add(e, scale, scale - 1.0);
@@ -105,16 +105,17 @@ pub(in crate::kernels) fn tanh<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(in crate::kernels) fn exp_m1<I: Isa>(x: f32) -> f32 {
     let (y, _) = exp_m1_within::<I>(if x < -30.0 { -30.0 } else { x });
-    if x.is_nan() { f32::NAN } else { y }
+    // Zeros keep their sign, and NaN stays.
+    if x < 0.0 { y } else { x }
 }
 
 /// `(ln(1 + f) − f) / f²` for 1 + f between √½ and √2, with an error of 1e-8.
 const LN: [f32; 9] = [
-    -0.49999998,
+    -0.49999997,
     0.33333313,
-    -0.25000751,
+    -0.2500075,
     0.20002696,
-    -0.16628922,
+    -0.16628923,
     0.14173451,
     -0.1307254,
     0.12917888,
@@ -172,6 +173,6 @@ pub(in crate::kernels) fn gelu_erf<I: Isa>(x: f32) -> f32 {
     let inverse = I::mul_add(-inverse, inverse * (a - (sum - 2.0)), inverse);
     let below = polynomial::<I>((a - 2.0) * inverse, &TAIL) * (a * inverse);
     let below = times_exp::<I>(below, -0.5 * square, -0.5 * rest);
-    let y = if x > 0.0 { x - below } else { -below };
+    let y = if x >= 0.0 { x - below } else { -below };
     if x > f32::NEG_INFINITY { y } else { f32::NAN }
 }

@@ -8,6 +8,8 @@ mod half;
 mod indices;
 mod rows;
 mod sign;
+#[cfg(test)]
+mod tests;
 mod unary;
 
 pub(crate) use binary::binary;
