@@ -12,7 +12,6 @@
 pub(crate) mod caches;
 mod math;
 pub(crate) mod pack;
-#[allow(dead_code, unused_imports, reason = "what the steps of a fused group are about to call")]
 pub(crate) mod pointwise;
 pub(crate) mod select;
 pub(crate) mod simd;
