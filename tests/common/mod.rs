@@ -239,6 +239,34 @@ pub fn report<T: std::fmt::Debug>(wrong: &[T]) {
     assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
 }
 
+/// By how many units in the last place two elements differ: 0 for equal bits alone, and as much as can be where only one
+/// is NaN or the type is no floating-point one.
+pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
+    if a == b {
+        return 0;
+    }
+    let infinity: i64 = match data_type {
+        DataType::F32 => 0x7f80_0000,
+        DataType::F16 => 0x7c00,
+        DataType::Bf16 => 0x7f80,
+        _ => return u64::MAX,
+    };
+    let ordered = |element: &[u8]| {
+        let bits = if cfg!(target_endian = "little") {
+            element.iter().rev().fold(0i64, |bits, &byte| bits << 8 | i64::from(byte))
+        } else {
+            element.iter().fold(0i64, |bits, &byte| bits << 8 | i64::from(byte))
+        };
+        let sign = 1i64 << (8 * element.len() - 1);
+        let size = bits & (sign - 1);
+        (size <= infinity).then_some(if bits & sign == 0 { size } else { -size })
+    };
+    match (ordered(a), ordered(b)) {
+        (Some(a), Some(b)) => a.abs_diff(b).max(1),
+        _ => u64::MAX,
+    }
+}
+
 /// An op of a kind that a graph takes: as few tensors as the row of the kind allows, of the first types that suit it,
 /// and the attributes that it must have. Of the tensors only the types are known; inputs have ids from 0, outputs from
 /// 100.
