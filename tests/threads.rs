@@ -77,7 +77,9 @@ fn workers_that_never_come_hold_nobody_up() {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
     let (release, released) = std::sync::mpsc::channel::<()>();
     // Ends when `release` is dropped, also where a check fails.
-    pool.spawn(move || drop(released.recv()));
+    pool.spawn(move || {
+        let _ = released.recv();
+    });
     let engine = Engine::builder().pool(pool).threads(2).build();
     for case in large_cases() {
         case.check(&engine, &mut Random::new(7)).unwrap();

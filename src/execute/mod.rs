@@ -17,7 +17,8 @@ use self::engine::{Allocation, Engine};
 use self::runner::Runner;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::Stores;
-use crate::kernels::simd::{DefaultFloats, StoreFence};
+use crate::kernels::floats::DefaultFloats;
+use crate::kernels::simd::StoreFence;
 use crate::plan::Plan;
 
 /// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have slept for 3 ms, waking costs

@@ -31,9 +31,7 @@ fn of_machine() -> Level {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("f16c");
+        && is_x86_feature_detected!("popcnt");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -66,59 +64,40 @@ impl Drop for StoreFence {
     }
 }
 
-/// Puts the thread into the default floating-point environment, and back when dropped: rounding to nearest, denormals
-/// kept, exceptions masked. Without it, a caller that rounds otherwise or flushes denormals would get other bits.
-pub(crate) struct DefaultFloats {
-    /// What is to be restored, where it differs.
-    #[cfg(target_arch = "x86_64")]
-    before: Option<u32>,
+/// A cache line of results on its way to memory.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(pub(crate) [u8; 64]);
+
+impl Default for Line {
+    #[inline(always)]
+    fn default() -> Self {
+        Self([0; 64])
+    }
 }
 
-/// All exceptions masked, to nearest, nothing flushed.
-#[cfg(target_arch = "x86_64")]
-const DEFAULT_CONTROL: u32 = 0x1f80;
-
-/// The flags of exceptions that have happened, which control nothing.
-#[cfg(target_arch = "x86_64")]
-const EXCEPTION_FLAGS: u32 = 0x3f;
-
-impl DefaultFloats {
-    pub(crate) fn new() -> Self {
+impl Line {
+    /// Writes the line past the caches; on other machines than x86-64 through them.
+    ///
+    /// # Safety
+    ///
+    /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same thread.
+    #[inline(always)]
+    pub(crate) unsafe fn stream(&self, to: *mut u8) {
+        // SAFETY: as the caller promises; every x86-64 machine has the instructions.
         #[cfg(target_arch = "x86_64")]
-        {
-            let before = control();
-            let differs = before & !EXCEPTION_FLAGS != DEFAULT_CONTROL;
-            if differs {
-                set_control(DEFAULT_CONTROL);
+        unsafe {
+            for at in (0..self.0.len()).step_by(size_of::<__m128i>()) {
+                let part = _mm_load_si128(self.0.as_ptr().add(at).cast());
+                _mm_stream_si128(to.add(at).cast(), part);
             }
-            Self { before: differs.then_some(before) }
         }
+        // SAFETY: as the caller promises.
         #[cfg(not(target_arch = "x86_64"))]
-        Self {}
-    }
-}
-
-impl Drop for DefaultFloats {
-    fn drop(&mut self) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(before) = self.before {
-            set_control(before);
+        unsafe {
+            to.cast::<[u8; 64]>().write(self.0);
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn control() -> u32 {
-    let mut control = 0u32;
-    // SAFETY: the instruction writes four bytes to the address, and every x86-64 machine has it.
-    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
-    control
-}
-
-#[cfg(target_arch = "x86_64")]
-fn set_control(control: u32) {
-    // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that was in force.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
 }
 
 /// What a lane's integer type can do in vectors of 512 bits. Masks have a bit a lane, from the lowest on.
@@ -268,41 +247,3 @@ pub(crate) trait Wide {}
 
 #[cfg(not(target_arch = "x86_64"))]
 impl<U> Wide for U {}
-
-/// The mask of the first `count` lanes of 64.
-#[inline(always)]
-pub(crate) fn mask_of_first(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
-}
-
-/// Writes to `to` 64 bytes: those of a mask from `from`, and 0.
-///
-/// # Safety
-///
-/// The machine runs level Avx512, the bytes of the mask can be read, and all can be written.
-#[inline(always)]
-pub(crate) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
-    // SAFETY: as the caller promises.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        u8::store(to, u64::MAX, u8::load(from, mask));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (to, from, mask);
-}
-
-/// Writes to `to` the bytes of a mask of 64.
-///
-/// # Safety
-///
-/// The machine runs level Avx512, all bytes can be read, and those of the mask can be written.
-#[inline(always)]
-pub(crate) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
-    // SAFETY: as the caller promises.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        u8::store(to, mask, u8::load(from, u64::MAX));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (to, from, mask);
-}

@@ -1,6 +1,6 @@
 //! The bodies for level Avx512: one byte compare makes a mask of 64 conditions, and masked loads and stores take the
 //! ends of a row, so a row of any length runs without a scalar loop. Plain Rust at this level took 1.6 times as long
-//! on rows of 16 elements and cannot store past the caches.
+//! on rows of 16 elements.
 //!
 //! Everything between a shell and an intrinsic is `inline(always)`, closures too: an intrinsic is inlined only where
 //! its caller has the instructions, so one function in between would leave a call for each vector.
@@ -153,6 +153,9 @@ unsafe fn choose_rest<U: Lane>(
     then: &impl Side,
     else_: &impl Side,
 ) {
+    if left == 0 {
+        return;
+    }
     // SAFETY: as the caller promises.
     let mut truths = unsafe { truths(cond, at, first(left)) };
     while left > 0 {
@@ -224,7 +227,8 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     at
 }
 
-/// How many elements lead to a 64-byte boundary of a target, where storing past the caches is worth it from there on.
+/// How many elements lead to a 64-byte boundary of a target, where it is worth going there first: past the caches whole
+/// lines are stored, and through them a store that touches two lines takes twice as long.
 #[inline(always)]
 fn head<U>(to: *const U, columns: usize) -> Option<usize> {
     let bytes = to.addr().wrapping_neg() % 64;
@@ -248,10 +252,7 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let (then, else_) = (Row::<U, THEN>::new(then.row(r)), Row::<U, ELSE>::new(else_.row(r)));
-            let at = match head(to, columns).filter(
-                #[inline(always)]
-                |_| STREAM,
-            ) {
+            let at = match head(to, columns) {
                 Some(head) => {
                     choose_rest(cond, to, 0, head, &then, &else_);
                     choose_blocks::<U, STREAM>(cond, to, head, columns, None, &then, &else_)
@@ -279,11 +280,14 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let (other, held) = (Row::<U, OTHER>::new(other.row(r)), Row::<U, true>::new(to));
+            let head = head(to, columns).unwrap_or(0);
             if REPLACED {
-                let at = choose_blocks::<U, false>(cond, to, 0, columns, Some(false), &other, &held);
+                choose_rest(cond, to, 0, head, &other, &held);
+                let at = choose_blocks::<U, false>(cond, to, head, columns, Some(false), &other, &held);
                 choose_rest(cond, to, at, columns - at, &other, &held);
             } else {
-                let at = choose_blocks::<U, false>(cond, to, 0, columns, Some(true), &held, &other);
+                choose_rest(cond, to, 0, head, &held, &other);
+                let at = choose_blocks::<U, false>(cond, to, head, columns, Some(true), &held, &other);
                 choose_rest(cond, to, at, columns - at, &held, &other);
             }
         }
@@ -340,7 +344,7 @@ unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
     unsafe {
         let from = Row::<U, DENSE>::new(from);
         let mut at = 0;
-        if STREAM && let Some(head) = head(to, columns) {
+        if let Some(head) = head(to, columns) {
             copy_rest(to, 0, head, &from);
             at = head + (columns - head) / BLOCK * BLOCK;
             for block in (head..at).step_by(BLOCK) {

@@ -1,8 +1,10 @@
 //! The bodies in plain Rust, which the compiler turns into the vectors of whichever level they are compiled for.
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use super::Verdict;
+use crate::kernels::simd::Line;
 use crate::kernels::{Extent, Lane, Source, Target};
 
 /// One element of a row: the `i`-th where it is dense, else its first.
@@ -20,7 +22,7 @@ unsafe fn element<U: Lane, const DENSE: bool>(row: *const U, i: usize) -> U {
 ///
 /// As [`Blend`](super::Blend).
 #[inline(always)]
-pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool>(
+pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const STREAM: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -28,15 +30,56 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool>(
     to: Target,
 ) {
     for row in 0..extent.rows {
-        let (cond, then, else_, to) = (cond.row::<u8>(row), then.row(row), else_.row(row), to.row::<U>(row));
-        for i in 0..extent.columns {
-            // SAFETY: the caller promises that every element of the tile can be read and written.
-            unsafe {
-                let chosen =
-                    U::blend(*cond.add(i), element::<U, THEN>(then, i), element::<U, ELSE>(else_, i));
-                to.add(i).write_unaligned(chosen);
-            }
+        let (cond, then, else_) = (cond.row::<u8>(row), then.row(row), else_.row(row));
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe {
+            write_row::<U, STREAM>(
+                extent.columns,
+                to.row(row),
+                #[inline(always)]
+                |i| U::blend(*cond.add(i), element::<U, THEN>(then, i), element::<U, ELSE>(else_, i)),
+            );
         }
+    }
+}
+
+/// Writes a row, element by element, or with `STREAM` line by line past the caches where it can.
+///
+/// # Safety
+///
+/// The row can be written, and `element` be called for each of its elements.
+#[inline(always)]
+unsafe fn write_row<U: Lane, const STREAM: bool>(columns: usize, to: *mut U, element: impl Fn(usize) -> U) {
+    let of_line = size_of::<Line>() / size_of::<U>();
+    let before = to.addr().wrapping_neg() % size_of::<Line>();
+    let head = before / size_of::<U>();
+    // SAFETY: as the caller promises; a line has room for the elements of a line, and each stands at an aligned address
+    // within the row.
+    unsafe {
+        if !STREAM || !before.is_multiple_of(size_of::<U>()) || head + of_line > columns {
+            return write_each(0..columns, to, &element);
+        }
+        let lines = (columns - head) / of_line;
+        write_each(0..head, to, &element);
+        for first in (0..lines).map(|line| head + line * of_line) {
+            let mut line = Line::default();
+            for i in 0..of_line {
+                line.0.as_mut_ptr().cast::<U>().add(i).write(element(first + i));
+            }
+            line.stream(to.add(first).cast());
+        }
+        write_each(head + lines * of_line..columns, to, &element);
+    }
+}
+
+/// # Safety
+///
+/// The elements can be written, and `element` be called for each of them.
+#[inline(always)]
+unsafe fn write_each<U: Lane>(elements: Range<usize>, to: *mut U, element: &impl Fn(usize) -> U) {
+    for i in elements {
+        // SAFETY: as the caller promises.
+        unsafe { to.add(i).write_unaligned(element(i)) };
     }
 }
 
@@ -67,17 +110,26 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
 ///
 /// As [`Move`](super::Move).
 #[inline(always)]
-pub(super) unsafe fn copy<U: Lane, const DENSE: bool>(extent: Extent, from: Source, to: Target) {
+pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
+    extent: Extent,
+    from: Source,
+    to: Target,
+) {
     for row in 0..extent.rows {
         let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        if DENSE {
-            // SAFETY: the caller promises that the row can be read and written; `copy` allows the same address.
-            unsafe { from.cast::<u8>().copy_to(to.cast(), extent.columns * size_of::<U>()) };
-        } else {
-            // SAFETY: the caller promises that one element can be read, and the row be written.
-            unsafe {
-                let value = from.read_unaligned();
-                (0..extent.columns).for_each(|i| to.add(i).write_unaligned(value));
+        // SAFETY: the caller promises that the row, or its one element, can be read, and the row be written; `copy_to`
+        // allows the same address.
+        unsafe {
+            if DENSE && !STREAM {
+                from.cast::<u8>().copy_to(to.cast(), extent.columns * size_of::<U>());
+            } else {
+                let first = element::<U, false>(from, 0);
+                write_row::<U, STREAM>(
+                    extent.columns,
+                    to,
+                    #[inline(always)]
+                    |i| if DENSE { element::<U, true>(from, i) } else { first },
+                );
             }
         }
     }
@@ -87,7 +139,7 @@ pub(super) unsafe fn copy<U: Lane, const DENSE: bool>(extent: Extent, from: Sour
 ///
 /// As [`Blend`](super::Blend), with one condition a row.
 #[inline(always)]
-pub(super) unsafe fn blend_rows<U: Lane>(
+pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -98,7 +150,7 @@ pub(super) unsafe fn blend_rows<U: Lane>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let from = select_unpredictable(cond.is_true(row), then.at_row(row), else_.at_row(row));
-            copy::<U, true>(Extent { rows: 1, ..extent }, from, to.at_row(row));
+            copy::<U, true, STREAM>(Extent { rows: 1, ..extent }, from, to.at_row(row));
         }
     }
 }

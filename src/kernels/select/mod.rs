@@ -107,7 +107,7 @@ macro_rules! blend_row {
     ($then:expr, $else_:expr, $stream:expr) => {
         kernel!(
             (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
-            generic::blend[$then, $else_],
+            generic::blend[$then, $else_, $stream],
             avx512::blend[$then, $else_, $stream]
         )
     };
@@ -120,7 +120,7 @@ macro_rules! blend_rows_row {
     ($stream:expr) => {
         kernel!(
             (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
-            generic::blend_rows[],
+            generic::blend_rows[$stream],
             avx512::blend_rows[$stream]
         )
     };
@@ -145,7 +145,7 @@ static MERGE: [[ByWidth<Merge>; 2]; 2] =
 
 macro_rules! copy_row {
     ($dense:expr, $stream:expr) => {
-        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense], avx512::copy[$dense, $stream])
+        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense, $stream], avx512::copy[$dense, $stream])
     };
 }
 
