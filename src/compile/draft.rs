@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::group::{Group, Made};
 use crate::graph::function::{Function, Params};
 use crate::kernels::Width;
+use crate::kernels::pointwise::compared_in;
 
 use crate::plan::Base;
 use crate::types::dtype::DataType;
@@ -178,6 +179,7 @@ impl<'a> Draft<'a> {
                 self.converted(number, through, of_type)
             }
             Function::Compare(comparison) => {
+                let computes_in = compared_in(computes_in).unwrap_or(computes_in);
                 let operands = self.operands(made, start, Some(computes_in));
                 self.node(Task::Compare(comparison, computes_in), operands, Width::W1)
             }

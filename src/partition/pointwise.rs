@@ -50,21 +50,12 @@ fn computes_in(function: Function, op: &Op) -> Option<DataType> {
             let first = operands().next()?;
             match () {
                 () if operands().all(is_float) => Some(D::F32),
-                () if operands().all(|t| t == first) => compared_in(first),
+                () if operands().all(|t| t == first) && D::NUMERIC.contains(&first) => Some(first),
                 () => None,
             }
         }
         F::Sign(_) => all(&is_float).then_some(result),
         F::Classify(_) => operands().next().map(|t| if is_float(t) { D::F32 } else { t }),
         F::Logic(_) | F::Not | F::Select | F::Convert | F::Identity | F::Index | F::Fill(_) => Some(result),
-    }
-}
-
-/// The type in which numbers that are no bf16, f16 or f32 are compared: one that holds them all.
-fn compared_in(data_type: DataType) -> Option<DataType> {
-    match data_type {
-        D::S8 | D::U8 | D::S16 | D::U16 => Some(D::S32),
-        D::S32 | D::U32 | D::S64 | D::U64 | D::F64 => Some(data_type),
-        _ => None,
     }
 }
