@@ -7,7 +7,7 @@ use super::kernel::{self, Feeds};
 use super::tile;
 use crate::kernels::{Inner, Stores, Width, pack, select};
 use crate::plan::loops::{Loop, Role, Steps, normalise};
-use crate::plan::{Feed, Nest, StepSpace, Work};
+use crate::plan::{Feed, Nest, StepSpace, Sweep, Work};
 use crate::types::kind::Level;
 use crate::types::shape;
 
@@ -27,6 +27,7 @@ pub(super) struct Draught {
     pub(super) port: Option<usize>,
     pub(super) width: Width,
     pub(super) space: StepSpace,
+    pub(super) sweep: Sweep,
     /// The loops along which its result varies; see [`Walked::varies`].
     pub(super) varies: u32,
     /// How long an element takes, in bytes that could be moved meanwhile.
@@ -188,6 +189,20 @@ impl Builder<'_> {
         })
     }
 
+    /// How an operand of one element a row runs from row to row; nothing where there are gaps.
+    fn down(&self, feed: Feed) -> Option<Inner> {
+        match feed {
+            Feed::Step(step) => {
+                Some(if self.steps[step].space.rows { Inner::Dense } else { Inner::Repeated })
+            }
+            Feed::Walk(path) => match self.walked.rows.steps[path] {
+                0 => Some(Inner::Repeated),
+                pitch if pitch == self.draft.paths[path].width.bytes() as isize => Some(Inner::Dense),
+                _ => None,
+            },
+        }
+    }
+
     fn gather(&mut self, path: usize) -> usize {
         if let Some(&(_, step)) = self.gathered.iter().find(|(gathered, _)| *gathered == path) {
             return step;
@@ -201,7 +216,7 @@ impl Builder<'_> {
 
     fn push(&mut self, work: Work, width: Width, varies: u32, cost: usize) -> usize {
         let space = self.walked.space(varies);
-        self.steps.push(Draught { work, port: None, width, space, varies, cost });
+        self.steps.push(Draught { work, port: None, width, space, sweep: Sweep::Rows, varies, cost });
         self.steps.len() - 1
     }
 
@@ -217,12 +232,18 @@ impl Builder<'_> {
             [Operand::Path(path)] if is_index => [(Feed::Walk(path), Inner::Dense)].as_slice().into(),
             _ => node.operands.iter().map(|&operand| self.feed(operand)).collect::<Option<_>>()?,
         };
-        // Where all operands are one element for a whole row, that element is computed alone.
-        let columns = self.walked.space(varies).columns;
-        let feeds = feeds
-            .into_iter()
-            .map(|(feed, inner)| (feed, if columns == Inner::Repeated { Inner::Dense } else { inner }))
-            .collect();
+        // Where all operands are one element for a whole row, that element is computed alone; or those of all rows as
+        // if they were one row, where they lie like one.
+        let space = self.walked.space(varies);
+        let down =
+            || feeds.iter().map(|&(feed, _)| Some((feed, self.down(feed)?))).collect::<Option<Feeds>>();
+        let (feeds, sweep) = match space.columns {
+            Inner::Dense => (feeds, Sweep::Rows),
+            Inner::Repeated => match down().filter(|_| space.rows && !is_index) {
+                Some(down) => (down, Sweep::Column),
+                None => (feeds.iter().map(|&(feed, _)| (feed, Inner::Dense)).collect(), Sweep::Rows),
+            },
+        };
         let writes = self.writes(index, varies);
         let stores = writes.map_or(Stores::Ordinary, |root| root.stores);
         let input = |feed: Feed| match feed {
@@ -233,6 +254,7 @@ impl Builder<'_> {
         let port = writes.map(|root| root.path);
         let step = self.push(work, node.width, varies, kernel::cost(node.task));
         self.steps[step].port = port;
+        self.steps[step].sweep = sweep;
         self.of_node[index] = Some(step);
         Some(step)
     }

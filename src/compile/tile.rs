@@ -7,7 +7,7 @@ use super::nest::{Draught, Made, Walked};
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, Inner, Width};
 use crate::plan::loops::{Loop, Role};
-use crate::plan::{Feed, Nest, Place, Step, StepSet, StepSpace, Walk, Work};
+use crate::plan::{Feed, Nest, Place, Step, StepSet, StepSpace, Sweep, Walk, Work};
 
 /// Bytes of the result in one tile: enough that the work on a tile outweighs finding it, little enough that threads
 /// find many to share.
@@ -45,9 +45,11 @@ pub(super) fn nest(
     let walks = (draft.paths.iter().enumerate())
         .map(|(i, path)| Walk { base: path.base, pitch: walked.rows.steps[i], step: walked.columns.steps[i] })
         .collect();
+    let flat: Vec<bool> = (0..steps.len()).map(|index| is_flat(draft, walked, tile, &steps, index)).collect();
     let place = |(index, step): (usize, Draught)| {
         let to = step.port.map_or(places[index], Place::Port);
-        Step { work: step.work, to, space: step.space }
+        let sweep = if flat[index] { Sweep::Flat } else { step.sweep };
+        Step { work: step.work, to, space: step.space, sweep }
     };
     let at = |loop_: usize| loops.order.iter().position(|&l| l == loop_).unwrap_or(0);
     let (row_blocks, column_blocks) = (at(loops.all.len() - 2), at(loops.all.len() - 1));
@@ -56,6 +58,33 @@ pub(super) fn nest(
     let steps = steps.into_iter().enumerate().map(place).collect();
     let nest = Nest { loops: ordered, row_blocks, column_blocks, space, tile, steps, roots, outdated, walks };
     Made { nest, scratch, cost }
+}
+
+/// Whether the rows of a step's result and of all its operands follow each other without a gap.
+fn is_flat(draft: &Draft<'_>, walked: &Walked, tile: Extent, steps: &[Draught], index: usize) -> bool {
+    let step = &steps[index];
+    let follows = |path: usize| {
+        let width = draft.paths[path].width.bytes() as isize;
+        let (pitch, along) = (walked.rows.steps[path], walked.columns.steps[path]);
+        along == width && pitch == width * walked.columns.extent as isize
+    };
+    let is_everywhere_one = |path: usize| (walked.rows.steps[path], walked.columns.steps[path]) == (0, 0);
+    let is_whole = |space: StepSpace| space.rows && space.columns == Inner::Dense;
+    let fits = |feed: Feed| match feed {
+        Feed::Walk(path) => follows(path) || is_everywhere_one(path),
+        Feed::Step(step) => {
+            let Draught { space, port, .. } = steps[step];
+            let is_one = !space.rows && space.columns == Inner::Repeated;
+            is_one || (is_whole(space) && port.is_none_or(follows))
+        }
+    };
+    let is_map = !matches!(step.work, Work::Gather { .. } | Work::Scatter { .. } | Work::Index { .. });
+    let spans = tile.columns == walked.columns.extent && walked.columns.extent > 1 && tile.rows > 1;
+    spans
+        && is_map
+        && is_whole(step.space)
+        && step.port.is_none_or(follows)
+        && step.work.feeds().into_iter().all(fits)
 }
 
 /// Rows and columns of a tile.

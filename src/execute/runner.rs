@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Bound;
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target};
-use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Work};
+use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Work};
 
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
@@ -149,12 +149,16 @@ impl<'a> Runner<'a> {
     /// The part of the current tile that a step iterates over.
     fn extent_of(&self, step: &Step) -> Extent {
         let tile = self.extent();
-        Extent {
-            rows: if step.space.rows { tile.rows } else { 1 },
-            columns: match step.space.columns {
-                Inner::Dense => tile.columns,
-                Inner::Repeated => 1,
+        match step.sweep {
+            Sweep::Rows => Extent {
+                rows: if step.space.rows { tile.rows } else { 1 },
+                columns: match step.space.columns {
+                    Inner::Dense => tile.columns,
+                    Inner::Repeated => 1,
+                },
             },
+            Sweep::Flat => Extent { rows: 1, columns: tile.rows * tile.columns },
+            Sweep::Column => Extent { rows: 1, columns: tile.rows },
         }
     }
 

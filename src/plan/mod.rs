@@ -163,6 +163,19 @@ pub(crate) struct Step {
     pub(crate) to: Place,
     /// Whether the result varies from row to row, and along a row.
     pub(crate) space: StepSpace,
+    /// How its elements are gone through.
+    pub(crate) sweep: Sweep,
+}
+
+/// How a step goes through its part of a tile. One long row takes less time than many short ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// Row by row.
+    Rows,
+    /// As one row: the rows of the result and of all operands follow each other without a gap.
+    Flat,
+    /// As one row: the result and all operands have one element a row, and these follow each other without a gap.
+    Column,
 }
 
 /// The part of a tile's index space that a step iterates over; along the rest, its result is the same.
