@@ -52,7 +52,7 @@ functions! {
     Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
     Exp DEAR: |x, _, _| single::exp::<I>(x);
     GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
-    GeluTanh DEAR: |x, _, _| math::gelu_tanh::<I>(x.into()) as f32;
+    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x);
     HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
     HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) * (1.0 / 6.0) + 0.5)) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
