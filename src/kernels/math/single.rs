@@ -191,7 +191,7 @@ pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
         return super::gelu_tanh::<I>(x.into()) as f32;
     }
     // √(8/π), the upper part so short that its difference from a sum is exact, and 0.044715 · √(8/π).
-    const A: [f32; 2] = [1.5957031, 6.5996604e-5];
+    const A: [f32; 2] = [1.5957031, 6.599_66e-5];
     const B: [f32; 2] = [GELU_B as f32, (GELU_B - GELU_B as f32 as f64) as f32];
     // From there on, what is missing to x, or to 0, is below half of the least number.
     let a = x.abs();
