@@ -69,7 +69,7 @@ pub(crate) enum Binary {
     Minimum,
     /// `(x − y)²`, the difference rounded to f32 before it is squared.
     SquaredDifference,
-    /// `x` above 0, else `y · x`.
+    /// `x` from 0 on, else `y · x`.
     Prelu,
     /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x` is the
     /// source or, where the name says so, the result of the forward op, and `y` the gradient of the result.

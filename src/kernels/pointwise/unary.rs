@@ -54,8 +54,8 @@ functions! {
     Exp DEAR: |x, _, _| single::exp::<I>(x);
     GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
     GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x);
-    HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
-    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) * (1.0 / 6.0) + 0.5)) as f32;
+    HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
     Log DEAR: |x, _, _| single::ln::<I>(x);
     Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
@@ -112,11 +112,14 @@ fn sqrt(x: f32) -> f32 {
     if x >= 0.0 { x.sqrt() } else { super::NAN }
 }
 
-/// `x` within 0 and 1; NaN stays NaN.
+/// In f64, a product with it is as good as a quotient.
+const SIXTH: f64 = 1.0 / 6.0;
+
+/// `x` within 0 and a bound; NaN stays NaN.
 #[inline(always)]
-fn unit(x: f64) -> f64 {
+fn within(x: f64, bound: f64) -> f64 {
     let x = if x <= 0.0 { 0.0 } else { x };
-    if x > 1.0 { 1.0 } else { x }
+    if x > bound { bound } else { x }
 }
 
 /// The nearest integer, halves to the even one.

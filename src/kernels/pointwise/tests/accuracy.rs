@@ -79,7 +79,7 @@ const UNARY: &[Row<Unary>] = &[
     Row { function: Unary::GeluErf, params: NONE, limit: 4.0, of: |x, _, _| x * mass(x) },
     Row { function: Unary::GeluTanh, params: NONE, limit: 4.0, of: |x, _, _| x * sigmoid(inner(x).0) },
     Row { function: Unary::HardSigmoid, params: &[[0.2, 0.5], [0.16666667, 0.5]], limit: ROUNDED, of: |x, p, q| unit(p * x + q) },
-    Row { function: Unary::HardSwish, params: NONE, limit: ROUNDED, of: |x, _, _| x * unit(x / 6.0 + 0.5) },
+    Row { function: Unary::HardSwish, params: NONE, limit: ROUNDED, of: |x, _, _| x * (x + 3.0).clamp(0.0, 6.0) / 6.0 },
     Row { function: Unary::LeakyRelu, params: &[[0.01, 0.0], [-3.0, 0.0]], limit: ROUNDED, of: |x, p, _| if x >= 0.0 { x } else { p * x } },
     Row { function: Unary::Log, params: NONE, limit: 2.0, of: |x, _, _| x.ln() },
     Row { function: Unary::Mish, params: NONE, limit: 4.0, of: |x, _, _| x * mish_gate(x) },

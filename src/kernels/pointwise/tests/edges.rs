@@ -42,7 +42,7 @@ fn arithmetic_is_that_of_f32() {
         (Binary::Maximum, maximum),
         (Binary::Minimum, |x, y| -maximum(-x, -y)),
         (Binary::SquaredDifference, |x, y| (x - y) * (x - y)),
-        (Binary::Prelu, |x, y| if x > 0.0 { x } else { y * x }),
+        (Binary::Prelu, |x, y| if x >= 0.0 { x } else { y * x }),
         (Binary::AbsBackward, |x, y| match x {
             _ if x > 0.0 => y,
             _ if x < 0.0 => -y,
@@ -52,7 +52,7 @@ fn arithmetic_is_that_of_f32() {
         (Binary::ReluBackward, |x, y| if x > 0.0 { y } else { 0.0 }),
         (Binary::HardSwishBackward, |x, y| match x {
             _ if x >= 3.0 => y,
-            _ if x > -3.0 => (f64::from(y) * (f64::from(x) / 3.0 + 0.5)) as f32,
+            _ if x > -3.0 => (f64::from(y) * (2.0 * f64::from(x) + 3.0) / 6.0) as f32,
             _ => 0.0,
         }),
         (Binary::SqrtBackwardOfResult, |x, y| (f64::from(y) / (2.0 * f64::from(x))) as f32),
