@@ -70,11 +70,12 @@ pub(in crate::kernels) fn mish<I: Isa>(x: f64) -> f64 {
 /// The slope of [`mish`].
 #[inline(always)]
 pub(in crate::kernels) fn mish_slope<I: Isa>(x: f64) -> f64 {
-    let x = flat_above(x);
-    let w = exp_fine::<I>(x);
+    let bounded = flat_above(x);
+    let w = exp_fine::<I>(bounded);
     let n = w * (w + 2.0);
     let d = n + 2.0;
-    (n * d + 4.0 * x * w * (1.0 + w)) / (d * d)
+    let slope = (n * d + 4.0 * bounded * w * (1.0 + w)) / (d * d);
+    if x < f64::INFINITY { slope } else { f64::NAN }
 }
 
 /// Above 40, where both are as good as straight, the terms of [`mish`] would grow beyond f64.
@@ -96,12 +97,14 @@ pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f64) -> f64 {
 /// The slope of [`gelu_tanh`].
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh_slope<I: Isa>(x: f64) -> f64 {
+    let is_finite = x.abs() < f64::INFINITY;
     // Further out the slope is 0 or 1, and the terms would be infinite.
     let x = if x > 20.0 { 20.0 } else { x };
     let x = if x < -20.0 { -20.0 } else { x };
     let e = exp_fine::<I>(-x * (A + B * x * x));
     let s = 1.0 / (1.0 + e);
-    s * (1.0 + x * (A + 3.0 * B * x * x) * (e * s))
+    let slope = s * (1.0 + x * (A + 3.0 * B * x * x) * (e * s));
+    if is_finite { slope } else { f64::NAN }
 }
 
 /// The slope of `x · Φ(x)`: `Φ(x) + x·φ(x)`.

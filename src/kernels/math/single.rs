@@ -1,7 +1,7 @@
 //! The functions that are met most, in f32: a vector holds twice as many lanes as in f64, and the error stays within
 //! two units in the last place.
 
-use super::normal_cdf;
+use super::{B as GELU_B, normal_cdf};
 use crate::kernels::pointwise::Isa;
 use crate::types::kind::Level;
 
@@ -39,15 +39,21 @@ fn scaled(y: f32, n: u32) -> f32 {
     f32::from_bits(y.to_bits().wrapping_add(n << 23))
 }
 
+/// `y · 2ⁿ` for any result, where n is about `x / ln 2`.
+#[inline(always)]
+fn scaled_below(y: f32, n: u32, x: f32) -> f32 {
+    // A subnormal result is rounded by the last product alone.
+    let small = x < -80.0;
+    let n = if small { n.wrapping_add(64) } else { n };
+    scaled(y, n) * if small { f32::from_bits((127 - 64) << 23) } else { 1.0 }
+}
+
 /// `y · e^(x + low)` for x from −104 to 88, where y is about 1, or x about 0.
 #[inline(always)]
 fn times_exp<I: Isa>(y: f32, x: f32, low: f32) -> f32 {
     let (n, r) = reduced::<I>(x, low, x);
     let y = I::mul_add(y, I::mul_add(polynomial::<I>(r, &EXP), r * r, r), y);
-    // A subnormal result is rounded by the last product alone.
-    let small = x < -80.0;
-    let n = if small { n.wrapping_add(64) } else { n };
-    scaled(y, n) * if small { f32::from_bits((127 - 64) << 23) } else { 1.0 }
+    scaled_below(y, n, x)
 }
 
 /// `eˣ`.
@@ -134,9 +140,10 @@ pub(in crate::kernels) fn ln<I: Isa>(x: f32) -> f32 {
     let exponent = (above as i32 >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
     let low = I::mul_add(exponent, LN_2[1], polynomial::<I>(f, &LN) * (f * f));
     let y = I::mul_add(exponent, LN_2[0], low + f);
-    let y = if x == f32::INFINITY { x } else { y };
-    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
-    if x >= 0.0 { y } else { f32::NAN }
+    // Infinity and NaN come back.
+    let y = if x < f32::INFINITY { y } else { x };
+    let of_rest = if x == 0.0 { f32::NEG_INFINITY } else { f32::NAN };
+    if x > 0.0 { y } else { of_rest }
 }
 
 /// `Φ(−a) · e^(a²/2) · (a + 2)` in `t = (a − 2) / (a + 2)`, for a from 0 to 14.5, with an error of 4e-9 of it.
@@ -174,5 +181,34 @@ pub(in crate::kernels) fn gelu_erf<I: Isa>(x: f32) -> f32 {
     let below = polynomial::<I>((a - 2.0) * inverse, &TAIL) * (a * inverse);
     let below = times_exp::<I>(below, -0.5 * square, -0.5 * rest);
     let y = if x >= 0.0 { x - below } else { -below };
+    if x > f32::NEG_INFINITY { y } else { f32::NAN }
+}
+
+/// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`, which is `x / (1 + e⁻ᵛ)` for a v of twice the tangent's argument.
+#[inline(always)]
+pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
+    if I::LEVEL == Level::Portable {
+        return super::gelu_tanh::<I>(x.into()) as f32;
+    }
+    // √(8/π), the upper part so short that its difference from a sum is exact, and 0.044715 · √(8/π).
+    const A: [f32; 2] = [1.5957031, 6.599_66e-5];
+    const B: [f32; 2] = [GELU_B as f32, (GELU_B - GELU_B as f32 as f64) as f32];
+    // From there on, what is missing to x, or to 0, is below half of the least number.
+    let a = x.abs();
+    let a = if a > 10.8 { 10.8 } else { a };
+    // An error of v is one of the result's exponent, so v has a lower part.
+    let square = a * a;
+    let square_low = I::mul_add(a, a, -square);
+    let w = I::mul_add(B[0], square, A[0]);
+    let w_low =
+        I::mul_add(B[0], square, A[0] - w) + I::mul_add(B[0], square_low, I::mul_add(B[1], square, A[1]));
+    let v = a * w;
+    let v_low = I::mul_add(a, w_low, I::mul_add(a, w, -v));
+    let (n, r) = reduced::<I>(-v, -v_low, -v);
+    let e = I::mul_add(polynomial::<I>(r, &EXP), r * r, r);
+    let z = if v > 80.0 { 0.0 } else { scaled(1.0 + e, n) };
+    let y = (if x < 0.0 { -a } else { x }) / (1.0 + z);
+    let below = scaled_below(I::mul_add(y, e, y), n, -v);
+    let y = if x < 0.0 { below } else { y };
     if x > f32::NEG_INFINITY { y } else { f32::NAN }
 }

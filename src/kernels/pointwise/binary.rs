@@ -63,7 +63,7 @@ functions! {
     Maximum CHEAP: |x, y, _, _| maximum(x, y);
     Minimum CHEAP: |x, y, _, _| minimum(x, y);
     SquaredDifference CHEAP: |x, y, _, _| (x - y) * (x - y);
-    Prelu CHEAP: |x, y, _, _| if x > 0.0 { x } else { y * x };
+    Prelu CHEAP: |x, y, _, _| if x >= 0.0 { x } else { y * x };
     AbsBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
     ClampBackward CHEAP: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
     EluBackward DEAR: |x, y, p, _| {
@@ -79,14 +79,14 @@ functions! {
         if (h > 0.0) & (h < 1.0) { p * y } else { 0.0 }
     };
     HardSwishBackward CHEAP: |x, y, _, _| {
-        let sloped = (f64::from(y) * (f64::from(x) * (1.0 / 3.0) + 0.5)) as f32;
+        let sloped = (f64::from(y) * (2.0 * f64::from(x) + 3.0) * (1.0 / 6.0)) as f32;
         if x >= 3.0 { y } else if x > -3.0 { sloped } else { 0.0 }
     };
     MishBackward DEAR: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
     ReluBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
     SigmoidBackward DEAR: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
     SigmoidBackwardOfResult CHEAP: |x, y, _, _| {
-        (f64::from(y) * (f64::from(x) * (1.0 - f64::from(x)))) as f32
+        (f64::from(y) * f64::from(x) * (1.0 - f64::from(x))) as f32
     };
     SoftPlusBackward DEAR: |x, y, p, _| {
         (f64::from(y) * math::sigmoid::<I>(f64::from(p) * f64::from(x))) as f32
@@ -95,7 +95,7 @@ functions! {
     SqrtBackwardOfResult CHEAP: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
     TanhBackward DEAR: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
     TanhBackwardOfResult CHEAP: |x, y, _, _| {
-        (f64::from(y) * ((1.0 - f64::from(x)) * (1.0 + f64::from(x)))) as f32
+        (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
     };
 }
 

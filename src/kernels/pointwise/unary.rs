@@ -39,11 +39,12 @@ macro_rules! functions {
         fn row(function: Unary) -> &'static ByLevel<Kernel1> {
             match function {
                 $(Unary::$Name => const { &kernels1::<$Name, $N>() },)*
+                Unary::Pow => const { &kernels1::<Pow, DEAR>() },
             }
         }
 
         #[cfg(test)]
-        pub(super) const ALL: &[Unary] = &[$(Unary::$Name),*];
+        pub(super) const ALL: &[Unary] = &[$(Unary::$Name,)* Unary::Pow];
     };
 }
 
@@ -52,30 +53,73 @@ functions! {
     Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
     Exp DEAR: |x, _, _| single::exp::<I>(x);
     GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
-    GeluTanh DEAR: |x, _, _| math::gelu_tanh::<I>(x.into()) as f32;
-    HardSigmoid CHEAP: |x, p, q| unit(f64::from(p) * f64::from(x) + f64::from(q)) as f32;
-    HardSwish CHEAP: |x, _, _| (f64::from(x) * unit(f64::from(x) * (1.0 / 6.0) + 0.5)) as f32;
+    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x);
+    HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
     Log DEAR: |x, _, _| single::ln::<I>(x);
     Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
-    Pow DEAR: |x, p, _| math::pow::<I>(x.into(), p.into()) as f32;
     Reciprocal CHEAP: |x, _, _| 1.0 / x;
     Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
     Round CHEAP: |x, _, _| round::<I>(x);
     Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x);
     SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
-    Sqrt CHEAP: |x, _, _| if x >= 0.0 { x.sqrt() } else { super::NAN };
+    Sqrt CHEAP: |x, _, _| sqrt(x);
     Square CHEAP: |x, _, _| x * x;
     Tanh DEAR: |x, _, _| single::tanh::<I>(x);
     Floor CHEAP: |x, _, _| floor::<I>(x);
     Ceil CHEAP: |x, _, _| -floor::<I>(-x);
 }
 
-/// `x` within 0 and 1; NaN stays NaN.
+/// The powers that are met most need no logarithm. Which one it is is asked once a block.
+struct Pow;
+
+impl Function1 for Pow {
+    type X = f32;
+    type To = f32;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: f32, params: Params) -> f32 {
+        Self::of_block::<I, 1>(&[x], params)[0]
+    }
+
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[f32; N], [p, _]: Params) -> [f32; N] {
+        let mut to = [0.0; N];
+        macro_rules! each {
+            (|$x:ident| $value:expr) => {
+                for i in 0..N {
+                    let $x = x[i];
+                    to[i] = canonical($value);
+                }
+            };
+        }
+        match p {
+            -1.0 => each!(|x| 1.0 / x),
+            // The sum with +0 is never −0.
+            0.5 => each!(|x| if x == f32::NEG_INFINITY { f32::INFINITY } else { sqrt(x + 0.0) }),
+            2.0 => each!(|x| x * x),
+            3.0 => each!(|x| (f64::from(x) * f64::from(x) * f64::from(x)) as f32),
+            _ => each!(|x| math::pow::<I>(x.into(), p.into()) as f32),
+        }
+        to
+    }
+}
+
+/// The square root. A NaN that it gives is asked for beforehand: the compiler would drop the question afterwards.
 #[inline(always)]
-fn unit(x: f64) -> f64 {
+fn sqrt(x: f32) -> f32 {
+    if x >= 0.0 { x.sqrt() } else { super::NAN }
+}
+
+/// In f64, a product with it is as good as a quotient.
+const SIXTH: f64 = 1.0 / 6.0;
+
+/// `x` within 0 and a bound; NaN stays NaN.
+#[inline(always)]
+fn within(x: f64, bound: f64) -> f64 {
     let x = if x <= 0.0 { 0.0 } else { x };
-    if x > 1.0 { 1.0 } else { x }
+    if x > bound { bound } else { x }
 }
 
 /// The nearest integer, halves to the even one.

@@ -7,6 +7,9 @@ use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
 
+/// A question, and its answer.
+type Rule<Q, T> = (Q, fn(T, T) -> bool);
+
 fn canonical(x: f32) -> u32 {
     if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }
 }
@@ -39,7 +42,7 @@ fn arithmetic_is_that_of_f32() {
         (Binary::Maximum, maximum),
         (Binary::Minimum, |x, y| -maximum(-x, -y)),
         (Binary::SquaredDifference, |x, y| (x - y) * (x - y)),
-        (Binary::Prelu, |x, y| if x > 0.0 { x } else { y * x }),
+        (Binary::Prelu, |x, y| if x >= 0.0 { x } else { y * x }),
         (Binary::AbsBackward, |x, y| match x {
             _ if x > 0.0 => y,
             _ if x < 0.0 => -y,
@@ -49,7 +52,7 @@ fn arithmetic_is_that_of_f32() {
         (Binary::ReluBackward, |x, y| if x > 0.0 { y } else { 0.0 }),
         (Binary::HardSwishBackward, |x, y| match x {
             _ if x >= 3.0 => y,
-            _ if x > -3.0 => (f64::from(y) * (f64::from(x) / 3.0 + 0.5)) as f32,
+            _ if x > -3.0 => (f64::from(y) * (2.0 * f64::from(x) + 3.0) / 6.0) as f32,
             _ => 0.0,
         }),
         (Binary::SqrtBackwardOfResult, |x, y| (f64::from(y) / (2.0 * f64::from(x))) as f32),
@@ -195,7 +198,7 @@ fn comparisons_compare() {
     fn check<T: Copy + PartialOrd + std::fmt::Debug>(of: DataType, values: &[T], faults: &mut Vec<String>) {
         let (x, y): (Vec<T>, Vec<T>) =
             values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).unzip();
-        let rules: [(Comparison, fn(&T, &T) -> bool); 6] = [
+        let rules: [Rule<Comparison, &T>; 6] = [
             (Comparison::Equal, T::eq),
             (Comparison::NotEqual, T::ne),
             (Comparison::Less, T::lt),
@@ -235,7 +238,7 @@ fn comparisons_compare() {
 #[test]
 fn truth_values_are_what_is_not_zero() {
     let (x, y) = ([0, 1, 0, 2, 0, 255, 128, 0u8].repeat(20), [0, 0, 1, 1, 255, 128, 7, 0u8].repeat(20));
-    let rules: [(Logic, fn(bool, bool) -> bool); 3] =
+    let rules: [Rule<Logic, bool>; 3] =
         [(Logic::And, |x, y| x && y), (Logic::Or, |x, y| x || y), (Logic::Xor, |x, y| x != y)];
     for level in Level::all_available() {
         for (which, rule) in rules {
@@ -250,7 +253,8 @@ fn truth_values_are_what_is_not_zero() {
 
 #[test]
 fn classes_and_signs() {
-    let rules: [(Class, fn(f64) -> bool); 3] =
+    type Rule = (Class, fn(f64) -> bool);
+    let rules: [Rule; 3] =
         [(Class::Nan, f64::is_nan), (Class::Infinite, f64::is_infinite), (Class::Finite, f64::is_finite)];
     let bits: Vec<u64> = (0..130).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     for level in Level::all_available() {

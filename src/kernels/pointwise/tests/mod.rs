@@ -4,6 +4,7 @@ mod accuracy;
 mod conversions;
 mod edges;
 mod shapes;
+mod speed;
 
 use super::{Kernel1, Kernel2, Params};
 use crate::kernels::{Extent, Source, Target};
