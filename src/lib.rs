@@ -14,7 +14,7 @@
 //! ([`compiled_partition_cache_stats`]).
 //!
 //! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph; where
-//! Sterna goes further ([`DataType`], [`AutoBroadcast`]) the documentation says so. `Select` moves bits: for every
+//! Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]) the documentation says so. `Select` moves bits: for every
 //! type, every NaN payload, signed zero and denormal arrives as it left.
 //!
 //! ```

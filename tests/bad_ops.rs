@@ -349,6 +349,7 @@ fn every_check_is_violated_and_satisfied() {
     let softmax = |src, dst| op(K::SoftMax, &[src], &[dst]);
     let softmax_backward = |dst| op(K::SoftMaxBackward, &[D::Bf16, D::Bf16], &[dst]);
     let cast = |src, dst| op(K::TypeCast, &[src], &[dst]);
+    let fill = |shape: &[i64]| op(K::Fill, &[], &[D::F32]).attr(A::Shape, shape).attr(A::Value, 1.0);
     let select = |axis: i64| {
         let op = op(K::Select, &[D::Boolean, D::F32, D::F32], &[D::F32]);
         op.auto_broadcast(AutoBroadcast::Pdpd).axis(axis)
@@ -531,6 +532,11 @@ fn every_check_is_violated_and_satisfied() {
         (Check::AxisNeedsPdpd, select(i64::MIN), Some("`axis` is -9223372036854775808")),
         (Check::AxisNeedsPdpd, select(-1), None),
         (Check::AxisNeedsPdpd, select(11), None),
+        (Check::ShapeOfTensor, fill(&[2, -1]), Some("`shape` is [2, -1]")),
+        (Check::ShapeOfTensor, fill(&[1; 13]), Some("`shape` is [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")),
+        (Check::ShapeOfTensor, fill(&[UNKNOWN_DIM]), Some("`shape` is [-9223372036854775808]")),
+        (Check::ShapeOfTensor, fill(&[]), None),
+        (Check::ShapeOfTensor, fill(&[0; 12]), None),
     ];
     for &check in Schema::all().iter().flat_map(|schema| schema.checks) {
         let satisfied: Vec<bool> =

@@ -27,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "execute/crew.rs",
     "execute/engine.rs",
     "execute/mod.rs",
+    "execute/runner.rs",
     "execute/tensor.rs",
     "kernels/",
 ];

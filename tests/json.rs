@@ -1,6 +1,8 @@
 //! Graph JSON: what is read, what is refused and where, and that what is written is read back.
 #![cfg(feature = "json")]
 
+mod common;
+
 use std::panic::catch_unwind;
 use std::time::Instant;
 
@@ -642,6 +644,21 @@ fn the_written_form() -> Result<(), Error> {
 }
 
 #[test]
+fn every_kind_is_written_by_its_name_and_read_back() {
+    let mut wrong = Vec::new();
+    for &kind in OpKind::ALL {
+        let mut graph = Graph::new();
+        graph.add_op(common::plain_op(kind)).unwrap();
+        let text = graph.to_json();
+        let read = Graph::from_json(&text);
+        if read.as_ref() != Ok(&graph) || !text.contains(&format!("\"kind\": \"{kind}\"")) {
+            wrong.push(format!("{read:?} from {text}"));
+        }
+    }
+    common::report(&wrong);
+}
+
+#[test]
 fn truth_values_are_written_as_numbers() -> Result<(), Error> {
     let matrix = |id| LogicalTensor::strided(id, DataType::F32, &[2, 2]);
     let product =
@@ -701,8 +718,15 @@ fn the_example_graphs_hold_together() {
     names.sort();
     let expected = [
         "causal_mask.json",
+        "causal_scale_select.json",
+        "chain_of_12.json",
+        "clamp_backward.json",
+        "gelu_gated_select.json",
         "gpt_additive_mask.json",
+        "nan_to_num.json",
+        "padding_bias_select.json",
         "padding_mask.json",
+        "safe_softmax_guard.json",
         "select_big.json",
         "select_chain.json",
         "select_multidirectional.json",
@@ -710,6 +734,8 @@ fn the_example_graphs_hold_together() {
         "select_numpy.json",
         "select_pdpd.json",
         "select_plain.json",
+        "swin_selects.json",
+        "t5_bucket.json",
     ];
     assert_eq!(names, expected);
 }

@@ -1,11 +1,13 @@
 //! The reference interpreter against results worked out by hand.
 
+mod common;
+
+use common::plain_op;
 use half::{bf16, f16};
 use sterna::reference::{self, Value};
 use sterna::{
-    Attr, AttrType, AutoBroadcast, Bool8, BroadcastFault, Count, DataType, Direction, Element, Engine, Error,
-    LogicalTensor, Op, OpKind, Port, PortRef, Schema, ShapeFault, Status, Tensor, TensorBuf, TensorFault,
-    UNKNOWN_DIM,
+    Attr, AutoBroadcast, Bool8, BroadcastFault, DataType, Direction, Element, Engine, Error, LogicalTensor,
+    Op, OpKind, PortRef, ShapeFault, Status, Tensor, TensorBuf, TensorFault, UNKNOWN_DIM,
 };
 
 use DataType as D;
@@ -619,64 +621,78 @@ fn indices_shapes_and_biases() {
 
 #[test]
 fn exactly_these_kinds_are_supported() {
-    let supports = |kind: &OpKind| reference::supports(&simple_op(*kind)).is_ok();
+    let supports = |kind: &OpKind| reference::supports(&plain_op(*kind)).is_ok();
     let supported: Vec<OpKind> = K::ALL.iter().copied().filter(supports).collect();
     let expected = [
         K::Abs,
+        K::AbsBackward,
         K::Add,
         K::BiasAdd,
+        K::Clamp,
+        K::ClampBackward,
         K::Divide,
+        K::Elu,
+        K::EluBackward,
         K::Exp,
+        K::GELU,
+        K::GELUBackward,
+        K::HardSwish,
+        K::HardSwishBackward,
+        K::LeakyReLU,
         K::Log,
         K::MatMul,
         K::Maximum,
         K::Minimum,
+        K::Mish,
+        K::MishBackward,
         K::Multiply,
+        K::PReLU,
         K::Reciprocal,
         K::ReLU,
+        K::ReLUBackward,
         K::Reorder,
         K::Round,
         K::Sigmoid,
+        K::SigmoidBackward,
         K::SoftMax,
+        K::SoftPlus,
+        K::SoftPlusBackward,
         K::Sqrt,
+        K::SqrtBackward,
         K::Square,
+        K::SquaredDifference,
         K::StaticReshape,
         K::StaticTranspose,
         K::Subtract,
         K::Tanh,
+        K::TanhBackward,
         K::TypeCast,
+        K::HardSigmoid,
+        K::HardSigmoidBackward,
         K::Select,
+        K::Pow,
         K::GenIndex,
         K::GreaterEqual,
+        K::Equal,
+        K::NotEqual,
+        K::Less,
+        K::LessEqual,
+        K::Greater,
+        K::LogicalAnd,
+        K::LogicalOr,
+        K::LogicalXor,
+        K::LogicalNot,
+        K::IsNaN,
+        K::IsInf,
+        K::IsFinite,
+        K::Identity,
+        K::Negative,
+        K::Floor,
+        K::Ceil,
+        K::Fill,
+        K::Cast,
     ];
     assert_eq!(supported, expected);
-}
-
-/// An op of a kind with as few tensors as its row allows, each of the first type allowed, and the attributes that it
-/// must have.
-fn simple_op(kind: OpKind) -> Op {
-    let schema = Schema::of(kind);
-    let type_of = |port: &Port| {
-        let row = schema.types.iter().find(|(variable, _)| *variable == port.type_variable);
-        row.map_or(D::F32, |(_, allowed)| allowed[0])
-    };
-    let types = |count: Count, ports: &[Port]| -> Vec<DataType> {
-        let least = (0..).find(|&n| count.allows(n)).unwrap();
-        ports.iter().take(least).map(type_of).collect()
-    };
-    let outputs = match kind {
-        K::TypeCast => vec![D::Bf16],
-        _ => types(schema.output_count, schema.outputs),
-    };
-    let op = op(kind, &types(schema.input_count, schema.inputs), &outputs);
-    schema.attributes.iter().filter(|row| row.required).fold(op, |op, row| match row.value_type {
-        AttrType::Bool => op.attr(row.attr, false),
-        AttrType::S64 => op.attr(row.attr, 0i64),
-        AttrType::F32 => op.attr(row.attr, 1f32),
-        AttrType::String => op.attr(row.attr, row.allowed.first().copied().unwrap_or("")),
-        AttrType::S64s => op.attr(row.attr, vec![1i64]),
-        AttrType::F32s => op.attr(row.attr, vec![1f32]),
-    })
 }
 
 #[test]
@@ -693,17 +709,31 @@ fn what_cannot_be_run_is_an_error() {
     let rows: Vec<(&str, Op, Vec<Value>, Status, String)> = vec![
         (
             "a kind that is not known",
-            op(K::Mish, &[D::F32], &[D::F32]),
+            op(K::ReduceSum, &[D::F32], &[D::F32]),
             vec![one()],
             Status::Unimplemented,
-            "Mish (op 7): the reference interpreter does not know ops of this kind".into(),
+            "ReduceSum (op 7): the reference interpreter does not know ops of this kind".into(),
         ),
         (
             "s32 and f32 mixed",
             op(K::Add, &[D::S32, D::F32], &[D::F32]),
             vec![value(&[1], &[1i32]), one()],
             Status::Unimplemented,
-            "Add (op 7): the reference interpreter does not mix s32 with floating-point types".into(),
+            "Add (op 7): the reference interpreter does not mix integers with other types".into(),
+        ),
+        (
+            "s32 and s64 mixed",
+            op(K::Add, &[D::S32, D::S64], &[D::S64]),
+            vec![value(&[1], &[1i32]), value(&[1], &[1i64])],
+            Status::Unimplemented,
+            "Add (op 7): the reference interpreter does not mix integers with other types".into(),
+        ),
+        (
+            "s32 to f32",
+            op(K::Multiply, &[D::S32, D::S32], &[D::F32]),
+            vec![value(&[1], &[1i32]), value(&[1], &[1i32])],
+            Status::Unimplemented,
+            "Multiply (op 7): the reference interpreter does not mix integers with other types".into(),
         ),
         (
             "an op that does not fit its row",

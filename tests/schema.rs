@@ -1,11 +1,11 @@
-//! The schema table against a copy of the facts of the op set, and the codes and names of kinds and attributes.
+//! The schema table against a copy of the facts of the op set and a table of our own kinds, and the codes and names of kinds and attributes.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sterna::{Attr, AttrDefault, AttrRow, AttrType, Count, OpKind, Port, Schema};
 
-/// Where Sterna is wider than the op set on purpose: a kind, a field, and what the field is here.
+/// Where Sterna differs from the op set on purpose: a kind, a field, and what the field is here.
 ///
 /// Everything that is not listed is equal.
 const WIDER: &[(&str, &str, &str)] = &[
@@ -31,7 +31,120 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Select", "checks", r#"["axis_needs_pdpd"]"#),
     // A type variable without a list takes every type.
     ("End", "types", "{}"),
+    ("Add", "types", SUMS),
+    ("Subtract", "types", SUMS),
+    ("Multiply", "types", SUMS),
+    ("Maximum", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
+    ("Minimum", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
+    ("GreaterEqual", "types", COMPARED),
+    (
+        "GenIndex",
+        "types",
+        r#"{
+            "T1": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16",
+                   "u32", "u64", "u8"],
+            "T2": ["s32"]
+        }"#,
+    ),
+    // Stricter than the op set, which lets shapes pass that do not fit.
+    ("PReLU", "shape_rule", r#""prelu""#),
+    ("AbsBackward", "shape_rule", SAME_SHAPES),
+    ("ClampBackward", "shape_rule", SAME_SHAPES),
+    ("EluBackward", "shape_rule", SAME_SHAPES),
+    ("GELUBackward", "shape_rule", SAME_SHAPES),
+    ("HardSigmoidBackward", "shape_rule", SAME_SHAPES),
+    ("HardSwishBackward", "shape_rule", SAME_SHAPES),
+    ("MishBackward", "shape_rule", SAME_SHAPES),
+    ("ReLUBackward", "shape_rule", SAME_SHAPES),
+    ("SigmoidBackward", "shape_rule", SAME_SHAPES),
+    ("SoftPlusBackward", "shape_rule", SAME_SHAPES),
+    ("SqrtBackward", "shape_rule", SAME_SHAPES),
+    ("TanhBackward", "shape_rule", SAME_SHAPES),
 ];
+
+const SAME_SHAPES: &str = r#""same_shapes""#;
+const SUMS: &str = r#"{
+    "T1": ["bf16", "f16", "f32", "s32", "s64"],
+    "T2": ["bf16", "f16", "f32", "s32", "s64"],
+    "T3": ["bf16", "f16", "f32", "s32", "s64"]
+}"#;
+const COMPARED: &str = r#"{
+    "T1": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
+    "T2": ["boolean"]
+}"#;
+
+const TWO: &str = r#"[["src_0", "T"], ["src_1", "T"]]"#;
+const TWO_COMPARED: &str = r#"[["src_0", "T1"], ["src_1", "T1"]]"#;
+const BOOLEAN: &str = r#"{"T": ["boolean"]}"#;
+const CLASSED: &str = r#"{"T1": ["bf16", "f16", "f32", "f64"], "T2": ["boolean"]}"#;
+const FLOATS: &str = r#"{"T": ["bf16", "f16", "f32"]}"#;
+const BROADCAST: &str = r#"{
+    "auto_broadcast": {"code": 128, "required": false, "type": "string", "default": "numpy",
+                       "allowed": ["none", "numpy"]}
+}"#;
+const FILL: &str = r#"{
+    "shape": {"code": 72, "required": true, "type": "s64[]", "default": null, "allowed": []},
+    "value": {"code": 4096, "required": true, "type": "f32", "default": null, "allowed": []}
+}"#;
+
+/// A row of a kind of Sterna's own: kind, code, inputs, type variable of `dst`, types, attributes, shape rule, checks.
+type OwnRow = (
+    &'static str,
+    u32,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+#[rustfmt::skip]
+const OWN: &[OwnRow] = &[
+    ("Equal", 0x1000, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
+    ("NotEqual", 0x1001, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
+    ("Less", 0x1002, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
+    ("LessEqual", 0x1003, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
+    ("Greater", 0x1004, TWO_COMPARED, "T2", COMPARED, BROADCAST, "elemwise_arithmetic", &[]),
+    ("LogicalAnd", 0x1005, TWO, "T", BOOLEAN, BROADCAST, "elemwise_arithmetic", &[]),
+    ("LogicalOr", 0x1006, TWO, "T", BOOLEAN, BROADCAST, "elemwise_arithmetic", &[]),
+    ("LogicalXor", 0x1007, TWO, "T", BOOLEAN, BROADCAST, "elemwise_arithmetic", &[]),
+    ("LogicalNot", 0x1008, r#"[["src", "T"]]"#, "T", BOOLEAN, "{}", "identity", &[]),
+    ("IsNaN", 0x1009, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
+    ("IsInf", 0x100a, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
+    ("IsFinite", 0x100b, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
+    ("Identity", 0x100c, r#"[["src", "T"]]"#, "T", r#"{
+        "T": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32",
+              "u64", "u8"]
+    }"#, "{}", "identity", &[]),
+    ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Floor", 0x100e, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Ceil", 0x100f, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Fill", 0x1010, "[]", "T", r#"{
+        "T": ["bf16", "boolean", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
+    }"#, FILL, "fill", &["shape_of_tensor"]),
+    ("Cast", 0x1011, r#"[["src", "T1"]]"#, "T2", r#"{
+        "T1": ["bf16", "boolean", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
+        "T2": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
+    }"#, "{}", "identity", &[]),
+];
+
+/// A row of Sterna's own in the form of [`row_of`].
+fn own_row(&(kind, code, inputs, dst, types, attributes, shape_rule, checks): &OwnRow) -> (String, Value) {
+    let inputs: Value = serde_json::from_str(inputs).unwrap();
+    let row = json!({
+        "code": code,
+        "input_count": [inputs.as_array().unwrap().len()],
+        "inputs": inputs,
+        "outputs": [["dst", dst]],
+        "output_count": [1],
+        "types": serde_json::from_str::<Value>(types).unwrap(),
+        "attributes": serde_json::from_str::<Value>(attributes).unwrap(),
+        "shape_rule": shape_rule,
+        "checks": checks,
+    });
+    (kind.to_owned(), row)
+}
 
 const FIELDS: [&str; 9] = [
     "code",
@@ -49,7 +162,7 @@ fn op_set() -> Value {
     serde_json::from_str(include_str!("data/op_set.json")).unwrap()
 }
 
-/// The rows of the op set by kind, widened, with every list sorted whose order means nothing.
+/// The rows of the op set by kind, widened, and Sterna's own, with every list sorted whose order means nothing.
 fn expected_rows() -> BTreeMap<String, Value> {
     let mut op_set = op_set();
     let rows = op_set["ops"].as_array_mut().unwrap().iter_mut();
@@ -61,6 +174,7 @@ fn expected_rows() -> BTreeMap<String, Value> {
         assert_ne!(*narrow, wider, "{kind}.{field} is listed as wider, but is not");
         *narrow = wider;
     }
+    rows.extend(OWN.iter().map(own_row));
     rows
 }
 
@@ -155,11 +269,11 @@ fn snake_case(camel_case: &str) -> String {
 }
 
 #[test]
-fn every_row_is_that_of_the_op_set() {
+fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88);
+    assert_eq!(rows.len(), 88 + 18);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -189,11 +303,14 @@ fn only_the_input_of_genindex_lends_its_shape_alone() {
 }
 
 #[test]
-fn kinds_have_the_codes_and_names_of_the_op_set() {
+fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
     let op_set = op_set();
     let mut wrong = Vec::new();
-    for row in op_set["ops"].as_array().unwrap() {
-        let (name, code) = (row["kind"].as_str().unwrap(), row["code"].as_u64().unwrap() as u32);
+    let ops = op_set["ops"].as_array().unwrap().iter();
+    let ops = ops.map(|row| (row["kind"].as_str().unwrap(), row["code"].as_u64().unwrap() as u32));
+    let kinds: Vec<_> = ops.chain(OWN.iter().map(|row| (row.0, row.1))).collect();
+    assert_eq!(OpKind::ALL.len(), kinds.len());
+    for (name, code) in kinds {
         let found =
             (name.parse::<OpKind>().ok().map(OpKind::code), OpKind::from_code(code).map(OpKind::name));
         if found != (Some(code), Some(name)) {
@@ -201,13 +318,12 @@ fn kinds_have_the_codes_and_names_of_the_op_set() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!(OpKind::ALL.len(), op_set["ops"].as_array().unwrap().len());
-    assert_eq!(OpKind::from_code(88), None);
+    assert_eq!([88, 0xfff, 0x1012].map(OpKind::from_code), [None; 3]);
     assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
 }
 
 #[test]
-fn attributes_have_the_codes_and_names_of_the_op_set() {
+fn attributes_have_the_codes_and_names_of_the_op_set_or_our_own() {
     let op_set = op_set();
     let codes = op_set["attribute_codes"].as_object().unwrap();
     let mut wrong = Vec::new();
@@ -219,7 +335,10 @@ fn attributes_have_the_codes_and_names_of_the_op_set() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!(Attr::ALL.len(), codes.len());
+    let own: Vec<_> = Attr::ALL.iter().filter(|attr| attr.code() >= 0x1000).collect();
+    assert_eq!(own, [&Attr::Value]);
+    assert_eq!((Attr::from_code(0x1000), "value".parse()), (Some(Attr::Value), Ok(Attr::Value)));
+    assert_eq!(Attr::ALL.len(), codes.len() + own.len());
     assert_eq!(Attr::from_code(0), None);
     assert_eq!("broadcast".parse::<Attr>().unwrap_err().to_string(), "no attribute is called \"broadcast\"");
 }

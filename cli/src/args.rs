@@ -58,7 +58,8 @@ pub(crate) struct RunArgs {
     /// Executions of each compiled partition, for the times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Compares every output of every supported partition, bit for bit, with the reference interpreter.
+    /// Compares every output of every supported partition with the reference interpreter: bit for bit, but for
+    /// functions whose stated accuracy is less.
     #[arg(long)]
     pub(crate) check: bool,
     /// Prints one JSON document instead of text.

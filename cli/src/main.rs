@@ -2,6 +2,7 @@
 //! what ops must look like.
 
 mod args;
+mod check;
 mod fill;
 mod held;
 mod npy;

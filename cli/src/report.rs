@@ -94,7 +94,9 @@ pub(crate) struct Execution {
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) tensor: TensorId,
-    pub(crate) elements: usize,
+    pub(crate) elements: i64,
+    /// By how many units in the last place an element may differ; 0 asks for equal bits.
+    pub(crate) ulps: u32,
     pub(crate) equal: bool,
     pub(crate) first_difference: Option<Difference>,
 }
@@ -262,7 +264,14 @@ impl Display for Execution {
 impl Display for Check {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.first_difference {
-            None => write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements),
+            None if self.ulps == 0 => {
+                write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements)
+            }
+            None => write!(
+                f,
+                "tensor {}: all {} elements are within {} ulp of the reference",
+                self.tensor, self.elements, self.ulps
+            ),
             Some(difference) => write!(f, "tensor {}: {difference}", self.tensor),
         }
     }

@@ -12,10 +12,11 @@ use sterna::{Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, Tensor
 
 use crate::Ending;
 use crate::args::RunArgs;
+use crate::check;
 use crate::fill::Fill;
 use crate::held::Held;
 use crate::npy;
-use crate::report::{Check, Difference, Execution, PartitionReport, PortReport, Report, Runner, Written};
+use crate::report::{Execution, PartitionReport, PortReport, Report, Runner, Written};
 
 /// Does all that the arguments ask for. What fails within a partition is part of the report, and the others go on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
@@ -250,7 +251,8 @@ impl Run {
         report.run_by = Some(Runner::Compiled);
 
         if self.check {
-            report.checks = self.checks(partition, &outputs).context("it cannot be checked")?;
+            report.checks = check::checks(partition, &self.held, &outputs, &self.stream)
+                .context("it cannot be checked")?;
         }
         self.held.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
         match report.checks.iter().find(|check| !check.equal) {
@@ -295,22 +297,6 @@ impl Run {
         }
         Ok(values)
     }
-
-    /// Holds outputs against the reference.
-    fn checks(&self, partition: &Partition, outputs: &[Held]) -> Result<Vec<Check>> {
-        let reference = self.reference(partition.ops())?;
-        let check = |output: &Held| {
-            let tensor = output.desc().id();
-            let expected = reference.get(&tensor).context("an output is missing from the reference")?;
-            let computed = output.value()?;
-            let (here, there) = (computed.dims(), expected.dims());
-            ensure!(here == there, "tensor {tensor} has shape {here:?}, in the reference {there:?}");
-            let first_difference = first_difference(&computed, expected);
-            let elements = output.desc().element_count().unwrap_or(0);
-            Ok(Check { tensor, elements, equal: first_difference.is_none(), first_difference })
-        };
-        outputs.iter().map(check).collect()
-    }
 }
 
 /// An output as the graph describes it, with the dims that it turned out to have.
@@ -323,56 +309,5 @@ fn shaped(port: &LogicalTensor, dims: &[i64]) -> Result<LogicalTensor> {
         None => {
             Ok(LogicalTensor::strided(port.id(), port.data_type(), dims)?.with_property(port.property())?)
         }
-    }
-}
-
-/// The first index in row-major order at which two values differ, or nothing where they are equal.
-fn first_difference(computed: &Value, reference: &Value) -> Option<Difference> {
-    let size = computed.data_type().size()?;
-    let pairs = || computed.bytes().chunks_exact(size).zip(reference.bytes().chunks_exact(size));
-    let at = pairs().position(|(computed, reference)| computed != reference)?;
-    let (bits, expected) = pairs().nth(at)?;
-    let mut index = vec![0; computed.dims().len()];
-    let mut rest = at as i64;
-    for (index, dim) in index.iter_mut().zip(computed.dims()).rev() {
-        *index = rest % dim;
-        rest /= dim;
-    }
-    Some(Difference { index, computed: hex(bits), reference: hex(expected) })
-}
-
-/// The bits of an element, the highest first.
-fn hex(element: &[u8]) -> String {
-    let digit = |byte: &u8| format!("{byte:02x}");
-    let digits: String = match cfg!(target_endian = "little") {
-        true => element.iter().rev().map(digit).collect(),
-        false => element.iter().map(digit).collect(),
-    };
-    format!("0x{digits}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_is_the_first_one_and_a_matter_of_bits() {
-        let value = |elements: [f32; 6]| Value::from_slice(&[2, 3], &elements).unwrap();
-        let reference = value([0.0, 1.0, 2.0, 3.0, 0.0, 5.0]);
-        assert!(first_difference(&reference, &reference).is_none());
-        let nan = value([f32::NAN; 6]);
-        assert!(first_difference(&nan, &nan).is_none());
-
-        let difference = first_difference(&value([0.0, 1.0, 2.0, 3.0, -0.0, 6.0]), &reference).unwrap();
-        assert_eq!(
-            difference.to_string(),
-            "the first difference is at [1, 1], computed 0x80000000, reference 0x00000000"
-        );
-        let scalar = |value: i16| Value::from_slice(&[], &[value]).unwrap();
-        let difference = first_difference(&scalar(-2), &scalar(0x123)).unwrap();
-        assert_eq!(
-            difference.to_string(),
-            "the first difference is at [], computed 0xfffe, reference 0x0123"
-        );
     }
 }

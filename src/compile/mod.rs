@@ -1,8 +1,14 @@
 //! From a partition and concrete tensors to a plan.
 
 pub(crate) mod cache;
+mod draft;
+mod group;
+mod in_place;
+mod kernel;
 mod key;
-mod select;
+mod lower;
+mod nest;
+mod tile;
 
 use smallvec::SmallVec;
 
@@ -10,13 +16,9 @@ use self::key::Key;
 use crate::error::{CompileFault, Direction, Error, Result, ShapeFault};
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
-use crate::graph::infer;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
 use crate::partition::Partition;
-use crate::plan::Plan;
-use crate::types::dtype::DataType;
-use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
 impl Partition {
@@ -67,7 +69,7 @@ impl Partition {
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
         let key = Key::new(self, inputs.iter().chain(&outputs).copied(), engine.level());
-        let plan = cache::plan_of(&key, || make_plan(self, &inputs, &outputs, engine))?;
+        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, engine.level()))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
@@ -117,81 +119,40 @@ fn check_concrete(input: &LogicalTensor) -> Result<(), CompileFault> {
     }
 }
 
-/// An operand with everything known about where its elements are.
-#[derive(Debug, Clone, Copy)]
-struct Operand<'a> {
-    data_type: DataType,
-    dims: &'a [i64],
-    strides: &'a [i64],
-}
-
-impl<'a> Operand<'a> {
-    fn of(tensor: &'a LogicalTensor) -> Option<Self> {
-        Some(Self { data_type: tensor.data_type(), dims: tensor.known_dims()?, strides: tensor.strides()? })
+/// Checks the shape that was inferred for the result of an op: that its bytes can be counted, and that it is what was
+/// said of it, if it is handed out.
+fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Result<()> {
+    let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
+    let size = op.outputs()[0].data_type().size().unwrap_or(1) as i64;
+    if shape::element_count(inferred).and_then(|count| count.checked_mul(size)).is_none() {
+        return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
     }
-}
-
-/// Infers the output, settles its layout and lowers the op. Every fusion so far leaves ops alone, so there is one.
-fn make_plan(
-    partition: &Partition,
-    inputs: &[&LogicalTensor],
-    outputs: &[&LogicalTensor],
-    engine: &Engine,
-) -> Result<Plan> {
-    let [op] = partition.ops() else {
-        let reason = partition.ops().iter().map(|op| op.kind().name()).collect::<Vec<_>>().join(", ");
-        let fault = CompileFault::Unsupported(format!("no kernel runs {reason} as one"));
-        return Err(Error::Compile { partition: partition.id(), fault });
-    };
-    let position = |id: TensorId| partition.inputs().iter().position(|port| port.id() == id);
-    let positions: SmallVec<[usize; 4]> =
-        op.inputs().iter().filter_map(|input| position(input.id())).collect();
-    let operands: SmallVec<[Operand<'_>; 4]> =
-        positions.iter().filter_map(|&position| Operand::of(inputs[position])).collect();
-    let dims: SmallVec<[&[i64]; 4]> = operands.iter().map(|operand| operand.dims).collect();
-
-    let refuse = |fault| Error::Compile { partition: partition.id(), fault };
-    let shapes = infer::select_shapes(op, &dims)?;
-    check_given(op, outputs[0], &shapes.result)?;
-    let strides = output_strides(outputs[0], &shapes.result, &[operands[1], operands[2]]).map_err(refuse)?;
-    let size = |input: &&LogicalTensor| Some(input.span()? * input.data_type().size()?);
-    let sizes = inputs.iter().map(|input| size(input).unwrap_or(0)).collect();
-    Ok(select::lower(&operands, &positions, &shapes, strides, sizes, engine.level()))
-}
-
-/// Checks what was said of an output's shape against what follows from the inputs.
-fn check_given(op: &Op, output: &LogicalTensor, inferred: &Dims) -> Result<()> {
-    let contradiction = |given: &[i64]| {
-        let (port, given, inferred) = (op.output_ref(0), given.into(), inferred.clone());
-        let fault = Box::new(ShapeFault::Contradiction { port, given, inferred });
-        Error::Shape { op: op.op_ref(), fault }
-    };
-    let bytes =
-        shape::element_count(inferred).and_then(|count| count.checked_mul(output.data_type().size()? as i64));
-    if bytes.is_none() {
-        let fault = Box::new(ShapeFault::TooLarge { dims: inferred.clone() });
-        return Err(Error::Shape { op: op.op_ref(), fault });
+    let Some(given) = given.and_then(LogicalTensor::dims) else { return Ok(()) };
+    let agrees = |(&given, &inferred): (&i64, &i64)| given == UNKNOWN_DIM || given == inferred;
+    if given.len() == inferred.len() && given.iter().zip(inferred).all(agrees) {
+        return Ok(());
     }
-    match output.dims() {
-        Some(given) => {
-            let agrees = |(&given, &inferred): (&i64, &i64)| given == UNKNOWN_DIM || given == inferred;
-            let fits = given.len() == inferred.len() && given.iter().zip(inferred).all(agrees);
-            if fits { Ok(()) } else { Err(contradiction(given)) }
-        }
-        None => Ok(()),
-    }
+    let (port, given, inferred) = (op.output_ref(0), given.into(), inferred.clone());
+    refuse(ShapeFault::Contradiction { port, given, inferred })
 }
 
 /// The strides of an output: those given, or else dense ones, under layout `any` in the dim order of the first of the
 /// given inputs that has the full shape.
-fn output_strides(output: &LogicalTensor, dims: &Dims, models: &[Operand<'_>]) -> Result<Dims, CompileFault> {
+fn output_strides(
+    output: &LogicalTensor,
+    dims: &Dims,
+    models: &[&LogicalTensor],
+) -> Result<Dims, CompileFault> {
     let tensor = output.id();
     let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
     let strides = match output.layout() {
         Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
         Layout::Strided(_) => shape::row_major_strides(dims),
-        Layout::Any | Layout::Undef => match models.iter().find(|model| model.dims == &dims[..]) {
-            Some(model) => shape::dense_strides(dims, &shape::memory_order(dims, model.strides)),
+        Layout::Any | Layout::Undef => match models.iter().find(|model| model.known_dims() == Some(dims)) {
+            Some(model) => {
+                let strides = model.strides().unwrap_or_default();
+                shape::dense_strides(dims, &shape::memory_order(dims, strides))
+            }
             None => shape::row_major_strides(dims),
         },
         Layout::Opaque(_) => return Err(CompileFault::NotStrided { tensor }),

@@ -16,19 +16,57 @@ use crate::types::shape::{self, BroadcastFault, Dims, MAX_RANK};
 pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVec<[Dims; 1]>>> {
     let shapes: SmallVec<[Dims; 1]> = match Schema::of(op.kind()).shape_rule {
         ShapeRule::Identity => smallvec![inputs[0].into(); op.outputs().len()],
-        ShapeRule::BiasAdd => smallvec![biased_shape(op, inputs)?],
-        ShapeRule::ElemwiseArithmetic => smallvec![pair_shape(op, inputs)?],
-        ShapeRule::Select => smallvec![select_shapes(op, inputs)?.result],
         ShapeRule::Matmul => smallvec![matmul_shape(op, inputs)?],
         ShapeRule::Softmax => softmax_shapes(op, inputs)?,
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
-        _ => return Ok(None),
+        _ => match placement(op, inputs)? {
+            Some(placement) => smallvec![placement.result],
+            None => return Ok(None),
+        },
     };
     match shapes.iter().find(|dims| shape::element_count(dims).is_none()) {
         Some(dims) => Err(shape_error(op, ShapeFault::TooLarge { dims: dims.clone() })),
         None => Ok(Some(shapes)),
     }
+}
+
+/// The shape of the result of a pointwise op, and where each input stands in it.
+pub(crate) struct Placement {
+    /// The shape of the result.
+    pub(crate) result: Dims,
+    /// For each input: the dim of the result at which its first dim stands. Its dims are those of the result from
+    /// there on, or 1 where it is repeated; where it has none left, it is repeated.
+    pub(crate) starts: SmallVec<[usize; 3]>,
+}
+
+/// Fits the shapes of the inputs of a pointwise op together; `None` where each element of the result needs more of an
+/// input than one element.
+///
+/// Whether the elements of the result can be counted, [`output_shapes`] judges.
+pub(crate) fn placement(op: &Op, inputs: &[&[i64]]) -> Result<Option<Placement>> {
+    let onto_first = |starts| Placement { result: inputs[0].into(), starts };
+    let placement = match Schema::of(op.kind()).shape_rule {
+        ShapeRule::Identity if inputs.len() == 1 => onto_first(smallvec![0]),
+        ShapeRule::SameShapes => {
+            same_shapes(op, inputs)?;
+            onto_first(smallvec![0; inputs.len()])
+        }
+        ShapeRule::BiasAdd => onto_first(smallvec![0, bias_start(op, inputs)?]),
+        ShapeRule::Prelu => onto_first(smallvec![0, slope_start(op, inputs)?]),
+        ShapeRule::ElemwiseArithmetic => {
+            let result = pair_shape(op, inputs)?;
+            let starts = inputs.iter().map(|dims| result.len() - dims.len()).collect();
+            Placement { result, starts }
+        }
+        ShapeRule::Select => {
+            let SelectShapes { result, starts } = select_shapes(op, inputs)?;
+            Placement { result, starts: starts.into() }
+        }
+        ShapeRule::Fill => Placement { result: op.s64s_attr(Attr::Shape).into(), starts: smallvec![] },
+        _ => return Ok(None),
+    };
+    Ok(Some(placement))
 }
 
 /// The shape of a select, and where each operand stands in it.
@@ -123,12 +161,31 @@ fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     Ok(result)
 }
 
-fn biased_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
-    let channels = inputs[0][channel_axis(op, inputs[0])?];
-    if inputs[1] != [channels] {
+fn same_shapes(op: &Op, inputs: &[&[i64]]) -> Result<()> {
+    match (1..inputs.len()).find(|&port| inputs[port] != inputs[0]) {
+        Some(port) => Err(unfit(op, port, inputs[port], "it has the shape of input 0")),
+        None => Ok(()),
+    }
+}
+
+/// Where the bias stands: at the channels, as many of which it has numbers.
+fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
+    let axis = channel_axis(op, inputs[0])?;
+    if inputs[1] != [inputs[0][axis]] {
         return Err(unfit(op, 1, inputs[1], "it holds one number for each channel of `src`"));
     }
-    Ok(inputs[0].into())
+    Ok(axis)
+}
+
+/// Where the slope stands: one of rank 1 at the channels, unless `per_channel_broadcast` is false; any other on the
+/// right. A slope of one number suits every channel.
+fn slope_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
+    match inputs[1] {
+        &[slopes] if slopes != 1 && op.bool_attr(Attr::PerChannelBroadcast) => bias_start(op, inputs),
+        slope => shape::right_aligned(slope, inputs[0])
+            .and_then(|start| shape::fits_onto(slope, inputs[0], start).map(|()| start))
+            .map_err(|fault| broadcast_error(op, 1, AutoBroadcast::Numpy, fault)),
+    }
 }
 
 /// The dim that the attribute `data_format` calls C: the last of `NXC`, the second of `NCX`.

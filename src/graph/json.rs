@@ -2,6 +2,9 @@
 //!
 //! Reading first checks the document as a whole, then walks it value by value. A value is a slice of the document,
 //! so where it stands is known from its address, and lines are only counted once there is an error to report.
+//!
+//! Kinds and attributes of Sterna's own stand there by their names like any other. oneDNN's reader refuses a graph that
+//! holds one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -98,7 +101,7 @@ impl Graph {
     ///
     /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception that lies in the
     /// format: a tensor of rank 1 whose one dim is unknown looks like a tensor of unknown rank, and is read as one.
-    /// Sterna's own data types and attributes, and the strings that stand for an f32 that is not finite, are read by
+    /// Sterna's own kinds, data types and attributes, and the strings that stand for an f32 that is not finite, are read by
     /// Sterna alone.
     ///
     /// ```

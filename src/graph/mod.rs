@@ -1,10 +1,13 @@
 //! What a user describes: ops on logical tensors. Pure data, no memory.
 
+pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 pub(crate) mod logical_tensor;
 pub(crate) mod op;
+mod op_set;
+mod own;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod verify;

@@ -249,6 +249,14 @@ impl Op {
         }
     }
 
+    /// An attribute of type f32, if set.
+    pub(crate) fn f32_attr(&self, attr: Attr) -> Option<f32> {
+        match self.attrs.get(&attr) {
+            Some(&AttrValue::F32(value)) => Some(value),
+            _ => None,
+        }
+    }
+
     /// An attribute of type bool; false where it is not set.
     pub(crate) fn bool_attr(&self, attr: Attr) -> bool {
         matches!(self.attrs.get(&attr), Some(AttrValue::Bool(true)))

@@ -148,7 +148,8 @@ impl AttrDefault {
     }
 }
 
-/// How the shapes of an op's outputs follow from those of its inputs, by the family names of the op set.
+/// How the shapes of an op's outputs follow from those of its inputs, by the family names of the op set; the last
+/// three are Sterna's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are those of the op set, and all that can be said here")]
@@ -182,6 +183,12 @@ pub enum ShapeRule {
     Select,
     Groupnorm,
     Dropout,
+    /// All inputs have one shape, and so have the outputs.
+    SameShapes,
+    /// The first input has the shape of the output, and the slope broadcasts one way onto it.
+    Prelu,
+    /// The attribute `shape`.
+    Fill,
 }
 
 /// A condition on an op that counts, types and attributes alone do not express.
@@ -215,4 +222,6 @@ pub enum Check {
     CastTypes,
     /// `axis` goes with `auto_broadcast` = `pdpd` alone, and is not below −1.
     AxisNeedsPdpd,
+    /// `shape` is one that a tensor can have: at most twelve dims, none of them negative.
+    ShapeOfTensor,
 }

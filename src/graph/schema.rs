@@ -1,19 +1,29 @@
-//! What an op of each kind must look like: one row a kind.
+//! What an op of each kind must look like: one row a kind, and what rows are written with.
 //!
-//! The facts are those of the oneDNN Graph op set; Sterna widens `Select`, `End` and `Wildcard`. How a row is held
-//! against an op stands in `verify.rs`, the shape rules that rows name in `infer.rs`.
+//! The rows of oneDNN's kinds stand in `op_set.rs`, those of Sterna's own in `own.rs`. How a row is held against an op
+//! stands in `verify.rs`, the shape rules that rows name in `infer.rs`.
 
+use super::op_set::OP_SET;
+use super::own::OWN;
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
-use Attr as A;
-use AttrDefault as V;
-use AttrType as T;
-use Check as C;
 use DataType as D;
-use OpKind as K;
-use ShapeRule as R;
+
+/// The code of the first kind that is not of the op set.
+const FIRST_OWN: usize = OpKind::Equal.code() as usize;
+
+/// All rows, by code.
+static SCHEMAS: [Schema; OpKind::ALL.len()] = {
+    let mut rows = [OP_SET[0]; OpKind::ALL.len()];
+    let mut row = 0;
+    while row < rows.len() {
+        rows[row] = if row < OP_SET.len() { OP_SET[row] } else { OWN[row - OP_SET.len()] };
+        row += 1;
+    }
+    rows
+};
 
 impl Schema {
     /// The row of a kind.
@@ -23,7 +33,8 @@ impl Schema {
     /// assert_eq!(Schema::of(OpKind::Select).inputs[1].name, "then");
     /// ```
     pub fn of(kind: OpKind) -> &'static Schema {
-        &SCHEMAS[kind.code() as usize]
+        let code = kind.code() as usize;
+        &SCHEMAS[if code < FIRST_OWN { code } else { OP_SET.len() + code - FIRST_OWN }]
     }
 
     /// The row of every kind, by code.
@@ -41,34 +52,34 @@ impl Schema {
         self.outputs[index.min(self.outputs.len() - 1)]
     }
 
-    const fn types(self, types: &'static [(&'static str, &'static [DataType])]) -> Self {
+    pub(super) const fn types(self, types: &'static [(&'static str, &'static [DataType])]) -> Self {
         Self { types, ..self }
     }
 
-    const fn attrs(self, attributes: &'static [AttrRow]) -> Self {
+    pub(super) const fn attrs(self, attributes: &'static [AttrRow]) -> Self {
         Self { attributes, ..self }
     }
 
-    const fn input_count(self, input_count: Count) -> Self {
+    pub(super) const fn input_count(self, input_count: Count) -> Self {
         Self { input_count, ..self }
     }
 
-    const fn output_count(self, output_count: Count) -> Self {
+    pub(super) const fn output_count(self, output_count: Count) -> Self {
         Self { output_count, ..self }
     }
 
-    const fn shape(self, shape_rule: ShapeRule) -> Self {
+    pub(super) const fn shape(self, shape_rule: ShapeRule) -> Self {
         Self { shape_rule, ..self }
     }
 
-    const fn checks(self, checks: &'static [Check]) -> Self {
+    pub(super) const fn checks(self, checks: &'static [Check]) -> Self {
         Self { checks, ..self }
     }
 }
 
 /// A row with as many inputs and outputs as it names ports, one type variable `T` of [`FLOATS`], no attributes, and
 /// the shape of the first input.
-const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static [Port]) -> Schema {
+pub(super) const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static [Port]) -> Schema {
     const fn all_of(ports: &[Port]) -> Count {
         match ports.len() {
             0 => Count::OneOf(&[0]),
@@ -92,503 +103,46 @@ const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static [Port]) -> 
     }
 }
 
+/// A row of two numbers of one type that are compared.
+pub(super) const fn comparison(kind: OpKind) -> Schema {
+    const SRCS: &[Port] = &[p("src_0", "T1"), p("src_1", "T1")];
+    const DST: &[Port] = &[p("dst", "T2")];
+    op(kind, SRCS, DST)
+        .types(&[("T1", DataType::NUMERIC), ("T2", BOOLEAN)])
+        .attrs(&[AUTO_BROADCAST])
+        .shape(ShapeRule::ElemwiseArithmetic)
+}
+
 /// A port whose data the op uses.
-const fn p(name: &'static str, type_variable: &'static str) -> Port {
+pub(super) const fn p(name: &'static str, type_variable: &'static str) -> Port {
     Port { name, type_variable, shape_only: false }
 }
 
 /// A port that lends only its shape.
-const fn shape_of(name: &'static str, type_variable: &'static str) -> Port {
+pub(super) const fn shape_of(name: &'static str, type_variable: &'static str) -> Port {
     Port { name, type_variable, shape_only: true }
 }
 
-const fn optional(attr: Attr, value_type: AttrType) -> AttrRow {
+pub(super) const fn optional(attr: Attr, value_type: AttrType) -> AttrRow {
     AttrRow { attr, value_type, required: false, default: None, allowed: &[] }
 }
 
-const fn required(attr: Attr, value_type: AttrType) -> AttrRow {
+pub(super) const fn required(attr: Attr, value_type: AttrType) -> AttrRow {
     AttrRow { required: true, ..optional(attr, value_type) }
 }
 
-const fn default(attr: Attr, value: AttrDefault) -> AttrRow {
+pub(super) const fn default(attr: Attr, value: AttrDefault) -> AttrRow {
     AttrRow { default: Some(value), ..optional(attr, value.value_type()) }
 }
 
-const fn word(attr: Attr, value: &'static str, allowed: &'static [&'static str]) -> AttrRow {
+pub(super) const fn word(attr: Attr, value: &'static str, allowed: &'static [&'static str]) -> AttrRow {
     AttrRow { allowed, ..default(attr, AttrDefault::String(value)) }
 }
 
-const fn required_word(attr: Attr, allowed: &'static [&'static str]) -> AttrRow {
+pub(super) const fn required_word(attr: Attr, allowed: &'static [&'static str]) -> AttrRow {
     AttrRow { allowed, ..required(attr, AttrType::String) }
 }
 
-const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
-const FLOATS_S32: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32];
-const NORM_FLOATS: &[DataType] = &[D::F32, D::Bf16];
-const S32: &[DataType] = &[D::S32];
-const TWELVE_ONES: &[i64] = &[1; 12];
-const TWELVE_ZEROS: &[i64] = &[0; 12];
-
-const ALPHA: AttrRow = required(A::Alpha, T::F32);
-const AUTO_BROADCAST: AttrRow = word(A::AutoBroadcast, "numpy", &["none", "numpy"]);
-const SELECT_BROADCAST: AttrRow =
-    word(A::AutoBroadcast, "numpy", &["none", "numpy", "pdpd", "multidirectional"]);
-const AUTO_PAD: AttrRow = word(A::AutoPad, "None", &["None", "SAME_UPPER", "SAME_LOWER", "VALID"]);
-const AXES: AttrRow = default(A::Axes, V::S64s(&[]));
-const AXIS_1: AttrRow = default(A::Axis, V::S64(1));
-const AXIS_LAST: AttrRow = default(A::Axis, V::S64(-1));
-const AXIS: AttrRow = required(A::Axis, T::S64);
-const BEGIN_NORM_AXIS: AttrRow = default(A::BeginNormAxis, V::S64(-1));
-const BETA: AttrRow = required(A::Beta, T::F32);
-const BETA_1: AttrRow = default(A::Beta, V::F32(1.0));
-const COORDINATE_TRANSFORMATION_MODE: AttrRow =
-    word(A::CoordinateTransformationMode, "half_pixel", &["half_pixel", "align_corners"]);
-const DATA_FORMAT: AttrRow = word(A::DataFormat, "NXC", &["NCX", "NXC"]);
-const DILATIONS: AttrRow = required(A::Dilations, T::S64s);
-const EPSILON: AttrRow = required(A::Epsilon, T::F32);
-const EPSILON_DEFAULT: AttrRow = default(A::Epsilon, V::F32(1e-05));
-const EXCLUDE_PAD: AttrRow = required(A::ExcludePad, T::Bool);
-const GELU_MODE: AttrRow = word(A::Mode, "gelu_erf", &["gelu_erf", "gelu_tanh"]);
-const GROUPS: AttrRow = default(A::Groups, V::S64(1));
-const INTERPOLATE_MODE: AttrRow = required_word(A::Mode, &["nearest", "linear", "bilinear", "trilinear"]);
-const KEEP_DIMS: AttrRow = default(A::KeepDims, V::Bool(false));
-const KEEP_STATS: AttrRow = default(A::KeepStats, V::Bool(true));
-const KERNEL: AttrRow = required(A::Kernel, T::S64s);
-const MAX: AttrRow = required(A::Max, T::F32);
-const MIN: AttrRow = required(A::Min, T::F32);
-const OUTPUT_PADDING: AttrRow = default(A::OutputPadding, V::S64s(TWELVE_ZEROS));
-const PADS_BEGIN: AttrRow = required(A::PadsBegin, T::S64s);
-const PADS_END: AttrRow = required(A::PadsEnd, T::S64s);
-const POOL_DILATIONS: AttrRow = default(A::Dilations, V::S64s(TWELVE_ONES));
-const QTYPE: AttrRow = word(A::Qtype, "per_tensor", &[]);
-const RESIZE_SCALES: AttrRow = optional(A::Scales, T::F32s);
-const ROUNDING_TYPE: AttrRow = word(A::RoundingType, "floor", &[]);
-const SCALES: AttrRow = required(A::Scales, T::F32s);
-const SIZES: AttrRow = optional(A::Sizes, T::S64s);
-const STRIDES: AttrRow = required(A::Strides, T::S64s);
-const USE_AFFINE: AttrRow = default(A::UseAffine, V::Bool(true));
-const USE_DST: AttrRow = default(A::UseDst, V::Bool(true));
-const WEIGHTS_SHAPE: AttrRow = default(A::WeightsShape, V::S64s(TWELVE_ZEROS));
-const WEIGHTS_XIO: AttrRow = word(A::WeightsFormat, "XIO", &["XIO", "OIX"]);
-const WEIGHTS_XOI: AttrRow = word(A::WeightsFormat, "XOI", &["XOI", "IOX"]);
-const ZPS: AttrRow = optional(A::Zps, T::S64s);
-
-/// The rows, by code.
-static SCHEMAS: [Schema; OpKind::ALL.len()] = [
-    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]),
-    op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_S32), ("T2", FLOATS_S32), ("T3", FLOATS_S32)])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::AvgPool, &[p("src", "T")], &[p("dst", "T")])
-        .attrs(&[STRIDES, PADS_BEGIN, PADS_END, EXCLUDE_PAD, KERNEL, DATA_FORMAT, ROUNDING_TYPE, AUTO_PAD])
-        .shape(R::Pool)
-        .checks(&[C::NonNegativePads]),
-    op(K::AvgPoolBackward, &[p("diff_dst", "T"), p("src_shape", "T1")], &[p("diff_src", "T")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T", FLOATS), ("T1", S32)])
-        .attrs(&[
-            STRIDES,
-            PADS_BEGIN,
-            PADS_END,
-            EXCLUDE_PAD,
-            KERNEL,
-            AUTO_PAD,
-            DATA_FORMAT,
-            default(A::SrcShape, V::S64s(TWELVE_ZEROS)),
-        ])
-        .shape(R::PoolBwd)
-        .checks(&[C::NonNegativePads]),
-    op(
-        K::BatchNormTrainingBackward,
-        &[p("src", "T1"), p("diff_dst", "T1"), p("mean", "T2"), p("variance", "T2"), p("gamma", "T2")],
-        &[p("diff_src", "T1"), p("diff_gamma", "T2"), p("diff_beta", "T2")],
-    )
-    .input_count(Count::OneOf(&[4, 5]))
-    .output_count(Count::OneOf(&[1, 2, 3]))
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[EPSILON, DATA_FORMAT])
-    .shape(R::BnBwd)
-    .checks(&[C::NormTypes]),
-    op(
-        K::BatchNormForwardTraining,
-        &[p("src", "T1"), p("mean", "T2"), p("variance", "T2"), p("gamma", "T2"), p("beta", "T2")],
-        &[
-            p("dst", "T1"),
-            p("running_mean", "T2"),
-            p("running_variance", "T2"),
-            p("batch_mean", "T2"),
-            p("batch_variance", "T2"),
-        ],
-    )
-    .input_count(Count::OneOf(&[3, 4, 5]))
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[EPSILON, optional(A::Momentum, T::F32), DATA_FORMAT])
-    .shape(R::BnFwdTrain)
-    .checks(&[C::NormTypes]),
-    op(
-        K::BatchNormInference,
-        &[p("src", "T1"), p("gamma", "T2"), p("beta", "T2"), p("mean", "T2"), p("variance", "T2")],
-        &[p("dst", "T1")],
-    )
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[EPSILON, DATA_FORMAT])
-    .checks(&[C::NormTypes]),
-    op(K::BiasAdd, &[p("src", "T"), p("bias", "T")], &[p("dst", "T")])
-        .attrs(&[DATA_FORMAT])
-        .shape(R::BiasAdd),
-    op(K::BiasAddBackward, &[p("diff_dst", "T")], &[p("diff_bias", "T")])
-        .attrs(&[DATA_FORMAT])
-        .shape(R::BiasBackprop),
-    op(K::Clamp, &[p("src", "T")], &[p("dst", "T")]).attrs(&[MIN, MAX]),
-    op(K::ClampBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[MIN, MAX, USE_DST]),
-    op(K::Concat, &[p("src_i", "T")], &[p("dst", "T")])
-        .input_count(Count::Between(1, Some(64)))
-        .attrs(&[AXIS])
-        .shape(R::Concat),
-    op(K::Convolution, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T")])
-        .input_count(Count::OneOf(&[2, 3]))
-        .attrs(&[STRIDES, PADS_BEGIN, PADS_END, DILATIONS, AUTO_PAD, GROUPS, DATA_FORMAT, WEIGHTS_XIO])
-        .shape(R::Conv)
-        .checks(&[C::NonNegativePads]),
-    op(
-        K::ConvolutionBackwardData,
-        &[p("diff_dst", "T1"), p("weights", "T1"), p("dst_shape", "T2")],
-        &[p("diff_src", "T1")],
-    )
-    .input_count(Count::OneOf(&[2, 3]))
-    .types(&[("T1", FLOATS), ("T2", S32)])
-    .attrs(&[
-        OUTPUT_PADDING,
-        default(A::DstShape, V::S64s(TWELVE_ZEROS)),
-        STRIDES,
-        PADS_BEGIN,
-        PADS_END,
-        DILATIONS,
-        AUTO_PAD,
-        GROUPS,
-        DATA_FORMAT,
-        WEIGHTS_XIO,
-    ])
-    .shape(R::ConvBpropData)
-    .checks(&[C::NonNegativePads]),
-    op(
-        K::ConvolutionBackwardWeights,
-        &[p("src", "T1"), p("diff_dst", "T1"), p("weights_shape", "T2")],
-        &[p("diff_weights", "T1")],
-    )
-    .input_count(Count::OneOf(&[2, 3]))
-    .types(&[("T1", FLOATS), ("T2", S32)])
-    .attrs(&[
-        WEIGHTS_SHAPE,
-        STRIDES,
-        PADS_BEGIN,
-        PADS_END,
-        DILATIONS,
-        AUTO_PAD,
-        GROUPS,
-        DATA_FORMAT,
-        WEIGHTS_XIO,
-    ])
-    .shape(R::ConvBpropFilters)
-    .checks(&[C::NonNegativePads]),
-    op(K::ConvTranspose, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T")])
-        .input_count(Count::OneOf(&[2, 3]))
-        .attrs(&[
-            OUTPUT_PADDING,
-            STRIDES,
-            PADS_BEGIN,
-            PADS_END,
-            DILATIONS,
-            AUTO_PAD,
-            GROUPS,
-            DATA_FORMAT,
-            WEIGHTS_XOI,
-        ])
-        .shape(R::Convtranspose)
-        .checks(&[C::NonNegativePads]),
-    op(K::ConvTransposeBackwardData, &[p("diff_dst", "T"), p("weights", "T")], &[p("diff_src", "T")])
-        .attrs(&[STRIDES, PADS_BEGIN, PADS_END, DILATIONS, AUTO_PAD, GROUPS, DATA_FORMAT, WEIGHTS_XOI])
-        .shape(R::ConvtransposeBpropData)
-        .checks(&[C::NonNegativePads]),
-    op(
-        K::ConvTransposeBackwardWeights,
-        &[p("src", "T1"), p("diff_dst", "T1"), p("weights_shape", "T2")],
-        &[p("diff_weights", "T1")],
-    )
-    .input_count(Count::OneOf(&[2, 3]))
-    .types(&[("T1", FLOATS), ("T2", S32)])
-    .attrs(&[
-        WEIGHTS_SHAPE,
-        STRIDES,
-        PADS_BEGIN,
-        PADS_END,
-        DILATIONS,
-        AUTO_PAD,
-        GROUPS,
-        DATA_FORMAT,
-        WEIGHTS_XOI,
-    ])
-    .shape(R::ConvtransposeBpropFilters)
-    .checks(&[C::NonNegativePads]),
-    op(K::Dequantize, &[p("src", "T1")], &[p("dst", "T2")])
-        .types(&[("T1", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3]), ("T2", &[D::F32])])
-        .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
-        .checks(&[C::QuantParams]),
-    op(K::Divide, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", FLOATS)])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::DynamicDequantize, &[p("src", "T1"), p("scales", "T2"), p("zps", "T3")], &[p("dst", "T2")])
-        .input_count(Count::OneOf(&[2, 3]))
-        .types(&[
-            ("T1", &[D::U8, D::S8, D::S4, D::U4]),
-            ("T2", &[D::Bf16, D::F16, D::F32]),
-            ("T3", &[D::U4, D::S4, D::U8, D::S8, D::S32]),
-        ])
-        .attrs(&[QTYPE, AXIS_1, optional(A::GroupShape, T::S64s)])
-        .checks(&[C::DynamicQuantParams]),
-    op(K::DynamicQuantize, &[p("src", "T1"), p("scales", "T1"), p("zps", "T2")], &[p("dst", "T3")])
-        .input_count(Count::OneOf(&[2, 3]))
-        .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::S32]), ("T3", &[D::U8, D::S8])])
-        .attrs(&[QTYPE, AXIS_1])
-        .checks(&[C::DynamicQuantParams]),
-    op(K::Elu, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
-    op(K::EluBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[ALPHA, USE_DST]),
-    op(K::End, &[p("src", "T")], &[]).types(&[]).shape(R::Dummy),
-    op(K::Exp, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::GELU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[GELU_MODE]),
-    op(K::GELUBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[GELU_MODE]),
-    op(K::HardSwish, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::HardSwishBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]),
-    op(K::Interpolate, &[p("src", "T1"), p("sizes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[INTERPOLATE_MODE, SIZES, RESIZE_SCALES, COORDINATE_TRANSFORMATION_MODE, DATA_FORMAT])
-        .shape(R::Interpolate)
-        .checks(&[C::SizesOrScales]),
-    op(
-        K::InterpolateBackward,
-        &[p("src", "T1"), p("diff_dst", "T1"), p("sizes", "T2")],
-        &[p("diff_src", "T1")],
-    )
-    .input_count(Count::OneOf(&[2, 3]))
-    .types(&[("T1", FLOATS), ("T2", S32)])
-    .attrs(&[INTERPOLATE_MODE, COORDINATE_TRANSFORMATION_MODE, SIZES, RESIZE_SCALES, DATA_FORMAT])
-    .checks(&[C::SizesOrScales]),
-    op(
-        K::LayerNorm,
-        &[p("src", "T1"), p("gamma", "T2"), p("beta", "T2")],
-        &[p("dst", "T1"), p("mean", "T2"), p("variance", "T2")],
-    )
-    .input_count(Count::OneOf(&[1, 3]))
-    .output_count(Count::OneOf(&[1, 3]))
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[KEEP_STATS, BEGIN_NORM_AXIS, USE_AFFINE, EPSILON_DEFAULT])
-    .shape(R::Norm)
-    .checks(&[C::NormTypes, C::KeepStatsOutputs]),
-    op(
-        K::LayerNormBackward,
-        &[
-            p("src", "T1"),
-            p("diff_dst", "T1"),
-            p("mean", "T2"),
-            p("variance", "T2"),
-            p("gamma", "T2"),
-            p("beta", "T2"),
-        ],
-        &[p("diff_src", "T1"), p("diff_gamma", "T2"), p("diff_beta", "T2")],
-    )
-    .input_count(Count::OneOf(&[4, 5, 6]))
-    .output_count(Count::OneOf(&[1, 3]))
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[BEGIN_NORM_AXIS, USE_AFFINE, EPSILON_DEFAULT])
-    .shape(R::NormBprop)
-    .checks(&[C::NormTypes, C::UseAffineOutputs]),
-    op(K::LeakyReLU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
-    op(K::Log, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]),
-    op(K::LogSoftmaxBackward, &[p("diff_dst", "T"), p("dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[AXIS_LAST]),
-    op(K::MatMul, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[2, 3]))
-        .types(&[("T", FLOATS), ("T1", FLOATS)])
-        .attrs(&[
-            default(A::TransposeA, V::Bool(false)),
-            default(A::TransposeB, V::Bool(false)),
-            word(A::AccumulationMode, "strict", &["strict", "relaxed", "any", "f32", "s32", "f16"]),
-        ])
-        .shape(R::Matmul)
-        .checks(&[C::OutputTypeOrF32]),
-    op(K::Maximum, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::MaxPool, &[p("src", "T")], &[p("dst", "T")])
-        .attrs(&[STRIDES, PADS_BEGIN, PADS_END, KERNEL, POOL_DILATIONS, DATA_FORMAT, ROUNDING_TYPE, AUTO_PAD])
-        .shape(R::Pool)
-        .checks(&[C::NonNegativePads, C::DilationsOfKernel]),
-    op(K::MaxPoolBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[STRIDES, PADS_BEGIN, PADS_END, KERNEL, AUTO_PAD, POOL_DILATIONS, DATA_FORMAT])
-        .shape(R::PoolBwd)
-        .checks(&[C::NonNegativePads, C::DilationsOfKernel]),
-    op(K::Minimum, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::Mish, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::MishBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]),
-    op(K::Multiply, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", FLOATS)])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::PReLU, &[p("src", "T"), p("slope", "T")], &[p("dst", "T")])
-        .attrs(&[DATA_FORMAT, default(A::PerChannelBroadcast, V::Bool(true))]),
-    op(
-        K::PReLUBackward,
-        &[p("src", "T"), p("slope", "T"), p("diff_dst", "T")],
-        &[p("diff_src", "T"), p("diff_slope", "T")],
-    )
-    .attrs(&[DATA_FORMAT])
-    .shape(R::PreluBwd),
-    op(K::Quantize, &[p("src", "T1")], &[p("dst", "T2")])
-        .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3])])
-        .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
-        .checks(&[C::QuantParams]),
-    op(K::Reciprocal, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::ReduceL1, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceL2, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceMax, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceMean, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceMin, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceProd, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReduceSum, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXES, KEEP_DIMS])
-        .shape(R::Reduce)
-        .checks(&[C::AxesOnce]),
-    op(K::ReLU, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::ReLUBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[USE_DST]),
-    op(K::Reorder, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::Round, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::Sigmoid, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::SigmoidBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[USE_DST]),
-    op(K::SoftMax, &[p("src", "T1")], &[p("dst", "T2"), p("stats", "T3")])
-        .output_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", &[D::F32])])
-        .attrs(&[AXIS_1, word(A::Mode, "none", &["none", "inf_as_zero"])])
-        .shape(R::Softmax)
-        .checks(&[C::OneF32OrSameType]),
-    op(K::SoftMaxBackward, &[p("diff_dst", "T1"), p("dst", "T1")], &[p("diff_src", "T2")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS)])
-        .attrs(&[AXIS_1])
-        .checks(&[C::OutputTypeOrF32]),
-    op(K::SoftPlus, &[p("src", "T")], &[p("dst", "T")]).attrs(&[BETA_1]),
-    op(K::SoftPlusBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[BETA_1]),
-    op(K::Sqrt, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::SqrtBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[USE_DST]),
-    op(K::Square, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::SquaredDifference, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::StaticReshape, &[p("src", "T")], &[p("dst", "T")])
-        .attrs(&[required(A::Shape, T::S64s), required(A::SpecialZero, T::Bool)])
-        .shape(R::StaticReshape),
-    op(K::StaticTranspose, &[p("src", "T")], &[p("dst", "T")])
-        .attrs(&[required(A::Order, T::S64s)])
-        .shape(R::StaticTranspose),
-    op(K::Subtract, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_S32), ("T2", FLOATS_S32), ("T3", FLOATS_S32)])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::Tanh, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::TanhBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).attrs(&[USE_DST]),
-    op(K::TypeCast, &[p("src", "T1")], &[p("dst", "T2")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS)])
-        .checks(&[C::CastTypes]),
-    op(K::Wildcard, &[p("src", "any")], &[p("dst", "any")])
-        .input_count(Count::Between(0, None))
-        .output_count(Count::Between(0, None))
-        .types(&[])
-        .shape(R::Unsupported),
-    op(K::HardSigmoid, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA, BETA]),
-    op(K::HardSigmoidBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[ALPHA, BETA]),
-    // Wider than the op set: every whole type, two more modes, `axis`; and `then`, `else` for `src_0`, `src_1`.
-    op(K::Select, &[p("cond", "T1"), p("then", "T2"), p("else", "T2")], &[p("dst", "T2")])
-        .types(&[("T1", &[D::Boolean]), ("T2", DataType::WHOLE)])
-        .attrs(&[SELECT_BROADCAST, optional(A::Axis, T::S64)])
-        .shape(R::Select)
-        .checks(&[C::AxisNeedsPdpd]),
-    op(K::Pow, &[p("src", "T")], &[p("dst", "T")]).attrs(&[BETA]),
-    op(
-        K::GroupNorm,
-        &[p("src", "T1"), p("gamma", "T2"), p("beta", "T2")],
-        &[p("dst", "T1"), p("mean", "T2"), p("variance", "T2")],
-    )
-    .input_count(Count::OneOf(&[1, 3]))
-    .output_count(Count::OneOf(&[1, 3]))
-    .types(&[("T1", FLOATS), ("T2", NORM_FLOATS)])
-    .attrs(&[KEEP_STATS, required(A::Groups, T::S64), USE_AFFINE, EPSILON_DEFAULT, DATA_FORMAT])
-    .shape(R::Groupnorm)
-    .checks(&[C::NormTypes, C::KeepStatsOutputs]),
-    op(K::GenIndex, &[shape_of("src", "T1")], &[p("dst", "T2")])
-        .types(&[("T1", FLOATS), ("T2", S32)])
-        .attrs(&[AXIS]),
-    op(K::GreaterEqual, &[p("src_0", "T1"), p("src_1", "T1")], &[p("dst", "T2")])
-        .types(&[("T1", FLOATS_S32), ("T2", &[D::Boolean])])
-        .attrs(&[AUTO_BROADCAST])
-        .shape(R::ElemwiseArithmetic),
-    op(K::RMSNorm, &[p("src", "T1"), p("gamma", "T2")], &[p("dst", "T1")])
-        .input_count(Count::OneOf(&[1, 2]))
-        .types(&[("T1", FLOATS), ("T2", FLOATS)])
-        .attrs(&[BEGIN_NORM_AXIS, EPSILON_DEFAULT])
-        .shape(R::Norm)
-        .checks(&[C::NormTypes]),
-    op(
-        K::Dropout,
-        &[p("src", "T"), p("seed", "T_seed"), p("offset", "T_offset"), p("probability", "T_p")],
-        &[p("dst", "T"), p("mask", "T_mask")],
-    )
-    .output_count(Count::OneOf(&[1, 2]))
-    .types(&[
-        ("T", FLOATS),
-        ("T_seed", &[D::S64]),
-        ("T_offset", &[D::S64]),
-        ("T_p", &[D::F32]),
-        ("T_mask", &[D::U8]),
-    ])
-    .shape(R::Dropout),
-];
+pub(super) const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
+pub(super) const BOOLEAN: &[DataType] = &[D::Boolean];
+pub(super) const AUTO_BROADCAST: AttrRow = word(Attr::AutoBroadcast, "numpy", &["none", "numpy"]);

@@ -6,7 +6,7 @@ use super::row::{AttrDefault, AttrRow, Check, Count, Port, Schema};
 use crate::error::{Direction, Error, OpFault, PortRef, Result};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, AutoBroadcast};
-use crate::types::shape::{Braced, UNKNOWN_DIM};
+use crate::types::shape::{Braced, MAX_RANK, UNKNOWN_DIM};
 
 /// Checks counts, types, attributes and the extra checks of the op's row, after giving attributes that are missing
 /// their defaults. Shapes are judged when a partition is compiled.
@@ -132,6 +132,10 @@ fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
             }
             (None, _) => true,
         },
+        Check::ShapeOfTensor => {
+            let shape = op.s64s_attr(Attr::Shape);
+            shape.len() <= MAX_RANK && shape.iter().all(|&dim| dim >= 0)
+        }
     };
     if holds {
         return Ok(());
@@ -191,6 +195,9 @@ fn rule(check: Check) -> (&'static str, &'static [Fact]) {
             &[Fact::Attr(Attr::Axes), Types],
         ),
         Check::CastTypes => ("the types of input and output differ, and one of them is f32", &[Types]),
+        Check::ShapeOfTensor => {
+            ("`shape` holds at most twelve dims, none of them negative", &[Fact::Attr(Attr::Shape)])
+        }
         Check::AxisNeedsPdpd => ("`axis` is -1 or the index of a dim", &[Fact::Attr(Attr::Axis)]),
     }
 }

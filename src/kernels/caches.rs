@@ -9,10 +9,12 @@ pub(crate) struct Caches {
     pub(crate) last_level: usize,
     /// The cache of one core behind its first level.
     pub(crate) second_level: usize,
+    /// The first-level cache of one core for data.
+    pub(crate) first_level: usize,
 }
 
 /// Where a machine does not say.
-const USUAL: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20 };
+const USUAL: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20, first_level: 32 << 10 };
 
 /// The caches of this machine; asked once.
 pub(crate) fn caches() -> Caches {
@@ -33,9 +35,10 @@ fn of_machine() -> Option<Caches> {
         })
         .collect();
     let &(_, last_level) = sizes.iter().max_by_key(|(level, _)| level)?;
-    let second_level =
-        sizes.iter().find(|(level, _)| *level == 2).map_or(USUAL.second_level, |(_, size)| *size);
-    Some(Caches { last_level, second_level })
+    let of_level = |wanted: u8| sizes.iter().find(|(level, _)| *level == wanted).map(|&(_, size)| size);
+    let second_level = of_level(2).unwrap_or(USUAL.second_level);
+    let first_level = of_level(1).unwrap_or(USUAL.first_level);
+    Some(Caches { last_level, second_level, first_level })
 }
 
 #[cfg(not(target_arch = "x86_64"))]

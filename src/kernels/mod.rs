@@ -10,7 +10,10 @@
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
 pub(crate) mod caches;
+pub(crate) mod floats;
+mod math;
 pub(crate) mod pack;
+pub(crate) mod pointwise;
 pub(crate) mod select;
 pub(crate) mod simd;
 

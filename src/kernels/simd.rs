@@ -55,7 +55,9 @@ fn of_machine() -> Level {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt");
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -271,3 +273,41 @@ pub(crate) trait Wide {}
 
 #[cfg(not(target_arch = "x86_64"))]
 impl<U> Wide for U {}
+
+/// The mask of the first `count` lanes of 64.
+#[inline(always)]
+pub(crate) fn mask_of_first(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// Writes to `to` 64 bytes: those of a mask from `from`, and 0.
+///
+/// # Safety
+///
+/// The machine runs level Avx512, the bytes of the mask can be read, and all can be written.
+#[inline(always)]
+pub(crate) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
+    // SAFETY: as the caller promises.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        u8::store(to, u64::MAX, u8::load(from, mask));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (to, from, mask);
+}
+
+/// Writes to `to` the bytes of a mask of 64.
+///
+/// # Safety
+///
+/// The machine runs level Avx512, all bytes can be read, and those of the mask can be written.
+#[inline(always)]
+pub(crate) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
+    // SAFETY: as the caller promises.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        u8::store(to, mask, u8::load(from, u64::MAX));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (to, from, mask);
+}

@@ -1,8 +1,12 @@
 //! The table of fusions, by priority. To add one is to add an entry.
 
 use super::grow::Verdict;
+use super::pointwise::Pointwise;
+use crate::graph::function::Function;
 use crate::graph::op::Op;
-use crate::types::kind::OpKind;
+
+/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at once.
+const MAX_OPS: usize = 64;
 
 /// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.
 pub(super) struct Fusion {
@@ -18,8 +22,17 @@ pub(super) struct Fusion {
 
 /// Every fusion, the one that is tried first first.
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
-    name: "select",
-    seed: |op| op.kind() == OpKind::Select,
-    grow: |_, _| Verdict::Rejected("a select runs alone: no fusion takes in its neighbours yet"),
+    name: "pointwise",
+    seed: |op| Pointwise::of(op).is_some(),
+    grow: |group, op| match Pointwise::of(op) {
+        Some(_) if group.len() == MAX_OPS => {
+            Verdict::Rejected("the group has as many ops as a group may have")
+        }
+        Some(_) => Verdict::Matched,
+        None if Function::of(op).is_some() => {
+            Verdict::Rejected("no kernel runs the op on these types together")
+        }
+        None => Verdict::NoMatch,
+    },
     accept: |_| Verdict::Matched,
 }];

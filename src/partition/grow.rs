@@ -41,12 +41,16 @@ pub(super) struct Group {
     pub(super) fusion: Option<&'static str>,
 }
 
-/// A finalized graph as the engine sees it: ops by their position in the run order, with the edges that carry data.
-/// A port that lends only its shape carries none.
+/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between them.
+///
+/// A port that lends only its shape is no edge along which a group grows. Who uses it still runs later than who makes
+/// it, as long as they are not in one group.
 pub(super) struct Wiring<'g> {
     pub(super) ops: Vec<&'g Op>,
     producers: Vec<Vec<usize>>,
     consumers: Vec<Vec<usize>>,
+    /// For each op the ones with which it shares data.
+    neighbours: Vec<Vec<usize>>,
 }
 
 impl<'g> Wiring<'g> {
@@ -57,40 +61,39 @@ impl<'g> Wiring<'g> {
         for (at, &index) in links.order.iter().enumerate() {
             position[index] = at;
         }
-        let mut producers = vec![Vec::new(); ops.len()];
-        let mut consumers = vec![Vec::new(); ops.len()];
+        let none = || vec![Vec::new(); ops.len()];
+        let (mut producers, mut consumers, mut neighbours) = (none(), none(), none());
+        let link = |of: &mut Vec<Vec<usize>>, op: usize, other: usize| {
+            if !of[op].contains(&other) {
+                of[op].push(other);
+            }
+        };
         for (at, op) in ops.iter().enumerate() {
             let schema = Schema::of(op.kind());
-            for (_, input) in op.inputs().iter().enumerate().filter(|&(i, _)| !schema.input(i).shape_only) {
+            for (index, input) in op.inputs().iter().enumerate() {
                 let Some(&producer) = links.producer.get(&input.id()) else { continue };
                 let producer = position[producer];
-                if !producers[at].contains(&producer) {
-                    producers[at].push(producer);
-                    consumers[producer].push(at);
+                link(&mut producers, at, producer);
+                link(&mut consumers, producer, at);
+                if !schema.input(index).shape_only {
+                    link(&mut neighbours, at, producer);
+                    link(&mut neighbours, producer, at);
                 }
             }
         }
-        Ok(Self { ops, producers, consumers })
+        Ok(Self { ops, producers, consumers, neighbours })
     }
 
-    fn neighbours(&self, op: usize) -> impl Iterator<Item = usize> + '_ {
-        self.producers[op].iter().chain(&self.consumers[op]).copied()
-    }
-
-    /// Whether no path of data leaves the group and comes back into it, when each of the groups formed so far runs as
+    /// Whether no path leaves the group and comes back into it, when each of the groups formed so far runs as
     /// one: a path that enters such a group leaves it from any of its ops.
     fn is_convex(&self, group: &[usize], formed: &Formed) -> bool {
         let inside: FxHashSet<usize> = group.iter().copied().collect();
-        // While every other op runs alone, a path back stands between the first and the last op of the group.
-        let beyond = match formed.all_alone {
-            true => group.iter().max().map_or(0, |last| last + 1),
-            false => self.ops.len(),
-        };
+        let last = formed.last_that_matters(group.iter().copied().max().unwrap_or(0));
         let leaving = group.iter().flat_map(|&op| &self.consumers[op]).filter(|op| !inside.contains(op));
         let mut outside: Vec<usize> = leaving.copied().collect();
         let mut seen = FxHashSet::default();
         while let Some(op) = outside.pop() {
-            if op >= beyond || !seen.insert(op) {
+            if op > last || !seen.insert(op) {
                 continue;
             }
             let together = formed.group_of[op].map_or(&[][..], |group| &formed.groups[group].ops);
@@ -141,15 +144,26 @@ impl<'g> Wiring<'g> {
 struct Formed {
     groups: Vec<Group>,
     group_of: Vec<Option<usize>>,
-    /// Whether each group has one op.
-    all_alone: bool,
+    /// For each place in the run order: the last op of the groups that span it.
+    spanned_to: Vec<usize>,
 }
 
 impl Formed {
     fn add(&mut self, ops: Vec<usize>, fusion: Option<&'static str>) {
         ops.iter().for_each(|&op| self.group_of[op] = Some(self.groups.len()));
-        self.all_alone &= ops.len() == 1;
+        if let (Some(&first), Some(&last)) = (ops.iter().min(), ops.iter().max()) {
+            self.spanned_to[first..last].iter_mut().for_each(|to| *to = last.max(*to));
+        }
         self.groups.push(Group { ops, fusion });
+    }
+
+    /// The last op from which a path can lead to one at or before a place: each edge leads on in the run order, but who
+    /// enters a group may leave it at an earlier op.
+    fn last_that_matters(&self, mut place: usize) -> usize {
+        while self.spanned_to[place] > place {
+            place = self.spanned_to[place];
+        }
+        place
     }
 
     fn is_taken(&self, op: usize) -> bool {
@@ -165,7 +179,11 @@ pub(super) fn group(
     grow: bool,
     mut explain: impl FnMut(Explanation),
 ) -> Vec<Group> {
-    let mut formed = Formed { groups: Vec::new(), group_of: vec![None; wiring.ops.len()], all_alone: true };
+    let mut formed = Formed {
+        groups: Vec::new(),
+        group_of: vec![None; wiring.ops.len()],
+        spanned_to: vec![0; wiring.ops.len()],
+    };
     for fusion in fusions {
         for (seed, &op) in wiring.ops.iter().enumerate() {
             if formed.is_taken(seed) || !(fusion.seed)(op) {
@@ -202,14 +220,14 @@ fn grown(
         let members: Vec<&Op> = group.iter().map(|&op| wiring.ops[op]).collect();
         let mut seen: FxHashSet<usize> = group.iter().copied().collect();
         let mut refused = Vec::new();
-        let mut neighbours = group.iter().flat_map(|&op| wiring.neighbours(op));
+        let mut neighbours = group.iter().flat_map(|&op| wiring.neighbours[op].iter().copied());
         let joining = neighbours.find(|&neighbour| {
             if formed.is_taken(neighbour) || !seen.insert(neighbour) {
                 return false;
             }
             let verdict = match (fusion.grow)(&members, wiring.ops[neighbour]) {
                 Verdict::Matched if !wiring.is_convex(&[&group[..], &[neighbour]].concat(), formed) => {
-                    Verdict::Rejected("a path of data would leave the group and come back into it")
+                    Verdict::Rejected("a path would leave the group and come back into it")
                 }
                 verdict => verdict,
             };

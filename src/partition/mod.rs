@@ -2,6 +2,7 @@
 
 mod fusions;
 pub(crate) mod grow;
+pub(crate) mod pointwise;
 mod signature;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use self::grow::{Explanation, Group, Wiring};
 pub(crate) use self::signature::Signature;
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Policy, TensorId};
@@ -91,8 +93,16 @@ impl Partition {
 
     /// Why the partition cannot be compiled; `None` where it can.
     pub fn unsupported_reason(&self) -> Option<String> {
-        let kinds = || self.ops().iter().map(|op| op.kind().name()).collect::<Vec<_>>().join(", ");
-        (!self.is_supported()).then(|| format!("no kernel runs {}", kinds()))
+        let types = |tensors: &[LogicalTensor]| {
+            tensors.iter().map(|tensor| tensor.data_type().name()).collect::<Vec<_>>().join(", ")
+        };
+        let reason = |op: &Op| match Function::of(op) {
+            // The kind runs on other types.
+            Some(_) => format!("{} on {} to {}", op.kind(), types(op.inputs()), types(op.outputs())),
+            None => op.kind().name().to_owned(),
+        };
+        let reasons = || self.ops().iter().map(reason).collect::<Vec<_>>().join(", ");
+        (!self.is_supported()).then(|| format!("no kernel runs {}", reasons()))
     }
 
     /// What the partition computes, without ids.

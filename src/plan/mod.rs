@@ -1,20 +1,18 @@
 //! What compilation hands to execution: every decision that can be made before data exists. Data only.
 //!
-//! A [`Plan`] is a list of loop [`Nest`]s. A nest walks tiles of a 2-D loop space and, in each tile, runs its last
-//! [`Step`], which pulls the steps that it needs. Nothing in a plan has an id: tensors are ports by position.
+//! A [`Plan`] is a list of loop [`Nest`]s. A nest walks tiles of a 2-D loop space and, in each tile, runs its root
+//! [`Step`]s, which pull the steps that they need. Nothing in a plan has an id: tensors are ports by position.
 
 pub(crate) mod loops;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
 use crate::kernels::pack::{Gather, Scatter};
+use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, Judge, Merge, Move};
 use crate::kernels::{Extent, Inner, Stores};
 use crate::types::shape::{Dims, MAX_RANK};
-
-/// The most ports that a nest walks.
-pub(crate) const MAX_WALKS: usize = 8;
 
 /// The most loops around the tiles of a nest: one a dim, and blocks of rows and of columns.
 pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
@@ -24,16 +22,22 @@ pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
 pub(crate) struct Plan {
     /// Dims and strides of each output, in elements, inferred or as given.
     pub(crate) outputs: Vec<(Dims, Dims)>,
-    /// Bytes from the first to the last element of each port, inputs first.
+    /// Bytes from the first to the last element of each port, inputs first; 0 for inputs that lend only their shape.
     pub(crate) sizes: Vec<usize>,
     /// Inputs whose very buffer an output may be: positions among the inputs and among the outputs.
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The loop nests, in the order in which they run.
     pub(crate) nests: Vec<Nest>,
+    /// Elements that are the same everywhere, in 8 bytes each.
+    pub(crate) constants: Vec<[u8; 8]>,
     /// Scratch that each thread needs, in bytes.
     pub(crate) scratch: usize,
     /// Bytes of the distinct elements that are read and written, each counted once.
     pub(crate) bytes_moved: usize,
+    /// How much there is to do, in bytes that could be moved meanwhile.
+    pub(crate) effort: usize,
+    /// Whether some step computes on floating-point numbers, which depends on the thread's environment.
+    pub(crate) computes_floats: bool,
     /// Whether results are stored past the caches, which each thread that ran a share has to end with a fence.
     pub(crate) stores: Stores,
 }
@@ -41,17 +45,35 @@ pub(crate) struct Plan {
 /// Loops that run together over tiles, and the steps done in each tile.
 #[derive(Debug)]
 pub(crate) struct Nest {
-    /// The loops around the tiles, the outermost first: those of the index space that are not in a tile, then blocks
-    /// of rows, then blocks of columns.
+    /// The loops around the tiles, the outermost first: those of the index space that are not in a tile, and blocks of
+    /// rows and of columns.
     pub(crate) loops: SmallVec<[Loop; 6]>,
+    /// Which of the loops goes through blocks of rows.
+    pub(crate) row_blocks: usize,
+    /// Which of the loops goes through blocks of columns.
+    pub(crate) column_blocks: usize,
     /// Rows and columns of the whole index space within the loops.
     pub(crate) space: Extent,
     /// Rows and columns of a tile; the last ones of a row or column of tiles may be smaller.
     pub(crate) tile: Extent,
-    /// The steps; the last one is the one that is run.
+    /// The steps; each stands behind those that it pulls.
     pub(crate) steps: Vec<Step>,
-    /// The ports that the steps walk, with the strides inside a tile.
+    /// The steps that are run in each tile, in this order; they pull the others.
+    pub(crate) roots: SmallVec<[usize; 2]>,
+    /// For each loop: the steps whose results are out of date when it turns.
+    pub(crate) outdated: SmallVec<[StepSet; 4]>,
+    /// What the steps walk, with the strides inside a tile.
     pub(crate) walks: SmallVec<[Walk; 4]>,
+}
+
+impl Base {
+    /// The input that is walked, of so many.
+    pub(crate) fn input(self, inputs: usize) -> Option<usize> {
+        match self {
+            Self::Port(port) if port < inputs => Some(port),
+            _ => None,
+        }
+    }
 }
 
 impl Nest {
@@ -61,22 +83,61 @@ impl Nest {
     }
 }
 
-/// How a port is walked; the steps along the loops stand in the loops, at the same index as the walk.
+/// A set of steps of a nest. Without an allocation for as many steps as all but the largest groups have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StepSet(SmallVec<[u64; 2]>);
+
+impl StepSet {
+    /// None of so many steps.
+    pub(crate) fn none_of(steps: usize) -> Self {
+        Self(SmallVec::from_elem(0, steps.div_ceil(64)))
+    }
+
+    pub(crate) fn insert(&mut self, step: usize) {
+        self.0[step / 64] |= 1 << (step % 64);
+    }
+
+    pub(crate) fn contains(&self, step: usize) -> bool {
+        self.0[step / 64] & (1 << (step % 64)) != 0
+    }
+
+    /// Takes all steps of another set out of this one.
+    pub(crate) fn remove_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+}
+
+/// How something is walked; the steps along the loops stand in the loops, at the same index as the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// The port, by its place among the inputs followed by the outputs.
-    pub(crate) port: usize,
+    /// Where it starts.
+    pub(crate) base: Base,
     /// Bytes from one row of a tile to the next.
     pub(crate) pitch: isize,
     /// Bytes from one element of a row to the next.
     pub(crate) step: isize,
 }
 
+/// Where a walk starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// At a port, by its place among the inputs followed by the outputs.
+    Port(usize),
+    /// At one of the plan's constants.
+    Constant(usize),
+    /// At 0: the walk is through indices, not through memory, and its strides count in ones.
+    Index,
+}
+
 /// Where a step finds an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// At a port, by the index of the walk.
-    Port(usize),
+    /// In memory, by the index of the walk.
+    Walk(usize),
     /// With the result of another step, by its index.
     Step(usize),
 }
@@ -92,7 +153,8 @@ pub(crate) enum Place {
 
 /// One thing done in a tile.
 ///
-/// A step is run when another one pulls it, and at most once a tile, so what nobody needs in a tile is not done.
+/// A step is run when another one pulls it or when it is a root, and not again before a loop turns along which its
+/// result varies, so what nobody needs in a tile is not done.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// What is done.
@@ -101,6 +163,19 @@ pub(crate) struct Step {
     pub(crate) to: Place,
     /// Whether the result varies from row to row, and along a row.
     pub(crate) space: StepSpace,
+    /// How its elements are gone through.
+    pub(crate) sweep: Sweep,
+}
+
+/// How a step goes through its part of a tile. One long row takes less time than many short ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// Row by row.
+    Rows,
+    /// As one row: the rows of the result and of all operands follow each other without a gap.
+    Flat,
+    /// As one row: the result and all operands have one element a row, and these follow each other without a gap.
+    Column,
 }
 
 /// The part of a tile's index space that a step iterates over; along the rest, its result is the same.
@@ -115,12 +190,33 @@ pub(crate) struct StepSpace {
 /// What a step does.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Makes a strided port dense.
+    /// Makes a strided operand dense.
     Gather { from: usize, kernel: Gather },
+    /// Spreads a result over a strided port.
+    Scatter { from: Feed, kernel: Scatter },
+    /// Moves elements as they are.
+    Move { from: Feed, kernel: Move },
+    /// Computes a function of one operand.
+    One { x: Feed, kernel: Kernel1, params: Params },
+    /// Computes a function of two operands.
+    Two { x: Feed, y: Feed, kernel: Kernel2, params: Params },
+    /// Writes down where it is.
+    Index { walk: usize, kernel: Ramp },
     /// Chooses between two operands.
     Select(Select),
-    /// Spreads a result over a strided port.
-    Scatter { from: usize, kernel: Scatter },
+}
+
+impl Work {
+    /// The operands.
+    pub(crate) fn feeds(&self) -> SmallVec<[Feed; 3]> {
+        match self {
+            &Self::Gather { from: walk, .. } | &Self::Index { walk, .. } => smallvec![Feed::Walk(walk)],
+            &Self::Scatter { from, .. } | &Self::Move { from, .. } => smallvec![from],
+            &Self::One { x, .. } => smallvec![x],
+            &Self::Two { x, y, .. } => smallvec![x, y],
+            Self::Select(select) => smallvec![select.cond, select.then.feed, select.else_.feed],
+        }
+    }
 }
 
 /// The operands and kernels of a select.
@@ -131,11 +227,11 @@ pub(crate) struct Select {
     pub(crate) cond_inner: Inner,
     pub(crate) then: Branch,
     pub(crate) else_: Branch,
-    /// Judges the condition of a tile, where a branch is made by a step that a verdict may spare. Of branches at ports,
+    /// Judges the condition of a tile, where a branch is made by a step that a verdict may spare. Of branches in memory,
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
-    /// Chooses rows by a condition that is repeated along them, where both branches are dense and at ports.
+    /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.
     pub(crate) blend_rows: Option<BlendRows>,
 }
 

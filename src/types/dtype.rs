@@ -61,6 +61,22 @@ impl DataType {
         Self::U64,
     ];
 
+    /// The numbers that arithmetic knows: the integers, and the floating-point types from 16 bits on.
+    pub const NUMERIC: &'static [DataType] = &[
+        Self::F32,
+        Self::Bf16,
+        Self::F16,
+        Self::F64,
+        Self::S32,
+        Self::S64,
+        Self::S8,
+        Self::S16,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+    ];
+
     /// Bits that one element takes; 0 for `undef`.
     pub const fn bits(self) -> usize {
         match self {

@@ -11,7 +11,8 @@ pub type TensorId = usize;
 coded_enum! {
     /// What an op computes.
     ///
-    /// Kinds below `0x1000` carry the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`.
+    /// Kinds below `0x1000` carry the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Those from there on are Sterna's
+    /// own: what stands around a select and oneDNN lacks. Their numbers are as stable.
     /// `sterna ops KIND` prints what an op of a kind must look like.
     pub enum OpKind: "op kind" {
         Abs = 0 => "Abs",
@@ -102,11 +103,29 @@ coded_enum! {
         GreaterEqual = 85 => "GreaterEqual",
         RMSNorm = 86 => "RMSNorm",
         Dropout = 87 => "Dropout",
+        Equal = 0x1000 => "Equal",
+        NotEqual = 0x1001 => "NotEqual",
+        Less = 0x1002 => "Less",
+        LessEqual = 0x1003 => "LessEqual",
+        Greater = 0x1004 => "Greater",
+        LogicalAnd = 0x1005 => "LogicalAnd",
+        LogicalOr = 0x1006 => "LogicalOr",
+        LogicalXor = 0x1007 => "LogicalXor",
+        LogicalNot = 0x1008 => "LogicalNot",
+        IsNaN = 0x1009 => "IsNaN",
+        IsInf = 0x100a => "IsInf",
+        IsFinite = 0x100b => "IsFinite",
+        Identity = 0x100c => "Identity",
+        Negative = 0x100d => "Negative",
+        Floor = 0x100e => "Floor",
+        Ceil = 0x100f => "Ceil",
+        Fill = 0x1010 => "Fill",
+        Cast = 0x1011 => "Cast",
     }
 }
 
 coded_enum! {
-    /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`.
+    /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`, from `0x1000` on Sterna's own.
     #[derive(PartialOrd, Ord)]
     pub enum Attr: "attribute" {
         Alpha = 0x1 => "alpha",
@@ -152,6 +171,7 @@ coded_enum! {
         RoundingType = 0x86 => "rounding_type",
         WeightsFormat = 0x87 => "weights_format",
         AccumulationMode = 0x88 => "accumulation_mode",
+        Value = 0x1000 => "value",
     }
 }
 

@@ -2,9 +2,11 @@
 //! own that knows nothing of strides, loops or kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod graphs;
+
 use sterna::{
-    AutoBroadcast, CompiledPartition, DataType, Engine, Layout, LogicalTensor, Op, Partition, Result, Stream,
-    TensorBuf,
+    Attr, AttrRow, AttrType, AttrValue, AutoBroadcast, CompiledPartition, Count, DataType, Engine, Graph,
+    Layout, LogicalTensor, Op, OpKind, Partition, Port, Result, Schema, Stream, TensorBuf,
 };
 
 /// Ids of the tensors of a select.
@@ -235,4 +237,136 @@ pub fn engines() -> Vec<Engine> {
 /// Fails with all rows that went wrong.
 pub fn report<T: std::fmt::Debug>(wrong: &[T]) {
     assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+}
+
+/// By how many units in the last place two elements differ: 0 for equal bits alone, and as much as can be where only one
+/// is NaN or the type is no floating-point one.
+pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
+    if a == b {
+        return 0;
+    }
+    let infinity: i64 = match data_type {
+        DataType::F32 => 0x7f80_0000,
+        DataType::F16 => 0x7c00,
+        DataType::Bf16 => 0x7f80,
+        _ => return u64::MAX,
+    };
+    let ordered = |element: &[u8]| {
+        let bits = if cfg!(target_endian = "little") {
+            element.iter().rev().fold(0i64, |bits, &byte| bits << 8 | i64::from(byte))
+        } else {
+            element.iter().fold(0i64, |bits, &byte| bits << 8 | i64::from(byte))
+        };
+        let sign = 1i64 << (8 * element.len() - 1);
+        let size = bits & (sign - 1);
+        (size <= infinity).then_some(if bits & sign == 0 { size } else { -size })
+    };
+    match (ordered(a), ordered(b)) {
+        (Some(a), Some(b)) => a.abs_diff(b).max(1),
+        _ => u64::MAX,
+    }
+}
+
+/// An op of a kind that a graph takes: as few tensors as the row of the kind allows, of the first types that suit it,
+/// and the attributes that it must have. Of the tensors only the types are known; inputs have ids from 0, outputs from
+/// 100.
+pub fn plain_op(kind: OpKind) -> Op {
+    let schema = Schema::of(kind);
+    let counts = |count: Count| (0..8).filter(move |&n| count.allows(n));
+    let types = || DataType::ALL.iter().copied();
+    let candidates = counts(schema.input_count).flat_map(|inputs| {
+        counts(schema.output_count).flat_map(move |outputs| {
+            types().flat_map(move |first| {
+                types().map(move |other| typed_op(schema, [inputs, outputs], first, other))
+            })
+        })
+    });
+    let taken = |op: &Op| Graph::new().add_op(op.clone()).is_ok();
+    candidates.map(with_required).find(taken).unwrap_or_else(|| panic!("no op of kind {kind} is taken"))
+}
+
+/// An op of so many inputs and outputs without attributes. A port of the type variable of the first port has the type
+/// `first`, any other `other`; where a port cannot have that, it has the first type that it can have.
+fn typed_op(schema: &Schema, [inputs, outputs]: [usize; 2], first: DataType, other: DataType) -> Op {
+    let first_variable = schema.inputs.iter().chain(schema.outputs).next().map(|port| port.type_variable);
+    let type_of = |port: &Port| {
+        let wanted = if Some(port.type_variable) == first_variable { first } else { other };
+        match schema.types.iter().find(|(variable, _)| *variable == port.type_variable) {
+            Some((_, allowed)) if !allowed.contains(&wanted) => allowed[0],
+            _ => wanted,
+        }
+    };
+    op_of_types(
+        schema,
+        &port_types(schema.inputs, inputs, type_of),
+        &port_types(schema.outputs, outputs, type_of),
+    )
+}
+
+/// The types of so many ports; the last port of a row stands for all that follow.
+fn port_types(ports: &[Port], count: usize, type_of: impl Fn(&Port) -> DataType) -> Vec<DataType> {
+    (0..count).map(|i| ports.get(i).or(ports.last()).map_or(DataType::F32, &type_of)).collect()
+}
+
+/// An op of these types without attributes.
+pub fn op_of_types(schema: &Schema, inputs: &[DataType], outputs: &[DataType]) -> Op {
+    let tensor = |(id, &data_type): (usize, &DataType)| LogicalTensor::unknown(id, data_type);
+    let op = Op::new(7, schema.kind).inputs_from(inputs.iter().enumerate().map(tensor));
+    outputs.iter().enumerate().fold(op, |op, (i, data_type)| op.output(tensor((100 + i, data_type))))
+}
+
+/// The op with the attributes that it must have and lacks.
+pub fn with_required(op: Op) -> Op {
+    // One of `sizes` and `scales` must be given, which is a check of the row and no attribute's own.
+    let sizes = |attr| attr == Attr::Sizes;
+    let rows = Schema::of(op.kind()).attributes.iter().filter(|row| row.required || sizes(row.attr));
+    let missing: Vec<&AttrRow> = rows.filter(|row| op.get_attr(row.attr).is_none()).collect();
+    missing.into_iter().fold(op, |op, row| op.attr(row.attr, some_value(row)))
+}
+
+/// A value that an attribute may have.
+pub fn some_value(row: &AttrRow) -> AttrValue {
+    match row.value_type {
+        AttrType::Bool => true.into(),
+        AttrType::S64 => 0i64.into(),
+        AttrType::F32 => 1f32.into(),
+        AttrType::String => row.allowed.first().copied().unwrap_or("per_tensor").into(),
+        AttrType::S64s => vec![1i64].into(),
+        AttrType::F32s => vec![1f32].into(),
+    }
+}
+
+/// A file of the repository that a test can write.
+pub struct Golden(std::path::PathBuf);
+
+impl Golden {
+    pub fn at(path: &str) -> Self {
+        Self(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+    }
+
+    pub fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap_or_default().replace("\r\n", "\n")
+    }
+
+    /// What is wrong where the file does not hold this text. With `STERNA_REWRITE` set in the environment it holds it
+    /// afterwards, and nothing is wrong.
+    pub fn differs_from(&self, text: &str) -> Option<String> {
+        if self.text() == text {
+            return None;
+        }
+        if std::env::var_os("STERNA_REWRITE").is_some() {
+            std::fs::write(&self.0, text).unwrap();
+            return None;
+        }
+        let (is, should): (Vec<String>, Vec<String>) =
+            (self.text().lines().map(Into::into).collect(), text.lines().map(Into::into).collect());
+        let line = (0..).find(|&line| is.get(line) != should.get(line)).unwrap_or(0);
+        Some(format!(
+            "{}, line {}: {:?} should be {:?}; STERNA_REWRITE=1 rewrites it",
+            self.0.display(),
+            line + 1,
+            is.get(line),
+            should.get(line)
+        ))
+    }
 }

@@ -1,0 +1,200 @@
+//! `--check`: what a partition computed, held against the reference op by op.
+//!
+//! Each op is held against the reference on the very inputs that it had, within the accuracy that is stated for it. An op
+//! of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit, what its ops give
+//! one after the other: so nothing has to be guessed about how errors grow along a chain.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use sterna::reference::{self, Value};
+use sterna::{DataType, LogicalTensor, Op, Partition, Stream, Tensor, TensorId, TensorMut};
+
+use crate::held::Held;
+use crate::report::{Check, Difference};
+
+/// Holds the outputs of a partition against the reference, given the tensors that were there before it.
+pub(crate) fn checks(
+    partition: &Partition,
+    before: &BTreeMap<TensorId, Held>,
+    outputs: &[Held],
+    stream: &Stream,
+) -> Result<Vec<Check>> {
+    let output = |id: TensorId| outputs.iter().find(|output| output.desc().id() == id);
+    let is_fused = partition.ops().len() > 1;
+    let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
+    let mut checks = Vec::new();
+    for op in partition.ops() {
+        reference::supports(op)?;
+        let value = |input: &LogicalTensor| match values.get(&input.id()) {
+            Some(value) => Ok(value.clone()),
+            None => before[&input.id()].value(),
+        };
+        let inputs = op.inputs().iter().map(value).collect::<Result<Vec<Value>>>()?;
+        let expected = reference::run(op, &inputs)?;
+        let computed = match is_fused {
+            true => alone(op, &inputs, stream)?,
+            false => op
+                .outputs()
+                .iter()
+                .map(|port| output(port.id()).context("an output of the op is missing")?.value())
+                .collect::<Result<Vec<Value>>>()?,
+        };
+        for ((port, computed), expected) in op.outputs().iter().zip(computed).zip(expected) {
+            let check = check(port.id(), &computed, &expected, reference::ulps(op))?;
+            if !is_fused || !check.equal {
+                checks.push(check);
+            }
+            values.insert(port.id(), computed);
+        }
+    }
+    for output in outputs.iter().filter(|_| is_fused) {
+        let tensor = output.desc().id();
+        let expected = values.get(&tensor).context("an output is missing from the ops")?;
+        checks.push(check(tensor, &output.value()?, expected, 0)?);
+    }
+    Ok(checks)
+}
+
+/// What an op gives as a partition of its own.
+fn alone(op: &Op, inputs: &[Value], stream: &Stream) -> Result<Vec<Value>> {
+    let partition = Partition::from_op(op.clone())?;
+    let mut given = Vec::new();
+    for port in partition.inputs() {
+        let index = op.inputs().iter().position(|input| input.id() == port.id());
+        let value = &inputs[index.context("the op alone has another input")?];
+        let desc = LogicalTensor::strided(port.id(), port.data_type(), value.dims())?;
+        let mut held = Held::zeroed(&desc.with_property(port.property())?, stream.engine())?;
+        value.write(held.elements_mut())?;
+        given.push(held);
+    }
+    let descs: Vec<LogicalTensor> = given.iter().map(|held| held.desc().clone()).collect();
+    let unknown = |port: &LogicalTensor| LogicalTensor::unknown(port.id(), port.data_type());
+    let outputs: Vec<LogicalTensor> = op.outputs().iter().map(unknown).collect();
+    let compiled = partition.compile(stream.engine(), &descs, &outputs)?;
+    let make = |desc| Held::zeroed(desc, stream.engine());
+    let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<Held>>>()?;
+    let tensors = given.iter().map(Held::tensor).collect::<Result<Vec<Tensor<'_>>>>()?;
+    let mut into: Vec<TensorMut<'_>> =
+        results.iter_mut().map(|result| result.elements_mut().as_tensor_mut()).collect();
+    compiled.execute(stream, &tensors, &mut into)?;
+    drop(into);
+    results.iter().map(Held::value).collect()
+}
+
+fn check(tensor: TensorId, computed: &Value, expected: &Value, ulps: u32) -> Result<Check> {
+    let (here, there) = (computed.dims(), expected.dims());
+    ensure!(here == there, "tensor {tensor} has shape {here:?}, in the reference {there:?}");
+    let first_difference = first_difference(computed, expected, ulps);
+    let elements = computed.dims().iter().product();
+    Ok(Check { tensor, elements, ulps, equal: first_difference.is_none(), first_difference })
+}
+
+/// The first index in row-major order at which two values differ by more than so many units in the last place, or
+/// nothing where there is none.
+fn first_difference(computed: &Value, reference: &Value, ulps: u32) -> Option<Difference> {
+    let (data_type, size) = (computed.data_type(), computed.data_type().size()?);
+    let pairs = || computed.bytes().chunks_exact(size).zip(reference.bytes().chunks_exact(size));
+    let differ = |(computed, reference)| ulps_apart(computed, reference, data_type) > ulps.into();
+    let at = pairs().position(differ)?;
+    let (bits, expected) = pairs().nth(at)?;
+    let mut index = vec![0; computed.dims().len()];
+    let mut rest = at as i64;
+    for (index, dim) in index.iter_mut().zip(computed.dims()).rev() {
+        *index = rest % dim;
+        rest /= dim;
+    }
+    Some(Difference { index, computed: hex(bits), reference: hex(expected) })
+}
+
+/// By how many units in the last place two elements differ: 0 for equal bits alone, 1 for zeros of unlike sign, and as
+/// much as can be where only one is NaN or the type is no floating-point one.
+fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
+    if a == b {
+        return 0;
+    }
+    let infinity: i64 = match data_type {
+        DataType::F32 => 0x7f80_0000,
+        DataType::F16 => 0x7c00,
+        DataType::Bf16 => 0x7f80,
+        _ => return u64::MAX,
+    };
+    let ordered = |element: &[u8]| {
+        let digit = |number: i64, byte: &u8| number << 8 | i64::from(*byte);
+        let bits = match cfg!(target_endian = "little") {
+            true => element.iter().rev().fold(0, digit),
+            false => element.iter().fold(0, digit),
+        };
+        let sign = 1 << (8 * element.len() - 1);
+        let size = bits & (sign - 1);
+        (size <= infinity).then_some(if bits & sign == 0 { size } else { -size })
+    };
+    match (ordered(a), ordered(b)) {
+        (Some(a), Some(b)) => a.abs_diff(b).max(1),
+        _ => u64::MAX,
+    }
+}
+
+/// The bits of an element, the highest first.
+fn hex(element: &[u8]) -> String {
+    let digit = |byte: &u8| format!("{byte:02x}");
+    let digits: String = match cfg!(target_endian = "little") {
+        true => element.iter().rev().map(digit).collect(),
+        false => element.iter().map(digit).collect(),
+    };
+    format!("0x{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_first_one_and_a_matter_of_bits() {
+        let value = |elements: [f32; 6]| Value::from_slice(&[2, 3], &elements).unwrap();
+        let reference = value([0.0, 1.0, 2.0, 3.0, 0.0, 5.0]);
+        let first_difference = |computed: &Value, reference: &Value| first_difference(computed, reference, 0);
+        assert!(first_difference(&reference, &reference).is_none());
+        let nan = value([f32::NAN; 6]);
+        assert!(first_difference(&nan, &nan).is_none());
+
+        let difference = first_difference(&value([0.0, 1.0, 2.0, 3.0, -0.0, 6.0]), &reference).unwrap();
+        assert_eq!(
+            difference.to_string(),
+            "the first difference is at [1, 1], computed 0x80000000, reference 0x00000000"
+        );
+        let scalar = |value: i16| Value::from_slice(&[], &[value]).unwrap();
+        let difference = first_difference(&scalar(-2), &scalar(0x123)).unwrap();
+        assert_eq!(
+            difference.to_string(),
+            "the first difference is at [], computed 0xfffe, reference 0x0123"
+        );
+    }
+
+    #[test]
+    fn units_in_the_last_place_are_counted_across_zero_and_up_to_infinity() {
+        let bits_apart = |a: u32, b: u32| ulps_apart(&a.to_ne_bytes(), &b.to_ne_bytes(), DataType::F32);
+        let apart = |a: f32, b: f32| bits_apart(a.to_bits(), b.to_bits());
+        let tiny = f32::from_bits(1);
+        let rows = [
+            (apart(1.0, 1.0), 0),
+            (apart(1.0, 1.0 + f32::EPSILON), 1),
+            (apart(-1.0, -1.0 - 2.0 * f32::EPSILON), 2),
+            (apart(0.0, -0.0), 1),
+            (apart(-tiny, tiny), 2),
+            (apart(f32::MAX, f32::INFINITY), 1),
+            (bits_apart(0x7fc0_0000, 0x7fc0_0000), 0),
+            (bits_apart(0x7fc0_0000, 0xffc0_0000), u64::MAX),
+            (bits_apart(0x7fc0_0000, 0x7f80_0000), u64::MAX),
+            (ulps_apart(&[0x00, 0x3c], &[0x02, 0x3c], DataType::F16), 2),
+            (ulps_apart(&[1], &[2], DataType::S8), u64::MAX),
+        ];
+        for (row, (given, expected)) in rows.into_iter().enumerate() {
+            // The f16 row is written for the byte order of nearly every machine.
+            assert!(given == expected || (row == 9 && cfg!(target_endian = "big")), "row {row}: {given}");
+        }
+        let value = |x: f32| Value::from_slice(&[1], &[x]).unwrap();
+        assert!(first_difference(&value(1.0), &value(1.0 + f32::EPSILON), 1).is_none());
+        assert!(first_difference(&value(1.0), &value(1.0 + 2.0 * f32::EPSILON), 1).is_some());
+    }
+}

@@ -1,0 +1,103 @@
+//! The values of a group of ops, by position: what each is made from, and its shape.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::check_inferred;
+use crate::error::{CompileFault, Error, Result};
+use crate::graph::function::Function;
+use crate::graph::infer;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::partition::Partition;
+use crate::partition::pointwise::Pointwise;
+use crate::types::dtype::DataType;
+use crate::types::kind::TensorId;
+use crate::types::shape::{self, Dims};
+
+/// The values of a partition: its inputs, then the results of its ops in the order in which they run.
+pub(super) struct Group {
+    pub(super) values: Vec<Value>,
+    /// Which values the partition hands out.
+    pub(super) outputs: SmallVec<[usize; 2]>,
+}
+
+/// A tensor within a group.
+pub(super) struct Value {
+    pub(super) data_type: DataType,
+    pub(super) dims: Dims,
+    /// How it is made; `None` of an input.
+    pub(super) made: Option<Made>,
+}
+
+impl Value {
+    /// Bytes of its elements.
+    pub(super) fn bytes(&self) -> usize {
+        let count = shape::element_count(&self.dims).unwrap_or(0);
+        count as usize * self.data_type.size().unwrap_or(0)
+    }
+}
+
+/// How a value is made from others.
+pub(super) struct Made {
+    pub(super) pointwise: Pointwise,
+    /// The values whose data is used, and for each the dim of the result at which its first dim stands.
+    pub(super) operands: SmallVec<[(usize, usize); 3]>,
+    /// The axis of an index.
+    pub(super) axis: usize,
+}
+
+impl Made {
+    /// One operand, and where its first dim stands when that of the result stands at `start`.
+    pub(super) fn operand(&self, index: usize, start: usize) -> (usize, usize) {
+        let (value, own_start) = self.operands[index];
+        (value, start + own_start)
+    }
+}
+
+impl Group {
+    /// Infers the shapes of all values from those of the inputs.
+    pub(super) fn new(
+        partition: &Partition,
+        inputs: &[&LogicalTensor],
+        outputs: &[&LogicalTensor],
+    ) -> Result<Self> {
+        let mut values: Vec<Value> = Vec::with_capacity(inputs.len() + partition.ops().len());
+        let mut places: FxHashMap<TensorId, usize> = FxHashMap::default();
+        for (place, input) in inputs.iter().enumerate() {
+            places.insert(input.id(), place);
+            let dims = input.known_dims().unwrap_or_default().into();
+            values.push(Value { data_type: input.data_type(), dims, made: None });
+        }
+        for op in partition.ops() {
+            let unsupported = || {
+                let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
+                Error::Compile { partition: partition.id(), fault }
+            };
+            let pointwise = Pointwise::of(op).ok_or_else(unsupported)?;
+            let operands: SmallVec<[usize; 3]> =
+                op.inputs().iter().map(|input| places[&input.id()]).collect();
+            let placement = {
+                let dims: SmallVec<[&[i64]; 3]> =
+                    operands.iter().map(|&value| &values[value].dims[..]).collect();
+                infer::placement(op, &dims)?.ok_or_else(unsupported)?
+            };
+            let axis = match pointwise.function {
+                Function::Index => infer::resolved_axis(op, &placement.result)?,
+                _ => 0,
+            };
+            // An index takes only the shape of its input.
+            let operands = match pointwise.function {
+                Function::Index => SmallVec::new(),
+                _ => operands.into_iter().zip(placement.starts).collect(),
+            };
+            let result = &op.outputs()[0];
+            let given = outputs.iter().find(|output| output.id() == result.id());
+            check_inferred(op, given.copied(), &placement.result)?;
+            places.insert(result.id(), values.len());
+            let made = Some(Made { pointwise, operands, axis });
+            values.push(Value { data_type: result.data_type(), dims: placement.result, made });
+        }
+        let outputs = outputs.iter().map(|output| places[&output.id()]).collect();
+        Ok(Self { values, outputs })
+    }
+}

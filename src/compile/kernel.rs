@@ -1,0 +1,133 @@
+//! The kernels of steps, and what they cost.
+
+use smallvec::SmallVec;
+
+use super::draft::Task;
+use crate::kernels::{Inner, Stores, Width, pointwise, select};
+use crate::plan::{Branch, Feed, Select, Work};
+use crate::types::function::{Binary, Unary};
+use crate::types::kind::Level;
+
+/// The operands of a step, and how each runs along a row.
+pub(super) type Feeds = SmallVec<[(Feed, Inner); 3]>;
+
+/// What an element takes to be copied, or to be gathered from or scattered to where it is not dense.
+pub(super) const COPY_COST: usize = 1;
+pub(super) const GATHER_COST: usize = 4;
+
+/// The work of a task on operands; `None` where there is no kernel for its types. `input` says which input of the
+/// partition an operand is.
+pub(super) fn work(
+    task: Task,
+    width: Width,
+    feeds: &Feeds,
+    level: Level,
+    stores: Stores,
+    input: impl Fn(Feed) -> Option<usize>,
+) -> Option<Work> {
+    let one = |kernel, params| Work::One { x: feeds[0].0, kernel, params };
+    let two = |kernel, params| Work::Two { x: feeds[0].0, y: feeds[1].0, kernel, params };
+    let runs = |operand: usize| feeds[operand].1;
+    Some(match task {
+        Task::Unary(function, params) => one(pointwise::unary(level, function), params),
+        Task::Binary(function, params, of) => {
+            two(pointwise::binary(level, function, of, runs(0), runs(1))?, params)
+        }
+        Task::Compare(comparison, of) => {
+            two(pointwise::compare(level, comparison, of, runs(0), runs(1))?, NO_PARAMS)
+        }
+        Task::Logic(logic) => two(pointwise::logic(level, logic, runs(0), runs(1)), NO_PARAMS),
+        Task::Not => one(pointwise::not(level), NO_PARAMS),
+        Task::Classify(class, of) => one(pointwise::classify(level, class, of)?, NO_PARAMS),
+        Task::Sign(sign) => one(pointwise::sign(level, width, sign), NO_PARAMS),
+        Task::Convert(from, to) => one(pointwise::convert(level, from, to)?, NO_PARAMS),
+        Task::Round(to) => one(pointwise::round_to(level, to)?, NO_PARAMS),
+        Task::Index => match feeds[0].0 {
+            Feed::Walk(walk) => Work::Index { walk, kernel: pointwise::indices(level) },
+            Feed::Step(_) => return None,
+        },
+        Task::Select => Work::Select(chosen(width, feeds, level, stores, input)),
+    })
+}
+
+const NO_PARAMS: pointwise::Params = [0.0; 2];
+
+fn chosen(
+    width: Width,
+    feeds: &Feeds,
+    level: Level,
+    stores: Stores,
+    input: impl Fn(Feed) -> Option<usize>,
+) -> Select {
+    const COND: usize = 0;
+    const THEN: usize = 1;
+    const ELSE: usize = 2;
+    let runs = |operand: usize| feeds[operand].1;
+    let branch = |own: usize, other: usize| Branch {
+        feed: feeds[own].0,
+        copy: select::copy(level, width, runs(own), stores),
+        copy_in_place: select::copy(level, width, runs(own), Stores::Ordinary),
+        // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
+        take_in_other: select::merge(level, width, own == ELSE, runs(other)),
+        in_place_of: input(feeds[own].0),
+    };
+    let is_dense_memory = |operand: usize| matches!(feeds[operand], (Feed::Walk(_), Inner::Dense));
+    let chooses_rows = runs(COND) == Inner::Repeated && is_dense_memory(THEN) && is_dense_memory(ELSE);
+    let is_made = |operand: usize| matches!(feeds[operand].0, Feed::Step(_));
+    Select {
+        cond: feeds[COND].0,
+        cond_inner: runs(COND),
+        then: branch(THEN, ELSE),
+        else_: branch(ELSE, THEN),
+        judge: (is_made(THEN) || is_made(ELSE)).then(|| select::judge(level)),
+        blend: select::blend(level, width, runs(THEN), runs(ELSE), stores),
+        blend_rows: chooses_rows.then(|| select::blend_rows(level, width, stores)),
+    }
+}
+
+/// How long a task takes for an element whose operands are in the first-level cache, in bytes that could be moved
+/// meanwhile.
+pub(super) fn cost(task: Task) -> usize {
+    match task {
+        Task::Unary(function, _) => match function {
+            Unary::Clamp
+            | Unary::LeakyRelu
+            | Unary::Relu
+            | Unary::Round
+            | Unary::Square
+            | Unary::Floor
+            | Unary::Ceil => 1,
+            Unary::HardSigmoid | Unary::HardSwish | Unary::Reciprocal | Unary::Sqrt => 4,
+            _ => 16,
+        },
+        Task::Binary(function, ..) => match function {
+            Binary::EluBackward
+            | Binary::GeluErfBackward
+            | Binary::GeluTanhBackward
+            | Binary::MishBackward
+            | Binary::SigmoidBackward
+            | Binary::SoftPlusBackward
+            | Binary::TanhBackward => 16,
+            Binary::Divide
+            | Binary::SqrtBackward
+            | Binary::SqrtBackwardOfResult
+            | Binary::HardSigmoidBackward
+            | Binary::HardSwishBackward => 4,
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+/// Whether a task depends on how the thread rounds.
+pub(super) fn computes_floats(task: Task) -> bool {
+    matches!(
+        task,
+        Task::Unary(..)
+            | Task::Binary(..)
+            | Task::Compare(..)
+            | Task::Classify(..)
+            | Task::Convert(..)
+            | Task::Round(_)
+    )
+}

@@ -1,0 +1,307 @@
+//! From a draft to a nest: loops, kernels, tiles, and who waits for whom.
+
+use smallvec::SmallVec;
+
+use super::draft::{Axes, Draft, Operand, Task};
+use super::kernel::{self, Feeds};
+use super::tile;
+use crate::kernels::{Inner, Stores, Width, pack, select};
+use crate::plan::loops::{Loop, Role, Steps, normalise};
+use crate::plan::{Feed, Nest, StepSpace, Sweep, Work};
+use crate::types::kind::Level;
+use crate::types::shape;
+
+/// An output of a nest.
+pub(super) struct Root {
+    /// Its path.
+    pub(super) path: usize,
+    /// What is written there.
+    pub(super) value: Operand,
+    pub(super) stores: Stores,
+}
+
+/// A step whose place in scratch is still open.
+pub(super) struct Draught {
+    pub(super) work: Work,
+    /// The walk of the port to which it writes; scratch where there is none.
+    pub(super) port: Option<usize>,
+    pub(super) width: Width,
+    pub(super) space: StepSpace,
+    pub(super) sweep: Sweep,
+    /// The loops along which its result varies; see [`Walked::varies`].
+    pub(super) varies: u32,
+    /// How long an element takes, in bytes that could be moved meanwhile.
+    pub(super) cost: usize,
+}
+
+/// The loops of a nest, and what runs along each.
+pub(super) struct Walked {
+    /// All but the two innermost ones.
+    pub(super) outer: SmallVec<[Loop; 4]>,
+    pub(super) rows: Loop,
+    pub(super) columns: Loop,
+    paths: usize,
+    masks: SmallVec<[Axes; 4]>,
+}
+
+impl Walked {
+    /// Makes as few loops as paths and steps allow, the first root's path innermost along its memory.
+    fn new(draft: &Draft<'_>, roots: &[Root]) -> Self {
+        let dims = draft.dims;
+        let result = &draft.paths[roots[0].path].strides;
+        let order =
+            shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
+        let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
+        for node in &draft.nodes {
+            if !masks.contains(&node.varies) {
+                masks.push(node.varies);
+            }
+        }
+        // Results of steps have no strides yet; with these, no loop along which one varies merges with one along which
+        // it does not.
+        let strides_of = |mask: Axes| {
+            let varying: SmallVec<[i64; 6]> =
+                (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
+            let strides = shape::dense_strides(&varying, &order).unwrap_or_default();
+            let of_axis =
+                |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
+            strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
+        };
+        let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
+        let loops = (0..dims.len()).map(|axis| Loop {
+            extent: dims[axis] as usize,
+            steps: draft
+                .paths
+                .iter()
+                .map(|path| path.strides[axis])
+                .chain(of_masks.iter().map(|s| s[axis]))
+                .collect(),
+            role: Role::Spatial,
+            pinned: false,
+        });
+        let mut outer = normalise(loops, roots[0].path);
+        let once = |steps: Steps| Loop { extent: 1, steps, role: Role::Spatial, pinned: false };
+        let widths = draft.paths.iter().map(|path| path.width.bytes() as isize);
+        let columns = outer.pop().unwrap_or_else(|| once(widths.chain(masks.iter().map(|_| 0)).collect()));
+        let rows = outer.pop().unwrap_or_else(|| once(Steps::from_elem(0, columns.steps.len())));
+        Self { outer, rows, columns, paths: draft.paths.len(), masks }
+    }
+
+    /// The bits of the row and the column loop behind those of the outer loops.
+    pub(super) fn row_bit(&self) -> u32 {
+        1 << self.outer.len()
+    }
+
+    pub(super) fn column_bit(&self) -> u32 {
+        2 << self.outer.len()
+    }
+
+    fn loops(&self) -> impl Iterator<Item = &Loop> {
+        self.outer.iter().chain([&self.rows, &self.columns])
+    }
+
+    /// The loops along which something moves, one bit each: those outside of tiles, rows, columns.
+    fn varies(&self, steps_at: usize) -> u32 {
+        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.steps[steps_at] != 0);
+        moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+
+    fn node_varies(&self, varies: Axes) -> u32 {
+        let mask = self.masks.iter().position(|&mask| mask == varies);
+        mask.map_or(0, |mask| self.varies(self.paths + mask))
+    }
+
+    /// All loops that turn.
+    fn all(&self) -> u32 {
+        let turning = self.loops().enumerate().filter(|(_, l)| l.extent > 1);
+        turning.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+
+    fn space(&self, varies: u32) -> StepSpace {
+        let columns = varies & self.column_bit() != 0 || self.columns.extent == 1;
+        StepSpace {
+            rows: varies & self.row_bit() != 0 || self.rows.extent == 1,
+            columns: if columns { Inner::Dense } else { Inner::Repeated },
+        }
+    }
+}
+
+/// A nest, the scratch that it needs, and what all its elements cost.
+pub(super) struct Made {
+    pub(super) nest: Nest,
+    pub(super) scratch: usize,
+    pub(super) cost: usize,
+}
+
+/// Makes the nest of a draft; `None` where there is no kernel for some types.
+pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level) -> Option<Made> {
+    let walked = Walked::new(draft, roots);
+    let mut builder = Builder {
+        draft,
+        walked: &walked,
+        level,
+        roots,
+        steps: Vec::new(),
+        of_node: vec![None; draft.nodes.len()],
+        gathered: Vec::new(),
+    };
+    let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
+    let Builder { steps, .. } = builder;
+    Some(tile::nest(draft, &walked, steps, roots))
+}
+
+struct Builder<'a> {
+    draft: &'a Draft<'a>,
+    walked: &'a Walked,
+    level: Level,
+    roots: &'a [Root],
+    /// The steps so far, in the order in which they run where none is skipped.
+    steps: Vec<Draught>,
+    /// The step of each node that has one by now.
+    of_node: Vec<Option<usize>>,
+    /// Paths that are made dense, and the steps that do it.
+    gathered: Vec<(usize, usize)>,
+}
+
+impl Builder<'_> {
+    /// How a path runs along a row; nothing where it has to be gathered.
+    fn inner(&self, path: usize) -> Option<Inner> {
+        let width = self.draft.paths[path].width.bytes() as isize;
+        match self.walked.columns.steps[path] {
+            _ if self.walked.columns.extent == 1 => Some(Inner::Dense),
+            0 => Some(Inner::Repeated),
+            step if step == width => Some(Inner::Dense),
+            _ => None,
+        }
+    }
+
+    /// Where an operand is found, and how it runs along a row.
+    fn feed(&mut self, operand: Operand) -> Option<(Feed, Inner)> {
+        Some(match operand {
+            Operand::Node(node) => {
+                let step = self.node(node)?;
+                (Feed::Step(step), self.steps[step].space.columns)
+            }
+            Operand::Path(path) => match self.inner(path) {
+                Some(inner) => (Feed::Walk(path), inner),
+                None => (Feed::Step(self.gather(path)), Inner::Dense),
+            },
+        })
+    }
+
+    /// How an operand of one element a row runs from row to row; nothing where there are gaps.
+    fn down(&self, feed: Feed) -> Option<Inner> {
+        match feed {
+            Feed::Step(step) => {
+                Some(if self.steps[step].space.rows { Inner::Dense } else { Inner::Repeated })
+            }
+            Feed::Walk(path) => match self.walked.rows.steps[path] {
+                0 => Some(Inner::Repeated),
+                pitch if pitch == self.draft.paths[path].width.bytes() as isize => Some(Inner::Dense),
+                _ => None,
+            },
+        }
+    }
+
+    fn gather(&mut self, path: usize) -> usize {
+        if let Some(&(_, step)) = self.gathered.iter().find(|(gathered, _)| *gathered == path) {
+            return step;
+        }
+        let width = self.draft.paths[path].width;
+        let work = Work::Gather { from: path, kernel: pack::gather(self.level, width) };
+        let step = self.push(work, width, self.walked.varies(path), kernel::GATHER_COST);
+        self.gathered.push((path, step));
+        step
+    }
+
+    fn push(&mut self, work: Work, width: Width, varies: u32, cost: usize) -> usize {
+        let space = self.walked.space(varies);
+        self.steps.push(Draught { work, port: None, width, space, sweep: Sweep::Rows, varies, cost });
+        self.steps.len() - 1
+    }
+
+    /// The step of a node, behind those of its operands.
+    fn node(&mut self, index: usize) -> Option<usize> {
+        if let Some(step) = self.of_node[index] {
+            return Some(step);
+        }
+        let node = &self.draft.nodes[index];
+        let varies = self.walked.node_varies(node.varies);
+        let is_index = node.task == Task::Index;
+        let feeds: Feeds = match node.operands[..] {
+            [Operand::Path(path)] if is_index => [(Feed::Walk(path), Inner::Dense)].as_slice().into(),
+            _ => node.operands.iter().map(|&operand| self.feed(operand)).collect::<Option<_>>()?,
+        };
+        // Where all operands are one element for a whole row, that element is computed alone; or those of all rows as
+        // if they were one row, where they lie like one.
+        let space = self.walked.space(varies);
+        let down =
+            || feeds.iter().map(|&(feed, _)| Some((feed, self.down(feed)?))).collect::<Option<Feeds>>();
+        let (feeds, sweep) = match space.columns {
+            Inner::Dense => (feeds, Sweep::Rows),
+            Inner::Repeated => match down().filter(|_| space.rows && !is_index) {
+                Some(down) => (down, Sweep::Column),
+                None => (feeds.iter().map(|&(feed, _)| (feed, Inner::Dense)).collect(), Sweep::Rows),
+            },
+        };
+        let writes = self.writes(index, varies);
+        let stores = writes.map_or(Stores::Ordinary, |root| root.stores);
+        let input = |feed: Feed| match feed {
+            Feed::Walk(path) => self.draft.paths[path].base.input(self.draft.inputs()),
+            Feed::Step(_) => None,
+        };
+        let work = kernel::work(node.task, node.width, &feeds, self.level, stores, input)?;
+        let port = writes.map(|root| root.path);
+        let step = self.push(work, node.width, varies, kernel::cost(node.task));
+        self.steps[step].port = port;
+        self.steps[step].sweep = sweep;
+        self.of_node[index] = Some(step);
+        Some(step)
+    }
+
+    /// The root to which a node can write directly: its result is what the port takes, element for element. What goes
+    /// past the caches is written by kernels that can do that, and is read by nobody else.
+    fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
+        let root = self.roots.iter().find(|root| root.value == Operand::Node(index))?;
+        let streams = root.stores == Stores::Streaming;
+        let is_read = || self.draft.nodes.iter().any(|node| node.operands.contains(&Operand::Node(index)));
+        let can = match self.draft.nodes[index].task {
+            Task::Select => !streams || !is_read(),
+            _ => !streams,
+        };
+        let is_whole = varies == self.walked.all() && self.inner(root.path) == Some(Inner::Dense);
+        (can && is_whole).then_some(root)
+    }
+
+    /// The step that completes an output.
+    fn root(&mut self, root: &Root) -> Option<usize> {
+        let all = self.walked.all();
+        let (mut feed, mut inner) = self.feed(root.value)?;
+        if let Feed::Step(step) = feed
+            && self.steps[step].port == Some(root.path)
+        {
+            return Some(step);
+        }
+        let width = self.draft.paths[root.path].width;
+        let is_strided = self.inner(root.path).is_none();
+        let is_dense_step = match feed {
+            Feed::Step(step) => self.steps[step].varies == all && self.steps[step].port.is_none(),
+            Feed::Walk(_) => false,
+        };
+        if !is_strided || !is_dense_step {
+            let stores = if is_strided { Stores::Ordinary } else { root.stores };
+            let work = Work::Move { from: feed, kernel: select::copy(self.level, width, inner, stores) };
+            let step = self.push(work, width, all, kernel::COPY_COST);
+            if !is_strided {
+                self.steps[step].port = Some(root.path);
+                return Some(step);
+            }
+            (feed, inner) = (Feed::Step(step), Inner::Dense);
+        }
+        debug_assert_eq!(inner, Inner::Dense);
+        let work = Work::Scatter { from: feed, kernel: pack::scatter(self.level, width) };
+        let step = self.push(work, width, all, kernel::GATHER_COST);
+        self.steps[step].port = Some(root.path);
+        Some(step)
+    }
+}

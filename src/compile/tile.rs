@@ -1,0 +1,324 @@
+//! Cuts the loops of a nest into tiles, and puts the results of steps into scratch.
+
+use smallvec::SmallVec;
+
+use super::draft::Draft;
+use super::nest::{Draught, Made, Walked};
+use crate::kernels::caches::caches;
+use crate::kernels::{Extent, Inner, Width};
+use crate::plan::loops::{Loop, Role};
+use crate::plan::{Feed, Nest, Place, Step, StepSet, StepSpace, Sweep, Walk, Work};
+
+/// Bytes of the result in one tile: enough that the work on a tile outweighs finding it, little enough that threads
+/// find many to share.
+const TILE_BYTES: usize = 64 * 1024;
+
+/// Bytes of a row and of a column of a tile in which some operand is made dense: many cache lines each way, so that a
+/// page is come back to seldom. Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB as with
+/// 256 bytes.
+const PACKED_BYTES: usize = 1024;
+
+/// The most rows and columns of such a tile, which then stays in the second-level cache.
+const PACKED_MOST: usize = 256;
+
+/// The fewest elements of a tile, so that what a step does outweighs finding it.
+const FEWEST_ELEMENTS: usize = 512;
+
+/// Makes a nest of loops and steps.
+pub(super) fn nest(
+    draft: &Draft<'_>,
+    walked: &Walked,
+    steps: Vec<Draught>,
+    roots: SmallVec<[usize; 2]>,
+) -> Made {
+    let uses = Uses::new(&steps, &roots);
+    let space = Extent { rows: walked.rows.extent, columns: walked.columns.extent };
+    // Which results outlive a tile depends on the tile, so the most is reckoned with first.
+    let slots = Slots::new(&steps, &uses, |step| step.varies & (walked.row_bit() | walked.column_bit()) == 0);
+    let tile = extent(draft, &steps, &slots, space);
+
+    let loops = Loops::new(walked, tile, &steps);
+    let slots = Slots::new(&steps, &uses, |step| loops.outlives_a_turn(step.varies));
+    let (places, scratch) = slots.places(tile);
+    let cost = loops.cost(&steps, &loops.order, tile);
+    let outdated = loops.outdated(&steps);
+    let walks = (draft.paths.iter().enumerate())
+        .map(|(i, path)| Walk { base: path.base, pitch: walked.rows.steps[i], step: walked.columns.steps[i] })
+        .collect();
+    let flat: Vec<bool> = (0..steps.len()).map(|index| is_flat(draft, walked, tile, &steps, index)).collect();
+    let place = |(index, step): (usize, Draught)| {
+        let to = step.port.map_or(places[index], Place::Port);
+        let sweep = if flat[index] { Sweep::Flat } else { step.sweep };
+        Step { work: step.work, to, space: step.space, sweep }
+    };
+    let at = |loop_: usize| loops.order.iter().position(|&l| l == loop_).unwrap_or(0);
+    let (row_blocks, column_blocks) = (at(loops.all.len() - 2), at(loops.all.len() - 1));
+    let mut ordered: SmallVec<[Loop; 6]> = loops.order.iter().map(|&l| loops.all[l].clone()).collect();
+    ordered.iter_mut().for_each(|l| l.steps.truncate(draft.paths.len()));
+    let steps = steps.into_iter().enumerate().map(place).collect();
+    let nest = Nest { loops: ordered, row_blocks, column_blocks, space, tile, steps, roots, outdated, walks };
+    Made { nest, scratch, cost }
+}
+
+/// Whether the rows of a step's result and of all its operands follow each other without a gap.
+fn is_flat(draft: &Draft<'_>, walked: &Walked, tile: Extent, steps: &[Draught], index: usize) -> bool {
+    let step = &steps[index];
+    let follows = |path: usize| {
+        let width = draft.paths[path].width.bytes() as isize;
+        let (pitch, along) = (walked.rows.steps[path], walked.columns.steps[path]);
+        along == width && pitch == width * walked.columns.extent as isize
+    };
+    let is_everywhere_one = |path: usize| (walked.rows.steps[path], walked.columns.steps[path]) == (0, 0);
+    let is_whole = |space: StepSpace| space.rows && space.columns == Inner::Dense;
+    let fits = |feed: Feed| match feed {
+        Feed::Walk(path) => follows(path) || is_everywhere_one(path),
+        Feed::Step(step) => {
+            let Draught { space, port, .. } = steps[step];
+            let is_one = !space.rows && space.columns == Inner::Repeated;
+            is_one || (is_whole(space) && port.is_none_or(follows))
+        }
+    };
+    let is_map = !matches!(step.work, Work::Gather { .. } | Work::Scatter { .. } | Work::Index { .. });
+    let spans = tile.columns == walked.columns.extent && walked.columns.extent > 1 && tile.rows > 1;
+    spans
+        && is_map
+        && is_whole(step.space)
+        && step.port.is_none_or(follows)
+        && step.work.feeds().into_iter().all(fits)
+}
+
+/// Rows and columns of a tile.
+fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) -> Extent {
+    let widest = draft.paths.iter().map(|path| path.width.bytes()).max().unwrap_or(1);
+    // What an element takes in scratch.
+    let held = slots.bytes_of_element();
+    let is_packed = steps.iter().any(|step| matches!(step.work, Work::Gather { .. } | Work::Scatter { .. }));
+    if is_packed {
+        let mut side = (PACKED_BYTES / widest).min(PACKED_MOST);
+        while held * side * side > caches().second_level / 2 && side > 32 {
+            side /= 2;
+        }
+        return Extent { rows: space.rows.min(side), columns: space.columns.min(side) };
+    }
+    let elements = match held {
+        0 => TILE_BYTES / widest,
+        _ => (caches().first_level / 2 / held).clamp(FEWEST_ELEMENTS, TILE_BYTES / widest),
+    };
+    let columns = match space.columns.div_ceil(elements) {
+        0 | 1 => space.columns,
+        blocks => space.columns.div_ceil(blocks).next_multiple_of(64),
+    };
+    let rows = space.rows.div_ceil(space.rows.div_ceil((elements / columns).max(1)));
+    Extent { rows, columns }
+}
+
+/// Who uses the results of steps, in the order in which they run where nothing is skipped.
+struct Uses {
+    /// For each step the last one that may need its result; itself, where none does.
+    last: Vec<usize>,
+}
+
+impl Uses {
+    fn new(steps: &[Draught], roots: &[usize]) -> Self {
+        let mut last: Vec<usize> = (0..steps.len()).collect();
+        for (index, step) in steps.iter().enumerate() {
+            operands(step).for_each(|operand| last[operand] = last[operand].max(index));
+        }
+        // A step that a verdict may spare can be run after all by a later user; its operands have to be there then.
+        let late = may_be_late(steps, roots);
+        for index in (0..steps.len()).rev().filter(|&index| late[index]) {
+            let until = last[index];
+            operands(&steps[index]).for_each(|operand| last[operand] = last[operand].max(until));
+        }
+        Self { last }
+    }
+}
+
+fn operands(step: &Draught) -> impl Iterator<Item = usize> {
+    step.work.feeds().into_iter().filter_map(|feed| match feed {
+        Feed::Step(step) => Some(step),
+        Feed::Walk(_) => None,
+    })
+}
+
+/// Which steps are pulled by a branch of a select that may be spared, and by others too.
+fn may_be_late(steps: &[Draught], roots: &[usize]) -> Vec<bool> {
+    let mut late = vec![false; steps.len()];
+    for (index, step) in steps.iter().enumerate() {
+        let Work::Select(select) = &step.work else { continue };
+        for branch in [select.then.feed, select.else_.feed] {
+            let Feed::Step(first) = branch else { continue };
+            let inside = reached(steps, [first], |_, _| true);
+            let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
+            for step in 0..steps.len() {
+                late[step] |= inside[step] && without[step];
+            }
+        }
+    }
+    late
+}
+
+/// The steps that some steps pull, themselves among them, along the uses that are followed.
+fn reached(
+    steps: &[Draught],
+    from: impl IntoIterator<Item = usize>,
+    follow: impl Fn(usize, usize) -> bool,
+) -> Vec<bool> {
+    let mut seen = vec![false; steps.len()];
+    let mut open: Vec<usize> = from.into_iter().collect();
+    while let Some(index) = open.pop() {
+        if !std::mem::replace(&mut seen[index], true) {
+            open.extend(operands(&steps[index]).filter(|&used| follow(index, used)));
+        }
+    }
+    seen
+}
+
+/// Room for the results of steps, shared by those that are not needed at once.
+struct Slots {
+    slots: Vec<Slot>,
+    /// For each step with a result in scratch, its slot.
+    of_step: Vec<Option<usize>>,
+}
+
+struct Slot {
+    width: Width,
+    space: StepSpace,
+    /// The last step that needs what is in it; `None` where it is never free.
+    busy_until: Option<usize>,
+}
+
+impl Slots {
+    fn new(steps: &[Draught], uses: &Uses, outlives_a_tile: impl Fn(&Draught) -> bool) -> Self {
+        let (mut slots, mut of_step): (Vec<Slot>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
+        for (index, step) in steps.iter().enumerate() {
+            if step.port.is_some() {
+                of_step.push(None);
+                continue;
+            }
+            let shares = !outlives_a_tile(step);
+            // A kernel may write over an operand, element for element, but not over a condition that it still reads.
+            let condition = match &step.work {
+                Work::Select(select) => match select.cond {
+                    Feed::Step(cond) => of_step[cond],
+                    Feed::Walk(_) => None,
+                },
+                _ => None,
+            };
+            let is_free = |(place, slot): (usize, &Slot)| {
+                shares
+                    && slot.busy_until.is_some_and(|until| until <= index)
+                    && (slot.width, slot.space) == (step.width, step.space)
+                    && Some(place) != condition
+            };
+            let place = slots.iter().enumerate().position(is_free).unwrap_or_else(|| {
+                slots.push(Slot { width: step.width, space: step.space, busy_until: None });
+                slots.len() - 1
+            });
+            slots[place].busy_until = shares.then_some(uses.last[index]);
+            of_step.push(Some(place));
+        }
+        Self { slots, of_step }
+    }
+
+    /// Bytes that an element of a tile takes.
+    fn bytes_of_element(&self) -> usize {
+        let whole = self.slots.iter().filter(|slot| slot.space.rows && slot.space.columns == Inner::Dense);
+        whole.map(|slot| slot.width.bytes()).sum()
+    }
+
+    /// Where the result of each step is, and the bytes of all.
+    fn places(&self, tile: Extent) -> (Vec<Place>, usize) {
+        let mut end = 0;
+        let of_slot = self.slots.iter().map(|slot| {
+            let columns = if slot.space.columns == Inner::Dense { tile.columns } else { 1 };
+            let rows = if slot.space.rows { tile.rows } else { 1 };
+            let (offset, pitch) = (end, columns * slot.width.bytes());
+            end += (rows * pitch).next_multiple_of(64);
+            Place::Scratch(offset, pitch)
+        });
+        let of_slot: Vec<Place> = of_slot.collect();
+        let nowhere = Place::Scratch(0, 0);
+        (self.of_step.iter().map(|slot| slot.map_or(nowhere, |slot| of_slot[slot])).collect(), end)
+    }
+}
+
+/// The loops around tiles, in the order of the index space, blocks of rows and of columns last, and an order in which
+/// to run them.
+struct Loops {
+    all: SmallVec<[Loop; 6]>,
+    order: SmallVec<[usize; 6]>,
+}
+
+impl Loops {
+    fn new(walked: &Walked, tile: Extent, steps: &[Draught]) -> Self {
+        let blocks = |l: &Loop, size: usize| Loop {
+            extent: l.extent.div_ceil(size),
+            steps: l.steps.iter().map(|step| step * size as isize).collect(),
+            ..l.clone()
+        };
+        let mut all: SmallVec<[Loop; 6]> = walked.outer.iter().cloned().collect();
+        all.extend([blocks(&walked.rows, tile.rows), blocks(&walked.columns, tile.columns)]);
+        let order = (0..all.len()).collect();
+        let mut loops = Self { all, order };
+        loops.order = loops.best_order(steps, tile);
+        loops
+    }
+
+    /// The loop along which most work need not be repeated turns fastest, where that pays.
+    fn best_order(&self, steps: &[Draught], tile: Extent) -> SmallVec<[usize; 6]> {
+        let as_they_are: SmallVec<[usize; 6]> = (0..self.all.len()).collect();
+        let innermost = |last: usize| {
+            let others = as_they_are.iter().copied().filter(|&l| l != last);
+            others.chain([last]).collect::<SmallVec<[usize; 6]>>()
+        };
+        let turning =
+            (0..self.all.len()).filter(|&l| self.all[l].extent > 1 && self.all[l].role == Role::Spatial);
+        let best = turning
+            .map(|last| (self.cost(steps, &innermost(last), tile), last))
+            .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));
+        match best {
+            // Walking memory in another order than it lies in has a price as well.
+            Some((cost, last)) if cost < self.cost(steps, &as_they_are, tile) / 8 * 7 => innermost(last),
+            _ => as_they_are,
+        }
+    }
+
+    /// What the steps of all tiles cost in an order of loops: each is repeated but along the innermost loops along which
+    /// its result does not vary.
+    fn cost(&self, steps: &[Draught], order: &[usize], tile: Extent) -> usize {
+        let of_step = |step: &Draught| {
+            let rows = if step.space.rows { tile.rows } else { 1 };
+            let columns = if step.space.columns == Inner::Dense { tile.columns } else { 1 };
+            let repeated = order.iter().rev().skip_while(|&&l| self.is_still(l, step.varies));
+            let times = repeated.map(|&l| self.all[l].extent).fold(1, usize::saturating_mul);
+            (rows * columns * step.cost).saturating_mul(times)
+        };
+        steps.iter().map(of_step).fold(0, usize::saturating_add)
+    }
+
+    /// Whether a result that varies along some loops stays the same when one turns.
+    fn is_still(&self, l: usize, varies: u32) -> bool {
+        self.all[l].extent == 1 || varies & 1 << l == 0
+    }
+
+    /// Whether a result stays the same when the innermost loop turns.
+    fn outlives_a_turn(&self, varies: u32) -> bool {
+        let innermost = self.order.iter().rev().find(|&&l| self.all[l].extent > 1);
+        innermost.is_some_and(|&l| self.is_still(l, varies))
+    }
+
+    /// For each loop in its order: the steps whose results are out of date once it turns, as those inside it then start
+    /// anew.
+    fn outdated(&self, steps: &[Draught]) -> SmallVec<[StepSet; 4]> {
+        let of_loop = |place: usize| {
+            let mut set = StepSet::none_of(steps.len());
+            let turning = &self.order[place..];
+            let is_outdated = |step: &&Draught| turning.iter().any(|&l| !self.is_still(l, step.varies));
+            let outdated = steps.iter().enumerate().filter(|(_, step)| is_outdated(step));
+            outdated.for_each(|(index, _)| set.insert(index));
+            set
+        };
+        (0..self.order.len()).map(of_loop).collect()
+    }
+}

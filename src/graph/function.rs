@@ -1,0 +1,138 @@
+//! What pointwise ops compute: the one table from op kinds to functions of elements.
+//!
+//! The interpreter computes what it says, and partitions run what it says. The functions themselves are defined in
+//! `types/function.rs`, on which shapes they work stands in `infer.rs`.
+
+use super::op::Op;
+use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
+use crate::types::kind::{Attr, OpKind};
+
+use Function as F;
+use OpKind as K;
+
+/// Parameters `p` and `q` of a function; 0 where it has none.
+pub(crate) type Params = [f32; 2];
+
+/// What an op computes for one element of its result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Function {
+    /// Of one number.
+    Unary(Unary, Params),
+    /// Of two numbers.
+    Binary(Binary, Params),
+    /// A truth value from two numbers.
+    Compare(Comparison),
+    /// A truth value from two.
+    Logic(Logic),
+    /// The other truth value.
+    Not,
+    /// A truth value from one number.
+    Classify(Class),
+    /// The same number but for its sign.
+    Sign(Sign),
+    /// The second operand where the first is not 0, else the third, bit for bit.
+    Select,
+    /// The same number in another type. An integer wraps around in an integer; a floating-point number is cut off
+    /// behind the point and kept within the bounds of an integer, NaN becomes 0; into floating point the value is
+    /// rounded once; true is 1. To its own type it keeps every bit.
+    Convert,
+    /// The same element, bit for bit.
+    Identity,
+    /// The element's own index along the dim that `axis` names; of the input only the shape is used.
+    Index,
+    /// The same number everywhere, converted from f32; as a truth value, whether it is not 0.
+    Fill(f32),
+}
+
+impl Function {
+    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
+    pub(crate) const fn ulps(self) -> u32 {
+        match self {
+            F::Unary(function, _) => function.ulps(),
+            F::Binary(function, _) => function.ulps(),
+            _ => 0,
+        }
+    }
+
+    /// What an op computes for one element; `None` where its kind is not in the table.
+    pub(crate) fn of(op: &Op) -> Option<Self> {
+        let attr = |attr| op.f32_attr(attr).unwrap_or(0.0);
+        let unary = |function| F::Unary(function, [0.0; 2]);
+        let binary = |function| F::Binary(function, [0.0; 2]);
+        let with = |p, q| [attr(p), attr(q)];
+        let with_one = |p| [attr(p), 0.0];
+        let by_tanh = op.str_attr(Attr::Mode) == Some("gelu_tanh");
+        let of_result = op.bool_attr(Attr::UseDst);
+        Some(match op.kind() {
+            K::Abs => F::Sign(Sign::Clear),
+            K::AbsBackward => binary(Binary::AbsBackward),
+            K::Add => binary(Binary::Add),
+            K::BiasAdd => binary(Binary::Add),
+            K::Cast => F::Convert,
+            K::Ceil => unary(Unary::Ceil),
+            K::Clamp => F::Unary(Unary::Clamp, with(Attr::Min, Attr::Max)),
+            K::ClampBackward => F::Binary(Binary::ClampBackward, with(Attr::Min, Attr::Max)),
+            K::Divide => binary(Binary::Divide),
+            K::Elu => F::Unary(Unary::Elu, with_one(Attr::Alpha)),
+            K::EluBackward if of_result => F::Binary(Binary::EluBackwardOfResult, with_one(Attr::Alpha)),
+            K::EluBackward => F::Binary(Binary::EluBackward, with_one(Attr::Alpha)),
+            K::Equal => F::Compare(Comparison::Equal),
+            K::Exp => unary(Unary::Exp),
+            K::Fill => F::Fill(attr(Attr::Value)),
+            K::Floor => unary(Unary::Floor),
+            K::GELU if by_tanh => unary(Unary::GeluTanh),
+            K::GELU => unary(Unary::GeluErf),
+            K::GELUBackward if by_tanh => binary(Binary::GeluTanhBackward),
+            K::GELUBackward => binary(Binary::GeluErfBackward),
+            K::GenIndex => F::Index,
+            K::Greater => F::Compare(Comparison::Greater),
+            K::GreaterEqual => F::Compare(Comparison::GreaterEqual),
+            K::HardSigmoid => F::Unary(Unary::HardSigmoid, with(Attr::Alpha, Attr::Beta)),
+            K::HardSigmoidBackward => F::Binary(Binary::HardSigmoidBackward, with(Attr::Alpha, Attr::Beta)),
+            K::HardSwish => unary(Unary::HardSwish),
+            K::HardSwishBackward => binary(Binary::HardSwishBackward),
+            K::Identity => F::Identity,
+            K::IsFinite => F::Classify(Class::Finite),
+            K::IsInf => F::Classify(Class::Infinite),
+            K::IsNaN => F::Classify(Class::Nan),
+            K::LeakyReLU => F::Unary(Unary::LeakyRelu, with_one(Attr::Alpha)),
+            K::Less => F::Compare(Comparison::Less),
+            K::LessEqual => F::Compare(Comparison::LessEqual),
+            K::Log => unary(Unary::Log),
+            K::LogicalAnd => F::Logic(Logic::And),
+            K::LogicalNot => F::Not,
+            K::LogicalOr => F::Logic(Logic::Or),
+            K::LogicalXor => F::Logic(Logic::Xor),
+            K::Maximum => binary(Binary::Maximum),
+            K::Minimum => binary(Binary::Minimum),
+            K::Mish => unary(Unary::Mish),
+            K::MishBackward => binary(Binary::MishBackward),
+            K::Multiply => binary(Binary::Multiply),
+            K::Negative => F::Sign(Sign::Flip),
+            K::NotEqual => F::Compare(Comparison::NotEqual),
+            K::Pow => F::Unary(Unary::Pow, with_one(Attr::Beta)),
+            K::PReLU => binary(Binary::Prelu),
+            K::Reciprocal => unary(Unary::Reciprocal),
+            K::ReLU => unary(Unary::Relu),
+            K::ReLUBackward => binary(Binary::ReluBackward),
+            K::Round => unary(Unary::Round),
+            K::Select => F::Select,
+            K::Sigmoid => unary(Unary::Sigmoid),
+            K::SigmoidBackward if of_result => binary(Binary::SigmoidBackwardOfResult),
+            K::SigmoidBackward => binary(Binary::SigmoidBackward),
+            K::SoftPlus => F::Unary(Unary::SoftPlus, with_one(Attr::Beta)),
+            K::SoftPlusBackward => F::Binary(Binary::SoftPlusBackward, with_one(Attr::Beta)),
+            K::Sqrt => unary(Unary::Sqrt),
+            K::SqrtBackward if of_result => binary(Binary::SqrtBackwardOfResult),
+            K::SqrtBackward => binary(Binary::SqrtBackward),
+            K::Square => unary(Unary::Square),
+            K::SquaredDifference => binary(Binary::SquaredDifference),
+            K::Subtract => binary(Binary::Subtract),
+            K::Tanh => unary(Unary::Tanh),
+            K::TanhBackward if of_result => binary(Binary::TanhBackwardOfResult),
+            K::TanhBackward => binary(Binary::TanhBackward),
+            K::TypeCast => F::Convert,
+            _ => return None,
+        })
+    }
+}

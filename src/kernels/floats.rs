@@ -1,0 +1,56 @@
+//! The floating-point environment in which steps compute.
+
+/// Puts the thread into the default floating-point environment, and back when dropped: rounding to nearest, denormals
+/// kept, exceptions masked. Without it, a caller that rounds otherwise or flushes denormals would get other bits.
+pub(crate) struct DefaultFloats {
+    /// What is to be restored, where it differs.
+    #[cfg(target_arch = "x86_64")]
+    before: Option<u32>,
+}
+
+/// All exceptions masked, to nearest, nothing flushed.
+#[cfg(target_arch = "x86_64")]
+const DEFAULT_CONTROL: u32 = 0x1f80;
+
+/// The flags of exceptions that have happened, which control nothing.
+#[cfg(target_arch = "x86_64")]
+const EXCEPTION_FLAGS: u32 = 0x3f;
+
+impl DefaultFloats {
+    pub(crate) fn new() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let before = control();
+            let differs = before & !EXCEPTION_FLAGS != DEFAULT_CONTROL;
+            if differs {
+                set_control(DEFAULT_CONTROL);
+            }
+            Self { before: differs.then_some(before) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        Self {}
+    }
+}
+
+impl Drop for DefaultFloats {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(before) = self.before {
+            set_control(before);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn control() -> u32 {
+    let mut control = 0u32;
+    // SAFETY: the instruction writes four bytes to the address, and every x86-64 machine has it.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
+    control
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_control(control: u32) {
+    // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that was in force.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
+}

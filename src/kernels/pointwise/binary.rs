@@ -1,0 +1,162 @@
+//! Functions of two numbers: of f32, and the plain arithmetic of s32 and s64.
+//!
+//! Each is the formula of [`Binary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
+//! what comes before.
+
+use std::marker::PhantomData;
+
+use super::rows::{ByInner, Function2, Isa, Kernel2, Params, Plain, kernels2};
+use super::{canonical, maximum, minimum};
+use crate::kernels::{ByLevel, Inner, math};
+use crate::types::dtype::DataType;
+use crate::types::function::Binary;
+use crate::types::kind::Level;
+
+/// Elements of a block: few where each takes long, so that the padding of a short row costs little.
+const CHEAP: usize = 64;
+const DEAR: usize = 16;
+
+/// The kernel of a function of two numbers of a type, if there is one.
+pub(crate) fn binary(level: Level, function: Binary, of: DataType, x: Inner, y: Inner) -> Option<Kernel2> {
+    let row = match of {
+        DataType::F32 => Some(row(function)),
+        DataType::S32 => integer_row::<i32>(function),
+        DataType::S64 => integer_row::<i64>(function),
+        _ => None,
+    };
+    row.map(|row| row[level as usize][x as usize][y as usize])
+}
+
+/// One type for each function, one row of kernels for each type.
+macro_rules! functions {
+    ($($Name:ident $N:ident: |$x:ident, $y:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl Function2 for $Name {
+                type X = f32;
+                type To = f32;
+
+                #[inline(always)]
+                fn of<I: Isa>($x: f32, $y: f32, [$p, $q]: Params) -> f32 {
+                    canonical($value)
+                }
+            }
+        )*
+
+        fn row(function: Binary) -> &'static ByLevel<ByInner<Kernel2>> {
+            match function {
+                $(Binary::$Name => const { &kernels2::<$Name, $N>() },)*
+            }
+        }
+
+        #[cfg(test)]
+        pub(super) const ALL: &[Binary] = &[$(Binary::$Name),*];
+    };
+}
+
+functions! {
+    Add CHEAP: |x, y, _, _| x + y;
+    Subtract CHEAP: |x, y, _, _| x - y;
+    Multiply CHEAP: |x, y, _, _| x * y;
+    Divide CHEAP: |x, y, _, _| x / y;
+    Maximum CHEAP: |x, y, _, _| maximum(x, y);
+    Minimum CHEAP: |x, y, _, _| minimum(x, y);
+    SquaredDifference CHEAP: |x, y, _, _| (x - y) * (x - y);
+    Prelu CHEAP: |x, y, _, _| if x >= 0.0 { x } else { y * x };
+    AbsBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
+    ClampBackward CHEAP: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
+    EluBackward DEAR: |x, y, p, _| {
+        if x > 0.0 { y } else { (f64::from(y) * f64::from(p) * math::exp::<I>(x.into())) as f32 }
+    };
+    EluBackwardOfResult CHEAP: |x, y, p, _| {
+        if x > 0.0 { y } else { (f64::from(y) * (f64::from(x) + f64::from(p))) as f32 }
+    };
+    GeluErfBackward DEAR: |x, y, _, _| (f64::from(y) * math::gelu_erf_slope::<I>(x.into())) as f32;
+    GeluTanhBackward DEAR: |x, y, _, _| (f64::from(y) * math::gelu_tanh_slope::<I>(x.into())) as f32;
+    HardSigmoidBackward CHEAP: |x, y, p, q| {
+        let h = f64::from(p) * f64::from(x) + f64::from(q);
+        if (h > 0.0) & (h < 1.0) { p * y } else { 0.0 }
+    };
+    HardSwishBackward CHEAP: |x, y, _, _| {
+        let sloped = (f64::from(y) * (2.0 * f64::from(x) + 3.0) * (1.0 / 6.0)) as f32;
+        if x >= 3.0 { y } else if x > -3.0 { sloped } else { 0.0 }
+    };
+    MishBackward DEAR: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
+    ReluBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
+    SigmoidBackward DEAR: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
+    SigmoidBackwardOfResult CHEAP: |x, y, _, _| {
+        (f64::from(y) * f64::from(x) * (1.0 - f64::from(x))) as f32
+    };
+    SoftPlusBackward DEAR: |x, y, p, _| {
+        (f64::from(y) * math::sigmoid::<I>(f64::from(p) * f64::from(x))) as f32
+    };
+    SqrtBackward CHEAP: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32;
+    SqrtBackwardOfResult CHEAP: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
+    TanhBackward DEAR: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
+    TanhBackwardOfResult CHEAP: |x, y, _, _| {
+        (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
+    };
+}
+
+/// The arithmetic of an integer type.
+trait Integer: Plain + Ord {
+    fn add(self, other: Self) -> Self;
+    fn subtract(self, other: Self) -> Self;
+    fn multiply(self, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($T:ty)*) => {
+        $(impl Integer for $T {
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn subtract(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn multiply(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+        })*
+    };
+}
+
+integers!(i32 i64);
+
+/// One function of integers.
+struct OfIntegers<T, F>(PhantomData<(T, F)>);
+
+macro_rules! integer_functions {
+    ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+        $(impl<T: Integer> Function2 for OfIntegers<T, $Name> {
+            type X = T;
+            type To = T;
+
+            #[inline(always)]
+            fn of<I: Isa>($x: T, $y: T, _: Params) -> T {
+                $value
+            }
+        })*
+
+        fn integer_row<T: Integer>(function: Binary) -> Option<&'static ByLevel<ByInner<Kernel2>>> {
+            match function {
+                $(Binary::$Name => Some(const { &kernels2::<OfIntegers<T, $Name>, CHEAP>() }),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+integer_functions! {
+    Add: |x, y| x.add(y);
+    Subtract: |x, y| x.subtract(y);
+    Multiply: |x, y| x.multiply(y);
+    Maximum: |x, y| x.max(y);
+    Minimum: |x, y| x.min(y);
+}

@@ -1,0 +1,196 @@
+//! Questions with truth values for answers: bytes, 0 or 1.
+
+use std::marker::PhantomData;
+
+use super::rows::{ByInner, Function1, Function2, Isa, Kernel1, Kernel2, Params, Plain, kernels1, kernels2};
+use crate::kernels::{ByLevel, Inner};
+use crate::types::dtype::DataType;
+use crate::types::function::{Class, Comparison, Logic};
+use crate::types::kind::Level;
+
+const BLOCK: usize = 64;
+
+/// The kernel that compares two numbers of a type, if there is one.
+pub(crate) fn compare(
+    level: Level,
+    comparison: Comparison,
+    of: DataType,
+    x: Inner,
+    y: Inner,
+) -> Option<Kernel2> {
+    let row = match of {
+        DataType::F32 => comparisons::<f32>(comparison),
+        DataType::F64 => comparisons::<f64>(comparison),
+        DataType::S32 => comparisons::<i32>(comparison),
+        DataType::S64 => comparisons::<i64>(comparison),
+        DataType::U32 => comparisons::<u32>(comparison),
+        DataType::U64 => comparisons::<u64>(comparison),
+        _ => return None,
+    };
+    Some(row[level as usize][x as usize][y as usize])
+}
+
+/// The type in which numbers of a type are compared: itself, or one that holds all its values and has kernels; `None`
+/// for what is no number.
+pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
+    match of {
+        DataType::F16 | DataType::Bf16 | DataType::F32 => Some(DataType::F32),
+        DataType::F64 => Some(DataType::F64),
+        DataType::S8 | DataType::U8 | DataType::S16 | DataType::U16 | DataType::S32 => Some(DataType::S32),
+        DataType::U32 => Some(DataType::U32),
+        DataType::S64 => Some(DataType::S64),
+        DataType::U64 => Some(DataType::U64),
+        _ => None,
+    }
+}
+
+/// The kernel of a function of two truth values.
+pub(crate) fn logic(level: Level, logic: Logic, x: Inner, y: Inner) -> Kernel2 {
+    connectives(logic)[level as usize][x as usize][y as usize]
+}
+
+/// The kernel that turns a truth value around.
+pub(crate) fn not(level: Level) -> Kernel1 {
+    const KERNELS: ByLevel<Kernel1> = kernels1::<Not, BLOCK>();
+    KERNELS[level as usize]
+}
+
+/// The kernel that asks a floating-point number for its class; there is one for f32 and one for f64.
+pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Kernel1> {
+    match of {
+        DataType::F32 => Some(classes::<f32>(class)[level as usize]),
+        DataType::F64 => Some(classes::<f64>(class)[level as usize]),
+        _ => None,
+    }
+}
+
+/// A question, asked of numbers of a type.
+struct Of<T, Q>(PhantomData<(T, Q)>);
+
+macro_rules! questions {
+    ($fn:ident of $Vocabulary:ident: $($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl<T: Plain + PartialOrd> Function2 for Of<T, $Name> {
+                type X = T;
+                type To = u8;
+
+                #[inline(always)]
+                fn of<I: Isa>($x: T, $y: T, _: Params) -> u8 {
+                    u8::from($value)
+                }
+            }
+        )*
+
+        fn $fn<T: Plain + PartialOrd>(question: $Vocabulary) -> &'static ByLevel<ByInner<Kernel2>> {
+            match question {
+                $($Vocabulary::$Name => const { &kernels2::<Of<T, $Name>, BLOCK>() },)*
+            }
+        }
+    };
+}
+
+questions! {
+    comparisons of Comparison:
+    Equal: |x, y| x == y;
+    NotEqual: |x, y| x != y;
+    Less: |x, y| x < y;
+    LessEqual: |x, y| x <= y;
+    Greater: |x, y| x > y;
+    GreaterEqual: |x, y| x >= y;
+}
+
+macro_rules! connectives {
+    ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl Function2 for $Name {
+                type X = u8;
+                type To = u8;
+
+                #[inline(always)]
+                fn of<I: Isa>(x: u8, y: u8, _: Params) -> u8 {
+                    let ($x, $y) = (x != 0, y != 0);
+                    u8::from($value)
+                }
+            }
+        )*
+
+        fn connectives(logic: Logic) -> &'static ByLevel<ByInner<Kernel2>> {
+            match logic {
+                $(Logic::$Name => const { &kernels2::<$Name, BLOCK>() },)*
+            }
+        }
+    };
+}
+
+connectives! {
+    And: |x, y| x & y;
+    Or: |x, y| x | y;
+    Xor: |x, y| x ^ y;
+}
+
+struct Not;
+
+impl Function1 for Not {
+    type X = u8;
+    type To = u8;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: u8, _: Params) -> u8 {
+        u8::from(x == 0)
+    }
+}
+
+/// A floating-point type.
+trait Float: Plain + PartialOrd {
+    fn magnitude(self) -> Self;
+    const INFINITY: Self;
+}
+
+macro_rules! floats {
+    ($($T:ident)*) => {
+        $(impl Float for $T {
+            const INFINITY: Self = $T::INFINITY;
+
+            #[inline(always)]
+            fn magnitude(self) -> Self {
+                self.abs()
+            }
+        })*
+    };
+}
+
+floats!(f32 f64);
+
+macro_rules! classes {
+    ($($Name:ident: |$x:ident| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl<T: Float> Function1 for Of<T, $Name> {
+                type X = T;
+                type To = u8;
+
+                #[inline(always)]
+                fn of<I: Isa>($x: T, _: Params) -> u8 {
+                    u8::from($value)
+                }
+            }
+        )*
+
+        fn classes<T: Float>(class: Class) -> &'static ByLevel<Kernel1> {
+            match class {
+                $(Class::$Name => const { &kernels1::<Of<T, $Name>, BLOCK>() },)*
+            }
+        }
+    };
+}
+
+classes! {
+    Nan: |x| x.partial_cmp(&x).is_none();
+    Infinite: |x| x.magnitude() == T::INFINITY;
+    Finite: |x| x.magnitude() < T::INFINITY;
+}

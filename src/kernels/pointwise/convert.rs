@@ -1,0 +1,320 @@
+//! Conversions between types.
+//!
+//! From float to integer: truncated, then held within the type; NaN gives 0. From integer to integer: the low bits.
+//! To a float: rounded once, to the nearest, ties to even; a NaN becomes the one positive quiet NaN without payload.
+//! A boolean is 1 where it is not zero.
+//!
+//! Not every pair has a body of its own: [`Via`] names those that go through a third type.
+
+use std::marker::PhantomData;
+
+use super::canonical;
+use super::half::{Bf16, F16};
+use super::rows::{Function1, Isa, Kernel1, Params, Plain, kernels1};
+use crate::kernels::ByLevel;
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// More than the compiler unrolls before it has made vectors of a loop; it would leave scalar code.
+const BLOCK: usize = 128;
+
+/// The kernel that converts numbers of a type, or booleans, to numbers of another. There is none for the 4-bit and
+/// 8-bit floats, and none to boolean.
+pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Kernel1> {
+    let row = match from {
+        DataType::Boolean => from_integer::<Truth>(to),
+        DataType::S8 => from_integer::<i8>(to),
+        DataType::U8 => from_integer::<u8>(to),
+        DataType::S16 => from_integer::<i16>(to),
+        DataType::U16 => from_integer::<u16>(to),
+        DataType::S32 => from_integer::<i32>(to),
+        DataType::U32 => from_integer::<u32>(to),
+        DataType::S64 => from_integer::<i64>(to),
+        DataType::U64 => from_integer::<u64>(to),
+        DataType::F16 => from_half::<F16>(from, to),
+        DataType::Bf16 => from_half::<Bf16>(from, to),
+        DataType::F32 => from_f32(to),
+        DataType::F64 => from_f64(to),
+        _ => None,
+    };
+    row.map(|row| row[level as usize])
+}
+
+/// The kernel that rounds an f32 to the nearest value of f16 or bf16 and keeps it as an f32.
+pub(crate) fn round_to(level: Level, to: DataType) -> Option<Kernel1> {
+    let row = match to {
+        DataType::F16 => kernels::<Via<f32, F16, f32>>(),
+        DataType::Bf16 => kernels::<Via<f32, Bf16, f32>>(),
+        _ => return None,
+    };
+    Some(row[level as usize])
+}
+
+fn kernels<F: Function1>() -> &'static ByLevel<Kernel1> {
+    const { &kernels1::<F, BLOCK>() }
+}
+
+/// Signed and unsigned integers of a width have the same low bits, so they share kernels.
+fn from_integer<T>(to: DataType) -> Option<&'static ByLevel<Kernel1>>
+where
+    T: To<u8> + To<u16> + To<u32> + To<u64> + To<f32> + To<f64> + To<Odd>,
+{
+    Some(match to {
+        DataType::S8 | DataType::U8 => kernels::<Convert<T, u8>>(),
+        DataType::S16 | DataType::U16 => kernels::<Convert<T, u16>>(),
+        DataType::S32 | DataType::U32 => kernels::<Convert<T, u32>>(),
+        DataType::S64 | DataType::U64 => kernels::<Convert<T, u64>>(),
+        DataType::F16 => kernels::<Via<T, Odd, F16>>(),
+        DataType::Bf16 => kernels::<Via<T, Odd, Bf16>>(),
+        DataType::F32 => kernels::<Convert<T, f32>>(),
+        DataType::F64 => kernels::<Convert<T, f64>>(),
+        _ => return None,
+    })
+}
+
+fn from_f32(to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+    Some(match to {
+        DataType::S8 => kernels::<Convert<f32, i8>>(),
+        DataType::U8 => kernels::<Convert<f32, u8>>(),
+        DataType::S16 => kernels::<Convert<f32, i16>>(),
+        DataType::U16 => kernels::<Convert<f32, u16>>(),
+        DataType::S32 => kernels::<Convert<f32, i32>>(),
+        DataType::U32 => kernels::<Convert<f32, u32>>(),
+        DataType::S64 => kernels::<Convert<f32, i64>>(),
+        DataType::U64 => kernels::<Convert<f32, u64>>(),
+        DataType::F16 => kernels::<Convert<f32, F16>>(),
+        DataType::Bf16 => kernels::<Convert<f32, Bf16>>(),
+        DataType::F32 => kernels::<Convert<u32, u32>>(),
+        DataType::F64 => kernels::<Convert<f32, f64>>(),
+        _ => return None,
+    })
+}
+
+fn from_f64(to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+    Some(match to {
+        DataType::S8 => kernels::<Convert<f64, i8>>(),
+        DataType::U8 => kernels::<Convert<f64, u8>>(),
+        DataType::S16 => kernels::<Convert<f64, i16>>(),
+        DataType::U16 => kernels::<Convert<f64, u16>>(),
+        DataType::S32 => kernels::<Convert<f64, i32>>(),
+        DataType::U32 => kernels::<Convert<f64, u32>>(),
+        DataType::S64 => kernels::<Convert<f64, i64>>(),
+        DataType::U64 => kernels::<Convert<f64, u64>>(),
+        DataType::F16 => kernels::<Via<f64, Odd, F16>>(),
+        DataType::Bf16 => kernels::<Via<f64, Odd, Bf16>>(),
+        DataType::F32 => kernels::<Convert<f64, f32>>(),
+        DataType::F64 => kernels::<Convert<u64, u64>>(),
+        _ => return None,
+    })
+}
+
+/// Every f16 and every bf16 is an f32, from which all else is reached.
+fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+    Some(match to {
+        _ if to == from => kernels::<Convert<u16, u16>>(),
+        DataType::S8 => kernels::<Via<T, f32, i8>>(),
+        DataType::U8 => kernels::<Via<T, f32, u8>>(),
+        DataType::S16 => kernels::<Via<T, f32, i16>>(),
+        DataType::U16 => kernels::<Via<T, f32, u16>>(),
+        DataType::S32 => kernels::<Via<T, f32, i32>>(),
+        DataType::U32 => kernels::<Via<T, f32, u32>>(),
+        DataType::S64 => kernels::<Via<T, f32, i64>>(),
+        DataType::U64 => kernels::<Via<T, f32, u64>>(),
+        DataType::F16 => kernels::<Via<T, f32, F16>>(),
+        DataType::Bf16 => kernels::<Via<T, f32, Bf16>>(),
+        DataType::F32 => kernels::<Convert<T, f32>>(),
+        DataType::F64 => kernels::<Via<T, f32, f64>>(),
+        _ => return None,
+    })
+}
+
+/// What can be converted to a type.
+pub(super) trait To<T: Plain>: Plain {
+    fn to<I: Isa>(self) -> T;
+
+    /// A block of it, where the level has instructions for blocks.
+    #[inline(always)]
+    fn block_to<I: Isa, const N: usize>(block: &[Self; N]) -> [T; N] {
+        let mut to = [T::default(); N];
+        for i in 0..N {
+            to[i] = block[i].to::<I>();
+        }
+        to
+    }
+}
+
+/// A conversion from one type to another.
+struct Convert<A, B>(PhantomData<(A, B)>);
+
+impl<A: To<B>, B: Plain> Function1 for Convert<A, B> {
+    type X = A;
+    type To = B;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: A, _: Params) -> B {
+        x.to::<I>()
+    }
+
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[A; N], _: Params) -> [B; N] {
+        A::block_to::<I, N>(x)
+    }
+}
+
+/// A conversion by way of a third type, which loses nothing that the last one shows.
+struct Via<A, M, B>(PhantomData<(A, M, B)>);
+
+impl<A: To<M>, M: To<B>, B: Plain> Function1 for Via<A, M, B> {
+    type X = A;
+    type To = B;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: A, _: Params) -> B {
+        x.to::<I>().to::<I>()
+    }
+
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[A; N], _: Params) -> [B; N] {
+        M::block_to::<I, N>(&A::block_to::<I, N>(x))
+    }
+}
+
+/// A byte that is true where it is not zero.
+#[derive(Clone, Copy, Default)]
+struct Truth(u8);
+
+/// An f32 that was rounded to odd: where the value lies between two f32, this is the one of them with an odd last bit.
+/// Rounding it again, to a type of at least two bits less, is rounding the value itself.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Odd(pub(super) f32);
+
+impl To<Odd> for f64 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> Odd {
+        let near = self as f32;
+        let back = f64::from(near);
+        let (bits, beyond) = (near.to_bits(), back.abs() > self.abs());
+        let odd = (if beyond { bits.wrapping_sub(1) } else { bits }) | 1;
+        Odd(f32::from_bits(if back == self { bits } else { odd }))
+    }
+}
+
+macro_rules! by_cast {
+    ($($A:ty => $($B:ty)*;)*) => {
+        $($(impl To<$B> for $A {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $B {
+                self as $B
+            }
+        })*)*
+    };
+}
+
+by_cast! {
+    i8 => u8 u16 u32 u64 f32 f64;
+    u8 => u8 u16 u32 u64 f32 f64;
+    i16 => u8 u16 u32 u64 f32 f64;
+    u16 => u8 u16 u32 u64 f32 f64;
+    i32 => u8 u16 u32 u64 f32 f64;
+    u32 => u8 u16 u32 u64 f32 f64;
+    i64 => u8 u16 u32 u64 f32 f64;
+    u64 => u8 u16 u32 u64 f32 f64;
+}
+
+/// From float to integer, truncated and held within the type: as `as`, which compiles to one number at a time. The
+/// bounds are the integer's least value and what is one above its greatest; the conversion itself is by a type that
+/// the machine has an instruction for.
+macro_rules! saturating {
+    ($($A:ident => $($B:ident by $Wide:ident)*;)*) => {
+        $($(impl To<$B> for $A {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $B {
+                const ABOVE: $A = ($B::MAX / 2 + 1) as $A * 2.0;
+                // 0 for NaN too, which no comparison lets through.
+                let within = if (self >= $B::MIN as $A) & (self < ABOVE) { self } else { 0.0 };
+                // SAFETY: the number is within the type's bounds.
+                let value = unsafe { within.to_int_unchecked::<$Wide>() } as $B;
+                let value = if self >= ABOVE { $B::MAX } else { value };
+                if self < $B::MIN as $A { $B::MIN } else { value }
+            }
+        })*)*
+    };
+}
+
+saturating! {
+    f32 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+    f64 => i8 by i32 u8 by i32 i16 by i32 u16 by i32 i32 by i32 u32 by u32 i64 by i64 u64 by u64;
+}
+
+impl To<f64> for f32 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> f64 {
+        f64::from(canonical(self))
+    }
+}
+
+impl To<f32> for f64 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> f32 {
+        canonical(self as f32)
+    }
+}
+
+/// Integers that f32 holds.
+macro_rules! exactly_odd {
+    ($($T:ty)*) => {
+        $(impl To<Odd> for $T {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> Odd {
+                Odd(f32::from(self))
+            }
+        })*
+    };
+}
+
+exactly_odd!(i8 u8 i16 u16);
+
+/// Integers that f64 holds.
+macro_rules! odd_by_f64 {
+    ($($T:ty)*) => {
+        $(impl To<Odd> for $T {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> Odd {
+                f64::from(self).to::<I>()
+            }
+        })*
+    };
+}
+
+odd_by_f64!(i32 u32);
+
+impl To<Odd> for u64 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> Odd {
+        // The bits that f64 has no room for become one: whether any of them is set.
+        const LOST: u64 = (1 << 11) - 1;
+        let sticky = (self | ((self & LOST) + LOST)) & !LOST;
+        (if self >> 53 == 0 { self } else { sticky } as f64).to::<I>()
+    }
+}
+
+impl To<Odd> for i64 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> Odd {
+        let Odd(magnitude) = self.unsigned_abs().to::<I>();
+        Odd(if self < 0 { -magnitude } else { magnitude })
+    }
+}
+
+macro_rules! from_truth {
+    ($($B:ty)*) => {
+        $(impl To<$B> for Truth {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $B {
+                u8::from(self.0 != 0).to::<I>()
+            }
+        })*
+    };
+}
+
+from_truth!(u8 u16 u32 u64 f32 f64 Odd);

@@ -1,0 +1,126 @@
+//! The floats of 16 bits and f32.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use super::convert::{Odd, To};
+use super::rows::Isa;
+use super::{NAN, canonical};
+use crate::types::kind::Level;
+
+/// The bits of an f16.
+#[derive(Clone, Copy, Default)]
+pub(super) struct F16(u16);
+
+/// The bits of a bf16.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bf16(u16);
+
+const INFINITY: u32 = f32::INFINITY.to_bits();
+const MAGNITUDE: u32 = u32::MAX >> 1;
+
+impl To<f32> for Bf16 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> f32 {
+        canonical(f32::from_bits(u32::from(self.0) << 16))
+    }
+}
+
+/// In integers: the machine's own instruction takes subnormal numbers for 0.
+impl To<Bf16> for f32 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> Bf16 {
+        let bits = self.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        Bf16(if self.is_nan() { 0x7fc0 } else { rounded as u16 })
+    }
+}
+
+impl To<f32> for F16 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> f32 {
+        // The exponents differ by 112, which a product makes good in subnormal numbers too.
+        const REBASE: f32 = f32::from_bits((127 + 112) << 23);
+        let bits = u32::from(self.0) << 13;
+        let (magnitude, sign) = (bits & 0x0fff_e000, bits << 3 & !MAGNITUDE);
+        let finite = (f32::from_bits(magnitude) * REBASE).to_bits();
+        let value = if magnitude < 0x0f80_0000 { finite } else { INFINITY };
+        if magnitude > 0x0f80_0000 { NAN } else { f32::from_bits(value | sign) }
+    }
+
+    #[inline(always)]
+    fn block_to<I: Isa, const N: usize>(block: &[F16; N]) -> [f32; N] {
+        let mut to = [0.0; N];
+        #[cfg(target_arch = "x86_64")]
+        if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
+            for i in (0..N).step_by(8) {
+                // SAFETY: eight elements from there on are within the block; every machine of the level has F16C.
+                unsafe {
+                    let bits = _mm_loadu_si128(block.as_ptr().add(i).cast());
+                    _mm256_storeu_ps(to.as_mut_ptr().add(i), _mm256_cvtph_ps(bits));
+                }
+            }
+            return to.map(canonical);
+        }
+        for i in 0..N {
+            to[i] = block[i].to::<I>();
+        }
+        to
+    }
+}
+
+impl To<F16> for f32 {
+    #[inline(always)]
+    fn to<I: Isa>(self) -> F16 {
+        const MIN_NORMAL: u32 = (127 - 14) << 23;
+        const BEYOND: u32 = (127 + 16) << 23;
+        let bits = self.to_bits();
+        let (magnitude, sign) = (bits & MAGNITUDE, (bits >> 16) as u16 & 0x8000);
+        let normal = (magnitude + 0xfff + (magnitude >> 13 & 1)).wrapping_sub(112 << 23) >> 13;
+        // The last bit of 1/2 in f32 is the last bit of a subnormal f16.
+        let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+        let value = if magnitude < MIN_NORMAL { subnormal } else { normal };
+        let value = if magnitude < BEYOND { value as u16 } else { 0x7c00 };
+        F16(if magnitude > INFINITY { 0x7e00 } else { value | sign })
+    }
+
+    #[inline(always)]
+    fn block_to<I: Isa, const N: usize>(block: &[f32; N]) -> [F16; N] {
+        let mut to = [F16(0); N];
+        #[cfg(target_arch = "x86_64")]
+        if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
+            let block = block.map(canonical);
+            for i in (0..N).step_by(8) {
+                // SAFETY: eight elements from there on are within the block; every machine of the level has F16C.
+                unsafe {
+                    let values = _mm256_loadu_ps(block.as_ptr().add(i));
+                    let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+                    _mm_storeu_si128(to.as_mut_ptr().add(i).cast(), bits);
+                }
+            }
+            return to;
+        }
+        for i in 0..N {
+            to[i] = block[i].to::<I>();
+        }
+        to
+    }
+}
+
+macro_rules! from_odd {
+    ($($T:ty)*) => {
+        $(impl To<$T> for Odd {
+            #[inline(always)]
+            fn to<I: Isa>(self) -> $T {
+                self.0.to::<I>()
+            }
+
+            #[inline(always)]
+            fn block_to<I: Isa, const N: usize>(block: &[Odd; N]) -> [$T; N] {
+                f32::block_to::<I, N>(&block.map(|odd| odd.0))
+            }
+        })*
+    };
+}
+
+from_odd!(F16 Bf16);

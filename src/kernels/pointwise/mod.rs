@@ -1,0 +1,48 @@
+//! Pointwise steps: the functions of [`types::function`](crate::types::function) and the conversions between types,
+//! each over a tile.
+
+mod binary;
+mod compare;
+mod convert;
+mod half;
+mod indices;
+mod rows;
+mod sign;
+#[cfg(test)]
+mod tests;
+mod unary;
+
+pub(crate) use binary::binary;
+pub(crate) use compare::{classify, compare, compared_in, logic, not};
+pub(crate) use convert::{convert, round_to};
+pub(crate) use indices::{Ramp, indices};
+pub(in crate::kernels) use rows::Isa;
+pub(crate) use rows::{Kernel1, Kernel2, Params};
+pub(crate) use sign::sign;
+pub(crate) use unary::unary;
+
+/// The NaN that stands for all that arithmetic gives.
+const NAN: f32 = f32::from_bits(0x7fc0_0000);
+
+/// `x`, or the one NaN.
+#[inline(always)]
+fn canonical(x: f32) -> f32 {
+    if x.is_nan() { NAN } else { x }
+}
+
+/// The larger one, NaN where one is NaN, +0 above −0.
+#[inline(always)]
+fn maximum(x: f32, y: f32) -> f32 {
+    let larger = if x > y { x } else { y };
+    // Equal numbers have equal bits, but for zeros.
+    let larger = if x == y { f32::from_bits(x.to_bits() & y.to_bits()) } else { larger };
+    if x.is_nan() | y.is_nan() { NAN } else { larger }
+}
+
+/// The smaller one, NaN where one is NaN, −0 below +0.
+#[inline(always)]
+fn minimum(x: f32, y: f32) -> f32 {
+    let smaller = if x < y { x } else { y };
+    let smaller = if x == y { f32::from_bits(x.to_bits() | y.to_bits()) } else { smaller };
+    if x.is_nan() | y.is_nan() { NAN } else { smaller }
+}

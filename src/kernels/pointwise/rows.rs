@@ -1,0 +1,426 @@
+//! How a function of one element becomes a kernel: block by block along each row of a tile.
+//!
+//! A block is read whole, computed whole and written whole, whatever its place in the row: the end of a row is padded
+//! to a block. So an element's result depends on the element alone, and a target may stand where a source does. The
+//! loop over a block has a fixed length and no branch, which the compiler turns into the vectors of the level.
+
+use std::mem::MaybeUninit;
+
+use crate::kernels::simd::{self, mask_of_first};
+use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
+use crate::types::kind::Level;
+
+/// The parameters of a function, `p` and `q`; 0 where it has none.
+pub(crate) type Params = [f32; 2];
+
+/// Computes a function of one element over a tile. The source is dense along a row.
+///
+/// # Safety
+///
+/// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
+/// level, and the target is at the very address and pitch of a source of the same element size or overlaps it nowhere.
+pub(crate) type Kernel1 = unsafe fn(extent: Extent, x: Source, to: Target, params: &Params);
+
+/// Computes a function of two elements over a tile.
+///
+/// # Safety
+///
+/// As for [`Kernel1`].
+pub(crate) type Kernel2 = unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params);
+
+/// A level, as a type that bodies are compiled for.
+pub(in crate::kernels) trait Isa: 'static {
+    const LEVEL: Level;
+
+    /// `x · y + z`, rounded once where the level has an instruction for that, else twice.
+    fn mul_add(x: f32, y: f32, z: f32) -> f32;
+
+    /// As [`mul_add`](Self::mul_add).
+    fn mul_add_64(x: f64, y: f64, z: f64) -> f64;
+}
+
+pub(in crate::kernels) struct Portable;
+pub(in crate::kernels) struct Avx2;
+pub(in crate::kernels) struct Avx512;
+
+impl Isa for Portable {
+    const LEVEL: Level = Level::Portable;
+
+    #[inline(always)]
+    fn mul_add(x: f32, y: f32, z: f32) -> f32 {
+        x * y + z
+    }
+
+    #[inline(always)]
+    fn mul_add_64(x: f64, y: f64, z: f64) -> f64 {
+        x * y + z
+    }
+}
+
+macro_rules! fused {
+    ($($Isa:ident)*) => {
+        $(impl Isa for $Isa {
+            const LEVEL: Level = Level::$Isa;
+
+            #[inline(always)]
+            fn mul_add(x: f32, y: f32, z: f32) -> f32 {
+                x.mul_add(y, z)
+            }
+
+            #[inline(always)]
+            fn mul_add_64(x: f64, y: f64, z: f64) -> f64 {
+                x.mul_add(y, z)
+            }
+        })*
+    };
+}
+
+fused!(Avx2 Avx512);
+
+/// What an element is held in; the default pads the end of a row.
+pub(in crate::kernels) trait Plain: Copy + Default + 'static {}
+
+impl<T: Copy + Default + 'static> Plain for T {}
+
+/// A function of one element.
+pub(in crate::kernels) trait Function1: 'static {
+    type X: Plain;
+    type To: Plain;
+
+    fn of<I: Isa>(x: Self::X, params: Params) -> Self::To;
+
+    /// The function of each element of a block.
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[Self::X; N], params: Params) -> [Self::To; N] {
+        let mut to = [Self::To::default(); N];
+        for i in 0..N {
+            to[i] = Self::of::<I>(x[i], params);
+        }
+        to
+    }
+}
+
+/// A function of two elements of one type.
+pub(in crate::kernels) trait Function2: 'static {
+    type X: Plain;
+    type To: Plain;
+
+    fn of<I: Isa>(x: Self::X, y: Self::X, params: Params) -> Self::To;
+
+    /// The function of each pair of elements of two blocks.
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[Self::X; N], y: &[Self::X; N], params: Params) -> [Self::To; N] {
+        let mut to = [Self::To::default(); N];
+        for i in 0..N {
+            to[i] = Self::of::<I>(x[i], y[i], params);
+        }
+        to
+    }
+}
+
+/// An operand that is read block by block.
+struct Reader<T, const N: usize> {
+    from: Source,
+    inner: Inner,
+    row: *const T,
+    /// The repeated element.
+    block: [T; N],
+}
+
+impl<T: Plain, const N: usize> Reader<T, N> {
+    #[inline(always)]
+    fn new(from: Source, inner: Inner) -> Self {
+        Self { from, inner, row: from.at.cast(), block: [T::default(); N] }
+    }
+
+    /// Goes to a row. Rows are begun from the first one on.
+    ///
+    /// # Safety
+    ///
+    /// The first element of the row can be read.
+    #[inline(always)]
+    unsafe fn begin(&mut self, row: usize) {
+        self.row = self.from.row(row);
+        if self.inner == Inner::Repeated && (row == 0 || self.from.pitch != 0) {
+            // SAFETY: as the caller promises.
+            self.block = [unsafe { self.row.read_unaligned() }; N];
+        }
+    }
+
+    /// The block that starts at a column, of which so many elements are within the row.
+    ///
+    /// # Safety
+    ///
+    /// Those elements can be read.
+    #[inline(always)]
+    unsafe fn at<I: Isa>(&self, column: usize, count: usize) -> [T; N] {
+        let from = match self.inner {
+            Inner::Repeated => self.block.as_ptr(),
+            Inner::Dense => self.row.wrapping_add(column),
+        };
+        // SAFETY: as the caller promises; the block of the repeated element is whole.
+        unsafe {
+            match count == N || self.inner == Inner::Repeated {
+                true => from.cast::<[T; N]>().read_unaligned(),
+                false => read_part::<I, T, N>(from, count),
+            }
+        }
+    }
+}
+
+/// Writes the block that starts at a column, of which so many elements are within the row.
+///
+/// # Safety
+///
+/// Those elements can be written.
+#[inline(always)]
+unsafe fn write<I: Isa, T: Plain, const N: usize>(row: *mut T, column: usize, count: usize, block: [T; N]) {
+    let to = row.wrapping_add(column);
+    if I::LEVEL == Level::Avx512 && count != N {
+        for (at, mask) in masks::<T, N>(count) {
+            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            unsafe {
+                simd::store_bytes(to.cast::<u8>().wrapping_add(at), mask, block.as_ptr().cast::<u8>().add(at))
+            };
+        }
+        return;
+    }
+    // A copy that is taken of a part alone leaves whole blocks in registers.
+    let mut part = MaybeUninit::<[T; N]>::uninit();
+    let whole = if count == N { to.cast() } else { part.as_mut_ptr() };
+    // SAFETY: as the caller promises; the part is no part of the row.
+    unsafe {
+        whole.write_unaligned(block);
+        if count != N {
+            copy_short(part.as_ptr().cast(), to.cast(), count * size_of::<T>());
+        }
+    }
+}
+
+/// The first elements of a block; the others are the default.
+///
+/// # Safety
+///
+/// Those elements can be read.
+#[inline(always)]
+unsafe fn read_part<I: Isa, T: Plain, const N: usize>(from: *const T, count: usize) -> [T; N] {
+    let mut part = [T::default(); N];
+    if I::LEVEL == Level::Avx512 {
+        for (at, mask) in masks::<T, N>(count) {
+            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            unsafe {
+                simd::load_bytes(
+                    part.as_mut_ptr().cast::<u8>().add(at),
+                    from.cast::<u8>().wrapping_add(at),
+                    mask,
+                )
+            };
+        }
+    } else {
+        // SAFETY: as the caller promises; the part is no part of the row.
+        unsafe { copy_short(from.cast(), part.as_mut_ptr().cast(), count * size_of::<T>()) };
+    }
+    part
+}
+
+/// The vectors of a block, by their offset, each with the mask of its bytes that belong to so many elements.
+#[inline(always)]
+fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
+    const { assert!((N * size_of::<T>()).is_multiple_of(64), "a block is a number of vectors") };
+    let bytes = count * size_of::<T>();
+    (0..N * size_of::<T>()).step_by(64).map(
+        #[inline(always)]
+        move |at| (at, mask_of_first(bytes.saturating_sub(at))),
+    )
+}
+
+/// Copies fewer bytes than a block's: mostly without a call, which would take as long as a whole short row.
+///
+/// # Safety
+///
+/// So many bytes can be read and written, and do not overlap.
+#[inline(always)]
+unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
+    /// Two units, which overlap or meet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_short`], from one unit to two of them.
+    #[inline(always)]
+    unsafe fn ends<U: Copy>(from: *const u8, to: *mut u8, count: usize) {
+        let last = count - size_of::<U>();
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (head, tail) =
+                (from.cast::<U>().read_unaligned(), from.add(last).cast::<U>().read_unaligned());
+            to.cast::<U>().write_unaligned(head);
+            to.add(last).cast::<U>().write_unaligned(tail);
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count {
+            0 => {}
+            1 => to.write(from.read()),
+            2..4 => ends::<u16>(from, to, count),
+            4..8 => ends::<u32>(from, to, count),
+            8..16 => ends::<u64>(from, to, count),
+            16..32 => ends::<[u64; 2]>(from, to, count),
+            32..64 => ends::<[u64; 4]>(from, to, count),
+            64..128 => ends::<[u64; 8]>(from, to, count),
+            _ => from.copy_to_nonoverlapping(to, count),
+        }
+    }
+}
+
+/// A tile whose rows follow each other in all operands is one row. Each operand is given with the bytes of an element,
+/// none where it is repeated.
+#[inline(always)]
+fn flattened<const K: usize>(extent: Extent, operands: [(isize, usize); K]) -> Extent {
+    match operands.iter().all(|&(pitch, size)| pitch == (extent.columns * size) as isize) {
+        true => Extent { rows: 1, columns: extent.rows * extent.columns },
+        false => extent,
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel1`].
+#[inline(always)]
+unsafe fn map1<F: Function1, I: Isa, const N: usize>(extent: Extent, x: Source, to: Target, params: &Params) {
+    let extent = flattened(extent, [(x.pitch, size_of::<F::X>()), (to.pitch, size_of::<F::To>())]);
+    let mut x = Reader::<F::X, N>::new(x, Inner::Dense);
+    for row in 0..extent.rows {
+        let to = to.row::<F::To>(row);
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe {
+            x.begin(row);
+            for column in (0..extent.columns).step_by(N) {
+                let count = N.min(extent.columns - column);
+                let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
+                write::<I, _, N>(to, column, count, block);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel2`].
+#[inline(always)]
+unsafe fn map2<F: Function2, I: Isa, const N: usize>(
+    extent: Extent,
+    x: (Source, Inner),
+    y: (Source, Inner),
+    to: Target,
+    params: &Params,
+) {
+    if extent.columns == 0 {
+        return;
+    }
+    let size = |inner| if inner == Inner::Dense { size_of::<F::X>() } else { 0 };
+    let operands = [(x.0.pitch, size(x.1)), (y.0.pitch, size(y.1)), (to.pitch, size_of::<F::To>())];
+    let extent = flattened(extent, operands);
+    let mut x = Reader::<F::X, N>::new(x.0, x.1);
+    let mut y = Reader::<F::X, N>::new(y.0, y.1);
+    for row in 0..extent.rows {
+        let to = to.row::<F::To>(row);
+        // SAFETY: the caller promises that every element of the tile can be read and written.
+        unsafe {
+            x.begin(row);
+            y.begin(row);
+            for column in (0..extent.columns).step_by(N) {
+                let count = N.min(extent.columns - column);
+                let block =
+                    F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
+                write::<I, _, N>(to, column, count, block);
+            }
+        }
+    }
+}
+
+/// The shells of one level. Those of two elements have one body for every way in which the operands run.
+macro_rules! shells {
+    ($($level:ident $Isa:ident $(: $features:literal)?;)*) => {
+        $(mod $level {
+            use super::*;
+
+            $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+            pub(super) unsafe fn kernel1<F: Function1, const N: usize>(
+                extent: Extent,
+                x: Source,
+                to: Target,
+                params: &Params,
+            ) {
+                // SAFETY: as the caller promises.
+                unsafe { map1::<F, $Isa, N>(extent, x, to, params) }
+            }
+
+            $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+            #[inline(never)]
+            unsafe fn any<F: Function2, const N: usize>(
+                extent: Extent,
+                x: (Source, Inner),
+                y: (Source, Inner),
+                to: Target,
+                params: &Params,
+            ) {
+                // SAFETY: as the caller promises.
+                unsafe { map2::<F, $Isa, N>(extent, x, y, to, params) }
+            }
+
+            $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+            pub(super) unsafe fn kernel2<F: Function2, const N: usize, const X: bool, const Y: bool>(
+                extent: Extent,
+                x: Source,
+                y: Source,
+                to: Target,
+                params: &Params,
+            ) {
+                // SAFETY: as the caller promises.
+                unsafe { any::<F, N>(extent, (x, inner(X)), (y, inner(Y)), to, params) }
+            }
+        })*
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+shells! {
+    portable Portable;
+    avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c";
+    avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl";
+}
+
+// Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+#[cfg(not(target_arch = "x86_64"))]
+shells! {
+    portable Portable;
+}
+#[cfg(not(target_arch = "x86_64"))]
+use {portable as avx2, portable as avx512};
+
+#[inline(always)]
+fn inner(dense: bool) -> Inner {
+    if dense { Inner::Dense } else { Inner::Repeated }
+}
+
+/// The kernels of a function of one element, computed in blocks of `N`.
+pub(in crate::kernels) const fn kernels1<F: Function1, const N: usize>() -> ByLevel<Kernel1> {
+    [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>]
+}
+
+/// By how the first operand runs along a row, then the second.
+pub(in crate::kernels) type ByInner<K> = [[K; 2]; 2];
+
+/// The kernels of a function of two elements, computed in blocks of `N`.
+pub(in crate::kernels) const fn kernels2<F: Function2, const N: usize>() -> ByLevel<ByInner<Kernel2>> {
+    macro_rules! by_inner {
+        ($level:ident) => {
+            [
+                [$level::kernel2::<F, N, false, false>, $level::kernel2::<F, N, false, true>],
+                [$level::kernel2::<F, N, true, false>, $level::kernel2::<F, N, true, true>],
+            ]
+        };
+    }
+    [by_inner!(portable), by_inner!(avx2), by_inner!(avx512)]
+}

@@ -1,0 +1,75 @@
+//! What is done to the sign bit of a floating-point number; its other bits stay.
+
+use std::marker::PhantomData;
+
+use super::rows::{Function1, Isa, Kernel1, Params, Plain, kernels1};
+use crate::kernels::{ByLevel, Width};
+use crate::types::function::Sign;
+use crate::types::kind::Level;
+
+const BLOCK: usize = 64;
+
+/// The kernel that clears or flips the highest bit of elements of a width.
+pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Kernel1 {
+    let row = match width {
+        Width::W1 => row::<u8>(sign),
+        Width::W2 => row::<u16>(sign),
+        Width::W4 => row::<u32>(sign),
+        Width::W8 => row::<u64>(sign),
+    };
+    row[level as usize]
+}
+
+fn row<U: Bits>(sign: Sign) -> &'static ByLevel<Kernel1> {
+    match sign {
+        Sign::Clear => const { &kernels1::<Clear<U>, BLOCK>() },
+        Sign::Flip => const { &kernels1::<Flip<U>, BLOCK>() },
+    }
+}
+
+/// An unsigned integer that holds the bits of a number.
+trait Bits: Plain {
+    fn clear(self) -> Self;
+    fn flip(self) -> Self;
+}
+
+macro_rules! bits {
+    ($($U:ident)*) => {
+        $(impl Bits for $U {
+            #[inline(always)]
+            fn clear(self) -> Self {
+                self & ($U::MAX >> 1)
+            }
+
+            #[inline(always)]
+            fn flip(self) -> Self {
+                self ^ !($U::MAX >> 1)
+            }
+        })*
+    };
+}
+
+bits!(u8 u16 u32 u64);
+
+struct Clear<U>(PhantomData<U>);
+struct Flip<U>(PhantomData<U>);
+
+impl<U: Bits> Function1 for Clear<U> {
+    type X = U;
+    type To = U;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: U, _: Params) -> U {
+        x.clear()
+    }
+}
+
+impl<U: Bits> Function1 for Flip<U> {
+    type X = U;
+    type To = U;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: U, _: Params) -> U {
+        x.flip()
+    }
+}

@@ -1,0 +1,284 @@
+//! Infinities, zeros, NaN and integers at their bounds.
+
+use super::{SPECIAL, run1, run2};
+use crate::kernels::pointwise::{binary, classify, compare, compared_in, logic, not, sign, unary};
+use crate::kernels::{Inner, Width};
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
+use crate::types::kind::Level;
+
+/// A question, and its answer.
+type Rule<Q, T> = (Q, fn(T, T) -> bool);
+
+fn canonical(x: f32) -> u32 {
+    if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }
+}
+
+fn report(faults: Vec<String>) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Every pair of special numbers.
+fn pairs() -> (Vec<f32>, Vec<f32>) {
+    SPECIAL.iter().flat_map(|&x| SPECIAL.iter().map(move |&y| (x, y))).unzip()
+}
+
+fn maximum(x: f32, y: f32) -> f32 {
+    match x.is_nan() || y.is_nan() {
+        true => f32::NAN,
+        false if x == y => f32::from_bits(x.to_bits() & y.to_bits()),
+        false => x.max(y),
+    }
+}
+
+#[test]
+fn arithmetic_is_that_of_f32() {
+    type Rule = fn(f32, f32) -> f32;
+    let rules: [(Binary, Rule); 14] = [
+        (Binary::Add, |x, y| x + y),
+        (Binary::Subtract, |x, y| x - y),
+        (Binary::Multiply, |x, y| x * y),
+        (Binary::Divide, |x, y| x / y),
+        (Binary::Maximum, maximum),
+        (Binary::Minimum, |x, y| -maximum(-x, -y)),
+        (Binary::SquaredDifference, |x, y| (x - y) * (x - y)),
+        (Binary::Prelu, |x, y| if x >= 0.0 { x } else { y * x }),
+        (Binary::AbsBackward, |x, y| match x {
+            _ if x > 0.0 => y,
+            _ if x < 0.0 => -y,
+            _ => 0.0,
+        }),
+        (Binary::ClampBackward, |x, y| if x > -1.0 && x < 2.0 { y } else { 0.0 }),
+        (Binary::ReluBackward, |x, y| if x > 0.0 { y } else { 0.0 }),
+        (Binary::HardSwishBackward, |x, y| match x {
+            _ if x >= 3.0 => y,
+            _ if x > -3.0 => (f64::from(y) * (2.0 * f64::from(x) + 3.0) / 6.0) as f32,
+            _ => 0.0,
+        }),
+        (Binary::SqrtBackwardOfResult, |x, y| (f64::from(y) / (2.0 * f64::from(x))) as f32),
+        (Binary::SqrtBackward, |x, y| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32),
+    ];
+    let (x, y) = pairs();
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for (function, rule) in rules {
+            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap();
+            let got: Vec<f32> = run2(kernel, &x, &y, [-1.0, 2.0]);
+            for ((&x, &y), got) in x.iter().zip(&y).zip(got) {
+                let want = rule(x, y);
+                if got.to_bits() != canonical(want) {
+                    faults.push(format!("{function:?} of {x:e}, {y:e} at {level}: {got:e}, not {want:e}"));
+                }
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn every_nan_of_every_function_is_the_one() {
+    let (x, y) = pairs();
+    let wrong = |got: &[f32]| got.iter().any(|got| got.is_nan() && got.to_bits() != 0x7fc0_0000);
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for &function in crate::kernels::pointwise::unary::ALL {
+            if wrong(&run1(unary(level, function), &x, [0.5, 0.7])) {
+                faults.push(format!("{function:?} at {level}"));
+            }
+        }
+        for &function in crate::kernels::pointwise::binary::ALL {
+            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap();
+            if wrong(&run2(kernel, &x, &y, [0.5, 0.7])) {
+                faults.push(format!("{function:?} at {level}"));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn powers_have_the_special_cases_of_c() {
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for p in SPECIAL {
+            let got: Vec<f32> = run1(unary(level, Unary::Pow), &SPECIAL, [p, 0.0]);
+            for (x, got) in SPECIAL.into_iter().zip(got) {
+                let want = f64::from(x).powf(p.into());
+                if super::ulps(got, want) > 1.0 {
+                    faults.push(format!("{x:e} to the power of {p:e} at {level}: {got:e}, not {want:e}"));
+                }
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn limits_are_met() {
+    const INF: f32 = f32::INFINITY;
+    let rows: [(Unary, f32, f32); 27] = [
+        (Unary::Exp, INF, INF),
+        (Unary::Exp, -INF, 0.0),
+        (Unary::Exp, 88.72284, INF),
+        (Unary::Exp, -0.0, 1.0),
+        (Unary::Log, 0.0, -INF),
+        (Unary::Log, -0.0, -INF),
+        (Unary::Log, -1.0, f32::NAN),
+        (Unary::Log, INF, INF),
+        (Unary::Log, 1.0, 0.0),
+        (Unary::Sigmoid, INF, 1.0),
+        (Unary::Sigmoid, -INF, 0.0),
+        (Unary::Tanh, INF, 1.0),
+        (Unary::Tanh, -INF, -1.0),
+        (Unary::Tanh, -0.0, -0.0),
+        (Unary::GeluErf, INF, INF),
+        (Unary::GeluErf, -INF, f32::NAN),
+        (Unary::GeluErf, -1e30, -0.0),
+        (Unary::GeluTanh, INF, INF),
+        (Unary::GeluTanh, -INF, f32::NAN),
+        (Unary::GeluTanh, -1e30, -0.0),
+        (Unary::Mish, INF, INF),
+        (Unary::Mish, -INF, f32::NAN),
+        (Unary::Elu, -INF, -0.5),
+        (Unary::SoftPlus, INF, INF),
+        (Unary::SoftPlus, -INF, 0.0),
+        (Unary::Sqrt, -0.0, -0.0),
+        (Unary::Ceil, -0.5, -0.0),
+    ];
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for (function, x, want) in rows {
+            let got: Vec<f32> = run1(unary(level, function), &[x], [0.5, 0.0]);
+            if got[0].to_bits() != canonical(want) {
+                faults.push(format!("{function:?} of {x:e} at {level}: {:e}, not {want:e}", got[0]));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn integers_wrap_around() {
+    fn check<T: Copy + Default + Ord + std::fmt::Debug>(
+        of: DataType,
+        values: &[T],
+        rules: [fn(T, T) -> T; 3],
+        faults: &mut Vec<String>,
+    ) {
+        let (x, y): (Vec<T>, Vec<T>) =
+            values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).unzip();
+        let functions = [
+            (Binary::Add, rules[0]),
+            (Binary::Subtract, rules[1]),
+            (Binary::Multiply, rules[2]),
+            (Binary::Maximum, T::max as fn(T, T) -> T),
+            (Binary::Minimum, T::min as fn(T, T) -> T),
+        ];
+        for level in Level::all_available() {
+            for (function, rule) in functions {
+                let kernel = binary(level, function, of, Inner::Dense, Inner::Dense).unwrap();
+                let got: Vec<T> = run2(kernel, &x, &y, [0.0; 2]);
+                let want: Vec<T> = x.iter().zip(&y).map(|(&x, &y)| rule(x, y)).collect();
+                if got != want {
+                    faults.push(format!("{function:?} of {of} at {level}: {got:?}, not {want:?}"));
+                }
+            }
+        }
+    }
+    let mut faults = Vec::new();
+    let of_s32 = [i32::wrapping_add, i32::wrapping_sub, i32::wrapping_mul];
+    check(DataType::S32, &[0, 1, -1, 77, i32::MIN, i32::MAX, 65536, -99999], of_s32, &mut faults);
+    let of_s64 = [i64::wrapping_add, i64::wrapping_sub, i64::wrapping_mul];
+    check(DataType::S64, &[0, 1, -1, 77, i64::MIN, i64::MAX, 1 << 32, -99999999999], of_s64, &mut faults);
+    report(faults);
+}
+
+#[test]
+fn comparisons_compare() {
+    fn check<T: Copy + PartialOrd + std::fmt::Debug>(of: DataType, values: &[T], faults: &mut Vec<String>) {
+        let (x, y): (Vec<T>, Vec<T>) =
+            values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).unzip();
+        let rules: [Rule<Comparison, &T>; 6] = [
+            (Comparison::Equal, T::eq),
+            (Comparison::NotEqual, T::ne),
+            (Comparison::Less, T::lt),
+            (Comparison::LessEqual, T::le),
+            (Comparison::Greater, T::gt),
+            (Comparison::GreaterEqual, T::ge),
+        ];
+        for level in Level::all_available() {
+            for (comparison, rule) in rules {
+                let kernel = compare(level, comparison, of, Inner::Dense, Inner::Dense).unwrap();
+                let got: Vec<u8> = run2(kernel, &x, &y, [0.0; 2]);
+                let want: Vec<u8> = x.iter().zip(&y).map(|(x, y)| u8::from(rule(x, y))).collect();
+                if got != want {
+                    faults.push(format!("{comparison:?} of {of} at {level}"));
+                }
+            }
+        }
+    }
+    let mut faults = Vec::new();
+    check(DataType::F32, &SPECIAL, &mut faults);
+    check(DataType::F64, &SPECIAL.map(f64::from), &mut faults);
+    check(DataType::S32, &[0, 1, -1, i32::MIN, i32::MAX], &mut faults);
+    check(DataType::U32, &[0, 1, u32::MAX, 1 << 31], &mut faults);
+    check(DataType::S64, &[0, 1, -1, i64::MIN, i64::MAX, 1 << 32], &mut faults);
+    check(DataType::U64, &[0, 1, u64::MAX, 1 << 63, 1 << 32], &mut faults);
+    for &of in DataType::WHOLE {
+        let compared = compared_in(of);
+        let has_kernel =
+            |of| compare(Level::Portable, Comparison::Less, of, Inner::Dense, Inner::Dense).is_some();
+        if compared.is_some_and(|of| !has_kernel(of)) || compared.is_none() && has_kernel(of) {
+            faults.push(format!("{of} is compared in {compared:?}"));
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn truth_values_are_what_is_not_zero() {
+    let (x, y) = ([0, 1, 0, 2, 0, 255, 128, 0u8].repeat(20), [0, 0, 1, 1, 255, 128, 7, 0u8].repeat(20));
+    let rules: [Rule<Logic, bool>; 3] =
+        [(Logic::And, |x, y| x && y), (Logic::Or, |x, y| x || y), (Logic::Xor, |x, y| x != y)];
+    for level in Level::all_available() {
+        for (which, rule) in rules {
+            let got: Vec<u8> = run2(logic(level, which, Inner::Dense, Inner::Dense), &x, &y, [0.0; 2]);
+            let want: Vec<u8> = x.iter().zip(&y).map(|(&x, &y)| u8::from(rule(x != 0, y != 0))).collect();
+            assert_eq!(got, want, "{which:?} at {level}");
+        }
+        let got: Vec<u8> = run1(not(level), &x, [0.0; 2]);
+        assert_eq!(got, x.iter().map(|&x| u8::from(x == 0)).collect::<Vec<_>>(), "not at {level}");
+    }
+}
+
+#[test]
+fn classes_and_signs() {
+    type Rule = (Class, fn(f64) -> bool);
+    let rules: [Rule; 3] =
+        [(Class::Nan, f64::is_nan), (Class::Infinite, f64::is_infinite), (Class::Finite, f64::is_finite)];
+    let bits: Vec<u64> = (0..130).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    for level in Level::all_available() {
+        for (class, rule) in rules {
+            let want: Vec<u8> = SPECIAL.iter().map(|&x| u8::from(rule(x.into()))).collect();
+            let got: Vec<u8> = run1(classify(level, class, DataType::F32).unwrap(), &SPECIAL, [0.0; 2]);
+            assert_eq!(got, want, "{class:?} of f32 at {level}");
+            let wide = SPECIAL.map(f64::from);
+            let got: Vec<u8> = run1(classify(level, class, DataType::F64).unwrap(), &wide, [0.0; 2]);
+            assert_eq!(got, want, "{class:?} of f64 at {level}");
+        }
+        for (what, rule) in
+            [(Sign::Clear, (|x| x & (u64::MAX >> 1)) as fn(u64) -> u64), (Sign::Flip, |x| x ^ (1 << 63))]
+        {
+            let got: Vec<u64> = run1(sign(level, Width::W8, what), &bits, [0.0; 2]);
+            assert_eq!(
+                got,
+                bits.iter().map(|&x| rule(x)).collect::<Vec<_>>(),
+                "{what:?} of 8 bytes at {level}"
+            );
+            let narrow: Vec<u16> = bits.iter().map(|&x| (x >> 48) as u16).collect();
+            let got: Vec<u16> = run1(sign(level, Width::W2, what), &narrow, [0.0; 2]);
+            let want: Vec<u16> = narrow.iter().map(|&x| (rule(u64::from(x) << 48) >> 48) as u16).collect();
+            assert_eq!(got, want, "{what:?} of 2 bytes at {level}");
+        }
+    }
+}

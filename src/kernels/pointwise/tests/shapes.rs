@@ -1,0 +1,247 @@
+//! The place of an element in a tile changes nothing: not its row, its column, the length of the row, its alignment,
+//! nor how the operands run, nor that the target is a source.
+
+use crate::kernels::pointwise::{
+    Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
+};
+use crate::kernels::{Extent, Inner, Source, Target, Width};
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Comparison, Logic, Sign, Unary};
+use crate::types::kind::Level;
+
+const PARAMS: Params = [0.7, 0.3];
+const COLUMNS: usize = 140;
+/// Bytes around and between rows that a kernel must leave alone.
+const GAP: usize = 3;
+
+/// Elements of so many bytes that look like numbers of every kind.
+fn element(i: usize, size: usize) -> Vec<u8> {
+    let number = (i as f32 - 100.0) * 0.037;
+    match size {
+        8 => f64::from(number).to_ne_bytes().to_vec(),
+        4 => number.to_ne_bytes().to_vec(),
+        2 => ((number.to_bits() >> 16) as u16).to_ne_bytes().to_vec(),
+        _ => vec![if i.is_multiple_of(3) { 0 } else { i as u8 }],
+    }
+}
+
+/// An operand in memory: rows of elements, with gaps, so that most are unaligned.
+struct Operand {
+    bytes: Vec<u8>,
+    pitch: usize,
+    size: usize,
+}
+
+impl Operand {
+    fn new(rows: usize, columns: usize, size: usize, seed: usize) -> Self {
+        let pitch = columns * size + GAP;
+        let mut bytes = vec![0xa5; GAP];
+        for row in 0..rows {
+            (0..columns).for_each(|column| bytes.extend(element(seed + 31 * row + column, size)));
+            bytes.extend([0xa5; GAP]);
+        }
+        Self { bytes, pitch, size }
+    }
+
+    fn source(&self) -> Source {
+        Source { at: self.bytes[GAP..].as_ptr(), pitch: self.pitch as isize }
+    }
+
+    fn target(&mut self) -> Target {
+        Target { at: self.bytes[GAP..].as_mut_ptr(), pitch: self.pitch as isize }
+    }
+
+    fn at(&self, row: usize, column: usize) -> &[u8] {
+        let start = GAP + row * self.pitch + column * self.size;
+        &self.bytes[start..start + self.size]
+    }
+
+    /// Whether all gaps are as they were.
+    fn is_intact(&self) -> bool {
+        let gap = |start: usize| self.bytes[start..start + GAP].iter().all(|&byte| byte == 0xa5);
+        (0..self.bytes.len()).step_by(self.pitch).all(gap)
+    }
+}
+
+/// What a kernel gives for single elements.
+fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
+    let mut to = vec![0; size];
+    let target = Target { at: to.as_mut_ptr(), pitch: 0 };
+    let source = |at: &[u8]| Source { at: at.as_ptr(), pitch: 0 };
+    let extent = Extent { rows: 1, columns: 1 };
+    // SAFETY: one element of each operand is there.
+    unsafe {
+        match kernel {
+            Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS),
+            Kernel::Two(kernels) => kernels[1][1](extent, source(x), source(y), target, &PARAMS),
+        }
+    }
+    to
+}
+
+enum Kernel {
+    One(Kernel1),
+    /// By how the operands run.
+    Two([[Kernel2; 2]; 2]),
+}
+
+/// A kernel, with the sizes of an element of its sources and of its target.
+struct Case {
+    name: String,
+    kernel: Kernel,
+    from: usize,
+    to: usize,
+}
+
+/// One kernel of every kind at a level, and all functions of f32.
+fn cases(level: Level) -> Vec<Case> {
+    const INNER: [Inner; 2] = [Inner::Repeated, Inner::Dense];
+    let two = |of: &dyn Fn(Inner, Inner) -> Kernel2| Kernel::Two(INNER.map(|x| INNER.map(|y| of(x, y))));
+    let mut cases = Vec::new();
+    let mut case = |name: String, kernel, from, to| cases.push(Case { name, kernel, from, to });
+    for &function in crate::kernels::pointwise::unary::ALL {
+        case(format!("{function:?}"), Kernel::One(unary(level, function)), 4, 4);
+    }
+    for &function in crate::kernels::pointwise::binary::ALL {
+        let kernel = two(&|x, y| binary(level, function, DataType::F32, x, y).unwrap());
+        case(format!("{function:?}"), kernel, 4, 4);
+    }
+    for (of, size) in [(DataType::S32, 4), (DataType::S64, 8)] {
+        let kernel = two(&|x, y| binary(level, Binary::Multiply, of, x, y).unwrap());
+        case(format!("Multiply of {of}"), kernel, size, size);
+    }
+    for (of, size) in [(DataType::F32, 4), (DataType::F64, 8), (DataType::U64, 8)] {
+        let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap());
+        case(format!("Less of {of}"), kernel, size, 1);
+    }
+    case("Xor".into(), two(&|x, y| logic(level, Logic::Xor, x, y)), 1, 1);
+    for width in [Width::W1, Width::W2, Width::W4, Width::W8] {
+        let kernel = Kernel::One(sign(level, width, Sign::Flip));
+        case(format!("Flip of {width:?}"), kernel, width.bytes(), width.bytes());
+    }
+    for from in [DataType::Boolean, DataType::F16, DataType::Bf16, DataType::F32, DataType::F64, DataType::S8]
+    {
+        for to in [DataType::F16, DataType::Bf16, DataType::F32, DataType::S64, DataType::U8] {
+            let kernel = Kernel::One(convert(level, from, to).unwrap());
+            case(format!("{from} to {to}"), kernel, from.bits() / 8, to.bits() / 8);
+        }
+    }
+    cases
+}
+
+/// Runs a case over a tile and compares every element with what it gives alone.
+fn check(
+    case: &Case,
+    rows: usize,
+    columns: usize,
+    inner: [Inner; 2],
+    in_place: bool,
+    faults: &mut Vec<String>,
+) {
+    let [x_columns, y_columns] = inner.map(|inner| if inner == Inner::Dense { columns } else { 1 });
+    let (x, y) = (Operand::new(rows, x_columns, case.from, 0), Operand::new(rows, y_columns, case.from, 57));
+    let mut to = Operand::new(rows, columns, if in_place { case.from } else { case.to }, 0);
+    let extent = Extent { rows, columns };
+    let target = to.target();
+    let first = if in_place { Source { at: target.at, pitch: target.pitch } } else { x.source() };
+    // SAFETY: the operands are as large as the extent says, and the target is a source or lies elsewhere.
+    unsafe {
+        match &case.kernel {
+            Kernel::One(kernel) => kernel(extent, first, target, &PARAMS),
+            Kernel::Two(kernels) => {
+                let kernel = kernels[inner[0] as usize][inner[1] as usize];
+                kernel(extent, first, y.source(), target, &PARAMS);
+            }
+        }
+    }
+    let name = || format!("{} of {rows}x{columns}, {inner:?}, in place: {in_place}", case.name);
+    if !to.is_intact() {
+        faults.push(format!("{} wrote beside its rows", name()));
+    }
+    for row in 0..rows {
+        for column in 0..columns {
+            let x = x.at(row, if inner[0] == Inner::Dense { column } else { 0 });
+            let y = y.at(row, if inner[1] == Inner::Dense { column } else { 0 });
+            let want = single(&case.kernel, x, y, case.to);
+            if to.at(row, column) != want {
+                let got = to.at(row, column);
+                return faults.push(format!("{} at {row}, {column}: {got:?}, not {want:?}", name()));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_element_depends_on_nothing_around_it() {
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for case in cases(level) {
+            let inners: &[[Inner; 2]] = match case.kernel {
+                Kernel::One(_) => &[[Inner::Dense; 2]],
+                Kernel::Two(_) => &[
+                    [Inner::Dense, Inner::Dense],
+                    [Inner::Dense, Inner::Repeated],
+                    [Inner::Repeated, Inner::Dense],
+                    [Inner::Repeated, Inner::Repeated],
+                ],
+            };
+            let before = faults.len();
+            for &inner in inners {
+                for columns in
+                    (0..=70).step_by(if inner == [Inner::Dense; 2] { 1 } else { 9 }).chain([COLUMNS])
+                {
+                    check(&case, 2, columns, inner, false, &mut faults);
+                }
+                if case.from == case.to && inner[0] == Inner::Dense {
+                    check(&case, 3, COLUMNS, inner, true, &mut faults);
+                }
+            }
+            faults.truncate(before + 2);
+            faults[before..].iter_mut().for_each(|fault| *fault = format!("{fault} ({level})"));
+        }
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Rows without gaps are run as one.
+#[test]
+fn rows_that_touch_are_still_rows() {
+    for level in Level::all_available() {
+        for columns in [1, 3, 16, 65] {
+            let x: Vec<f32> = (0..7 * columns).map(|i| i as f32 * 0.1).collect();
+            let y: Vec<f32> = (0..7).map(|i| i as f32 - 3.0).collect();
+            let mut to = vec![0f32; x.len()];
+            let pitch = (columns * 4) as isize;
+            let target = Target { at: to.as_mut_ptr().cast(), pitch };
+            let source = Source { at: x.as_ptr().cast(), pitch };
+            let extent = Extent { rows: 7, columns };
+            // SAFETY: the operands are as large as the extent says.
+            unsafe { unary(level, Unary::Square)(extent, source, target, &PARAMS) };
+            assert_eq!(to, x.iter().map(|x| x * x).collect::<Vec<_>>(), "at {level}");
+            for (pitch, last) in [(4, 6), (0, 0)] {
+                let kernel =
+                    binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap();
+                // SAFETY: as above.
+                unsafe { kernel(extent, source, Source { at: y.as_ptr().cast(), pitch }, target, &PARAMS) };
+                let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
+                assert_eq!(to, want, "columns {columns}, pitch {pitch}, at {level}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ramps_rise() {
+    for level in Level::all_available() {
+        for columns in [0, 1, 5, 16, 33, 100] {
+            let mut to = vec![0i32; 3 * columns];
+            let target = Target { at: to.as_mut_ptr().cast(), pitch: (columns * 4) as isize };
+            // SAFETY: the target is as large as the extent says.
+            unsafe { indices(level)(Extent { rows: 3, columns }, i32::MAX - 20, -7, 3, target) };
+            let at = |i: usize| {
+                (i32::MAX - 20).wrapping_sub(7 * (i / columns) as i32).wrapping_add(3 * (i % columns) as i32)
+            };
+            assert_eq!(to, (0..3 * columns).map(at).collect::<Vec<_>>(), "columns {columns}, at {level}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Functions of one f32.
+//!
+//! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
+//! what comes before.
+
+use super::rows::{Function1, Isa, Kernel1, Params, kernels1};
+use super::{canonical, maximum, minimum};
+use crate::kernels::ByLevel;
+use crate::kernels::math::{self, single};
+use crate::types::function::Unary;
+use crate::types::kind::Level;
+
+/// Elements of a block: few where each takes long, so that the padding of a short row costs little.
+const CHEAP: usize = 64;
+const DEAR: usize = 16;
+
+/// The kernel of a function of one f32.
+pub(crate) fn unary(level: Level, function: Unary) -> Kernel1 {
+    row(function)[level as usize]
+}
+
+/// One type for each function, one row of kernels for each type.
+macro_rules! functions {
+    ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
+        $(
+            struct $Name;
+
+            impl Function1 for $Name {
+                type X = f32;
+                type To = f32;
+
+                #[inline(always)]
+                fn of<I: Isa>($x: f32, [$p, $q]: Params) -> f32 {
+                    canonical($value)
+                }
+            }
+        )*
+
+        fn row(function: Unary) -> &'static ByLevel<Kernel1> {
+            match function {
+                $(Unary::$Name => const { &kernels1::<$Name, $N>() },)*
+                Unary::Pow => const { &kernels1::<Pow, DEAR>() },
+            }
+        }
+
+        #[cfg(test)]
+        pub(super) const ALL: &[Unary] = &[$(Unary::$Name,)* Unary::Pow];
+    };
+}
+
+functions! {
+    Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
+    Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
+    Exp DEAR: |x, _, _| single::exp::<I>(x);
+    GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
+    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x);
+    HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
+    LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
+    Log DEAR: |x, _, _| single::ln::<I>(x);
+    Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
+    Reciprocal CHEAP: |x, _, _| 1.0 / x;
+    Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
+    Round CHEAP: |x, _, _| round::<I>(x);
+    Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x);
+    SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
+    Sqrt CHEAP: |x, _, _| sqrt(x);
+    Square CHEAP: |x, _, _| x * x;
+    Tanh DEAR: |x, _, _| single::tanh::<I>(x);
+    Floor CHEAP: |x, _, _| floor::<I>(x);
+    Ceil CHEAP: |x, _, _| -floor::<I>(-x);
+}
+
+/// The powers that are met most need no logarithm. Which one it is is asked once a block.
+struct Pow;
+
+impl Function1 for Pow {
+    type X = f32;
+    type To = f32;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: f32, params: Params) -> f32 {
+        Self::of_block::<I, 1>(&[x], params)[0]
+    }
+
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[f32; N], [p, _]: Params) -> [f32; N] {
+        let mut to = [0.0; N];
+        macro_rules! each {
+            (|$x:ident| $value:expr) => {
+                for i in 0..N {
+                    let $x = x[i];
+                    to[i] = canonical($value);
+                }
+            };
+        }
+        match p {
+            -1.0 => each!(|x| 1.0 / x),
+            // The sum with +0 is never −0.
+            0.5 => each!(|x| if x == f32::NEG_INFINITY { f32::INFINITY } else { sqrt(x + 0.0) }),
+            2.0 => each!(|x| x * x),
+            3.0 => each!(|x| (f64::from(x) * f64::from(x) * f64::from(x)) as f32),
+            _ => each!(|x| math::pow::<I>(x.into(), p.into()) as f32),
+        }
+        to
+    }
+}
+
+/// The square root. A NaN that it gives is asked for beforehand: the compiler would drop the question afterwards.
+#[inline(always)]
+fn sqrt(x: f32) -> f32 {
+    if x >= 0.0 { x.sqrt() } else { super::NAN }
+}
+
+/// In f64, a product with it is as good as a quotient.
+const SIXTH: f64 = 1.0 / 6.0;
+
+/// `x` within 0 and a bound; NaN stays NaN.
+#[inline(always)]
+fn within(x: f64, bound: f64) -> f64 {
+    let x = if x <= 0.0 { 0.0 } else { x };
+    if x > bound { bound } else { x }
+}
+
+/// The nearest integer, halves to the even one.
+#[inline(always)]
+fn round<I: Isa>(x: f32) -> f32 {
+    if I::LEVEL > Level::Portable {
+        return x.round_ties_even();
+    }
+    // Without an instruction for it: above 2^23 no f32 has a fraction, so the sum is rounded to an integer.
+    const SHIFTER: f32 = 8388608.0;
+    let a = x.abs();
+    let rounded = (a + SHIFTER) - SHIFTER;
+    (if a < SHIFTER { rounded } else { a }).copysign(x)
+}
+
+/// The largest integer that is not above `x`.
+#[inline(always)]
+fn floor<I: Isa>(x: f32) -> f32 {
+    if I::LEVEL > Level::Portable {
+        return x.floor();
+    }
+    let near = round::<I>(x);
+    (if near > x { near - 1.0 } else { near }).copysign(x)
+}

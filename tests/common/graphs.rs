@@ -1,0 +1,492 @@
+//! Random graphs of pointwise ops, with the tensors to run them on.
+
+use std::collections::BTreeMap;
+
+use sterna::reference::{self, Value};
+use sterna::{
+    Attr, AutoBroadcast, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream,
+    TensorBuf,
+};
+
+use super::Random;
+use DataType as D;
+use OpKind as K;
+
+/// Types that are computed with.
+const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
+/// Types that can be cast from and to, compared and moved.
+const NUMBERS: &[DataType] = &[
+    D::F32,
+    D::F32,
+    D::F32,
+    D::Bf16,
+    D::Bf16,
+    D::F16,
+    D::S32,
+    D::S32,
+    D::S64,
+    D::F64,
+    D::S8,
+    D::U8,
+    D::S16,
+    D::U16,
+    D::U32,
+    D::U64,
+];
+
+/// Kinds by what they take.
+const UNARY: &[OpKind] = &[
+    K::Abs,
+    K::Ceil,
+    K::Clamp,
+    K::Elu,
+    K::Exp,
+    K::Floor,
+    K::GELU,
+    K::HardSigmoid,
+    K::HardSwish,
+    K::LeakyReLU,
+    K::Log,
+    K::Mish,
+    K::Negative,
+    K::Pow,
+    K::Reciprocal,
+    K::ReLU,
+    K::Round,
+    K::Sigmoid,
+    K::SoftPlus,
+    K::Sqrt,
+    K::Square,
+    K::Tanh,
+];
+const BACKWARD: &[OpKind] = &[
+    K::AbsBackward,
+    K::ClampBackward,
+    K::EluBackward,
+    K::GELUBackward,
+    K::HardSigmoidBackward,
+    K::HardSwishBackward,
+    K::MishBackward,
+    K::ReLUBackward,
+    K::SigmoidBackward,
+    K::SoftPlusBackward,
+    K::SqrtBackward,
+    K::TanhBackward,
+];
+const MIXING: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Divide];
+const EQUAL_TYPES: &[OpKind] = &[K::Maximum, K::Minimum, K::SquaredDifference];
+const INTEGER: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Maximum, K::Minimum];
+const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K::Greater, K::GreaterEqual];
+const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
+const CLASSES: &[OpKind] = &[K::IsNaN, K::IsInf, K::IsFinite];
+
+/// A tensor of a graph under construction.
+#[derive(Debug, Clone)]
+struct Known {
+    id: usize,
+    data_type: DataType,
+    dims: Vec<i64>,
+}
+
+/// A graph, and tensors for its inputs.
+pub struct RandomGraph {
+    pub graph: Graph,
+    pub ops: Vec<Op>,
+    pub inputs: Vec<LogicalTensor>,
+    /// Layouts asked for, of tensors that may be outputs.
+    pub outputs: BTreeMap<usize, LogicalTensor>,
+}
+
+struct Builder<'a> {
+    random: &'a mut Random,
+    dims: Vec<i64>,
+    known: Vec<Known>,
+    ops: Vec<Op>,
+    inputs: Vec<LogicalTensor>,
+    next: usize,
+}
+
+impl RandomGraph {
+    /// A graph of up to so many ops.
+    pub fn new(random: &mut Random, most_ops: usize) -> Self {
+        let rank = random.below(5);
+        let mut dims: Vec<i64> = (0..rank).map(|_| random.pick(&[1, 2, 3, 4, 5, 7, 16, 17, 40])).collect();
+        // Some have many tiles; the others have few elements, so that there is time for many graphs.
+        let most = if random.below(40) == 0 { 100_000 } else { 3_000 };
+        while dims.iter().product::<i64>() > most {
+            dims.pop();
+        }
+        if random.below(100) == 0 {
+            dims.push(0);
+        }
+        let ops = 1 + random.below(most_ops);
+        let mut builder =
+            Builder { random, dims, known: Vec::new(), ops: Vec::new(), inputs: Vec::new(), next: 0 };
+        while builder.ops.len() < ops {
+            builder.add_op();
+        }
+        let Builder { random, known, ops, inputs, .. } = builder;
+        let outputs = known
+            .iter()
+            .filter(|tensor| inputs.iter().all(|input| input.id() != tensor.id))
+            .map(|tensor| {
+                let desc = match random.below(4) {
+                    0 => strided(random, tensor.id, tensor.data_type, &tensor.dims, false),
+                    _ => LogicalTensor::unknown(tensor.id, tensor.data_type),
+                };
+                (tensor.id, desc)
+            })
+            .collect();
+        // The order of adding must not matter.
+        let mut order: Vec<usize> = (0..ops.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+        let mut graph = Graph::new();
+        for &op in &order {
+            graph.add_op(ops[op].clone()).unwrap();
+        }
+        graph.finalize().unwrap();
+        Self { graph, ops, inputs, outputs }
+    }
+}
+
+/// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is allowed.
+fn strided(random: &mut Random, id: usize, data_type: DataType, dims: &[i64], repeat: bool) -> LogicalTensor {
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    if random.below(3) == 0 {
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+    }
+    let mut strides = vec![0; dims.len()];
+    let mut stride = if random.below(6) == 0 { 2 } else { 1 };
+    for &axis in order.iter().rev() {
+        strides[axis] = stride;
+        stride *= dims[axis].max(1);
+        if random.below(6) == 0 {
+            stride += 1;
+        }
+    }
+    if repeat && random.below(8) == 0 && !dims.is_empty() {
+        strides[random.below(dims.len())] = 0;
+    }
+    LogicalTensor::with_strides(id, data_type, dims, &strides).unwrap()
+}
+
+impl Builder<'_> {
+    fn id(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// A tensor of a type that there is, or a new input; dims fit the index space unless `dims` says which.
+    fn operand(&mut self, data_type: DataType, dims: Option<&[i64]>) -> Known {
+        let fits =
+            |known: &&Known| known.data_type == data_type && dims.is_none_or(|dims| known.dims == dims);
+        let known: Vec<Known> = self.known.iter().filter(fits).cloned().collect();
+        if !known.is_empty() && self.random.below(4) != 0 {
+            // The latest ones often, so that chains grow.
+            let latest = known.len().min(3);
+            let from = if self.random.below(2) == 0 { known.len() - latest } else { 0 };
+            return known[from + self.random.below(known.len() - from)].clone();
+        }
+        let own_dims = match dims {
+            Some(dims) => dims.to_vec(),
+            None => self.fitting_dims(),
+        };
+        let id = self.id();
+        self.inputs.push(strided(self.random, id, data_type, &own_dims, true));
+        let tensor = Known { id, data_type, dims: own_dims };
+        self.known.push(tensor.clone());
+        tensor
+    }
+
+    /// Dims that broadcast onto the index space.
+    fn fitting_dims(&mut self) -> Vec<i64> {
+        let whole = self.random.below(2) == 0;
+        let lacking = if whole { 0 } else { self.random.below(self.dims.len() + 1) };
+        let dims = self.dims[lacking..].to_vec();
+        let mut repeat = |dim: i64| if !whole && self.random.below(3) == 0 { 1 } else { dim };
+        dims.into_iter().map(&mut repeat).collect()
+    }
+
+    /// Mostly small numbers, some of the kinds that matter.
+    fn parameter(&mut self) -> f32 {
+        self.random.pick(&[0.5, 1.0, -1.0, 2.0, 0.1, 3.0, -0.75, 0.0])
+    }
+
+    fn add_op(&mut self) {
+        let float = self.random.pick(FLOATS);
+        let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
+        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(24) {
+            0..5 => {
+                let x = self.operand(float, None);
+                let dims = x.dims.clone();
+                (vec![x], self.random.pick(UNARY), float, dims)
+            }
+            5 => {
+                let x = self.operand(float, None);
+                let y = self.operand(float, Some(&x.dims));
+                let dims = x.dims.clone();
+                (vec![x, y], self.random.pick(BACKWARD), float, dims)
+            }
+            6..10 => {
+                let mixed = self.random.below(3) == 0;
+                let other = if mixed { self.random.pick(FLOATS) } else { float };
+                let to = if mixed { self.random.pick(FLOATS) } else { float };
+                let pair = [self.operand(float, None), self.operand(other, None)];
+                let dims = broadcast(&pair[0].dims, &pair[1].dims);
+                (pair.into(), self.random.pick(MIXING), to, dims)
+            }
+            10 => {
+                let pair = [self.operand(float, None), self.operand(float, None)];
+                let dims = broadcast(&pair[0].dims, &pair[1].dims);
+                (pair.into(), self.random.pick(EQUAL_TYPES), float, dims)
+            }
+            11 => {
+                let of = self.random.pick(&[D::S32, D::S64]);
+                let pair = [self.operand(of, None), self.operand(of, None)];
+                let dims = broadcast(&pair[0].dims, &pair[1].dims);
+                (pair.into(), self.random.pick(INTEGER), of, dims)
+            }
+            12..14 => {
+                let of = self.random.pick(NUMBERS);
+                let pair = [self.operand(of, None), self.operand(of, None)];
+                let dims = broadcast(&pair[0].dims, &pair[1].dims);
+                (pair.into(), self.random.pick(COMPARISONS), D::Boolean, dims)
+            }
+            14 => {
+                let pair = [self.operand(D::Boolean, None), self.operand(D::Boolean, None)];
+                let dims = broadcast(&pair[0].dims, &pair[1].dims);
+                (pair.into(), self.random.pick(LOGIC), D::Boolean, dims)
+            }
+            15 => {
+                let x = self.operand(D::Boolean, None);
+                let dims = x.dims.clone();
+                (vec![x], K::LogicalNot, D::Boolean, dims)
+            }
+            16 => {
+                let x = self.operand(float, None);
+                let dims = x.dims.clone();
+                (vec![x], self.random.pick(CLASSES), D::Boolean, dims)
+            }
+            17..19 => {
+                let from = if self.random.below(6) == 0 { D::Boolean } else { self.random.pick(NUMBERS) };
+                let x = self.operand(from, None);
+                let dims = x.dims.clone();
+                (vec![x], K::Cast, self.random.pick(NUMBERS), dims)
+            }
+            19 => {
+                let of = self.random.pick(DataType::WHOLE);
+                let x = self.operand(of, None);
+                let dims = x.dims.clone();
+                (vec![x], K::Identity, of, dims)
+            }
+            20 if !self.dims.is_empty() => {
+                let dims = self.dims.clone();
+                (vec![self.operand(float, Some(&dims))], K::GenIndex, D::S32, dims)
+            }
+            21 => {
+                let to = if self.random.below(4) == 0 { D::Boolean } else { self.random.pick(NUMBERS) };
+                let dims = self.fitting_dims();
+                (Vec::new(), K::Fill, to, dims)
+            }
+            _ => {
+                let of = if self.random.below(3) == 0 { self.random.pick(DataType::WHOLE) } else { float };
+                let cond = self.operand(D::Boolean, None);
+                let branches = [self.operand(of, None), self.operand(of, None)];
+                let dims = broadcast(&broadcast(&branches[0].dims, &branches[1].dims), &cond.dims);
+                let [then, else_] = branches;
+                (vec![cond, then, else_], K::Select, of, dims)
+            }
+        };
+        let mut op = Op::new(self.ops.len(), kind).inputs_from(inputs.iter().map(tensor));
+        for row in sterna::Schema::of(kind).attributes {
+            op = match row.attr {
+                Attr::AutoBroadcast if kind == K::Select => {
+                    op.auto_broadcast(AutoBroadcast::Multidirectional)
+                }
+                Attr::AutoBroadcast => {
+                    let equal = inputs[0].dims == inputs[1].dims;
+                    let none = equal && self.random.below(3) == 0;
+                    op.auto_broadcast(if none { AutoBroadcast::None } else { AutoBroadcast::Numpy })
+                }
+                Attr::Min => op.attr(Attr::Min, -0.5f32),
+                Attr::Max => op.attr(Attr::Max, self.random.pick(&[0.25f32, 2.0, 6.0])),
+                Attr::Alpha | Attr::Beta | Attr::Value => op.attr(row.attr, self.parameter()),
+                Attr::Mode => op.attr(Attr::Mode, self.random.pick(&["gelu_erf", "gelu_tanh"])),
+                Attr::UseDst => op.attr(Attr::UseDst, self.random.below(2) == 0),
+                Attr::Shape => op.attr(Attr::Shape, &dims[..]),
+                Attr::Axis if kind == K::GenIndex => op.axis(self.random.below(dims.len()) as i64),
+                _ => op,
+            };
+        }
+        let id = self.id();
+        self.ops.push(op.output(LogicalTensor::unknown(id, to)));
+        self.known.push(Known { id, data_type: to, dims });
+    }
+}
+
+/// The common shape of two that fit the index space.
+fn broadcast(a: &[i64], b: &[i64]) -> Vec<i64> {
+    let rank = a.len().max(b.len());
+    let at = |dims: &[i64], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |own| dims[own]);
+    (0..rank)
+        .map(|axis| match (at(a, axis), at(b, axis)) {
+            (1, y) => y,
+            (x, _) => x,
+        })
+        .collect()
+}
+
+/// Elements that reach the corners of functions: small numbers mostly, and each kind of special one.
+pub fn fill(tensor: &mut TensorBuf, random: &mut Random) {
+    let data_type = tensor.desc().data_type();
+    let size = data_type.size().unwrap();
+    // Long runs of one truth value now and then, so that whole tiles are uniform.
+    let run = 1 + random.below(4) * random.below(500);
+    let mut truth = 0;
+    for (at, element) in tensor.as_mut_bytes().chunks_exact_mut(size).enumerate() {
+        let small = (random.below(4000) as f32 - 2000.0) / random.pick(&[100.0, 400.0, 1.0]);
+        let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, -1e-40, f32::MAX, 1e9];
+        let number = if random.below(8) == 0 { random.pick(&special) } else { small };
+        let bits = random.next();
+        if at % run == 0 {
+            truth = if bits & 0x100 == 0 { 0 } else { (bits as u8).max(1) };
+        }
+        let bytes: [u8; 8] = match data_type {
+            D::Boolean => u64::from(truth).to_le_bytes(),
+            D::F32 if random.below(40) == 0 => bits.to_le_bytes(),
+            D::F32 => u64::from(number.to_bits()).to_le_bytes(),
+            D::F64 => f64::from(number).to_le_bytes(),
+            D::F16 if random.below(10) == 0 => bits.to_le_bytes(),
+            D::F16 => u64::from(half::f16::from_f32(number).to_bits()).to_le_bytes(),
+            D::Bf16 if random.below(10) == 0 => bits.to_le_bytes(),
+            D::Bf16 => u64::from(half::bf16::from_f32(number).to_bits()).to_le_bytes(),
+            _ if random.below(8) == 0 => bits.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes(),
+            _ => i64::from(random.below(12) as i32 - 4).to_le_bytes(),
+        };
+        element.copy_from_slice(&bytes[..size]);
+    }
+}
+
+/// The ops and inputs of a graph, for people to read.
+pub fn describe(graph: &RandomGraph) -> String {
+    let tensor = |t: &LogicalTensor| format!("{}:{}", t.id(), t.data_type());
+    let tensors = |ts: &[LogicalTensor]| ts.iter().map(tensor).collect::<Vec<_>>().join(", ");
+    let op = |op: &Op| {
+        let attrs: Vec<String> = op.attrs().map(|(attr, value)| format!("{attr}={value}")).collect();
+        format!("{} = {}({}) {}", tensors(op.outputs()), op.kind(), tensors(op.inputs()), attrs.join(" "))
+    };
+    let input = |t: &LogicalTensor| {
+        let dims = t.dims().unwrap_or_default();
+        format!("{} = {dims:?} by {:?}", tensor(t), t.strides().unwrap_or_default())
+    };
+    let lines: Vec<String> = graph.inputs.iter().map(input).chain(graph.ops.iter().map(op)).collect();
+    lines.join("\n")
+}
+
+/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one.
+pub fn run(
+    partitions: &[Partition],
+    outputs: &BTreeMap<usize, LogicalTensor>,
+    engine: &Engine,
+    inputs: &BTreeMap<usize, TensorBuf>,
+) -> Result<BTreeMap<usize, TensorBuf>, String> {
+    let mut made: BTreeMap<usize, TensorBuf> = BTreeMap::new();
+    for partition in partitions {
+        let held = |id: usize| inputs.get(&id).or_else(|| made.get(&id));
+        let tensors: Vec<&TensorBuf> = partition
+            .inputs()
+            .iter()
+            .map(|port| held(port.id()).ok_or(format!("tensor {} is missing", port.id())))
+            .collect::<Result<_, _>>()?;
+        let descs: Vec<LogicalTensor> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+        let wanted: Vec<LogicalTensor> =
+            partition.outputs().iter().map(|port| outputs[&port.id()].clone()).collect();
+        let compiled =
+            partition.compile(engine, &descs, &wanted).map_err(|e| format!("{e}: {partition:?}"))?;
+        let mut results: Vec<TensorBuf> =
+            compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
+        let ins: Vec<_> = tensors.iter().map(|tensor| tensor.as_tensor()).collect();
+        let mut outs: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+        compiled.execute(&Stream::new(engine), &ins, &mut outs).map_err(|e| e.to_string())?;
+        made.extend(results.into_iter().map(|result| (result.desc().id(), result)));
+    }
+    Ok(made)
+}
+
+/// A tensor as a dense value.
+pub fn value(tensor: &TensorBuf) -> Value {
+    Value::read(&tensor.as_tensor()).unwrap()
+}
+
+/// Holds each op against the reference on the inputs that it had; says what is wrong.
+pub fn check_ops(
+    graph: &RandomGraph,
+    inputs: &BTreeMap<usize, TensorBuf>,
+    made: &BTreeMap<usize, TensorBuf>,
+) -> Result<(), String> {
+    let held = |id: usize| value(inputs.get(&id).or_else(|| made.get(&id)).unwrap());
+    for op in &graph.ops {
+        let operands: Vec<Value> = op.inputs().iter().map(|input| held(input.id())).collect();
+        let expected = reference::run(op, &operands).map_err(|e| e.to_string())?.remove(0);
+        let given = held(op.outputs()[0].id());
+        let most = i64::from(reference::ulps(op));
+        if given.dims() != expected.dims() {
+            return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
+        }
+        // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked out.
+        let only_finite = most > 0 && BACKWARD.contains(&op.kind());
+        let is_judged = |element: &[u8]| !only_finite || is_finite(op.outputs()[0].data_type(), element);
+        if let Some(difference) = difference_where(&given, &expected, most, is_judged) {
+            return Err(format!("{difference} in {op:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The first element in which two values differ by more than so many steps of their type.
+pub fn difference(given: &Value, expected: &Value, most: i64) -> Option<String> {
+    difference_where(given, expected, most, |_| true)
+}
+
+fn is_finite(data_type: DataType, element: &[u8]) -> bool {
+    let mut bytes = [0; 4];
+    bytes[4 - element.len()..].copy_from_slice(element);
+    match data_type {
+        D::F16 => half::f16::from_le_bytes([bytes[2], bytes[3]]).is_finite(),
+        _ => f32::from_le_bytes(bytes).is_finite(),
+    }
+}
+
+fn difference_where(
+    given: &Value,
+    expected: &Value,
+    most: i64,
+    is_judged: impl Fn(&[u8]) -> bool,
+) -> Option<String> {
+    let data_type = given.data_type();
+    let size = data_type.size()?;
+    // Floats in their order: negative ones mirrored.
+    let rank = |bytes: &[u8]| {
+        let mut padded = [0; 8];
+        padded[..size].copy_from_slice(bytes);
+        let bits = i64::from_le_bytes(padded);
+        let sign = 1i64 << (8 * size - 1).min(62);
+        if size < 8 && bits & sign != 0 { -(bits & (sign - 1)) } else { bits }
+    };
+    let pairs = given.bytes().chunks_exact(size).zip(expected.bytes().chunks_exact(size));
+    let far = |(a, b): (&[u8], &[u8])| {
+        a != b && is_judged(a) && is_judged(b) && (most == 0 || (rank(a) - rank(b)).abs() > most)
+    };
+    let at = pairs.clone().position(far)?;
+    let (a, b) = pairs.clone().nth(at)?;
+    Some(format!("element {at} of {data_type} is {a:x?}, not {b:x?}"))
+}
+
+/// The partitions of a graph, fused and each op alone.
+pub fn both(graph: &Graph) -> [Vec<Partition>; 2] {
+    [Policy::Fusion, Policy::Debug].map(|policy| graph.partitions(policy).unwrap())
+}

@@ -1,0 +1,334 @@
+//! `docs/ops.md` and the table of ops in the README, written from the schema, from the definitions of the functions in
+//! the source, and from what the interpreter gives.
+//!
+//! With `STERNA_REWRITE` set in the environment, both are written anew.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use common::{Golden, plain_op, report};
+use sterna::reference::{self, Value};
+use sterna::{
+    Attr, AttrDefault, AttrRow, AttrType, DataType, LogicalTensor, Op, OpKind, Partition, Port, Schema,
+};
+
+use DataType as D;
+use OpKind as K;
+
+/// Kinds that the page describes: those that compute each element on its own.
+fn pointwise() -> BTreeMap<&'static str, OpKind> {
+    let tensors = [K::MatMul, K::Reorder, K::SoftMax, K::StaticReshape, K::StaticTranspose];
+    let kinds = OpKind::ALL.iter().filter(|&&kind| reference::supports(&plain_op(kind)).is_ok());
+    kinds.filter(|kind| !tensors.contains(kind)).map(|kind| (kind.name(), *kind)).collect()
+}
+
+/// The documentation of the variants of the enums in a source file, by `Enum::Variant`.
+fn variant_docs(source: &str) -> BTreeMap<String, String> {
+    let mut docs = BTreeMap::new();
+    let (mut name, mut doc) = (String::new(), String::new());
+    for line in source.lines() {
+        let text = line.trim();
+        if let Some(text) = text.strip_prefix("///") {
+            doc += text;
+        } else if let Some(rest) = text.strip_prefix("pub(crate) enum ") {
+            name = rest.trim_end_matches(" {").to_owned();
+            doc.clear();
+        } else if line == "}" {
+            name.clear();
+        } else if !name.is_empty() && line.starts_with("    ") && !text.starts_with('#') {
+            let variant = text.split(['(', ',']).next().unwrap();
+            docs.insert(format!("{name}::{variant}"), std::mem::take(&mut doc).trim().to_owned());
+        } else {
+            doc.clear();
+        }
+    }
+    docs
+}
+
+/// How the table in `graph/function.rs` maps a kind: the condition on an attribute, the function, its parameters.
+struct Mapped {
+    condition: &'static str,
+    function: String,
+    params: Vec<String>,
+}
+
+/// The rows of the table, by kind; the text is that of rustfmt.
+fn mapped(source: &str) -> BTreeMap<String, Vec<Mapped>> {
+    let mut rows: BTreeMap<String, Vec<Mapped>> = BTreeMap::new();
+    for line in source.lines().map(str::trim) {
+        let Some((left, right)) = line.strip_prefix("K::").and_then(|line| line.split_once(" => ")) else {
+            continue;
+        };
+        let (kind, guard) = left.split_once(" if ").unwrap_or((left, ""));
+        let others = rows.contains_key(kind);
+        let condition = match (guard, others, kind) {
+            ("by_tanh", ..) => "With `mode` = `gelu_tanh`: ",
+            ("of_result", ..) => "With `use_dst`: ",
+            ("", true, "GELU" | "GELUBackward") => "With `mode` = `gelu_erf`: ",
+            ("", true, _) => "Without `use_dst`: ",
+            _ => "",
+        };
+        // The innermost name of a function: `Unary::Clamp` in `F::Unary(Unary::Clamp, …)`, else `Function::Select`.
+        let words: Vec<&str> = right.split(|c: char| !c.is_alphanumeric() && c != ':' && c != '_').collect();
+        let named = words
+            .iter()
+            .find(|word| word.contains("::") && !word.starts_with("F::") && !word.starts_with("Attr::"));
+        let function = match named {
+            Some(name) => (*name).to_owned(),
+            None => words
+                .iter()
+                .find_map(|word| word.strip_prefix("F::"))
+                .map(|name| format!("Function::{name}"))
+                .unwrap(),
+        };
+        let params =
+            words.iter().filter_map(|word| word.strip_prefix("Attr::")).map(str::to_lowercase).collect();
+        rows.entry(kind.to_owned()).or_default().push(Mapped { condition, function, params });
+    }
+    rows
+}
+
+fn read(path: &str) -> String {
+    let text = Golden::at(path).text();
+    assert!(!text.is_empty(), "{path}");
+    text
+}
+
+/// What an op computes, in words and formulas of the source.
+fn meaning(kind: &str, rows: &[Mapped], docs: &BTreeMap<String, String>) -> String {
+    let sentence = |row: &Mapped| {
+        let doc = &docs[&row.function];
+        assert!(!doc.is_empty(), "{kind}: {} has no documentation", row.function);
+        // What links to another function of the source is that function's name here.
+        let doc = doc.replace("[`Unary::GeluTanh`]", "GELU's tanh form").replace("[`Unary::Mish`]", "Mish");
+        // Of what the enum says for all that follow, each op says its own part.
+        let doc = doc.split(" In this and all that follow").next().unwrap().to_owned();
+        let letters = ["p", "q"].iter().zip(&row.params).filter(|(_, attr)| *attr != "value");
+        let params: Vec<String> = letters.map(|(letter, attr)| format!("`{letter}` = `{attr}`")).collect();
+        match params.as_slice() {
+            [] => format!("{}{doc}", row.condition),
+            params => format!("{}{doc} Here {}.", row.condition, params.join(", ")),
+        }
+    };
+    rows.iter().map(sentence).collect::<Vec<_>>().join("\n\n")
+}
+
+fn types(types: &[DataType]) -> String {
+    match types {
+        _ if types == D::WHOLE => "every type of whole bytes".into(),
+        _ if types == D::NUMERIC => "every numeric type".into(),
+        [numeric @ .., D::Boolean] if numeric == D::NUMERIC => "every numeric type, boolean".into(),
+        _ => types.iter().map(|data_type| data_type.name()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The types of a row: of all ports if they share one variable or one list, else by variable.
+fn types_of(schema: &Schema) -> String {
+    match schema.types {
+        [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => types(first),
+        all => all
+            .iter()
+            .map(|(variable, list)| format!("{variable}: {}", types(list)))
+            .collect::<Vec<_>>()
+            .join("; "),
+    }
+}
+
+fn ports(ports: &[Port]) -> String {
+    let port = |port: &Port| {
+        let lends = if port.shape_only { " (lends only its shape)" } else { "" };
+        format!("`{}` {}{lends}", port.name, port.type_variable)
+    };
+    if ports.is_empty() { "none".into() } else { ports.iter().map(port).collect::<Vec<_>>().join(", ") }
+}
+
+fn attribute(row: &AttrRow) -> String {
+    let need = match row.default {
+        Some(AttrDefault::Bool(value)) => format!("default {value}"),
+        Some(AttrDefault::S64(value)) => format!("default {value}"),
+        Some(AttrDefault::F32(value)) => format!("default {value}"),
+        Some(AttrDefault::String(value)) => format!("default `{value}`"),
+        Some(AttrDefault::S64s(value)) => format!("default {value:?}"),
+        None if row.required => "required".into(),
+        None => "optional".into(),
+    };
+    let allowed: Vec<String> = row.allowed.iter().map(|word| format!("`{word}`")).collect();
+    let words = if allowed.is_empty() { String::new() } else { format!(", one of {}", allowed.join(", ")) };
+    format!("`{}` {}, {need}{words}", row.attr, row.value_type.name())
+}
+
+const EDGES: [f32; 5] = [f32::NEG_INFINITY, -0.0, 0.0, f32::INFINITY, f32::NAN];
+
+fn number(x: f32) -> String {
+    match x {
+        _ if x.is_nan() => "NaN".into(),
+        f32::INFINITY => "∞".into(),
+        f32::NEG_INFINITY => "−∞".into(),
+        0.0 if x.is_sign_negative() => "−0".into(),
+        _ => x.to_string().replace('-', "−"),
+    }
+}
+
+/// Attributes under which the edges of a kind are shown, each a value of its own.
+fn edge_attrs(op: Op, schema: &Schema) -> Op {
+    schema.attributes.iter().filter(|row| row.value_type == AttrType::F32).fold(op, |op, row| {
+        let value = match row.attr {
+            Attr::Min => -1.0,
+            Attr::Max => 1.0,
+            Attr::Beta if row.default.is_some() => 1.0,
+            _ => 0.5,
+        };
+        op.attr(row.attr, value)
+    })
+}
+
+/// What the interpreter gives for a function of one f32, or a gradient of 1, at the edges.
+fn edges(kind: OpKind) -> Option<String> {
+    let schema = Schema::of(kind);
+    let is_gradient = schema.inputs.get(1).is_some_and(|port| port.name == "diff_dst");
+    let is_unary =
+        schema.inputs.len() == 1 && !matches!(kind, K::TypeCast | K::Cast | K::GenIndex | K::Identity);
+    let on_floats = schema.types.iter().all(|(_, list)| list.contains(&D::F32));
+    if !(on_floats && (is_unary || is_gradient)) {
+        return None;
+    }
+    let inputs = (0..schema.inputs.len()).map(|id| LogicalTensor::unknown(id, D::F32));
+    let op = Op::new(0, kind).inputs_from(inputs).output(LogicalTensor::unknown(9, D::F32));
+    let op = edge_attrs(op, schema);
+    let values = [EDGES, [1.0; 5]].map(|numbers| Value::from_slice(&[5], &numbers).unwrap());
+    let results: Vec<f32> =
+        reference::run(&op, &values[..schema.inputs.len()]).unwrap()[0].elements().unwrap();
+    let attrs = op.attrs().filter(|(attr, _)| schema.attributes.iter().any(|row| row.attr == *attr));
+    let given: Vec<String> = attrs.map(|(attr, value)| format!("`{attr}` = {value}")).collect();
+    let mut under: Vec<String> = if is_gradient { vec!["a gradient of 1".into()] } else { Vec::new() };
+    under.extend(given);
+    let under = if under.is_empty() { String::new() } else { format!(", for {}", under.join(", ")) };
+    let pairs = EDGES.iter().zip(&results).map(|(x, y)| format!("{} → {}", number(*x), number(*y)));
+    Some(format!("{}{under}", pairs.collect::<Vec<_>>().join(", ")))
+}
+
+/// How far a kernel may be off.
+fn accuracy(kind: OpKind) -> String {
+    let schema = Schema::of(kind);
+    let of_output = |(variable, _): &&(&str, &[DataType])| *variable == schema.outputs[0].type_variable;
+    let (_, types) = schema.types.iter().find(of_output).expect("pointwise ops list their types");
+    let moves_bits = *types == D::WHOLE || matches!(kind, K::Abs | K::Negative);
+    match reference::ulps(&plain_op(kind)) {
+        0 if moves_bits || !types.contains(&D::F32) => "exact".into(),
+        0 => "correctly rounded".into(),
+        ulps => format!("at most {ulps} ulp of f32"),
+    }
+}
+
+const HEAD: &str = "\
+# What pointwise ops compute
+
+Every op here gives each element of its result from one element of each input. This page is written by a test from the
+schema, from the definitions in the source and from what the reference interpreter gives; `STERNA_REWRITE=1 cargo test
+--test op_docs` writes it anew.
+
+`x`, `y` are the inputs in the order of the ports, after broadcasting; `p`, `q` are attributes. Formulas are those of
+oneDNN Graph's op specification or, where that gives none, of its eltwise primitive, and are meant as written:
+
+- Arithmetic on f32 is IEEE 754, rounded to nearest, ties to even, denormals kept. f16 and bf16 are computed in f32 and
+  rounded to the type of the result at every op, fused or not. f32 mixes with f16 and with bf16.
+- A NaN out of arithmetic has positive sign and no payload. A condition is false for NaN; 0 · ∞ and ∞ − ∞ are NaN.
+- s32 and s64 go with themselves alone, are exact, and wrap around.
+- Truth values are bytes, true where not 0; the result is 0 or 1.
+- Two inputs broadcast as `auto_broadcast` says. The inputs of a backward form have one shape. A bias stands at the
+  channels of `data_format`; so does a slope of rank 1, unless `per_channel_broadcast` is false or it is a single
+  number; any other slope is aligned on the right.
+
+Kinds from 4096 (0x1000) on are Sterna's own: oneDNN knows neither them nor the attribute `value`, and its reader of
+graphs refuses them. Accuracy is how far a compiled op may be from the formula, in units in the last place of f32 before
+the result is rounded to its type; 16-bit results are then one of the nearest two.
+";
+
+fn page() -> String {
+    let functions = [read("src/types/function.rs"), read("src/graph/function.rs")];
+    let docs: BTreeMap<String, String> = functions.iter().flat_map(|source| variant_docs(source)).collect();
+    let rows = mapped(&functions[1]);
+    let mut page = HEAD.to_owned();
+    for (name, kind) in pointwise() {
+        let schema = Schema::of(kind);
+        let _ = writeln!(page, "\n## {name}\n\n{}\n", meaning(name, &rows[name], &docs));
+        let _ = writeln!(
+            page,
+            "- Code {}; inputs: {}; output: {}.",
+            kind.code(),
+            ports(schema.inputs),
+            ports(schema.outputs)
+        );
+        let _ = writeln!(page, "- Types: {}.", types_of(schema));
+        if !schema.attributes.is_empty() {
+            let attributes: Vec<String> = schema.attributes.iter().map(attribute).collect();
+            let _ = writeln!(page, "- Attributes: {}.", attributes.join("; "));
+        }
+        if let Some(edges) = edges(kind) {
+            let _ = writeln!(page, "- Edges: {edges}.");
+        }
+        let _ = writeln!(page, "- Accuracy: {}.", accuracy(kind));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_ops_is_that_of_the_source() {
+    report(&Golden::at("docs/ops.md").differs_from(&page()).into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn every_function_of_the_source_is_on_the_page() {
+    let (functions, table) = (read("src/types/function.rs"), read("src/graph/function.rs"));
+    let used: Vec<String> = mapped(&table).into_values().flatten().map(|row| row.function).collect();
+    let unused: Vec<String> =
+        variant_docs(&functions).into_keys().filter(|name| !used.contains(name)).collect();
+    report(&unused);
+    assert!(used.len() > 60, "{}", used.len());
+}
+
+/// Kinds of equal types, and who runs them, in one row.
+fn table() -> String {
+    let mut groups: Vec<((String, &str), Vec<&str>)> = Vec::new();
+    let mut rest = 0;
+    for &kind in OpKind::ALL {
+        let op = plain_op(kind);
+        let is_interpreted = reference::supports(&op).is_ok();
+        let runs = match Partition::from_op(op) {
+            Ok(partition) if partition.is_supported() => "partitions",
+            _ if is_interpreted => "the interpreter",
+            _ => {
+                rest += 1;
+                continue;
+            }
+        };
+        let key = (types_of(Schema::of(kind)), runs);
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, kinds)) => kinds.push(kind.name()),
+            None => groups.push((key, vec![kind.name()])),
+        }
+    }
+    let mut text = String::from("| kinds | types | run by |\n|---|---|---|\n");
+    for ((types, runs), kinds) in groups {
+        let _ = writeln!(text, "| {} | {types} | {runs} |", kinds.join(", "));
+    }
+    let _ = writeln!(
+        text,
+        "| the other {rest} kinds of oneDNN Graph | | nobody: they are described and checked |"
+    );
+    text
+}
+
+#[test]
+fn the_table_in_the_readme_is_that_of_the_schema() {
+    let readme = Golden::at("README.md");
+    let text = readme.text();
+    let marks =
+        ("<!-- The table of ops, written by tests/op_docs.rs. -->\n", "<!-- End of the table of ops. -->\n");
+    let (head, rest) = text.split_once(marks.0).expect("the README marks where the table begins");
+    let (_, tail) = rest.split_once(marks.1).expect("the README marks where the table ends");
+    let expected = [head, marks.0, &table(), marks.1, tail].concat();
+    report(&readme.differs_from(&expected).into_iter().collect::<Vec<_>>());
+}
