@@ -69,7 +69,7 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
             }
             // Every graph at one level, some at all.
             let engines =
-                if seed % 16 == 0 { &engines[..] } else { &engines[seed as usize % engines.len()..][..1] };
+                if seed.is_multiple_of(16) { &engines[..] } else { &engines[seed as usize % engines.len()..][..1] };
             if let Err(why) = check(seed, engines) {
                 println!("seed {seed}: {why}");
                 wrong.lock().unwrap().push((seed, why));
