@@ -1,6 +1,6 @@
 //! Promise: the shared library exports the functions of the header, and nothing else.
 //!
-//! `STERNA_WRITE_EXPORTS=1 cargo test -p sterna-capi --test exports` writes the list.
+//! `STERNA_REWRITE=1 cargo test -p sterna-capi --test exports` writes the list.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{header_path, library_folder, prototypes, report, succeeded};
+use common::{header_path, library_folder, prototypes, report, rewrite, succeeded};
 
 fn exported() -> BTreeSet<String> {
     let library = library_folder().join("libsterna_capi.so");
@@ -22,8 +22,8 @@ fn exported() -> BTreeSet<String> {
 fn exports_equal_the_list() {
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/exports.txt");
     let exported = exported();
-    if std::env::var_os("STERNA_WRITE_EXPORTS").is_some() {
-        fs::write(&list, exported.iter().map(|name| format!("{name}\n")).collect::<String>()).unwrap();
+    if std::env::var_os("STERNA_REWRITE").is_some() {
+        rewrite(&list, &exported.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
     let listed: BTreeSet<String> = fs::read_to_string(&list).unwrap().lines().map(str::to_owned).collect();
     let differing: Vec<_> = exported.symmetric_difference(&listed).collect();

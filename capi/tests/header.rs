@@ -1,6 +1,6 @@
 //! Promise: `include/sterna.h` is what the sources say, and compiles without a warning as C99 and as C++.
 //!
-//! `STERNA_WRITE_HEADER=1 cargo test -p sterna-capi --test header` writes the file.
+//! `STERNA_REWRITE=1 cargo test -p sterna-capi --test header` writes the file.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::{compile, header_path, report, repository, say_skipped, scratch_folder};
+use common::{compile, header_path, report, repository, rewrite, say_skipped, scratch_folder};
 use sterna_capi::{cpu_isa, dump, engine, logical_tensor, status, stream};
 
 /// An enumeration of the header: the prefix of its constants, what they are, and each with its number.
@@ -99,15 +99,15 @@ fn generated() -> String {
 #[test]
 fn the_header_is_what_the_sources_say() {
     let generated = generated();
-    if std::env::var_os("STERNA_WRITE_HEADER").is_some() {
-        fs::write(header_path(), &generated).unwrap();
+    if std::env::var_os("STERNA_REWRITE").is_some() {
+        rewrite(&header_path(), &generated);
     }
     let checked_in = fs::read_to_string(header_path()).unwrap_or_default();
     let differs = checked_in.lines().zip(generated.lines()).position(|(old, new)| old != new);
     assert!(
         checked_in == generated,
         "include/sterna.h differs from the sources from line {} on; \
-         STERNA_WRITE_HEADER=1 cargo test -p sterna-capi --test header writes it",
+         STERNA_REWRITE=1 cargo test -p sterna-capi --test header writes it",
         differs.map_or(checked_in.lines().count().min(generated.lines().count()), |line| line) + 1,
     );
 }

@@ -68,6 +68,12 @@ pub fn succeeded(command: &mut Command) -> Result<Output, String> {
     Err(format!("{command:?}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
 }
 
+/// Writes a file that is checked in, at one stroke: other tests read it meanwhile.
+pub fn rewrite(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).expect("the project can be written");
+}
+
 /// Says aloud what is not tested.
 pub fn say_skipped(what: &str) {
     // Not by `eprintln`, whose text the test runner keeps to itself.
