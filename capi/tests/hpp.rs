@@ -1,6 +1,6 @@
 //! Promise: `include/sterna.hpp` reaches everything in `include/sterna.h`, compiles without a warning, and works.
 //!
-//! `STERNA_WRITE_HEADER=1 cargo test -p sterna-capi --test hpp` writes its enumerations from those of `sterna.h`.
+//! `STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp` writes its enumerations from those of `sterna.h`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -100,7 +100,7 @@ fn enumerations_are_those_of_c() {
     let (text, expected) = (header("sterna.hpp"), enumerations());
     let (before, rest) = text.split_once(BEGIN).expect("the header says where they begin");
     let (found, after) = rest.split_once(END).expect("the header says where they end");
-    if env::var_os("STERNA_WRITE_HEADER").is_some() {
+    if env::var_os("STERNA_REWRITE").is_some() {
         let text = [before, BEGIN, &expected, END, after].concat();
         fs::write(repository().join("include/sterna.hpp"), text).expect("the header can be written");
         return;
@@ -108,7 +108,7 @@ fn enumerations_are_those_of_c() {
     assert!(
         found == expected,
         "the enumerations of sterna.hpp are not those of sterna.h; \
-         STERNA_WRITE_HEADER=1 cargo test -p sterna-capi --test hpp writes them"
+         STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp writes them"
     );
 }
 

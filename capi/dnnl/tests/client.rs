@@ -1,7 +1,7 @@
 //! A client compiled against upstream's own headers, linked once, run on the stand-in and on oneDNN.
 //!
 //! `STERNA_ONEDNN` names a folder with `include` (the package `onednn-devel` on PyPI) and, to compare with oneDNN
-//! itself, `lib` (the package `onednn`). Without it these tests say that they were skipped. `STERNA_WRITE_ANSWERS=1` writes
+//! itself, `lib` (the package `onednn`). Without it these tests say that they were skipped. `STERNA_REWRITE=1` writes
 //! what the stand-in answers to `tests/data/client.txt`.
 #![cfg(target_os = "linux")]
 
@@ -69,7 +69,7 @@ fn the_stand_in_answers_as_it_promises() {
     let wrong: Vec<_> =
         answers.iter().filter(|line| wrong.iter().any(|words| line.contains(words))).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    if env::var_os("STERNA_WRITE_ANSWERS").is_some() {
+    if env::var_os("STERNA_REWRITE").is_some() {
         fs::write(here(ANSWERS), answers.join("\n") + "\n").expect("the answers can be written");
     }
     let expected = fs::read_to_string(here(ANSWERS)).expect("the answers are there");
