@@ -4,6 +4,8 @@
 //! The crates that vectorise such functions either lack some (rten-vecmath has no logarithm and no power), or need
 //! the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez), so these are our own.
 
+#[cfg(target_arch = "x86_64")]
+pub(in crate::kernels) mod avx512;
 mod erf;
 mod exp;
 mod log;

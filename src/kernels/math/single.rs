@@ -1,12 +1,12 @@
 //! The functions that are met most, in f32: a vector holds twice as many lanes as in f64, and the error stays within
 //! two units in the last place.
 
-use super::{B as GELU_B, normal_cdf};
+use super::{B as CUBIC, normal_cdf};
 use crate::kernels::pointwise::Isa;
 use crate::types::kind::Level;
 
 /// Adding this leaves the nearest integer in the low bits of an f32 of small magnitude.
-const SHIFTER: f32 = 12582912.0; // 1.5 · 2^23
+pub(super) const SHIFTER: f32 = 12582912.0; // 1.5 · 2^23
 
 #[inline(always)]
 fn polynomial<I: Isa>(x: f32, coefficients: &[f32]) -> f32 {
@@ -15,13 +15,13 @@ fn polynomial<I: Isa>(x: f32, coefficients: &[f32]) -> f32 {
 }
 
 /// `(eʳ − 1 − r) / r²` for |r| up to a little above ln(2)/2, with an error of 1e-8 of eʳ.
-const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0013941216];
+pub(super) const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0013941216];
 
 /// The same for r from −0.6 to 0.11.
 const EXP_M1: [f32; 5] = [0.50000006, 0.1666676, 0.04166175, 0.008258352, 0.0011713437];
 
 /// The parts of ln 2; products of the first with a small integer are exact.
-const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
+pub(super) const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
 
 /// `x + low = n·ln 2 + r`, where n is what is nearest for another number: answers with n in the low bits, and r. What
 /// a huge x gives means nothing.
@@ -184,24 +184,27 @@ pub(in crate::kernels) fn gelu_erf<I: Isa>(x: f32) -> f32 {
     if x > f32::NEG_INFINITY { y } else { f32::NAN }
 }
 
+/// √(8/π), the upper part so short that its difference from a sum is exact.
+pub(super) const GELU_A: [f32; 2] = [1.5957031, 6.599_66e-5];
+
+/// 0.044715 · √(8/π).
+pub(super) const GELU_B: [f32; 2] = [CUBIC as f32, (CUBIC - CUBIC as f32 as f64) as f32];
+
 /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`, which is `x / (1 + e⁻ᵛ)` for a v of twice the tangent's argument.
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
     if I::LEVEL == Level::Portable {
         return super::gelu_tanh::<I>(x.into()) as f32;
     }
-    // √(8/π), the upper part so short that its difference from a sum is exact, and 0.044715 · √(8/π).
-    const A: [f32; 2] = [1.5957031, 6.599_66e-5];
-    const B: [f32; 2] = [GELU_B as f32, (GELU_B - GELU_B as f32 as f64) as f32];
     // From there on, what is missing to x, or to 0, is below half of the least number.
     let a = x.abs();
     let a = if a > 10.8 { 10.8 } else { a };
     // An error of v is one of the result's exponent, so v has a lower part.
     let square = a * a;
     let square_low = I::mul_add(a, a, -square);
-    let w = I::mul_add(B[0], square, A[0]);
-    let w_low =
-        I::mul_add(B[0], square, A[0] - w) + I::mul_add(B[0], square_low, I::mul_add(B[1], square, A[1]));
+    let w = I::mul_add(GELU_B[0], square, GELU_A[0]);
+    let w_low = I::mul_add(GELU_B[0], square, GELU_A[0] - w)
+        + I::mul_add(GELU_B[0], square_low, I::mul_add(GELU_B[1], square, GELU_A[1]));
     let v = a * w;
     let v_low = I::mul_add(a, w_low, I::mul_add(a, w, -v));
     let (n, r) = reduced::<I>(-v, -v_low, -v);
