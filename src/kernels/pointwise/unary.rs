@@ -39,16 +39,12 @@ macro_rules! functions {
                 $(
                     #[cfg(target_arch = "x86_64")]
                     #[inline(always)]
-                    fn of_block<I: Isa, const N: usize>(x: &[f32; N], _: Params) -> [f32; N] {
-                        if I::LEVEL == Level::Avx512 && N.is_multiple_of(16) {
+                    fn of_block<I: Isa, const N: usize>(x: &[f32; N], params: Params) -> [f32; N] {
+                        match I::LEVEL {
                             // SAFETY: kernels of the level run on machines that run it.
-                            return unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical);
+                            Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical),
+                            _ => super::rows::one_by_one::<Self, I, N>(x, params),
                         }
-                        let mut to = [0.0; N];
-                        for i in 0..N {
-                            to[i] = Self::of::<I>(x[i], [0.0; 2]);
-                        }
-                        to
                     }
                 )?
             }
