@@ -39,16 +39,12 @@ macro_rules! functions {
                 $(
                     #[cfg(target_arch = "x86_64")]
                     #[inline(always)]
-                    fn of_block<I: Isa, const N: usize>(x: &[f32; N], _: Params) -> [f32; N] {
-                        if I::LEVEL == Level::Avx512 && N.is_multiple_of(16) {
+                    fn of_block<I: Isa, const N: usize>(x: &[f32; N], params: Params) -> [f32; N] {
+                        match I::LEVEL {
                             // SAFETY: kernels of the level run on machines that run it.
-                            return unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical);
+                            Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical),
+                            _ => super::rows::one_by_one::<Self, I, N>(x, params),
                         }
-                        let mut to = [0.0; N];
-                        for i in 0..N {
-                            to[i] = Self::of::<I>(x[i], [0.0; 2]);
-                        }
-                        to
                     }
                 )?
             }
@@ -68,9 +64,9 @@ macro_rules! functions {
 
 functions! {
     Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
-    Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
+    Elu DEAR: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
     Exp DEAR: |x, _, _| single::exp::<I>(x), avx512::Exp;
-    GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x), avx512::GeluErf;
+    GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
     GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
     HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
     HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
