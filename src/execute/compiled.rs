@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
-use super::{Bound, run};
+use super::{Bound, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::Plan;
@@ -119,9 +119,9 @@ impl CompiledPartition {
         }
     }
 
-    /// Aligned bytes of scratch for as many threads as the engine has.
+    /// Aligned bytes of scratch for as many threads as may run the plan.
     fn scratch_size(&self) -> usize {
-        self.inner.plan.scratch * self.inner.engine.threads()
+        self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
     }
 
     /// Runs the partition and returns when the outputs are written.

@@ -39,7 +39,7 @@ struct Bound {
     ports: SmallVec<[*mut u8; 8]>,
     /// The ports that share one buffer: an input and the output that is in place of it.
     in_place: SmallVec<[(usize, usize); 2]>,
-    /// The plan's scratch, aligned, for as many threads as the engine has.
+    /// The plan's scratch, aligned, for as many threads as may run it.
     scratch: Option<NonNull<u8>>,
 }
 
@@ -47,11 +47,16 @@ struct Bound {
 // and each to its own part of the scratch.
 unsafe impl Sync for Bound {}
 
+/// How many threads may run a plan.
+fn threads(plan: &Plan, engine: &Engine) -> usize {
+    if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads() }
+}
+
 /// Runs a plan.
 fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
-        let threads = if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads().min(tiles) };
+        let threads = threads(plan, engine).min(tiles);
         let runner = |thread: usize| {
             let scratch = bound
                 .scratch
