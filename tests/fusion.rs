@@ -181,18 +181,27 @@ fn a_scratchpad_can_be_handed_in() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_floating_point_environment_of_the_caller_does_not_matter() {
-    /// Runs something with a control word, and checks that it is still in force afterwards.
     #[allow(unsafe_code, reason = "the environment has no safe interface")]
-    fn with_control<T>(control: u32, run: impl FnOnce() -> T) -> T {
-        let (mut before, mut after) = (0u32, 0u32);
-        // SAFETY: the instructions move four bytes each, and the word from before is put back.
-        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut before) };
+    fn control() -> u32 {
+        let mut control = 0u32;
+        // SAFETY: the instruction writes four bytes there.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
+        control
+    }
+    #[allow(unsafe_code, reason = "the environment has no safe interface")]
+    fn set_control(control: u32) {
+        // SAFETY: the instruction reads four bytes there; every word given masks all exceptions.
         unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
-        let result = run();
-        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut after) };
-        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const before) };
+    }
+    /// Runs something with a control word, and checks that it is still in force afterwards.
+    fn with_control<T>(given: u32, run: impl FnOnce() -> T) -> T {
         const FLAGS: u32 = 0x3f;
-        assert_eq!(after & !FLAGS, control & !FLAGS, "the environment is restored");
+        let before = control();
+        set_control(given);
+        let result = run();
+        let after = control();
+        set_control(before);
+        assert_eq!(after & !FLAGS, given & !FLAGS, "the environment is restored");
         result
     }
     const DEFAULT: u32 = 0x1f80;

@@ -28,10 +28,9 @@ fn ids(tensors: &[LogicalTensor]) -> Vec<usize> {
     tensors.iter().map(LogicalTensor::id).collect()
 }
 
-/// A partition: its ops, whether it is supported, and the tensors that go in and out.
+/// Ops of a partition, whether it is supported, its inputs and its outputs, by id.
 type Summary = (Vec<usize>, bool, Vec<usize>, Vec<usize>);
 
-/// Ops, support, inputs and outputs of each partition, by id.
 fn summary(graph: &Graph, policy: Policy) -> Vec<Summary> {
     let partitions = graph.partitions(policy).unwrap();
     assert!(partitions.iter().enumerate().all(|(place, partition)| partition.id() == place));
