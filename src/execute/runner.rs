@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 use super::Bound;
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target};
-use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Work};
+use crate::plan::{
+    Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Walk, Work,
+};
 
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
@@ -26,24 +28,24 @@ pub(super) struct Runner<'a> {
     done: StepSet,
 }
 
+/// Where a walk starts.
+#[inline]
+fn start(plan: &Plan, bound: &Bound, walk: &Walk) -> *mut u8 {
+    match walk.base {
+        Base::Port(port) => bound.ports[port],
+        Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
+        Base::Index => std::ptr::null_mut(),
+    }
+}
+
 impl<'a> Runner<'a> {
     /// Starts at the first tile.
+    #[inline]
     pub(super) fn new(plan: &'a Plan, nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
-        let (at, done) = (SmallVec::new(), StepSet::none_of(nest.steps.len()));
-        let mut runner = Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done };
-        runner.rewind();
-        runner
-    }
-
-    /// Puts every walk where it starts.
-    fn rewind(&mut self) {
-        let Self { plan, nest, bound, at, .. } = self;
-        at.clear();
-        at.extend(nest.walks.iter().map(|walk| match walk.base {
-            Base::Port(port) => bound.ports[port],
-            Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
-            Base::Index => std::ptr::null_mut(),
-        }));
+        let mut at = SmallVec::new();
+        nest.walks.iter().for_each(|walk| at.push(start(plan, bound, walk)));
+        let done = StepSet::none_of(nest.steps.len());
+        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
@@ -65,7 +67,8 @@ impl<'a> Runner<'a> {
     fn seek(&mut self, mut tile: usize) {
         self.tile = tile;
         self.done.clear();
-        self.rewind();
+        let Self { plan, nest, bound, at, .. } = self;
+        nest.walks.iter().zip(at).for_each(|(walk, at)| *at = start(plan, bound, walk));
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
             *turn = tile % l.extent;
             tile /= l.extent;
