@@ -122,12 +122,15 @@ pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f64) -> f64 {
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh_slope<I: Isa>(x: f64) -> f64 {
     let is_finite = x.abs() < f64::INFINITY;
+    // What even an f64 cannot tell from 0.
+    let is_flat = -x * (A + B * x * x) > 745.14;
     // Further out the slope is 0 or 1, and the terms would be infinite.
     let x = if x > 20.0 { 20.0 } else { x };
     let x = if x < -20.0 { -20.0 } else { x };
     let e = exp_fine::<I>(-x * (A + B * x * x));
     let s = 1.0 / (1.0 + e);
     let slope = s * (1.0 + x * (A + 3.0 * B * x * x) * (e * s));
+    let slope = if is_flat { 0.0 } else { slope };
     if is_finite { slope } else { f64::NAN }
 }
 
