@@ -181,6 +181,7 @@ impl CompiledPartition {
     }
 
     /// Finds and checks the tensor of each port.
+    #[inline(always)]
     fn bind(
         &self,
         stream: &Stream,
