@@ -21,11 +21,12 @@ DRIVER = ["numpy", "ml_dtypes", "matplotlib"]
 PACKAGES: dict[str, list[str]] = {
     "candle": [],
     "onednn": ["onednn", "onednn-devel"],
-    "openvino": ["openvino"],
+    "openvino": ["onnx", "openvino"],
     "onnxruntime": ["onnx", "onnxruntime"],
     "numpy": [],
     "jax": ["jax", "jaxlib"],
     "torch": ["torch"],
+    "torch.compile": ["torch"],
 }
 
 

@@ -27,10 +27,12 @@ struct Select {
 };
 
 Select prepare(const peers::Case &c) {
+    if (!c.is_select()) throw std::runtime_error("runs selects here, no graphs");
     const auto layout = logical_tensor::layout_type::strided;
-    const auto type = type_of(c.dtype);
-    const logical_tensor cond(0, logical_tensor::data_type::boolean, c.cond, layout), then(1, type, c.then, layout),
-            else_(2, type, c.else_, layout), dst(3, type, c.dst, layout);
+    const auto type = type_of(c.dst.dtype);
+    const auto &in = c.inputs;
+    const logical_tensor cond(0, logical_tensor::data_type::boolean, in[0].dims, layout),
+            then(1, type, in[1].dims, layout), else_(2, type, in[2].dims, layout), dst(3, type, c.dst.dims, layout);
     dnnl::graph::op select(0, dnnl::graph::op::kind::Select, {cond, then, else_}, {dst}, "select");
     select.set_attr<std::string>(dnnl::graph::op::attr::auto_broadcast, "numpy");
     dnnl::graph::graph graph(dnnl::engine::kind::cpu);
@@ -40,8 +42,8 @@ Select prepare(const peers::Case &c) {
     if (partitions.size() != 1 || !partitions[0].is_supported()) throw std::runtime_error("an unsupported partition");
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     return {partitions[0].compile({cond, then, else_}, {dst}, engine), dnnl::stream(engine),
-            {{cond, engine, c.cond_data.get()}, {then, engine, c.then_data.get()}, {else_, engine, c.else_data.get()}},
-            {{dst, engine, c.dst_data.get()}}};
+            {{cond, engine, in[0].data.get()}, {then, engine, in[1].data.get()}, {else_, engine, in[2].data.get()}},
+            {{dst, engine, c.dst.data.get()}}};
 }
 
 std::string version() {
