@@ -14,6 +14,7 @@ import numpy as np
 from cases import DTYPES, Array, Case
 from graphs import Graph
 from install import HERE
+from onednn_graph import save_lines
 from python_peers import Request, numpy_peer
 from servers import LIMITS, Failed, Refused, Server, Setting
 
@@ -149,6 +150,8 @@ def measure(case: Case, peers: list[str], setting: Setting, rounds: int) -> Row:
             array.tofile(directory / f"{index}.bin")
         if not case.is_select:
             shutil.copy(EXAMPLES / f"{case.name}.json", directory / "graph.json")
+        if "onednn" in peers:
+            save_lines(case, directory / "graph.json", directory / "graph.txt")
         if {"openvino", "onnxruntime"} & set(peers):
             from onnx_model import save_model
 
