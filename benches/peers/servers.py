@@ -73,6 +73,8 @@ def environment(peer: str, setting: Setting) -> dict[str, str]:
     # glibc, then, asks for huge pages for large blocks, as NumPy does by itself.
     variables["GLIBC_TUNABLES"] = f"glibc.malloc.hugetlb={int(setting.huge_pages)}"
     variables["NUMPY_MADVISE_HUGEPAGE"] = str(int(setting.huge_pages))
+    if peer == "torch.compile":
+        variables["TORCHINDUCTOR_CACHE_DIR"] = str(setting.places.cache / "inductor")
     if peer == "onednn":
         lib = setting.places.onednn_prefix / "lib"
         variables["LD_LIBRARY_PATH"] = str(lib)
