@@ -587,6 +587,14 @@ pub enum ExecuteFault {
         /// The input it was to replace.
         input: TensorId,
     },
+    /// A scratchpad that is too small; see `scratchpad_size`.
+    #[error("the scratchpad has {given} bytes, {needed} are needed")]
+    Scratchpad {
+        /// Bytes that the execution needs.
+        needed: usize,
+        /// Bytes given.
+        given: usize,
+    },
     /// A worker panicked: a defect of this library. The compiled partition can be used again.
     #[error("a worker panicked")]
     Panicked,

@@ -2,13 +2,16 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::graphs::{self, RandomGraph};
 use common::{Random, report};
-use sterna::{Engine, Level, TensorBuf};
+use sterna::{
+    CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, Level, LogicalTensor, Op, OpKind,
+    Partition, Policy, Result, Stream, Tensor, TensorMut,
+};
 
 /// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
 fn seeds() -> std::ops::Range<u64> {
@@ -20,34 +23,28 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Runs one graph every way and says what is wrong.
-fn check(seed: u64, engines: &[Engine]) -> Result<(), String> {
+fn check(seed: u64, engines: &[Engine]) -> std::result::Result<(), String> {
     let mut random = Random::new(seed);
     let graph = RandomGraph::new(&mut random, 20);
     let [fused, alone] = graphs::both(&graph.graph);
     if let Some(partition) = fused.iter().chain(&alone).find(|partition| !partition.is_supported()) {
         return Err(format!("{:?}", partition.unsupported_reason()));
     }
-    let fill = |desc: &sterna::LogicalTensor, engine: &Engine| {
-        let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
-        graphs::fill(&mut tensor, &mut Random::new(seed ^ desc.id() as u64 ^ 0x5eed));
-        (desc.id(), tensor)
-    };
     for engine in engines {
-        let inputs: BTreeMap<usize, TensorBuf> = graph.inputs.iter().map(|desc| fill(desc, engine)).collect();
-        let level = engine.level();
-        let apart = graphs::run(&alone, &graph.outputs, engine, &inputs)
-            .map_err(|e| format!("alone, {level}: {e}"))?;
-        graphs::check_ops(&graph, &inputs, &apart).map_err(|e| format!("alone, {level}: {e}"))?;
-        let together = graphs::run(&fused, &graph.outputs, engine, &inputs)
-            .map_err(|e| format!("fused, {level}: {e}"))?;
-        for (id, tensor) in &together {
-            if let Some(difference) =
-                graphs::difference(&graphs::value(tensor), &graphs::value(&apart[id]), 0)
-            {
-                return Err(format!(
-                    "fused, {level}: tensor {id}: {difference}\n{}",
-                    graphs::describe(&graph)
-                ));
+        let inputs = graphs::filled(&graph, engine, seed);
+        let run = |partitions: &[Partition], in_place: Option<Random>| {
+            graphs::run(partitions, &graph.outputs, engine, &inputs, in_place)
+        };
+        let place = |what: &str, why: String| {
+            format!("{what}, {}: {why}\n{}", engine.level(), graphs::describe(&graph))
+        };
+        let apart = run(&alone, None).map_err(|why| place("alone", why))?;
+        graphs::check_ops(&graph, &inputs, &apart).map_err(|why| place("alone", why))?;
+        for in_place in [None, Some(Random::new(seed))] {
+            let what = if in_place.is_some() { "fused, in place" } else { "fused" };
+            let together = run(&fused, in_place).map_err(|why| place(what, why))?;
+            if let Some(why) = graphs::differs(&together, &apart) {
+                return Err(place(what, why));
             }
         }
     }
@@ -68,8 +65,11 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
                 break;
             }
             // Every graph at one level, some at all.
-            let engines =
-                if seed % 16 == 0 { &engines[..] } else { &engines[seed as usize % engines.len()..][..1] };
+            let engines = if seed.is_multiple_of(16) {
+                &engines[..]
+            } else {
+                &engines[seed as usize % engines.len()..][..1]
+            };
             if let Err(why) = check(seed, engines) {
                 println!("seed {seed}: {why}");
                 wrong.lock().unwrap().push((seed, why));
@@ -80,4 +80,141 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
         (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
     });
     report(&wrong.into_inner().unwrap());
+}
+
+#[test]
+fn one_to_eight_threads_give_the_same_bits() {
+    let mut wrong = Vec::new();
+    let shapes: &[&[i64]] = &[&[2_000_000], &[1300, 1111], &[6, 3, 400, 301], &[90_000, 17]];
+    for (seed, dims) in (0..8).zip(shapes.iter().cycle()) {
+        let graph = RandomGraph::on(&mut Random::new(seed), 9, dims.to_vec());
+        let [fused, _] = graphs::both(&graph.graph);
+        let mut first = None;
+        for threads in [1, 2, 3, 5, 8] {
+            let engine = Engine::builder().threads(threads).build();
+            let inputs = graphs::filled(&graph, &engine, seed);
+            let made = graphs::run(&fused, &graph.outputs, &engine, &inputs, None).unwrap();
+            match &first {
+                None => first = Some(made),
+                Some(first) => wrong.extend(graphs::differs(first, &made).map(|why| (seed, threads, why))),
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// A causal mask made from indices, applied to scaled scores: `select(row >= column, scores * scale, fill)`.
+fn causal_mask(dims: &[i64]) -> Graph {
+    let tensor = |id, data_type| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let scalar = |id| LogicalTensor::strided(id, DataType::F32, &[]).unwrap();
+    let (f32s, s32s) = (|id| tensor(id, DataType::F32), |id| tensor(id, DataType::S32));
+    let mask = || tensor(5, DataType::Boolean);
+    let ops = [
+        Op::new(0, OpKind::GenIndex).axis(-2).input(f32s(0)).output(s32s(3)),
+        Op::new(1, OpKind::GenIndex).axis(-1).input(f32s(0)).output(s32s(4)),
+        Op::new(2, OpKind::GreaterEqual).input(s32s(3)).input(s32s(4)).output(mask()),
+        Op::new(3, OpKind::Multiply).input(f32s(0)).input(scalar(1)).output(f32s(6)),
+        Op::select(4, mask(), f32s(6), scalar(2), f32s(7)),
+    ];
+    let mut graph = Graph::new();
+    ops.into_iter().for_each(|op| graph.add_op(op).unwrap());
+    graph.finalize().unwrap();
+    graph
+}
+
+/// Runs the one partition of a graph on f32 tensors, with what `execute` does.
+fn run_f32(
+    graph: &Graph,
+    inputs: &[Vec<f32>],
+    execute: impl FnOnce(&CompiledPartition, &Stream, &[Tensor<'_>], &mut [TensorMut<'_>]) -> Result<()>,
+) -> Result<Vec<f32>> {
+    let engine = Engine::builder().threads(2).build();
+    let [partition] = &graph.partitions(Policy::Fusion)?[..] else { panic!("one partition") };
+    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+    let tensors: Vec<Tensor<'_>> = (compiled.inputs().iter().zip(inputs))
+        .map(|(desc, elements)| Tensor::new(desc, &engine, elements))
+        .collect::<Result<_>>()?;
+    let mut result = vec![0.0f32; compiled.outputs()[0].element_count().unwrap()];
+    let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result)?;
+    execute(&compiled, &Stream::new(&engine), &tensors, &mut [output])?;
+    Ok(result)
+}
+
+#[test]
+fn a_causal_mask_needs_neither_memory_nor_ops_of_its_own() {
+    for (dims, rows) in [(&[2, 3, 7, 7][..], 7), (&[2, 3, 260, 260], 260), (&[5, 1, 130, 130], 130)] {
+        let graph = causal_mask(dims);
+        let count = dims.iter().product::<i64>() as usize;
+        let scores: Vec<f32> = (0..count).map(|i| i as f32).collect();
+        let inputs = [scores, vec![0.5], vec![-1.0]];
+        let result = run_f32(&graph, &inputs, |c, stream, i, o| {
+            assert_eq!(c.bytes_moved(), 8 * count + 8, "the mask is not moved");
+            c.execute(stream, i, o)
+        });
+        let expected = |i: usize| if i / rows % rows >= i % rows { i as f32 * 0.5 } else { -1.0 };
+        assert!(result.unwrap().into_iter().eq((0..count).map(expected)), "{dims:?}");
+    }
+}
+
+#[test]
+fn a_scratchpad_can_be_handed_in() {
+    let graph = causal_mask(&[2, 3, 100, 100]);
+    let inputs = [(0..60_000).map(|i| i as f32).collect(), vec![0.25], vec![0.0]];
+    let expected = run_f32(&graph, &inputs, |c, stream, i, o| c.execute(stream, i, o)).unwrap();
+    for misaligned in [0, 1] {
+        let given = run_f32(&graph, &inputs, |c, stream, i, o| {
+            let mut memory = vec![MaybeUninit::new(0xffu8); c.scratchpad_size() + misaligned];
+            c.execute_with_scratchpad(stream, i, o, &mut memory[misaligned..])
+        });
+        assert_eq!(given.unwrap(), expected);
+    }
+    let mut needed = 0;
+    let error = run_f32(&graph, &inputs, |c, stream, i, o| {
+        needed = c.scratchpad_size();
+        c.execute_with_scratchpad(stream, i, o, &mut vec![MaybeUninit::uninit(); needed - 1])
+    });
+    assert!(needed > 0);
+    let fault = ExecuteFault::Scratchpad { needed, given: needed - 1 };
+    assert_eq!(error.unwrap_err(), Error::Execute(fault));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_floating_point_environment_of_the_caller_does_not_matter() {
+    #[allow(unsafe_code, reason = "the environment has no safe interface")]
+    fn control() -> u32 {
+        let mut control = 0u32;
+        // SAFETY: the instruction writes four bytes there.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
+        control
+    }
+    #[allow(unsafe_code, reason = "the environment has no safe interface")]
+    fn set_control(control: u32) {
+        // SAFETY: the instruction reads four bytes there; every word given masks all exceptions.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
+    }
+    /// Runs something with a control word, and checks that it is still in force afterwards.
+    fn with_control<T>(given: u32, run: impl FnOnce() -> T) -> T {
+        const FLAGS: u32 = 0x3f;
+        let before = control();
+        set_control(given);
+        let result = run();
+        let after = control();
+        set_control(before);
+        assert_eq!(after & !FLAGS, given & !FLAGS, "the environment is restored");
+        result
+    }
+    const DEFAULT: u32 = 0x1f80;
+    // Flush to zero, denormals are zero, and rounding down, up, towards zero.
+    for control in [DEFAULT | 0x8000, DEFAULT | 0x40, DEFAULT | 0x2000, DEFAULT | 0x4000, DEFAULT | 0xe040] {
+        for seed in 0..40 {
+            let graph = RandomGraph::on(&mut Random::new(seed), 12, vec![3, 70]);
+            let [fused, _] = graphs::both(&graph.graph);
+            let engine = Engine::builder().threads(1).build();
+            let inputs = graphs::filled(&graph, &engine, seed);
+            let run = || graphs::run(&fused, &graph.outputs, &engine, &inputs, None).unwrap();
+            let (here, there) = (run(), with_control(control, run));
+            assert_eq!(graphs::differs(&here, &there), None, "{control:x}, seed {seed}");
+        }
+    }
 }

@@ -28,8 +28,10 @@ fn ids(tensors: &[LogicalTensor]) -> Vec<usize> {
     tensors.iter().map(LogicalTensor::id).collect()
 }
 
-/// Ops, support, inputs and outputs of each partition, by id.
-fn summary(graph: &Graph, policy: Policy) -> Vec<(Vec<usize>, bool, Vec<usize>, Vec<usize>)> {
+/// Ops of a partition, whether it is supported, its inputs and its outputs, by id.
+type Summary = (Vec<usize>, bool, Vec<usize>, Vec<usize>);
+
+fn summary(graph: &Graph, policy: Policy) -> Vec<Summary> {
     let partitions = graph.partitions(policy).unwrap();
     assert!(partitions.iter().enumerate().all(|(place, partition)| partition.id() == place));
     let ops = |p: &Partition| p.ops().iter().map(Op::id).collect();

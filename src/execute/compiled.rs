@@ -1,5 +1,6 @@
 //! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use super::engine::{Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
-use super::{Bound, run};
+use super::{Bound, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::Plan;
@@ -107,9 +108,10 @@ impl CompiledPartition {
         self.inner.plan.bytes_moved
     }
 
-    /// The most scratch memory that one execution takes from the engine's allocator, in bytes.
+    /// Bytes of scratch memory that an execution needs: as many as it takes from the engine's allocator, unless they
+    /// are [handed in](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
-        self.inner.plan.scratch * self.inner.engine.threads()
+        self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
     }
 
     /// Runs the partition and returns when the outputs are written.
@@ -134,12 +136,35 @@ impl CompiledPartition {
         self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
-            return run(&inner.plan, &bound, &inner.engine, None);
+            return run(&inner.plan, &bound, &inner.engine, std::ptr::null_mut());
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratchpad_size())?;
-        let result = run(&inner.plan, &bound, &inner.engine, Some(&scratch));
+        let result = run(&inner.plan, &bound, &inner.engine, scratch.as_ptr());
         inner.scratch.put(scratch);
         result
+    }
+
+    /// Runs the partition as [`execute`](Self::execute) does, with scratch memory from the caller: at least
+    /// [`scratchpad_size`](Self::scratchpad_size) bytes, best aligned to 64. What they held before does not matter, and
+    /// what they hold afterwards means nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there are too few bytes.
+    pub fn execute_with_scratchpad(
+        &self,
+        stream: &Stream,
+        inputs: &[Tensor<'_>],
+        outputs: &mut [TensorMut<'_>],
+        scratchpad: &mut [MaybeUninit<u8>],
+    ) -> Result<()> {
+        let mut bound = Bound::default();
+        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let (needed, given) = (self.scratchpad_size(), scratchpad.len());
+        if given < needed {
+            return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
+        }
+        run(&self.inner.plan, &bound, &self.inner.engine, scratchpad.as_mut_ptr().cast())
     }
 
     /// Finds and checks the tensor of each port.

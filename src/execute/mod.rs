@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use self::engine::{Allocation, Engine};
+use self::engine::Engine;
 use self::runner::Runner;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::Stores;
@@ -43,16 +43,31 @@ struct Bound {
 // SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint.
 unsafe impl Sync for Bound {}
 
-/// Runs a plan. `scratch` holds the plan's scratch for as many threads as the engine has.
-fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: Option<&Allocation>) -> Result<()> {
+/// The scratch of an execution, a part for each thread.
+#[derive(Clone, Copy)]
+struct Scratch(*mut u8);
+
+// SAFETY: each thread gets a part of its own.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    fn of_thread(self, plan: &Plan, thread: usize) -> *mut u8 {
+        self.0.wrapping_add(plan.scratch * thread)
+    }
+}
+
+/// How many threads may run a plan.
+fn threads(plan: &Plan, engine: &Engine) -> usize {
+    if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads() }
+}
+
+/// Runs a plan. At `scratch` is the plan's scratch for as many threads as may run it.
+fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: *mut u8) -> Result<()> {
+    let scratch = Scratch(scratch);
     for nest in &plan.nests {
         let tiles = nest.tiles();
-        let threads = if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads().min(tiles) };
-        let runner = |thread: usize| {
-            let scratch =
-                scratch.map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
-            Runner::new(plan, nest, bound, scratch)
-        };
+        let threads = threads(plan, engine).min(tiles);
+        let runner = |thread: usize| Runner::new(plan, nest, bound, scratch.of_thread(plan, thread));
         // Each thread fences what it has streamed and leaves its environment as it was, also when it unwinds.
         let guards = || {
             let fence = (plan.stores == Stores::Streaming).then_some(StoreFence);

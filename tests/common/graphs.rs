@@ -107,7 +107,7 @@ struct Builder<'a> {
 }
 
 impl RandomGraph {
-    /// A graph of up to so many ops.
+    /// A graph of up to so many ops, on tensors of a random shape.
     pub fn new(random: &mut Random, most_ops: usize) -> Self {
         let rank = random.below(5);
         let mut dims: Vec<i64> = (0..rank).map(|_| random.pick(&[1, 2, 3, 4, 5, 7, 16, 17, 40])).collect();
@@ -119,6 +119,11 @@ impl RandomGraph {
         if random.below(100) == 0 {
             dims.push(0);
         }
+        Self::on(random, most_ops, dims)
+    }
+
+    /// A graph of up to so many ops, on tensors that broadcast to a shape.
+    pub fn on(random: &mut Random, most_ops: usize, dims: Vec<i64>) -> Self {
         let ops = 1 + random.below(most_ops);
         let mut builder =
             Builder { random, dims, known: Vec::new(), ops: Vec::new(), inputs: Vec::new(), next: 0 };
@@ -387,12 +392,14 @@ pub fn describe(graph: &RandomGraph) -> String {
     lines.join("\n")
 }
 
-/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one.
+/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one. With `in_place`, outputs
+/// are put in place of inputs at random, wherever that is allowed.
 pub fn run(
     partitions: &[Partition],
     outputs: &BTreeMap<usize, LogicalTensor>,
     engine: &Engine,
     inputs: &BTreeMap<usize, TensorBuf>,
+    mut in_place: Option<Random>,
 ) -> Result<BTreeMap<usize, TensorBuf>, String> {
     let mut made: BTreeMap<usize, TensorBuf> = BTreeMap::new();
     for partition in partitions {
@@ -409,12 +416,53 @@ pub fn run(
             partition.compile(engine, &descs, &wanted).map_err(|e| format!("{e}: {partition:?}"))?;
         let mut results: Vec<TensorBuf> =
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
-        let ins: Vec<_> = tensors.iter().map(|tensor| tensor.as_tensor()).collect();
-        let mut outs: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        if let Some(random) = &mut in_place {
+            for pair in compiled.inplace_ports() {
+                let is_free =
+                    pairs.iter().all(|&(input, output)| input != pair.input && output != pair.output);
+                if is_free && random.below(3) != 0 {
+                    pairs.push((pair.input, pair.output));
+                }
+            }
+        }
+        for (input, output) in &pairs {
+            let from = tensors.iter().find(|tensor| tensor.desc().id() == *input).unwrap();
+            let to = results.iter_mut().find(|tensor| tensor.desc().id() == *output).unwrap();
+            to.as_mut_bytes().copy_from_slice(from.as_bytes());
+        }
+        let is_replaced = |tensor: &&&TensorBuf| pairs.iter().any(|pair| pair.0 == tensor.desc().id());
+        let ins: Vec<_> =
+            tensors.iter().filter(|tensor| !is_replaced(tensor)).map(|tensor| tensor.as_tensor()).collect();
+        let mark = |result| {
+            let output = TensorBuf::as_tensor_mut(result);
+            match pairs.iter().find(|pair| pair.1 == output.desc().id()) {
+                Some(&(input, _)) => output.in_place_of(input),
+                None => output,
+            }
+        };
+        let mut outs: Vec<_> = results.iter_mut().map(mark).collect();
         compiled.execute(&Stream::new(engine), &ins, &mut outs).map_err(|e| e.to_string())?;
         made.extend(results.into_iter().map(|result| (result.desc().id(), result)));
     }
     Ok(made)
+}
+
+/// Tensors for the inputs of a graph, the same for the same seed.
+pub fn filled(graph: &RandomGraph, engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
+    let fill = |desc: &LogicalTensor| {
+        let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
+        fill(&mut tensor, &mut Random::new(seed ^ desc.id() as u64 ^ 0x5eed));
+        (desc.id(), tensor)
+    };
+    graph.inputs.iter().map(fill).collect()
+}
+
+/// The first difference between two runs, in the tensors that both gave.
+pub fn differs(a: &BTreeMap<usize, TensorBuf>, b: &BTreeMap<usize, TensorBuf>) -> Option<String> {
+    let both = a.iter().filter_map(|(id, tensor)| Some((id, tensor, b.get(id)?)));
+    let mut differences = both.filter_map(|(id, a, b)| Some((id, difference(&value(a), &value(b), 0)?)));
+    differences.next().map(|(id, difference)| format!("tensor {id}: {difference}"))
 }
 
 /// A tensor as a dense value.

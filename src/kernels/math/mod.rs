@@ -4,9 +4,12 @@
 //! The crates that vectorise such functions either lack some (rten-vecmath has no logarithm and no power), or need
 //! the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez), so these are our own.
 
+#[cfg(target_arch = "x86_64")]
+pub(in crate::kernels) mod avx512;
 mod erf;
 mod exp;
 mod log;
+mod pow;
 pub(in crate::kernels) mod single;
 
 pub(in crate::kernels) use erf::{normal_cdf, normal_cdf_and_density};
@@ -14,14 +17,13 @@ pub(in crate::kernels) use exp::{exp, exp_fine, exp_m1};
 pub(in crate::kernels) use log::{ln, ln_1p};
 pub(in crate::kernels) use pow::pow;
 
-mod pow;
-
 use super::pointwise::Isa;
 
 /// `c₀ + c₁·x + c₂·x² + …`, by Horner's rule.
 #[inline(always)]
 fn polynomial<I: Isa>(x: f64, coefficients: &[f64]) -> f64 {
-    coefficients.iter().rev().fold(0.0, |sum, &c| I::mul_add_64(sum, x, c))
+    let (last, rest) = coefficients.split_last().unwrap_or((&0.0, &[]));
+    rest.iter().rev().fold(*last, |sum, &c| I::mul_add_64(sum, x, c))
 }
 
 /// The logistic function, `1 / (1 + e⁻ˣ)`.

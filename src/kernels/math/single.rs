@@ -1,12 +1,13 @@
-//! The functions that are met most, in f32: a vector holds twice as many lanes as in f64, and the error stays within
-//! two units in the last place.
+//! The functions that are met most, in f32: a vector holds twice as many lanes as in f64. Where the error would be
+//! above two units in the last place without products that are added before they are rounded, level Portable stays
+//! with f64.
 
-use super::{B as GELU_B, normal_cdf};
+use super::B as CUBIC;
 use crate::kernels::pointwise::Isa;
 use crate::types::kind::Level;
 
 /// Adding this leaves the nearest integer in the low bits of an f32 of small magnitude.
-const SHIFTER: f32 = 12582912.0; // 1.5 · 2^23
+pub(super) const SHIFTER: f32 = 12582912.0; // 1.5 · 2^23
 
 #[inline(always)]
 fn polynomial<I: Isa>(x: f32, coefficients: &[f32]) -> f32 {
@@ -15,13 +16,13 @@ fn polynomial<I: Isa>(x: f32, coefficients: &[f32]) -> f32 {
 }
 
 /// `(eʳ − 1 − r) / r²` for |r| up to a little above ln(2)/2, with an error of 1e-8 of eʳ.
-const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0013941216];
+pub(super) const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0013941216];
 
 /// The same for r from −0.6 to 0.11.
 const EXP_M1: [f32; 5] = [0.50000006, 0.1666676, 0.04166175, 0.008258352, 0.0011713437];
 
 /// The parts of ln 2; products of the first with a small integer are exact.
-const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
+pub(super) const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
 
 /// `x + low = n·ln 2 + r`, where n is what is nearest for another number: answers with n in the low bits, and r. What
 /// a huge x gives means nothing.
@@ -48,18 +49,17 @@ fn scaled_below(y: f32, n: u32, x: f32) -> f32 {
     scaled(y, n) * if small { f32::from_bits((127 - 64) << 23) } else { 1.0 }
 }
 
-/// `y · e^(x + low)` for x from −104 to 88, where y is about 1, or x about 0.
+/// `eˣ` for x from −104 to 88.
 #[inline(always)]
-fn times_exp<I: Isa>(y: f32, x: f32, low: f32) -> f32 {
-    let (n, r) = reduced::<I>(x, low, x);
-    let y = I::mul_add(y, I::mul_add(polynomial::<I>(r, &EXP), r * r, r), y);
-    scaled_below(y, n, x)
+fn exp_within<I: Isa>(x: f32) -> f32 {
+    let (n, r) = reduced::<I>(x, -0.0, x);
+    scaled_below(I::mul_add(polynomial::<I>(r, &EXP), r * r, r) + 1.0, n, x)
 }
 
 /// `eˣ`.
 #[inline(always)]
 pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
-    let y = times_exp::<I>(1.0, x, -0.0);
+    let y = exp_within::<I>(x);
     let y = if x > 88.72283 { f32::INFINITY } else { y };
     let y = if x < -104.0 { 0.0 } else { y };
     if x.is_nan() { f32::NAN } else { y }
@@ -69,7 +69,7 @@ pub(in crate::kernels) fn exp<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(in crate::kernels) fn sigmoid<I: Isa>(x: f32) -> f32 {
     let a = -x.abs();
-    let z = times_exp::<I>(1.0, if a < -104.0 { -104.0 } else { a }, -0.0);
+    let z = exp_within::<I>(if a < -104.0 { -104.0 } else { a });
     let sum = 1.0 + z;
     let y = (if x < 0.0 { z } else { 1.0 }) / sum;
     // What rounding took from the sum is given back; one over the sum is 1 − y for x below 0, and not far from it above.
@@ -107,12 +107,15 @@ pub(in crate::kernels) fn tanh<I: Isa>(x: f32) -> f32 {
     if x.is_nan() { f32::NAN } else { y }
 }
 
-/// `eˣ − 1` for x up to 0.
+/// `p · (eˣ − 1)` for x up to 0.
 #[inline(always)]
-pub(in crate::kernels) fn exp_m1<I: Isa>(x: f32) -> f32 {
-    let (y, _) = exp_m1_within::<I>(if x < -30.0 { -30.0 } else { x });
+pub(in crate::kernels) fn elu<I: Isa>(x: f32, p: f32) -> f32 {
+    let y = match I::LEVEL {
+        Level::Portable => (f64::from(p) * super::exp_m1::<I>(x.into())) as f32,
+        _ => p * exp_m1_within::<I>(if x < -30.0 { -30.0 } else { x }).0,
+    };
     // Zeros keep their sign, and NaN stays.
-    if x < 0.0 { y } else { x }
+    if x < 0.0 { y } else { p * x }
 }
 
 /// `(ln(1 + f) − f) / f²` for 1 + f between √½ and √2, with an error of 1e-8.
@@ -146,43 +149,11 @@ pub(in crate::kernels) fn ln<I: Isa>(x: f32) -> f32 {
     if x > 0.0 { y } else { of_rest }
 }
 
-/// `Φ(−a) · e^(a²/2) · (a + 2)` in `t = (a − 2) / (a + 2)`, for a from 0 to 14.5, with an error of 4e-9 of it.
-const TAIL: [f32; 12] = [
-    0.672408,
-    -0.33140448,
-    0.02879737,
-    0.036719285,
-    -0.00046973611,
-    -0.0067338226,
-    -0.0019515557,
-    0.0008219027,
-    0.0008363983,
-    0.00013468757,
-    -0.00014898155,
-    -6.6087174e-05,
-];
+/// √(8/π), the upper part so short that its difference from a sum is exact.
+pub(super) const GELU_A: [f32; 2] = [1.5957031, 6.599_66e-5];
 
-/// `x · Φ(x)`.
-#[inline(always)]
-pub(in crate::kernels) fn gelu_erf<I: Isa>(x: f32) -> f32 {
-    if I::LEVEL == Level::Portable {
-        return (f64::from(x) * normal_cdf::<I>(x.into())) as f32;
-    }
-    // From there on, what is missing to x, or to 0, is below half of the least number.
-    let a = x.abs();
-    let a = if a > 14.4 { 14.4 } else { a };
-    // a² is the square of a's upper half, which is exact, and a rest that joins after the reduction.
-    let head = f32::from_bits(a.to_bits() & 0xffff_f000);
-    let (square, rest) = (head * head, (a - head) * (a + head));
-    let sum = a + 2.0;
-    let inverse = 1.0 / sum;
-    // What rounding took from the sum is given back.
-    let inverse = I::mul_add(-inverse, inverse * (a - (sum - 2.0)), inverse);
-    let below = polynomial::<I>((a - 2.0) * inverse, &TAIL) * (a * inverse);
-    let below = times_exp::<I>(below, -0.5 * square, -0.5 * rest);
-    let y = if x >= 0.0 { x - below } else { -below };
-    if x > f32::NEG_INFINITY { y } else { f32::NAN }
-}
+/// 0.044715 · √(8/π).
+pub(super) const GELU_B: [f32; 2] = [CUBIC as f32, (CUBIC - CUBIC as f32 as f64) as f32];
 
 /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`, which is `x / (1 + e⁻ᵛ)` for a v of twice the tangent's argument.
 #[inline(always)]
@@ -190,18 +161,15 @@ pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
     if I::LEVEL == Level::Portable {
         return super::gelu_tanh::<I>(x.into()) as f32;
     }
-    // √(8/π), the upper part so short that its difference from a sum is exact, and 0.044715 · √(8/π).
-    const A: [f32; 2] = [1.5957031, 6.599_66e-5];
-    const B: [f32; 2] = [GELU_B as f32, (GELU_B - GELU_B as f32 as f64) as f32];
     // From there on, what is missing to x, or to 0, is below half of the least number.
     let a = x.abs();
     let a = if a > 10.8 { 10.8 } else { a };
     // An error of v is one of the result's exponent, so v has a lower part.
     let square = a * a;
     let square_low = I::mul_add(a, a, -square);
-    let w = I::mul_add(B[0], square, A[0]);
-    let w_low =
-        I::mul_add(B[0], square, A[0] - w) + I::mul_add(B[0], square_low, I::mul_add(B[1], square, A[1]));
+    let w = I::mul_add(GELU_B[0], square, GELU_A[0]);
+    let w_low = I::mul_add(GELU_B[0], square, GELU_A[0] - w)
+        + I::mul_add(GELU_B[0], square_low, I::mul_add(GELU_B[1], square, GELU_A[1]));
     let v = a * w;
     let v_low = I::mul_add(a, w_low, I::mul_add(a, w, -v));
     let (n, r) = reduced::<I>(-v, -v_low, -v);

@@ -92,12 +92,21 @@ pub(in crate::kernels) trait Function1: 'static {
     /// The function of each element of a block.
     #[inline(always)]
     fn of_block<I: Isa, const N: usize>(x: &[Self::X; N], params: Params) -> [Self::To; N] {
-        let mut to = [Self::To::default(); N];
-        for i in 0..N {
-            to[i] = Self::of::<I>(x[i], params);
-        }
-        to
+        one_by_one::<Self, I, N>(x, params)
     }
+}
+
+/// The function of each element of a block, as the compiler makes vectors of it.
+#[inline(always)]
+pub(in crate::kernels) fn one_by_one<F: Function1 + ?Sized, I: Isa, const N: usize>(
+    x: &[F::X; N],
+    params: Params,
+) -> [F::To; N] {
+    let mut to = [F::To::default(); N];
+    for i in 0..N {
+        to[i] = F::of::<I>(x[i], params);
+    }
+    to
 }
 
 /// A function of two elements of one type.

@@ -6,6 +6,8 @@
 use super::rows::{Function1, Isa, Kernel1, Params, kernels1};
 use super::{canonical, maximum, minimum};
 use crate::kernels::ByLevel;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
 use crate::types::function::Unary;
 use crate::types::kind::Level;
@@ -19,9 +21,9 @@ pub(crate) fn unary(level: Level, function: Unary) -> Kernel1 {
     row(function)[level as usize]
 }
 
-/// One type for each function, one row of kernels for each type.
+/// One type for each function, one row of kernels for each type. A function of vectors stands in at level Avx512.
 macro_rules! functions {
-    ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
+    ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
         $(
             struct $Name;
 
@@ -33,6 +35,18 @@ macro_rules! functions {
                 fn of<I: Isa>($x: f32, [$p, $q]: Params) -> f32 {
                     canonical($value)
                 }
+
+                $(
+                    #[cfg(target_arch = "x86_64")]
+                    #[inline(always)]
+                    fn of_block<I: Isa, const N: usize>(x: &[f32; N], params: Params) -> [f32; N] {
+                        match I::LEVEL {
+                            // SAFETY: kernels of the level run on machines that run it.
+                            Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical),
+                            _ => super::rows::one_by_one::<Self, I, N>(x, params),
+                        }
+                    }
+                )?
             }
         )*
 
@@ -50,10 +64,10 @@ macro_rules! functions {
 
 functions! {
     Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
-    Elu DEAR: |x, p, _| if x > 0.0 { x } else { p * single::exp_m1::<I>(x) };
-    Exp DEAR: |x, _, _| single::exp::<I>(x);
-    GeluErf DEAR: |x, _, _| single::gelu_erf::<I>(x);
-    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x);
+    Elu DEAR: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
+    Exp DEAR: |x, _, _| single::exp::<I>(x), avx512::Exp;
+    GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
+    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
     HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
     HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
     LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
@@ -62,7 +76,7 @@ functions! {
     Reciprocal CHEAP: |x, _, _| 1.0 / x;
     Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
     Round CHEAP: |x, _, _| round::<I>(x);
-    Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x);
+    Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x), avx512::Sigmoid;
     SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
     Sqrt CHEAP: |x, _, _| sqrt(x);
     Square CHEAP: |x, _, _| x * x;
