@@ -587,10 +587,10 @@ pub enum ExecuteFault {
         /// The input it was to replace.
         input: TensorId,
     },
-    /// A scratchpad that is too small; see `scratchpad_size`.
+    /// Scratch memory of the caller's that is too small.
     #[error("the scratchpad has {given} bytes, {needed} are needed")]
     Scratchpad {
-        /// Bytes that the execution needs.
+        /// Bytes needed.
         needed: usize,
         /// Bytes given.
         given: usize,

@@ -129,6 +129,10 @@ fn what_changes_nothing() {
             "\"axis\": {\"type\": \"s64\", \"value\": 1}",
             "\"axis\": {\"value\": 1, \"why\": 0, \"type\": \"s64\"}",
         ),
+        (
+            "\"attrs\": {\n        \"auto",
+            "\"attrs\": {\"partition_id\": {\"type\": \"string\", \"value\": \"3\"}, \"backend\": 0, \"auto",
+        ),
         ("\"value\": 0}", "\"value\": false}"),
         ("\"value\": 6}", "\"value\": 6.0e+0}"),
         ("\"value\": -0.5}", "\"value\": -0.500000000000000000000000001}"),

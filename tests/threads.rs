@@ -65,7 +65,9 @@ fn sixteen_threads_share_one_compiled_partition() {
 fn an_engine_runs_on_a_pool_of_the_callers() {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap());
     let engine = Engine::builder().pool(pool.clone()).build();
-    assert_eq!(engine.threads(), 3);
+    let is_capped =
+        ["STERNA_NUM_THREADS", "OMP_NUM_THREADS"].iter().any(|name| std::env::var_os(name).is_some());
+    assert!(is_capped || engine.threads() == 3, "{} threads", engine.threads());
     let case = &large_cases()[0];
     case.check(&engine, &mut Random::new(4)).unwrap();
     // From inside of that very pool too.

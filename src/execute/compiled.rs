@@ -1,12 +1,13 @@
 //! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::engine::{Allocation, Engine};
+use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
 use super::{Bound, run, threads};
@@ -108,9 +109,18 @@ impl CompiledPartition {
         self.inner.plan.bytes_moved
     }
 
-    /// Bytes of scratch memory that an execution needs: as many as it takes from the engine's allocator, unless they
-    /// are [handed in](Self::execute_with_scratchpad).
+    /// The scratch memory that one execution needs, in bytes: it comes from the engine's allocator, or from the caller
+    /// of [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
+        match self.scratch_size() {
+            0 => 0,
+            // The caller's memory may start anywhere, what is used of it starts aligned.
+            size => size + (ALIGNMENT - 1),
+        }
+    }
+
+    /// Aligned bytes of scratch for as many threads as may run the plan.
+    fn scratch_size(&self) -> usize {
         self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
     }
 
@@ -136,21 +146,21 @@ impl CompiledPartition {
         self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
-            return run(&inner.plan, &bound, &inner.engine, std::ptr::null_mut());
+            return run(&inner.plan, &bound, &inner.engine);
         }
-        let scratch = inner.scratch.take(&inner.engine, self.scratchpad_size())?;
-        let result = run(&inner.plan, &bound, &inner.engine, scratch.as_ptr());
+        let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
+        bound.scratch = NonNull::new(scratch.as_ptr());
+        let result = run(&inner.plan, &bound, &inner.engine);
         inner.scratch.put(scratch);
         result
     }
 
-    /// Runs the partition as [`execute`](Self::execute) does, with scratch memory from the caller: at least
-    /// [`scratchpad_size`](Self::scratchpad_size) bytes, best aligned to 64. What they held before does not matter, and
-    /// what they hold afterwards means nothing.
+    /// As [`execute`](Self::execute), with scratch memory of the caller's; nothing is asked of the allocator.
     ///
     /// # Errors
     ///
-    /// Those of [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there are too few bytes.
+    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there is less than
+    /// [`scratchpad_size`](Self::scratchpad_size).
     pub fn execute_with_scratchpad(
         &self,
         stream: &Stream,
@@ -164,10 +174,14 @@ impl CompiledPartition {
         if given < needed {
             return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
         }
-        run(&self.inner.plan, &bound, &self.inner.engine, scratchpad.as_mut_ptr().cast())
+        let start = scratchpad.as_mut_ptr().cast::<u8>();
+        let gap = start.addr().wrapping_neg() % ALIGNMENT;
+        bound.scratch = NonNull::new(start.wrapping_add(gap));
+        run(&self.inner.plan, &bound, &self.inner.engine)
     }
 
     /// Finds and checks the tensor of each port.
+    #[inline(always)]
     fn bind(
         &self,
         stream: &Stream,
@@ -313,10 +327,9 @@ struct ScratchPool {
 
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
-        match self.free.lock().pop() {
-            Some(scratch) => Ok(scratch),
-            None => engine.allocate(size),
-        }
+        // The lock is gone before the allocator, which is the caller's code, runs.
+        let free = self.free.lock().pop();
+        free.map_or_else(|| engine.allocate(size), Ok)
     }
 
     fn put(&self, scratch: Allocation) {

@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use std::process;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
-use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
@@ -60,10 +61,14 @@ unsafe impl Allocator for SystemAllocator {
 /// A clone is the same engine. Tensors, streams and compiled partitions of one engine do not mix with those of
 /// another. Any thread may use an engine at any time.
 ///
+/// The environment variable `STERNA_NUM_THREADS`, or where that is no number `OMP_NUM_THREADS`, caps the threads of
+/// every engine; it is read once. A process may fork while an engine has workers, unless another thread is inside a
+/// call just then: the child starts workers of its own.
+///
 /// ```
 /// use sterna::Engine;
 /// let engine = Engine::builder().threads(2).build();
-/// assert_eq!(engine.threads(), 2);
+/// assert!(engine.threads() <= 2);
 /// ```
 #[derive(Clone)]
 pub struct Engine {
@@ -74,8 +79,34 @@ struct Inner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread.
-    workers: Mutex<Option<Arc<ThreadPool>>>,
+    /// Started at the first execution that is worth more than one thread. No lock guards them: a child of a fork
+    /// would wait for whoever held it in the parent.
+    workers: AtomicPtr<Workers>,
+}
+
+/// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
+struct Workers {
+    process: u32,
+    pool: Arc<ThreadPool>,
+}
+
+impl Workers {
+    fn new(pool: Arc<ThreadPool>) -> *mut Self {
+        Box::into_raw(Box::new(Self { process: process::id(), pool }))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let workers = *self.workers.get_mut();
+        // SAFETY: the address is null or came from `Workers::new`; nobody else sees the engine any more.
+        unsafe {
+            // Threads that a parent process has cannot be told to end from here: their copy is left as it is.
+            if workers.as_ref().is_some_and(|workers| workers.process == process::id()) {
+                drop(Box::from_raw(workers));
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -111,14 +142,31 @@ impl Engine {
 
     /// The pool that runs all but the caller's share of an execution.
     pub(crate) fn workers(&self) -> Result<Arc<ThreadPool>> {
-        let mut workers = self.inner.workers.lock();
-        if let Some(pool) = &*workers {
-            return Ok(pool.clone());
+        let slot = &self.inner.workers;
+        let mut seen = slot.load(Ordering::Acquire);
+        loop {
+            // SAFETY: the address is null or came from `Workers::new`, and is freed with the engine alone.
+            if let Some(workers) = unsafe { seen.as_ref() }
+                && workers.process == process::id()
+            {
+                return Ok(workers.pool.clone());
+            }
+            let fresh = Workers::new(self.start_workers()?);
+            match slot.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => seen = fresh,
+                Err(other) => {
+                    // SAFETY: the address came from `Workers::new` a moment ago, and nobody else has seen it.
+                    drop(unsafe { Box::from_raw(fresh) });
+                    seen = other;
+                }
+            }
         }
+    }
+
+    fn start_workers(&self) -> Result<Arc<ThreadPool>> {
         let threads = self.inner.threads.saturating_sub(1).max(1);
         let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("sterna-{i}"));
-        let pool = Arc::new(builder.build().map_err(|_| Error::ThreadPool { threads })?);
-        Ok(workers.insert(pool).clone())
+        builder.build().map(Arc::new).map_err(|_| Error::ThreadPool { threads })
     }
 
     /// Memory from the engine's allocator, with whatever it holds.
@@ -157,7 +205,7 @@ pub struct EngineBuilder {
 
 impl EngineBuilder {
     /// How many threads an execution may use, the caller's among them; 0 and 1 mean the caller's alone. Workers
-    /// start with the first execution that is worth more than one thread.
+    /// start with the first execution that is worth more than one thread. The environment may lower the number.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.max(1));
         self
@@ -186,11 +234,22 @@ impl EngineBuilder {
     pub fn build(self) -> Engine {
         let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
         let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
-        let threads = self.threads.or(of_pool).unwrap_or_else(machine);
-        let inner =
-            Inner { allocator: self.allocator, threads, level: self.level, workers: Mutex::new(self.pool) };
+        let most = thread_cap().min(rayon::max_num_threads());
+        let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
+        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), Workers::new));
+        let inner = Inner { allocator: self.allocator, threads, level: self.level, workers };
         Engine { inner: Arc::new(inner) }
     }
+}
+
+/// The most threads that the environment allows.
+fn thread_cap() -> usize {
+    static CAP: OnceLock<usize> = OnceLock::new();
+    *CAP.get_or_init(|| {
+        let number = |name| std::env::var(name).ok()?.split(',').next()?.trim().parse::<usize>().ok();
+        // OpenMP takes a list of numbers, one a nesting level.
+        number("STERNA_NUM_THREADS").or_else(|| number("OMP_NUM_THREADS")).unwrap_or(usize::MAX).max(1)
+    })
 }
 
 impl fmt::Debug for EngineBuilder {

@@ -9,6 +9,7 @@ pub(crate) mod stream;
 pub(crate) mod tensor;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
@@ -21,9 +22,9 @@ use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
 use crate::plan::Plan;
 
-/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have slept for 3 ms, waking costs
-/// the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing that shows from 8 MiB on. The
-/// bench `overhead` measures it (`asleep`).
+/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have
+/// slept for 3 ms, waking costs the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing
+/// that shows from 8 MiB on. The bench `overhead` measures it (`asleep`).
 const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
@@ -38,36 +39,30 @@ struct Bound {
     ports: SmallVec<[*mut u8; 8]>,
     /// The ports that share one buffer: an input and the output that is in place of it.
     in_place: SmallVec<[(usize, usize); 2]>,
+    /// The plan's scratch, aligned, for as many threads as may run it.
+    scratch: Option<NonNull<u8>>,
 }
 
-// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint.
+// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint,
+// and each to its own part of the scratch.
 unsafe impl Sync for Bound {}
-
-/// The scratch of an execution, a part for each thread.
-#[derive(Clone, Copy)]
-struct Scratch(*mut u8);
-
-// SAFETY: each thread gets a part of its own.
-unsafe impl Sync for Scratch {}
-
-impl Scratch {
-    fn of_thread(self, plan: &Plan, thread: usize) -> *mut u8 {
-        self.0.wrapping_add(plan.scratch * thread)
-    }
-}
 
 /// How many threads may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
     if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads() }
 }
 
-/// Runs a plan. At `scratch` is the plan's scratch for as many threads as may run it.
-fn run(plan: &Plan, bound: &Bound, engine: &Engine, scratch: *mut u8) -> Result<()> {
-    let scratch = Scratch(scratch);
+/// Runs a plan.
+fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
         let threads = threads(plan, engine).min(tiles);
-        let runner = |thread: usize| Runner::new(plan, nest, bound, scratch.of_thread(plan, thread));
+        let runner = |thread: usize| {
+            let scratch = bound
+                .scratch
+                .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
+            Runner::new(plan, nest, bound, scratch)
+        };
         // Each thread fences what it has streamed and leaves its environment as it was, also when it unwinds.
         let guards = || {
             let fence = (plan.stores == Stores::Streaming).then_some(StoreFence);

@@ -10,6 +10,9 @@ use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target};
 use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Work};
 
+/// How many walks a runner takes without an allocation.
+const FEW_WALKS: usize = 8;
+
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
     plan: &'a Plan,
@@ -19,7 +22,7 @@ pub(super) struct Runner<'a> {
     /// The number of the current tile.
     tile: usize,
     /// For each walk, where it is in the current tile.
-    at: SmallVec<[*mut u8; 8]>,
+    at: SmallVec<[*mut u8; FEW_WALKS]>,
     /// For each loop, the turn that the current tile is in.
     turn: [usize; MAX_LOOPS],
     /// The steps whose results are those of the current tile.
@@ -27,23 +30,17 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Starts at the first tile.
+    /// Starts at the first tile. Inlined, so that the runner is made where it stays.
+    #[inline(always)]
     pub(super) fn new(plan: &'a Plan, nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
-        let (at, done) = (SmallVec::new(), StepSet::none_of(nest.steps.len()));
-        let mut runner = Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done };
-        runner.rewind();
-        runner
-    }
-
-    /// Puts every walk where it starts.
-    fn rewind(&mut self) {
-        let Self { plan, nest, bound, at, .. } = self;
-        at.clear();
-        at.extend(nest.walks.iter().map(|walk| match walk.base {
-            Base::Port(port) => bound.ports[port],
-            Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
-            Base::Index => std::ptr::null_mut(),
-        }));
+        let (walks, steps) = (nest.walks.len(), nest.steps.len());
+        let mut at = match walks <= FEW_WALKS {
+            true => SmallVec::from_buf_and_len([std::ptr::null_mut(); FEW_WALKS], walks),
+            false => SmallVec::from_elem(std::ptr::null_mut(), walks),
+        };
+        let done = StepSet::none_of(steps);
+        rewind(plan, nest, bound, &mut at);
+        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
@@ -65,7 +62,7 @@ impl<'a> Runner<'a> {
     fn seek(&mut self, mut tile: usize) {
         self.tile = tile;
         self.done.clear();
-        self.rewind();
+        rewind(self.plan, self.nest, self.bound, &mut self.at);
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
             *turn = tile % l.extent;
             tile /= l.extent;
@@ -271,5 +268,17 @@ impl<'a> Runner<'a> {
             branch.in_place_of == Some(input) && self.nest.walks[walk].base == Base::Port(output)
         };
         self.bound.in_place.iter().any(is_of)
+    }
+}
+
+/// Puts every walk where it starts.
+#[inline(always)]
+fn rewind(plan: &Plan, nest: &Nest, bound: &Bound, at: &mut [*mut u8]) {
+    for (walk, at) in nest.walks.iter().zip(at) {
+        *at = match walk.base {
+            Base::Port(port) => bound.ports[port],
+            Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
+            Base::Index => std::ptr::null_mut(),
+        };
     }
 }

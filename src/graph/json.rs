@@ -128,6 +128,9 @@ impl Graph {
     }
 }
 
+/// What a dump of a partitioned graph notes among the attributes of each op; it says nothing of the op itself.
+const NOTES: [&str; 2] = ["partition_id", "backend"];
+
 fn read_op(op: Node<'_>) -> Result<Op> {
     let [id, name, kind, attrs, inputs, outputs] =
         op.fields(["id", "name", "kind", "attrs", "inputs", "outputs"])?;
@@ -139,6 +142,9 @@ fn read_op(op: Node<'_>) -> Result<Op> {
     }
     let mut seen: Vec<Attr> = Vec::new();
     for (name, entry) in attrs.map_or(Ok(Vec::new()), Node::entries)? {
+        if NOTES.contains(&&*name) {
+            continue;
+        }
         let entry = entry.at(Place { attr: Some(&name), key: None, ..op.place });
         let attr: Attr = name.parse().map_err(|unknown: UnknownName| entry.fault(unknown))?;
         if seen.contains(&attr) {

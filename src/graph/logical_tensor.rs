@@ -57,7 +57,10 @@ impl Layout {
 pub struct LogicalTensor {
     id: TensorId,
     data_type: DataType,
-    dims: Option<Dims>,
+    /// Empty where the rank is unknown. No `Option`: of one that is `None`, optimized code may look at the dims before
+    /// it looks whether there are any, which tools that watch for memory that was never written report.
+    dims: Dims,
+    has_rank: bool,
     layout: Layout,
     property: Property,
 }
@@ -69,15 +72,16 @@ impl Clone for LogicalTensor {
             Layout::Strided(strides) => Layout::Strided(Dims::from_slice(strides)),
             other => other.clone(),
         };
-        let dims = self.dims.as_deref().map(Dims::from_slice);
-        Self { id: self.id, data_type: self.data_type, dims, layout, property: self.property }
+        let dims = Dims::from_slice(&self.dims);
+        Self { dims, layout, ..*self }
     }
 }
 
 impl LogicalTensor {
     /// A tensor of which only the type is known; its layout is `any`.
     pub fn unknown(id: TensorId, data_type: DataType) -> Self {
-        Self { id, data_type, dims: None, layout: Layout::Any, property: Property::Undef }
+        let (layout, property) = (Layout::Any, Property::Undef);
+        Self { id, data_type, dims: Dims::new(), has_rank: false, layout, property }
     }
 
     /// A tensor of dense row-major layout. Dims may be [`UNKNOWN_DIM`]; its strides are then unknown too.
@@ -182,12 +186,12 @@ impl LogicalTensor {
 
     /// The number of dims; `None` where it is unknown.
     pub fn rank(&self) -> Option<usize> {
-        self.dims.as_ref().map(|dims| dims.len())
+        self.has_rank.then_some(self.dims.len())
     }
 
     /// The dims, some of which may be [`UNKNOWN_DIM`]; `None` where even the rank is unknown.
     pub fn dims(&self) -> Option<&[i64]> {
-        self.dims.as_deref()
+        self.has_rank.then_some(&self.dims)
     }
 
     /// The dims, where all of them are known.
@@ -197,8 +201,8 @@ impl LogicalTensor {
 
     /// The strides in elements, where the layout is strided and all of them are known.
     pub fn strides(&self) -> Option<&[i64]> {
-        match (&self.layout, &self.dims) {
-            (Layout::Strided(strides), Some(_)) if shape::is_known(strides) => Some(strides),
+        match &self.layout {
+            Layout::Strided(strides) if self.has_rank && shape::is_known(strides) => Some(strides),
             _ => None,
         }
     }
@@ -227,7 +231,7 @@ impl LogicalTensor {
         if !matches!(self.layout, Layout::Strided(_)) {
             return usize::MAX;
         }
-        if self.dims.is_none() {
+        if !self.has_rank {
             return 0;
         }
         let (Some(dims), Some(strides)) = (self.known_dims(), self.strides()) else { return usize::MAX };
@@ -251,8 +255,8 @@ impl LogicalTensor {
 
     /// The same tensor with the dims and strides that compilation settled, which it has checked.
     pub(crate) fn settled(&self, dims: &Dims, strides: &Dims) -> Self {
-        let (dims, layout) = (Some(Dims::from_slice(dims)), Layout::Strided(Dims::from_slice(strides)));
-        Self { id: self.id, data_type: self.data_type, dims, layout, property: self.property }
+        let (dims, layout) = (Dims::from_slice(dims), Layout::Strided(Dims::from_slice(strides)));
+        Self { dims, has_rank: true, layout, ..*self }
     }
 
     /// Whether two strided tensors of known strides describe the same memory, whatever their ids.
@@ -260,11 +264,13 @@ impl LogicalTensor {
     pub(crate) fn is_same_memory(&self, other: &Self) -> bool {
         // The lists are so short that a call to compare memory takes longer than comparing one by one.
         let same = |a: &Dims, b: &Dims| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
-        match (&self.dims, &other.dims, &self.layout, &other.layout) {
-            (Some(dims), Some(other_dims), Layout::Strided(strides), Layout::Strided(other_strides)) => {
-                self.data_type == other.data_type
+        match (&self.layout, &other.layout) {
+            (Layout::Strided(strides), Layout::Strided(other_strides)) => {
+                self.has_rank
+                    && other.has_rank
+                    && self.data_type == other.data_type
                     && self.is_host_scalar() == other.is_host_scalar()
-                    && same(dims, other_dims)
+                    && same(&self.dims, &other.dims)
                     && same(strides, other_strides)
             }
             _ => false,
@@ -305,7 +311,7 @@ impl LogicalTensor {
                 Self::bytes_of(span.max(allocated), data_type).ok_or_else(|| too_large(strides))?;
             }
         }
-        Ok(Self { id, data_type, dims: Some(dims.into()), layout, property: Property::Undef })
+        Ok(Self { id, data_type, dims: dims.into(), has_rank: true, layout, property: Property::Undef })
     }
 
     fn check_dims(id: TensorId, dims: &[i64]) -> Result<()> {

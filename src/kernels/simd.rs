@@ -4,20 +4,44 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
+
 use crate::types::kind::Level;
 
 /// The variable that caps the level: `portable`, `avx2` or `avx512`.
 const CAP: &str = "STERNA_MAX_CPU_ISA";
 
+/// The level in use, from the first time that it is asked for.
+static LEVEL: OnceLock<Level> = OnceLock::new();
+
+/// What the program caps the level to.
+static CAP_OF_PROGRAM: Mutex<Level> = Mutex::new(Level::Avx512);
+
 impl Level {
     /// The widest level that this machine runs, or the one that the environment variable `STERNA_MAX_CPU_ISA`
-    /// (`portable`, `avx2`, `avx512`) names, if that is lower. Read once; any other value is ignored.
+    /// (`portable`, `avx2`, `avx512`) names, if that is lower, or that of [`cap`](Self::cap). Found once; any other
+    /// value is ignored.
     pub fn available() -> Level {
-        static LEVEL: OnceLock<Level> = OnceLock::new();
+        if let Some(level) = LEVEL.get() {
+            return *level;
+        }
+        // Held until the level is found, so that no cap comes in between that has no effect.
+        let cap_of_program = CAP_OF_PROGRAM.lock();
         *LEVEL.get_or_init(|| {
             let cap = std::env::var(CAP).ok().and_then(|name| name.parse().ok()).unwrap_or(Level::Avx512);
-            of_machine().min(cap)
+            of_machine().min(cap).min(*cap_of_program)
         })
+    }
+
+    /// Caps what [`available`](Self::available) answers, in the whole process; the last call counts. False, and
+    /// nothing is changed, once it has been asked for, which the first engine does.
+    pub fn cap(level: Level) -> bool {
+        let mut cap = CAP_OF_PROGRAM.lock();
+        let is_open = LEVEL.get().is_none();
+        if is_open {
+            *cap = level;
+        }
+        is_open
     }
 
     /// Every level up to [`available`](Self::available).

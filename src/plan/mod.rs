@@ -89,14 +89,22 @@ pub(crate) struct StepSet(SmallVec<[u64; 2]>);
 
 impl StepSet {
     /// None of so many steps.
+    #[inline(always)]
     pub(crate) fn none_of(steps: usize) -> Self {
-        Self(SmallVec::from_elem(0, steps.div_ceil(64)))
+        let words = steps.div_ceil(64);
+        Self(if words <= 2 {
+            SmallVec::from_buf_and_len([0; 2], words)
+        } else {
+            SmallVec::from_elem(0, words)
+        })
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, step: usize) {
         self.0[step / 64] |= 1 << (step % 64);
     }
 
+    #[inline]
     pub(crate) fn contains(&self, step: usize) -> bool {
         self.0[step / 64] & (1 << (step % 64)) != 0
     }

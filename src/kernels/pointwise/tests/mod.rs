@@ -4,7 +4,6 @@ mod accuracy;
 mod conversions;
 mod edges;
 mod shapes;
-mod speed;
 
 use super::{Kernel1, Kernel2, Params};
 use crate::kernels::{Extent, Source, Target};

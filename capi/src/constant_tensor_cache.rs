@@ -1,0 +1,74 @@
+//! The cache of constant tensors, of which settings alone are kept: nothing here computes on constants ahead of time.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::engine::{ENGINE_KINDS, EngineKind};
+use crate::ffi::{Fault, needed, status_of};
+use crate::status::Status;
+
+/// The capacity for each kind of engine, in MiB.
+static CAPACITIES: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// As many MiB as there are in the address space.
+const MOST: usize = usize::MAX >> 20;
+
+fn capacity_of(kind: EngineKind) -> Result<&'static AtomicUsize, Fault> {
+    let place = usize::try_from(kind - 1).ok().and_then(|place| CAPACITIES.get(place));
+    place.ok_or_else(|| {
+        let name = ENGINE_KINDS.iter().find(|(code, _)| *code == kind).map(|(_, name)| *name);
+        Fault::unknown("engine kind with a cache", name.map_or(kind.to_string(), str::to_owned))
+    })
+}
+
+/// Reads whether constant tensors are to be cached: 1 or 0. The setting is kept, and has no effect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_constant_tensor_cache_get(flag: Option<&mut MaybeUninit<c_int>>) -> Status {
+    status_of(|| {
+        let is_on = CAPACITIES.iter().any(|capacity| capacity.load(Ordering::Relaxed) > 0);
+        needed(flag, "flag")?.write(is_on.into());
+        Ok(())
+    })
+}
+
+/// Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number to the most there can
+/// be. The setting is kept, and has no effect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status {
+    status_of(|| {
+        if flag < 0 {
+            return Err(Fault::invalid_arguments(format!("the flag {flag} is negative")));
+        }
+        let capacity = if flag == 0 { 0 } else { MOST };
+        CAPACITIES.iter().for_each(|one| one.store(capacity, Ordering::Relaxed));
+        Ok(())
+    })
+}
+
+/// Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and has no
+/// effect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_constant_tensor_cache_get_capacity(
+    engine_kind: EngineKind,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    status_of(|| {
+        let size = needed(size, "size")?;
+        size.write(capacity_of(engine_kind)?.load(Ordering::Relaxed));
+        Ok(())
+    })
+}
+
+/// Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; more than the address space has
+/// becomes as much as that has. The setting is kept, and has no effect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_constant_tensor_cache_set_capacity(
+    engine_kind: EngineKind,
+    size: usize,
+) -> Status {
+    status_of(|| {
+        capacity_of(engine_kind)?.store(size.min(MOST), Ordering::Relaxed);
+        Ok(())
+    })
+}

@@ -1,0 +1,123 @@
+//! Graphs written to files of the working directory, for whoever looks for what a framework handed over.
+
+use std::ffi::c_int;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::ffi::{Fault, status_of};
+use crate::graph::Graph;
+use crate::status::Status;
+
+/// Which graphs are written to files: a sum of the `STERNA_DUMP_MODE_*` numbers, which are those of
+/// `dnnl_graph_dump_mode_t`.
+pub type DumpMode = c_int;
+
+/// Every mode with its name.
+pub const DUMP_MODES: &[(DumpMode, &str)] = &[(0, "none"), (SUBGRAPH, "subgraph"), (GRAPH, "graph")];
+
+const SUBGRAPH: DumpMode = 1;
+const GRAPH: DumpMode = 2;
+
+/// Not asked for yet: the environment decides.
+const OPEN: DumpMode = -1;
+
+static MODE: AtomicI32 = AtomicI32::new(OPEN);
+
+fn is_on(mode: DumpMode) -> bool {
+    let set = match MODE.load(Ordering::Relaxed) {
+        OPEN => of_environment(),
+        set => set,
+    };
+    set & mode != 0
+}
+
+fn of_environment() -> DumpMode {
+    static MODE_OF_ENVIRONMENT: OnceLock<DumpMode> = OnceLock::new();
+    *MODE_OF_ENVIRONMENT.get_or_init(|| {
+        let value = std::env::var("STERNA_GRAPH_DUMP").or_else(|_| std::env::var("ONEDNN_GRAPH_DUMP"));
+        let bit = |word: &str| DUMP_MODES.iter().find(|(_, name)| *name == word).map_or(0, |(bit, _)| *bit);
+        value.map_or(0, |words| words.split(',').map(|word| bit(word.trim())).fold(0, |set, bit| set | bit))
+    })
+}
+
+fn write(name: &str, text: &str) {
+    if let Err(error) = fs::write(name, text) {
+        eprintln!("sterna: {name} could not be written: {error}");
+    }
+}
+
+/// Writes a graph that has been cut into partitions, without them.
+pub(crate) fn graph(graph: &Graph) {
+    if is_on(GRAPH) {
+        write(&format!("graph-{}.json", graph.id()), &graph.core().to_json());
+    }
+}
+
+/// Writes a graph with the partition of each op among its attributes.
+pub(crate) fn partitioning(graph: &Graph) {
+    if !is_on(GRAPH) {
+        return;
+    }
+    let Ok(mut document) = serde_json::from_str::<Value>(&graph.core().to_json()) else { return };
+    let ops = document.get_mut("graph").and_then(Value::as_array_mut);
+    for (value, op) in ops.into_iter().flatten().zip(graph.core().ops()) {
+        let has_op = |partition: &&sterna::Partition| partition.ops().iter().any(|one| one.id() == op.id());
+        let Some(partition) = graph.partitions().iter().find(has_op) else { continue };
+        let backend = if partition.is_supported() { "sterna" } else { "none" };
+        if let Some(attrs) = value.get_mut("attrs").and_then(Value::as_object_mut) {
+            let id = partition.id().to_string();
+            attrs.insert("partition_id".into(), json!({ "type": "string", "value": id }));
+            attrs.insert("backend".into(), json!({ "type": "string", "value": backend }));
+        }
+    }
+    if let Ok(text) = serde_json::to_string_pretty(&document) {
+        write(&format!("graph-{}-partitioning.json", graph.id()), &text);
+    }
+}
+
+/// Writes the ops of a partition, with the tensors for which it was compiled.
+pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::CompiledPartition) {
+    if !is_on(SUBGRAPH) {
+        return;
+    }
+    let settled = |given: &sterna::LogicalTensor| match compiled.logical_tensor(given.id()) {
+        Ok(port) => port.clone(),
+        Err(_) => given.clone(),
+    };
+    let mut graph = sterna::Graph::new();
+    for op in partition.ops() {
+        let empty = sterna::Op::new(op.id(), op.kind()).named(op.name());
+        let with_attrs = op.attrs().fold(empty, |copy, (attr, value)| copy.attr(attr, value.clone()));
+        let with_inputs = with_attrs.inputs_from(op.inputs().iter().map(settled));
+        let copy = op.outputs().iter().map(settled).fold(with_inputs, sterna::Op::output);
+        if graph.add_op(copy).is_err() {
+            return;
+        }
+    }
+    let text = graph.to_json();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    write(&format!("graph-{}-{}.json", partition.id(), hasher.finish()), &text);
+}
+
+/// Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut into
+/// partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are handed out
+/// (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
+/// (`graph-<partition>-<hash>.json`).
+///
+/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and where that is not set
+/// `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_dump_mode_set(mode: DumpMode) -> Status {
+    status_of(|| {
+        if !(0..=SUBGRAPH | GRAPH).contains(&mode) {
+            return Err(Fault::unknown("dump mode", mode));
+        }
+        MODE.store(mode, Ordering::Relaxed);
+        Ok(())
+    })
+}

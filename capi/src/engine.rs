@@ -1,0 +1,189 @@
+//! Engines: what partitions are compiled for and run on.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use crate::allocator::Allocator;
+use crate::ffi::{Fault, needed, status_of};
+use crate::level::Level;
+use crate::status::Status;
+
+/// What kind of device an engine stands for: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
+/// `dnnl_engine_kind_t`. There is one engine, of kind `cpu` and index 0.
+pub type EngineKind = c_int;
+
+/// Every kind with its name.
+pub const ENGINE_KINDS: &[(EngineKind, &str)] = &[(0, "any"), (CPU, "cpu"), (2, "gpu")];
+
+pub(crate) const CPU: EngineKind = 1;
+
+/// A CPU with an allocator and a number of threads.
+///
+/// Any thread may use it at any time. Streams, tensors and compiled partitions keep what they need of their engine,
+/// so it may be destroyed before they are. Tensors, streams and compiled partitions of one engine do not mix with
+/// those of another.
+///
+/// Worker threads start with the first execution that is worth more than one thread, and end after the last of the
+/// engine, its streams, tensors and compiled partitions is destroyed. A process may fork while they live, as long as no
+/// other thread is inside a call at that moment: the child starts workers of its own.
+pub struct Engine {
+    core: sterna::Engine,
+}
+
+impl Engine {
+    /// The engine behind the handle.
+    pub fn core(&self) -> &sterna::Engine {
+        &self.core
+    }
+}
+
+/// An engine handle: shared by everything that keeps the engine.
+pub(crate) type Shared = Arc<Engine>;
+
+/// Takes a share in an engine that a caller lends.
+///
+/// # Safety
+///
+/// Unless it is null, the pointer is an engine that has not been destroyed.
+pub(crate) unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
+    let engine = needed(std::ptr::NonNull::new(engine.cast_mut()), "engine")?;
+    // SAFETY: handles come from `give`, so the pointer is that of an `Arc` whose owner the caller has not destroyed.
+    unsafe {
+        Arc::increment_strong_count(engine.as_ptr());
+        Ok(Arc::from_raw(engine.as_ptr()))
+    }
+}
+
+/// The handle by which callers know an engine.
+pub(crate) fn handle(engine: &Shared) -> *mut Engine {
+    Arc::as_ptr(engine).cast_mut()
+}
+
+pub(crate) fn check_kind(kind: EngineKind) -> Result<(), Fault> {
+    match ENGINE_KINDS.iter().find(|(code, _)| *code == kind) {
+        Some(&(CPU, _)) => Ok(()),
+        Some((_, name)) => {
+            Err(Fault::invalid_arguments(format!("there is no engine of kind {name}, only of cpu")))
+        }
+        None => Err(Fault::unknown("engine kind", kind)),
+    }
+}
+
+fn create(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+    threads: Option<usize>,
+) -> Result<(), Fault> {
+    let engine = needed(engine, "engine")?;
+    check_kind(kind)?;
+    if index != 0 {
+        return Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}")));
+    }
+    let mut builder = sterna::Engine::builder();
+    if let Some(allocator) = allocator {
+        builder = builder.allocator(allocator.core());
+    }
+    if let Some(threads) = threads {
+        builder = builder.threads(threads);
+    }
+    engine.write(Arc::into_raw(Arc::new(Engine { core: builder.build() })).cast_mut());
+    Ok(())
+}
+
+/// The number of engines of a kind: 1 for `cpu`, 0 for all else.
+#[unsafe(no_mangle)]
+pub extern "C" fn sterna_engine_get_count(kind: EngineKind) -> usize {
+    usize::from(kind == CPU)
+}
+
+/// Makes an engine with the memory of the system and as many threads as the machine runs at once.
+///
+/// The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
+/// every engine; they are read once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+) -> Status {
+    status_of(|| create(engine, kind, index, None, None))
+}
+
+/// Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create_with_allocator(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+) -> Status {
+    status_of(|| create(engine, kind, index, Some(needed(allocator, "allocator")?), None))
+}
+
+/// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
+/// caller's alone. The allocator may be null: the memory is then that of the system.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create_with_threads(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+    threads: usize,
+) -> Status {
+    status_of(|| create(engine, kind, index, allocator, Some(threads)))
+}
+
+/// Reads the kind of an engine: always `cpu`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_get_kind(
+    engine: Option<&Engine>,
+    kind: Option<&mut MaybeUninit<EngineKind>>,
+) -> Status {
+    status_of(|| {
+        needed(engine, "engine")?;
+        needed(kind, "kind")?.write(CPU);
+        Ok(())
+    })
+}
+
+/// Reads how many threads an execution may use, the caller's among them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_get_threads(
+    engine: Option<&Engine>,
+    threads: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    status_of(|| {
+        let engine = needed(engine, "engine")?;
+        needed(threads, "threads")?.write(engine.core.threads());
+        Ok(())
+    })
+}
+
+/// Reads the level of the kernels that partitions compiled for the engine use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_get_level(
+    engine: Option<&Engine>,
+    level: Option<&mut MaybeUninit<Level>>,
+) -> Status {
+    status_of(|| {
+        let engine = needed(engine, "engine")?;
+        needed(level, "level")?.write(engine.core.level() as Level);
+        Ok(())
+    })
+}
+
+/// Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
+/// caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_destroy(engine: *mut Engine) -> Status {
+    status_of(|| {
+        if !engine.is_null() {
+            // SAFETY: the caller gives back what `create` handed out.
+            drop(unsafe { Arc::from_raw(engine.cast_const()) });
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,274 @@
+//! Graphs: ops linked by the ids of their tensors.
+
+use std::ffi::{c_char, c_int};
+use std::fmt::Write;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sterna::{Explanation, FpMath, Verdict};
+
+use crate::dump;
+use crate::engine::{self, EngineKind};
+use crate::ffi::{Fault, array, fill, needed, status_of};
+use crate::fpmath_mode::{self, FpMathMode};
+use crate::op::Op;
+use crate::partition::Partition;
+use crate::status::Status;
+use crate::string;
+
+/// How a graph is cut into partitions: one of the `STERNA_PARTITION_POLICY_*` numbers, which are those of
+/// `dnnl_graph_partition_policy_t`.
+pub type PartitionPolicy = c_int;
+
+/// Ops linked by the ids of the tensors that they mention.
+///
+/// It is built op by op, fixed by `sterna_graph_finalize`, cut by `sterna_graph_filter`, and then asked for its
+/// partitions. Functions that take it as `const` may be called from any number of threads at once, the others need it
+/// for themselves.
+pub struct Graph {
+    id: usize,
+    core: sterna::Graph,
+    partitions: Vec<sterna::Partition>,
+}
+
+impl Graph {
+    /// The graph behind the handle.
+    pub fn core(&self) -> &sterna::Graph {
+        &self.core
+    }
+
+    /// The number of the graph, by which files that it is written to are named.
+    pub fn id(&self) -> usize {
+        self.id
+    }
+
+    /// What the last filtering found.
+    pub fn partitions(&self) -> &[sterna::Partition] {
+        &self.partitions
+    }
+
+    fn new(core: sterna::Graph) -> Box<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Box::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), core, partitions: Vec::new() })
+    }
+}
+
+fn create(
+    graph: Option<&mut MaybeUninit<Box<Graph>>>,
+    engine_kind: EngineKind,
+    mode: FpMathMode,
+) -> Result<(), Fault> {
+    let graph = needed(graph, "graph")?;
+    engine::check_kind(engine_kind)?;
+    let mut core = sterna::Graph::new();
+    core.set_fpmath(FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: false })?;
+    graph.write(Graph::new(core));
+    Ok(())
+}
+
+/// Makes a graph without ops, for engines of a kind, with the default floating-point math mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_create(
+    graph: Option<&mut MaybeUninit<Box<Graph>>>,
+    engine_kind: EngineKind,
+) -> Status {
+    status_of(|| create(graph, engine_kind, fpmath_mode::default()))
+}
+
+/// Makes a graph without ops, for engines of a kind, with a floating-point math mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_create_with_fpmath_mode(
+    graph: Option<&mut MaybeUninit<Box<Graph>>>,
+    engine_kind: EngineKind,
+    mode: FpMathMode,
+) -> Status {
+    status_of(|| create(graph, engine_kind, mode))
+}
+
+/// Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_destroy(graph: Option<Box<Graph>>) -> Status {
+    status_of(|| {
+        drop(graph);
+        Ok(())
+    })
+}
+
+/// Sets the floating-point math mode of a graph, and whether it covers integers too (0: it does not). After
+/// `sterna_graph_finalize`: `invalid_graph`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_set_fpmath_mode(
+    graph: Option<&mut Graph>,
+    mode: FpMathMode,
+    apply_to_int: c_int,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        let fpmath = FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: apply_to_int != 0 };
+        Ok(graph.core.set_fpmath(fpmath)?)
+    })
+}
+
+/// Reads the floating-point math mode of a graph, and whether it covers integers too: 1 or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_get_fpmath_mode(
+    graph: Option<&Graph>,
+    mode: Option<&mut MaybeUninit<FpMathMode>>,
+    apply_to_int: Option<&mut MaybeUninit<c_int>>,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        let (mode, apply_to_int) = (needed(mode, "mode")?, needed(apply_to_int, "apply_to_int")?);
+        let fpmath = graph.core.fpmath();
+        mode.write(fpmath.mode.code() as FpMathMode);
+        apply_to_int.write(fpmath.apply_to_int.into());
+        Ok(())
+    })
+}
+
+/// Adds a copy of an op to a graph. `invalid_graph_op` where the op is not what one of its kind must be (counts,
+/// types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
+/// `sterna_graph_finalize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Option<&Op>) -> Status {
+    status_of(|| {
+        let (graph, op) = (needed(graph, "graph")?, needed(op, "op")?);
+        Ok(graph.core.add_op(op.core()?.clone())?)
+    })
+}
+
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
+/// with two producers, mentions of one tensor that differ, and a cycle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_finalize(graph: Option<&mut Graph>) -> Status {
+    status_of(|| Ok(needed(graph, "graph")?.core.finalize()?))
+}
+
+/// Reads whether a graph has been fixed: 1 or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_is_finalized(
+    graph: Option<&Graph>,
+    is_finalized: Option<&mut MaybeUninit<u8>>,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        needed(is_finalized, "is_finalized")?.write(graph.core.is_finalized().into());
+        Ok(())
+    })
+}
+
+/// Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_filter(graph: Option<&mut Graph>, policy: PartitionPolicy) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        let known = u32::try_from(policy).ok().and_then(sterna::Policy::from_code);
+        let policy = known.ok_or_else(|| Fault::unknown("partition policy", policy))?;
+        graph.partitions = graph.core.partitions(policy)?;
+        dump::graph(graph);
+        Ok(())
+    })
+}
+
+/// Reads how many partitions the last `sterna_graph_filter` found; 0 before the first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_get_partition_num(
+    graph: Option<&Graph>,
+    num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        needed(num, "num")?.write(graph.partitions.len());
+        Ok(())
+    })
+}
+
+/// Hands out all partitions of a graph, in an order in which they can run. `num` is what
+/// `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects, each of
+/// which the caller destroys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_get_partitions(
+    graph: Option<&Graph>,
+    num: usize,
+    partitions: *mut Box<Partition>,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        if num != graph.partitions.len() {
+            return Err(Fault::count("partitions", num, graph.partitions.len()));
+        }
+        let handles = graph.partitions.iter().map(|core| Box::new(Partition::new(core.clone())));
+        // SAFETY: the caller promises room for so many.
+        unsafe { fill(partitions, handles, "partitions") }?;
+        dump::partitioning(graph);
+        Ok(())
+    })
+}
+
+/// Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
+/// graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_from_json(
+    graph: Option<&mut MaybeUninit<Box<Graph>>>,
+    json: *const c_char,
+    length: usize,
+) -> Status {
+    status_of(|| {
+        let graph = needed(graph, "graph")?;
+        needed(std::ptr::NonNull::new(json.cast_mut()), "json")?;
+        // SAFETY: the caller promises so many bytes.
+        let json = unsafe { array(json.cast::<u8>(), length, "json") }?;
+        let json = std::str::from_utf8(json).map_err(|_| Fault::invalid_arguments("`json` is not UTF-8"))?;
+        graph.write(Graph::new(sterna::Graph::from_json(json)?));
+        Ok(())
+    })
+}
+
+/// Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
+/// by `sterna_string_destroy`; its length without the zero goes to `length`, which may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_to_json(
+    graph: Option<&Graph>,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+    length: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    status_of(|| {
+        let (graph, json) = (needed(graph, "graph")?, needed(json, "json")?);
+        string::give(&graph.core.to_json(), json, length);
+        Ok(())
+    })
+}
+
+/// Says why an op shares a partition with its neighbours or does not: one line for each time that a fusion was tried
+/// on it, none if no fusion was. The text is to be freed by `sterna_string_destroy`. `invalid_arguments` for an id
+/// that no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_explain(
+    graph: Option<&Graph>,
+    op_id: usize,
+    text: Option<&mut MaybeUninit<*mut c_char>>,
+) -> Status {
+    status_of(|| {
+        let (graph, text) = (needed(graph, "graph")?, needed(text, "text")?);
+        if !graph.core.ops().iter().any(|op| op.id() == op_id) {
+            return Err(Fault::invalid_arguments(format!("the graph has no op {op_id}")));
+        }
+        let concerns = |line: &Explanation| {
+            line.seed.id == op_id || line.neighbour.is_some_and(|neighbour| neighbour.id == op_id)
+        };
+        let mut lines = String::new();
+        for line in graph.core.explain()?.iter().filter(|line| concerns(line)) {
+            let _ = match line.neighbour {
+                Some(neighbour) => write!(lines, "{}: {} beside {}: ", line.fusion, neighbour, line.seed),
+                None => write!(lines, "{}: {}: ", line.fusion, line.seed),
+            };
+            let _ = match line.verdict {
+                Verdict::Matched => writeln!(lines, "taken"),
+                Verdict::NoMatch => writeln!(lines, "not of this fusion"),
+                Verdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
+            };
+        }
+        string::give(&lines, text, None);
+        Ok(())
+    })
+}

@@ -1,0 +1,239 @@
+//! Tensors: descriptions with memory.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use crate::engine::{self, Engine, Shared};
+use crate::ffi::{Fault, needed, status_of};
+use crate::logical_tensor::LogicalTensor;
+use crate::status::Status;
+
+/// The handle that asks for memory of the library's: `STERNA_MEMORY_ALLOCATE`.
+const ALLOCATE: usize = usize::MAX;
+
+/// A description together with memory, which is the caller's, or the tensor's own, from the allocator of its engine.
+///
+/// Executions only read it, so any number of threads may execute with it at once; `sterna_tensor_set_data_handle` and
+/// `sterna_tensor_destroy` need it for themselves. It keeps what it needs of its engine.
+pub struct Tensor {
+    desc: sterna::LogicalTensor,
+    memory: Memory,
+}
+
+enum Memory {
+    At {
+        engine: Shared,
+        address: *mut u8,
+        /// What is at the address, where it is not the caller's.
+        _own: Option<sterna::TensorBuf>,
+    },
+    /// The value of a host scalar, its bytes first.
+    Scalar([u8; 8]),
+}
+
+impl Memory {
+    fn new(desc: &sterna::LogicalTensor, engine: Shared, handle: *mut c_void) -> Result<Self, Fault> {
+        if handle.addr() != ALLOCATE {
+            return Ok(Self::At { engine, address: handle.cast(), _own: None });
+        }
+        let mut own = sterna::TensorBuf::zeroed(desc.clone(), engine.core())?;
+        let address = own.as_mut_bytes().as_mut_ptr();
+        Ok(Self::At { engine, address, _own: Some(own) })
+    }
+}
+
+impl Tensor {
+    /// The description.
+    pub fn desc(&self) -> &sterna::LogicalTensor {
+        &self.desc
+    }
+
+    fn engine(&self) -> Option<&Shared> {
+        match &self.memory {
+            Memory::At { engine, .. } => Some(engine),
+            Memory::Scalar(_) => None,
+        }
+    }
+
+    /// Whether the tensor belongs to an engine.
+    pub(crate) fn is_of(&self, engine: &sterna::Engine) -> bool {
+        self.engine().is_some_and(|own| own.core().is_same(engine))
+    }
+
+    /// Where the memory is; null for a host scalar, and where there is none.
+    pub(crate) fn address(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::At { address, .. } => *address,
+            Memory::Scalar(_) => ptr::null_mut(),
+        }
+    }
+
+    /// Adds the tensor to those that an execution reads.
+    ///
+    /// # Safety
+    ///
+    /// Memory of the caller's is as `sterna_compiled_partition_execute` asks for, for as long as the result is used.
+    // Made where it is to stand: handed on, its halves would be read before they are written through.
+    #[inline(always)]
+    pub(crate) unsafe fn add_to_inputs<'a>(&'a self, inputs: &mut Inputs<'a>) -> Result<(), Fault> {
+        // SAFETY: as the caller promises; a scalar has its bytes.
+        unsafe {
+            match &self.memory {
+                Memory::At { engine, address, .. } => {
+                    inputs.push(sterna::Tensor::from_raw_parts(&self.desc, engine.core(), *address));
+                }
+                Memory::Scalar(bytes) => {
+                    inputs.push(sterna::Tensor::scalar_from_raw(&self.desc, bytes.as_ptr())?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the tensor to those that an execution writes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`add_to_inputs`](Self::add_to_inputs).
+    #[inline(always)]
+    pub(crate) unsafe fn add_to_outputs<'a>(&'a self, outputs: &mut Outputs<'a>) -> Result<(), Fault> {
+        let Memory::At { engine, address, .. } = &self.memory else {
+            return Err(Fault::invalid_arguments("an output is a host scalar"));
+        };
+        // SAFETY: as the caller promises; memory of the tensor's own is reached through this address alone.
+        outputs.push(unsafe { sterna::TensorMut::from_raw_parts(&self.desc, engine.core(), *address) });
+        Ok(())
+    }
+}
+
+/// What an execution reads; of so few tensors, none is on the heap.
+pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
+
+/// What an execution writes.
+pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
+
+/// Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
+/// from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an
+/// execution needs memory unless the tensor is empty.
+///
+/// The caller's memory must stay where it is while an execution uses it. A host scalar is made by
+/// `sterna_tensor_create_scalar`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_create(
+    tensor: Option<&mut MaybeUninit<Box<Tensor>>>,
+    logical_tensor: Option<&LogicalTensor>,
+    engine: *mut Engine,
+    handle: *mut c_void,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
+        // SAFETY: the caller promises that the engine, unless null, is alive.
+        let engine = unsafe { engine::share(engine) }?;
+        if desc.is_host_scalar() {
+            let id = desc.id();
+            return Err(Fault::invalid_arguments(format!(
+                "tensor {id} is a host scalar; use `tensor_create_scalar`"
+            )));
+        }
+        let memory = Memory::new(&desc, engine, handle)?;
+        tensor.write(Box::new(Tensor { desc, memory }));
+        Ok(())
+    })
+}
+
+/// Makes a host scalar of the value at an address, which is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_create_scalar(
+    tensor: Option<&mut MaybeUninit<Box<Tensor>>>,
+    logical_tensor: Option<&LogicalTensor>,
+    value: *const c_void,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
+        let value = needed(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
+        let size = desc.data_type().size().filter(|_| desc.is_host_scalar());
+        let (Some(size), true) = (size, value.addr().get() != ALLOCATE) else {
+            let id = desc.id();
+            return Err(Fault::invalid_arguments(format!("tensor {id} is no host scalar with a value")));
+        };
+        let mut bytes = [0; 8];
+        // SAFETY: the caller promises a value of the type; those of host scalars have 4 or 8 bytes.
+        unsafe { ptr::copy_nonoverlapping(value.as_ptr(), bytes.as_mut_ptr(), size.min(bytes.len())) };
+        tensor.write(Box::new(Tensor { desc, memory: Memory::Scalar(bytes) }));
+        Ok(())
+    })
+}
+
+/// Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_destroy(tensor: Option<Box<Tensor>>) -> Status {
+    status_of(|| {
+        drop(tensor);
+        Ok(())
+    })
+}
+
+/// Reads where the memory of a tensor is; null for a host scalar.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_get_data_handle(
+    tensor: Option<&Tensor>,
+    handle: Option<&mut MaybeUninit<*mut c_void>>,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        needed(handle, "handle")?.write(tensor.address().cast());
+        Ok(())
+    })
+}
+
+/// Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` its own. Memory of its own that it had
+/// is freed. A host scalar cannot be given any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_set_data_handle(
+    tensor: Option<&mut Tensor>,
+    handle: *mut c_void,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        let engine = tensor.engine().cloned();
+        let engine =
+            engine.ok_or_else(|| Fault::invalid_arguments("a host scalar has no memory to replace"))?;
+        // A client may well give back the address that it has read.
+        if handle.cast() != tensor.address() {
+            tensor.memory = Memory::new(&tensor.desc, engine, handle)?;
+        }
+        Ok(())
+    })
+}
+
+/// Reads the engine of a tensor; null for a host scalar. The tensor keeps it: it is not to be destroyed for this call,
+/// and is good for as long as the tensor is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_get_engine(
+    tensor: Option<&Tensor>,
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        needed(engine, "engine")?.write(tensor.engine().map_or(ptr::null_mut(), engine::handle));
+        Ok(())
+    })
+}
+
+/// Reads the description of a tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_get_logical_tensor(
+    tensor: Option<&Tensor>,
+    logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
+) -> Status {
+    status_of(|| {
+        let tensor = needed(tensor, "tensor")?;
+        needed(logical_tensor, "logical_tensor")?.write(LogicalTensor::from_core(&tensor.desc));
+        Ok(())
+    })
+}

@@ -1,0 +1,57 @@
+/* A process whose engine has workers forks; parent and child both go on, on the old engine and on new ones. */
+#define _POSIX_C_SOURCE 200809L
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { LENGTH = 1 << 20 }; /* 13 MiB move, which is worth waking workers for */
+
+static void run(struct select *s) {
+    memset(s->memory[DST], 0, LENGTH * sizeof(float));
+    OK(execute_select(s));
+    check_result(s, LENGTH);
+}
+
+int main(void) {
+    alarm(120); /* instead of hanging */
+    sterna_engine_t *engine;
+    OK(sterna_engine_create_with_threads(&engine, STERNA_ENGINE_KIND_CPU, 0, NULL, 3));
+    struct select s;
+    compile_select(&s, engine, LENGTH, 1);
+    OK(make_tensors(&s, LENGTH, 1));
+    run(&s);
+
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        run(&s);
+        run(&s);
+        struct select other;
+        compile_select(&other, engine, LENGTH, 1);
+        OK(make_tensors(&other, LENGTH, 1));
+        run(&other);
+        /* A child of the child, too. */
+        pid_t grandchild = fork();
+        REQUIRE(grandchild >= 0);
+        if (grandchild == 0) {
+            alarm(30);
+            run(&s);
+            exit(0);
+        }
+        int end;
+        REQUIRE(waitpid(grandchild, &end, 0) == grandchild && WIFEXITED(end) && WEXITSTATUS(end) == 0);
+        destroy_select(&other);
+        destroy_select(&s);
+        OK(sterna_engine_destroy(engine));
+        exit(0); /* through the handlers of exit, as programs do */
+    }
+    run(&s);
+    int end;
+    REQUIRE(waitpid(child, &end, 0) == child && WIFEXITED(end) && WEXITSTATUS(end) == 0);
+    run(&s);
+    destroy_select(&s);
+    OK(sterna_engine_destroy(engine));
+    return 0;
+}

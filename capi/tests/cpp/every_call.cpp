@@ -1,0 +1,213 @@
+// Calls everything that sterna.hpp offers, and says what is wrong.
+#include <sterna.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+
+namespace {
+
+int faults = 0;
+
+void check(bool is_right, const char *what, int line) {
+    if (is_right) return;
+    std::cout << "line " << line << ": " << what << '\n';
+    faults++;
+}
+
+#define CHECK(condition) check(condition, #condition, __LINE__)
+
+// The status that a call throws.
+template <typename Call>
+sterna::status thrown(Call &&call) {
+    try {
+        call();
+    } catch (const sterna::error &error) {
+        CHECK(*error.what() != '\0');
+        return error.status();
+    }
+    return sterna::status::success;
+}
+
+int blocks = 0;
+
+void *give(std::size_t size, std::size_t alignment) {
+    blocks++;
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+void take(void *block) {
+    blocks--;
+    std::free(block);
+}
+
+using sterna::data_type;
+using sterna::logical_tensor;
+using sterna::op;
+using sterna::op_attr;
+using sterna::op_kind;
+using sterna::status;
+using sterna::tensor;
+
+const logical_tensor cond(0, data_type::boolean, {2, 3}), then(1, data_type::f32, {2, 3}),
+        otherwise(2, data_type::f32, {2, 3}), dst(3, data_type::f32, {2, 3});
+
+sterna::graph select_graph() {
+    sterna::graph graph;
+    op select(7, op_kind::select, {cond, then, otherwise}, {dst});
+    select.attr(op_attr::auto_broadcast, "numpy");
+    graph.add(select).finalize();
+    return graph;
+}
+
+void process() {
+    CHECK(sterna::version().major == std::atoi(sterna::version_string().data()));
+    CHECK(sterna::name(status::invalid_shape) == std::string("invalid_shape"));
+    CHECK(sterna::name(data_type::bf16) == std::string("bf16"));
+    CHECK(sterna::name(op_kind::gen_index) == std::string("GenIndex"));
+    CHECK(sterna::name(sterna::level::avx2) == std::string("avx2"));
+    CHECK(sterna::size_of(data_type::s64) == 8);
+
+    sterna::set_max_cpu_isa(sterna::cpu_isa::default_);
+    CHECK(sterna::effective_cpu_isa() != sterna::cpu_isa::avx2_vnni_2);
+    CHECK(thrown([] { sterna::set_max_cpu_isa(sterna::cpu_isa::avx2); }) == status::invalid_arguments);
+
+    sterna::set_verbose(0);
+    sterna::set_dump_mode(sterna::dump_mode::none);
+    CHECK(thrown([] { sterna::set_verbose(9); }) == status::invalid_arguments);
+
+    sterna::set_default_fpmath_mode(sterna::fpmath_mode::bf16);
+    CHECK(sterna::default_fpmath_mode() == sterna::fpmath_mode::bf16);
+    CHECK(sterna::graph().get_fpmath_mode().mode == sterna::fpmath_mode::bf16);
+    sterna::set_default_fpmath_mode(sterna::fpmath_mode::strict);
+
+    sterna::set_compiled_partition_cache_capacity(5);
+    CHECK(sterna::compiled_partition_cache_capacity() == 5);
+    sterna::set_constant_tensor_cache(true);
+    CHECK(sterna::constant_tensor_cache());
+    sterna::set_constant_tensor_cache_capacity(12);
+    CHECK(sterna::constant_tensor_cache_capacity() == 12);
+    CHECK((sterna::dump_mode::graph | sterna::dump_mode::subgraph) == static_cast<sterna::dump_mode>(3));
+}
+
+void descriptions() {
+    CHECK(then.id() == 1 && then.type() == data_type::f32 && then.ndims() == 2);
+    CHECK(then.layout() == sterna::layout_type::strided && then.prop() == sterna::property::undef);
+    CHECK(then.dims().size() == 2 && then.dims()[1] == 3 && then.strides()[0] == 3);
+    CHECK(then.memory_size() == 24);
+    CHECK(logical_tensor(*then.get()) == then && then != dst);
+    const auto columns = logical_tensor::strided(1, data_type::f32, {2, 3}, {1, 2});
+    CHECK(columns != then && columns.strides()[1] == 2);
+    CHECK(thrown([] { logical_tensor::strided(1, data_type::f32, {2, 3}, {1}); }) == status::invalid_arguments);
+    CHECK(logical_tensor(1, data_type::f32, {}).ndims() == 0);
+    CHECK(logical_tensor::unknown(1, data_type::f32).dims().empty());
+    CHECK(logical_tensor::unknown(1, data_type::f32, 2).dims()[1] == sterna::unknown_dim);
+    const std::vector<std::int64_t> many(13, 1);
+    CHECK(thrown([&] { logical_tensor(1, data_type::f32, many); }) == status::invalid_arguments);
+    CHECK(thrown([] { logical_tensor::host_scalar(1, data_type::f16); }) == status::invalid_arguments);
+
+    op clamp(4, op_kind::clamp, "limit");
+    clamp.input(then).output(dst).attr(op_attr::min, -1.0f).attr(op_attr::max, 1.0);
+    CHECK(clamp.id() == 4 && clamp.kind() == op_kind::clamp);
+    op mean(5, op_kind::reduce_mean, {then}, {dst});
+    const std::vector<std::int64_t> axes {0};
+    mean.attr(op_attr::axes, {1}).attr(op_attr::axes, axes).attr(op_attr::keep_dims, true);
+    op quantize(6, op_kind::quantize, {then}, {logical_tensor(9, data_type::u8, {2, 3})});
+    const std::vector<float> scales {0.5f};
+    quantize.attr(op_attr::scales, scales).attr(op_attr::axis, 1).attr(op_attr::qtype, std::string("per_tensor"));
+    quantize.attr(op_attr::zps, {3}).attr(op_attr::scales, {0.25f});
+    sterna::graph graph;
+    graph.add(quantize);
+    CHECK(thrown([&] { graph.add(op(8, op_kind::select)); }) == status::invalid_graph_op);
+    CHECK(thrown([&] { mean.attr(static_cast<op_attr>(9999), 1); }) == status::invalid_arguments);
+}
+
+void graphs() {
+    auto graph = select_graph();
+    CHECK(graph.is_finalized());
+    CHECK(thrown([&] { graph.set_fpmath_mode(sterna::fpmath_mode::any); }) == status::invalid_graph);
+    CHECK(graph.partitions(sterna::partition_policy::debug).size() == 1);
+    CHECK(thrown([&] { graph.explain(99); }) == status::invalid_arguments);
+    graph.explain(7);
+    auto copy = sterna::graph::from_json(graph.to_json());
+    CHECK(!copy.is_finalized());
+    copy.set_fpmath_mode(sterna::fpmath_mode::any, true);
+    CHECK(copy.get_fpmath_mode().apply_to_int);
+    copy.finalize();
+    CHECK(copy.partitions().at(0).ops() == std::vector<std::size_t> {7});
+    CHECK(thrown([] { sterna::graph::from_json("{"); }) == status::invalid_arguments);
+    CHECK(sterna::graph(sterna::fpmath_mode::tf32).get_fpmath_mode().mode == sterna::fpmath_mode::tf32);
+
+    const auto partitions = graph.partitions();
+    const auto &select = partitions.at(0);
+    CHECK(select.id() == 0 && select.is_supported() && !select.unsupported_reason());
+    CHECK(select.engine_kind() == sterna::engine_kind::cpu);
+    CHECK(select.inputs().size() == 3 && select.outputs().at(0) == dst);
+    const sterna::partition odd(op(1, op_kind::wildcard, {then}, {dst}));
+    CHECK(!odd.is_supported() && odd.unsupported_reason()->size() > 10);
+    CHECK(thrown([&] { odd.compile(sterna::engine()); }) == status::invalid_arguments);
+}
+
+void executions() {
+    {
+        const sterna::allocator memory(give, take);
+        const sterna::engine engine(memory), two = sterna::engine::with_threads(2, &memory),
+                plain((sterna::allocator()));
+        CHECK(engine.kind() == sterna::engine_kind::cpu && two.threads() <= 2);
+        CHECK(engine.level() == plain.level());
+        CHECK(sterna::engine::count(sterna::engine_kind::gpu) == 0);
+        CHECK(thrown([] { sterna::engine {sterna::engine_kind::gpu}; }) == status::invalid_arguments);
+
+        const sterna::stream stream(two, sterna::stream_flags::in_order | sterna::stream_flags::out_of_order);
+        CHECK(stream.engine() == two && stream.engine() != engine);
+        const auto compiled = select_graph().partitions().at(0).compile({cond, then, otherwise}, {dst}, two);
+        CHECK(compiled.query(3) == dst);
+        CHECK(compiled.inplace_ports().size() == 2 && compiled.inplace_ports()[0].output_id == 3);
+
+        std::uint8_t conditions[] = {1, 0, 0, 1, 1, 0};
+        std::vector<float> left {1, 2, 3, 4, 5, 6}, right {-1, -2, -3, -4, -5, -6};
+        const std::vector<float> expected {1, -2, -3, 4, 5, -6};
+        std::vector<tensor> inputs;
+        inputs.emplace_back(cond, two, conditions);
+        inputs.emplace_back(then, two, left);
+        inputs.emplace_back(otherwise, two, sterna::view<float>(right.data(), right.size()));
+        const tensor own(dst, two);
+        CHECK(blocks > 0);
+        compiled.execute(stream, inputs, {own});
+        stream.wait();
+        const auto *result = static_cast<const float *>(own.data());
+        CHECK(std::vector<float>(result, result + 6) == expected);
+        CHECK(own.desc() == dst && own.engine() == sterna::engine_ref(two));
+
+        tensor late(dst, two, nullptr);
+        CHECK(thrown([&] { compiled.execute(stream, inputs, {late}); }) == status::invalid_arguments);
+        late.set_data(left.data());
+        const tensor scratch(compiled.scratchpad(), two);
+        compiled.execute(stream, inputs, {late}, scratch);
+        CHECK(left == expected);
+
+        CHECK(thrown([&] { tensor(then, two, conditions); }) == status::invalid_arguments);
+        std::vector<float> few(5);
+        CHECK(thrown([&] { tensor(then, two, few); }) == status::invalid_arguments);
+        const auto one = tensor::scalar(logical_tensor::host_scalar(4, data_type::s64), std::int64_t {5});
+        CHECK(!one.engine() && one.data() == nullptr);
+        CHECK(thrown([] { tensor::scalar(logical_tensor::host_scalar(4, data_type::s64), 5.0f); })
+                == status::invalid_arguments);
+
+        tensor moved = std::move(late);
+        CHECK(moved.get() != nullptr && late.get() == nullptr);
+        sterna_tensor_destroy(moved.release());
+    }
+    CHECK(blocks == 0);
+}
+
+} // namespace
+
+int main() {
+    process();
+    descriptions();
+    graphs();
+    executions();
+    std::cout << (faults ? "faults" : "all is right") << '\n';
+    return faults != 0;
+}

@@ -1,0 +1,229 @@
+//! Promise: `include/sterna.hpp` reaches everything in `include/sterna.h`, compiles without a warning, and works.
+//!
+//! `STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp` writes its enumerations from those of `sterna.h`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+const BEGIN: &str = "// The numbers of sterna.h by name; written by the test of this header.\n\n";
+const END: &str = "// The end of what the test writes.\n";
+
+/// The enumerations: what constants of sterna.h begin with, and the type in C++.
+const ENUMERATIONS: &[(&str, &str)] = &[
+    ("STATUS", "status : int"),
+    ("DATA_TYPE", "data_type : int"),
+    ("LAYOUT_TYPE", "layout_type : int"),
+    ("TENSOR_PROPERTY", "property : int"),
+    ("OP", "op_kind : int"),
+    ("ATTR", "op_attr : int"),
+    ("FPMATH_MODE", "fpmath_mode : int"),
+    ("PARTITION_POLICY", "partition_policy : int"),
+    ("ENGINE_KIND", "engine_kind : int"),
+    ("STREAM_FLAG", "stream_flags : unsigned"),
+    ("LEVEL", "level : int"),
+    ("CPU_ISA", "cpu_isa : int"),
+    ("DUMP_MODE", "dump_mode : int"),
+];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("capi is in the project")
+}
+
+fn header(name: &str) -> String {
+    fs::read_to_string(repository().join("include").join(name)).expect("the header is text")
+}
+
+/// The code of a header, without comments.
+fn code(name: &str) -> String {
+    let text = header(name);
+    let mut code = String::new();
+    for (i, part) in text.split("/*").enumerate() {
+        code += if i == 0 { part } else { part.split_once("*/").map_or("", |(_, behind)| behind) };
+    }
+    code.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+fn words(code: &str) -> BTreeSet<&str> {
+    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect()
+}
+
+#[test]
+fn every_function_is_reached() {
+    let (c, plus) = (code("sterna.h"), code("sterna.hpp"));
+    let words = words(&plus);
+    let functions: Vec<&str> = c
+        .split('(')
+        .filter_map(|before| before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next())
+        .filter(|name| name.starts_with("sterna_"))
+        .collect();
+    assert!(functions.len() > 80, "sterna.h declares functions: {functions:?}");
+    let missing: Vec<_> = functions.into_iter().filter(|name| !words.contains(name)).collect();
+    assert!(missing.is_empty(), "sterna.hpp does not call {missing:?}");
+}
+
+/// The enumerations of sterna.h in C++.
+fn enumerations() -> String {
+    let c = code("sterna.h");
+    let mut text = String::new();
+    for body in c.split("enum {").skip(1).filter_map(|behind| behind.split('}').next()) {
+        let names: Vec<&str> =
+            body.split(',').filter_map(|row| row.split('=').next()).map(str::trim).collect();
+        let starts = |prefix: &str| names.iter().all(|name| name.starts_with(&format!("STERNA_{prefix}_")));
+        let (prefix, head) = ENUMERATIONS
+            .iter()
+            .find(|(prefix, _)| starts(prefix))
+            .unwrap_or_else(|| panic!("ENUMERATIONS has no row for {names:?}"));
+        write!(text, "enum class {head} {{").expect("text grows");
+        let mut line = String::new();
+        for name in names {
+            let short = name.trim_start_matches(&format!("STERNA_{prefix}_")).to_lowercase();
+            let short = if short == "default" { "default_" } else { &*short };
+            let item = format!(" {short} = {name},");
+            if line.is_empty() || line.len() + item.len() > 110 {
+                text += &line;
+                line = "\n   ".into();
+            }
+            line += &item;
+        }
+        write!(text, "{line}\n}};\n\n").expect("text grows");
+    }
+    text
+}
+
+#[test]
+fn enumerations_are_those_of_c() {
+    let (text, expected) = (header("sterna.hpp"), enumerations());
+    let (before, rest) = text.split_once(BEGIN).expect("the header says where they begin");
+    let (found, after) = rest.split_once(END).expect("the header says where they end");
+    if env::var_os("STERNA_REWRITE").is_some() {
+        let text = [before, BEGIN, &expected, END, after].concat();
+        fs::write(repository().join("include/sterna.hpp"), text).expect("the header can be written");
+        return;
+    }
+    assert!(
+        found == expected,
+        "the enumerations of sterna.hpp are not those of sterna.h; \
+         STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp writes them"
+    );
+}
+
+/// The C++ compiler, if there is one: `CXX`, or `c++`.
+fn compiler() -> Option<OsString> {
+    let name = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    Command::new(&name).arg("--version").output().is_ok().then_some(name)
+}
+
+/// Says that a test did not run, past the capture of the test harness.
+fn skipped(what: &str) {
+    writeln!(io::stderr(), "SKIPPED: {what}").expect("stderr can be written");
+}
+
+/// Compiles a C++ program against the library of this package, runs it, under a tool if one is named, and answers with
+/// what it prints.
+fn run(compiler: &OsString, source: &str, flags: &[&str], tool: &[&str]) -> Result<String, String> {
+    let test = env::current_exe().expect("a test knows where it is");
+    let libraries = test.parent().expect("a test is in a folder");
+    let name = format!("{}-{source}-{}", compiler.to_string_lossy(), flags.concat());
+    let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new(compiler);
+    command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+    command.arg(repository().join("include")).arg(repository().join("capi").join(source)).args(flags);
+    command.arg(libraries.join("libsterna_capi.so")).arg("-o").arg(&program);
+    succeed(&mut command)?;
+    let mut command = match tool {
+        [] => Command::new(&program),
+        [tool, arguments @ ..] => {
+            let mut command = Command::new(tool);
+            command.args(arguments).arg(&program);
+            command
+        }
+    };
+    succeed(command.env("LD_LIBRARY_PATH", libraries))
+}
+
+fn succeed(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(format!("{command:?}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+/// Every program with what it prints.
+const PROGRAMS: [(&str, &str); 2] =
+    [("examples/select.cpp", "1 -1 3\n4 -1 6\n"), ("tests/cpp/every_call.cpp", "all is right\n")];
+
+/// The C++ program that the README of the project shows.
+fn readme_program() -> Option<String> {
+    let readme = fs::read_to_string(repository().join("README.md")).expect("the README is text");
+    Some(readme.split_once("```cpp\n")?.1.split_once("```")?.0.to_owned())
+}
+
+#[test]
+fn the_example_of_the_readme_runs() {
+    let program = readme_program().expect("the README shows a program");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.cpp");
+    fs::write(&source, program).expect("the target folder can be written");
+    let Some(compiler) = compiler() else { return skipped("C++ programs: there is no C++ compiler") };
+    let source = source.to_str().expect("the target folder is text");
+    assert_eq!(run(&compiler, source, &["-std=c++17"], &[]).as_deref(), Ok("1 -1 3 4 -1 6 "));
+}
+
+/// A way to compile and run a program: flags, and the tool with its arguments.
+type Way = (&'static [&'static str], &'static [&'static str]);
+
+fn faults(compilers: &[OsString], ways: &[Way]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for compiler in compilers {
+        for (source, expected) in PROGRAMS {
+            for (flags, tool) in ways {
+                match run(compiler, source, flags, tool) {
+                    Ok(printed) if printed == expected => {}
+                    Ok(printed) => {
+                        faults.push(format!("{source}, {compiler:?}, {flags:?}: printed {printed}"))
+                    }
+                    Err(fault) => faults.push(fault),
+                }
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn programs_in_cpp_run() {
+    let Some(compiler) = compiler() else { return skipped("C++ programs: there is no C++ compiler") };
+    let faults = faults(&[compiler], &[(&["-std=c++17"], &[])]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn programs_in_cpp_pass_every_tool() {
+    if env::var_os("STERNA_TEST_TOOLS").is_none() {
+        return skipped("g++ and clang++ with valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
+    }
+    const VALGRIND: &[&str] = &[
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        // The cache of compiled partitions lives as long as the process; what points into it counts as possible.
+        "--errors-for-leak-kinds=definite,indirect",
+        "--show-leak-kinds=definite,indirect",
+    ];
+    let ways: &[Way] = &[
+        (&["-std=c++20", "-O3"], &[]),
+        (&["-std=c++17", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], &[]),
+        // As much of the debug information as valgrind reads.
+        (&["-std=c++17", "-gdwarf-4"], VALGRIND),
+    ];
+    let faults = faults(&["g++".into(), "clang++".into()], ways);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

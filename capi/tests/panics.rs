@@ -1,0 +1,90 @@
+//! Promise: a panic in a function comes back as `runtime_error`, and what it went through can be used again.
+//!
+//! The functions are called as a C program calls them; the panic is that of an allocator written in Rust, which the
+//! library calls in the middle of its work.
+
+#[path = "common/select.rs"]
+mod select;
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use select::{CPU, SUCCESS, Select, made};
+use sterna_capi::allocator::{sterna_allocator_create, sterna_allocator_destroy};
+use sterna_capi::engine::{Engine, sterna_engine_create_with_allocator, sterna_engine_destroy};
+use sterna_capi::logical_tensor::sterna_logical_tensor_init_with_dims;
+use sterna_capi::status::sterna_last_error_message;
+use sterna_capi::tensor::{
+    Tensor, sterna_tensor_create, sterna_tensor_destroy, sterna_tensor_set_data_handle,
+};
+
+const RUNTIME_ERROR: i32 = 5;
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C-unwind" fn malloc(size: usize, alignment: usize) -> *mut c_void {
+    assert!(!PANICS.load(Ordering::Relaxed), "no {size} bytes today");
+    let layout = std::alloc::Layout::from_size_align(size, alignment).unwrap();
+    // SAFETY: the size is not 0.
+    unsafe { std::alloc::alloc(layout).cast() }
+}
+
+/// Blocks are few and small here, and stay behind.
+unsafe extern "C-unwind" fn free(_: *mut c_void) {}
+
+fn engine() -> *mut Engine {
+    // SAFETY: the functions are callable from any thread, at any time.
+    let allocator = made(|to| unsafe { sterna_allocator_create(Some(to), Some(malloc), Some(free)) });
+    // SAFETY: the allocator was just made, and is destroyed once.
+    unsafe {
+        let engine = made(|to| sterna_engine_create_with_allocator(Some(to), CPU, 0, Some(&allocator)));
+        assert_eq!(sterna_allocator_destroy(Some(allocator)), SUCCESS);
+        engine
+    }
+}
+
+/// What a call answers while the allocator panics.
+fn panicking(call: impl FnOnce() -> i32) -> i32 {
+    PANICS.store(true, Ordering::Relaxed);
+    let status = call();
+    PANICS.store(false, Ordering::Relaxed);
+    status
+}
+
+fn last_message() -> String {
+    // SAFETY: the text ends with a zero and is good until the next fault on this thread.
+    unsafe { CStr::from_ptr(sterna_last_error_message()) }.to_str().unwrap().to_owned()
+}
+
+/// One test, since the allocators of all share the one word to panic.
+#[test]
+fn a_panic_comes_back_as_a_status() {
+    let engine = self::engine();
+    let allocate = ptr::without_provenance_mut::<c_void>(usize::MAX);
+    // SAFETY: each object is made before it is used, and destroyed once.
+    unsafe {
+        let dims = [5];
+        let desc =
+            made(|to| sterna_logical_tensor_init_with_dims(to.as_mut_ptr(), 0, 3, 1, dims.as_ptr(), 2, 0));
+        let mut unmade = MaybeUninit::<Box<Tensor>>::uninit();
+        let create = || sterna_tensor_create(Some(&mut unmade), Some(&desc), engine, allocate);
+        assert_eq!(panicking(create), RUNTIME_ERROR);
+        assert!(last_message().contains("no 20 bytes today"), "{}", last_message());
+
+        let mut tensor = made(|to| sterna_tensor_create(Some(to), Some(&desc), engine, ptr::null_mut()));
+        let replace = || sterna_tensor_set_data_handle(Some(&mut tensor), allocate);
+        assert_eq!(panicking(replace), RUNTIME_ERROR);
+        assert_eq!(sterna_tensor_set_data_handle(Some(&mut tensor), allocate), SUCCESS);
+        assert_eq!(sterna_tensor_destroy(Some(tensor)), SUCCESS);
+        assert_eq!(sterna_engine_destroy(engine), SUCCESS);
+    }
+
+    // In the middle of an execution, which asks for scratch; the compiled partition can be used again.
+    let select = Select::new(self::engine(), 2);
+    assert_eq!(panicking(|| select.execute()), RUNTIME_ERROR);
+    assert!(last_message().contains("bytes today"), "{}", last_message());
+    assert_eq!(select.execute(), SUCCESS);
+    assert_eq!(select.finish(), [1.0, 2.0, 1.0, 2.0, 1.0]);
+}

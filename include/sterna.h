@@ -1,0 +1,1269 @@
+/*
+ * Sterna: graph partitions around Select, the ternary choice dst = cond ? then : else, on CPU.
+ *
+ * The way of a graph: logical tensors and ops are described, ops are added to a graph, the graph is finalized and
+ * filtered into partitions, each partition is compiled for concrete tensors and an engine, and executed on tensors,
+ * which are logical tensors with memory, as often as one likes.
+ *
+ * Almost every function answers with a status, STERNA_STATUS_SUCCESS or what went wrong; what a call answers beside
+ * that it writes to its last arguments, and to them only if it succeeds. sterna_last_error_message says in a sentence
+ * what was wrong. Null where a pointer is needed, and a number out of its range, is STERNA_STATUS_INVALID_ARGUMENTS.
+ *
+ * An object that a function makes belongs to the caller and is given back to the _destroy function of its type, once.
+ * Objects copy or keep what they need of others, so they may be destroyed in any order. What a function is given by a
+ * plain pointer is borrowed for the call.
+ *
+ * What may be done from several threads at once is said with each type.
+ *
+ * This file is generated and not to be edited.
+ */
+
+#ifndef STERNA_H
+#define STERNA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Stands for a dim or a stride that is not known.
+ */
+#define STERNA_UNKNOWN_DIM INT64_MIN
+
+/**
+ * The largest rank of a tensor.
+ */
+#define STERNA_MAX_NDIMS 12
+
+/**
+ * The handle of a tensor that has memory of its own.
+ */
+#define STERNA_MEMORY_ALLOCATE ((void *)SIZE_MAX)
+
+/**
+ * The handle of a tensor that has no memory yet.
+ */
+#define STERNA_MEMORY_NONE NULL
+
+/**
+ * How a call ended.
+ */
+enum {
+    STERNA_STATUS_SUCCESS = 0,
+    STERNA_STATUS_OUT_OF_MEMORY = 1,
+    STERNA_STATUS_INVALID_ARGUMENTS = 2,
+    STERNA_STATUS_UNIMPLEMENTED = 3,
+    STERNA_STATUS_LAST_IMPL_REACHED = 4,
+    STERNA_STATUS_RUNTIME_ERROR = 5,
+    STERNA_STATUS_NOT_REQUIRED = 6,
+    STERNA_STATUS_INVALID_GRAPH = 7,
+    STERNA_STATUS_INVALID_GRAPH_OP = 8,
+    STERNA_STATUS_INVALID_SHAPE = 9,
+    STERNA_STATUS_INVALID_DATA_TYPE = 10
+};
+
+/**
+ * Types of elements.
+ */
+enum {
+    STERNA_DATA_TYPE_UNDEF = 0,
+    STERNA_DATA_TYPE_F16 = 1,
+    STERNA_DATA_TYPE_BF16 = 2,
+    STERNA_DATA_TYPE_F32 = 3,
+    STERNA_DATA_TYPE_S32 = 4,
+    STERNA_DATA_TYPE_S8 = 5,
+    STERNA_DATA_TYPE_U8 = 6,
+    STERNA_DATA_TYPE_F64 = 7,
+    STERNA_DATA_TYPE_BOOLEAN = 8,
+    STERNA_DATA_TYPE_F8_E5M2 = 9,
+    STERNA_DATA_TYPE_F8_E4M3 = 10,
+    STERNA_DATA_TYPE_S4 = 11,
+    STERNA_DATA_TYPE_U4 = 12,
+    STERNA_DATA_TYPE_E8M0 = 13,
+    STERNA_DATA_TYPE_F4_E2M1 = 14,
+    STERNA_DATA_TYPE_F4_E3M0 = 15,
+    STERNA_DATA_TYPE_S64 = 16,
+    STERNA_DATA_TYPE_S16 = 0x101,
+    STERNA_DATA_TYPE_U16 = 0x102,
+    STERNA_DATA_TYPE_U32 = 0x103,
+    STERNA_DATA_TYPE_U64 = 0x104
+};
+
+/**
+ * How elements lie in memory.
+ */
+enum {
+    STERNA_LAYOUT_TYPE_UNDEF = 0,
+    STERNA_LAYOUT_TYPE_ANY = 1,
+    STERNA_LAYOUT_TYPE_STRIDED = 2,
+    STERNA_LAYOUT_TYPE_OPAQUE = 3
+};
+
+/**
+ * What becomes of a tensor between executions.
+ */
+enum {
+    STERNA_TENSOR_PROPERTY_UNDEF = 0,
+    STERNA_TENSOR_PROPERTY_VARIABLE = 1,
+    STERNA_TENSOR_PROPERTY_CONSTANT = 2,
+    STERNA_TENSOR_PROPERTY_HOST_SCALAR = 3
+};
+
+/**
+ * What ops compute.
+ */
+enum {
+    STERNA_OP_ABS = 0,
+    STERNA_OP_ABS_BACKWARD = 1,
+    STERNA_OP_ADD = 2,
+    STERNA_OP_AVG_POOL = 3,
+    STERNA_OP_AVG_POOL_BACKWARD = 4,
+    STERNA_OP_BATCH_NORM_TRAINING_BACKWARD = 5,
+    STERNA_OP_BATCH_NORM_FORWARD_TRAINING = 6,
+    STERNA_OP_BATCH_NORM_INFERENCE = 7,
+    STERNA_OP_BIAS_ADD = 8,
+    STERNA_OP_BIAS_ADD_BACKWARD = 9,
+    STERNA_OP_CLAMP = 10,
+    STERNA_OP_CLAMP_BACKWARD = 11,
+    STERNA_OP_CONCAT = 12,
+    STERNA_OP_CONVOLUTION = 13,
+    STERNA_OP_CONVOLUTION_BACKWARD_DATA = 14,
+    STERNA_OP_CONVOLUTION_BACKWARD_WEIGHTS = 15,
+    STERNA_OP_CONV_TRANSPOSE = 16,
+    STERNA_OP_CONV_TRANSPOSE_BACKWARD_DATA = 17,
+    STERNA_OP_CONV_TRANSPOSE_BACKWARD_WEIGHTS = 18,
+    STERNA_OP_DEQUANTIZE = 19,
+    STERNA_OP_DIVIDE = 20,
+    STERNA_OP_DYNAMIC_DEQUANTIZE = 21,
+    STERNA_OP_DYNAMIC_QUANTIZE = 22,
+    STERNA_OP_ELU = 23,
+    STERNA_OP_ELU_BACKWARD = 24,
+    STERNA_OP_END = 25,
+    STERNA_OP_EXP = 26,
+    STERNA_OP_GELU = 27,
+    STERNA_OP_GELU_BACKWARD = 28,
+    STERNA_OP_HARD_SWISH = 29,
+    STERNA_OP_HARD_SWISH_BACKWARD = 30,
+    STERNA_OP_INTERPOLATE = 31,
+    STERNA_OP_INTERPOLATE_BACKWARD = 32,
+    STERNA_OP_LAYER_NORM = 33,
+    STERNA_OP_LAYER_NORM_BACKWARD = 34,
+    STERNA_OP_LEAKY_RELU = 35,
+    STERNA_OP_LOG = 36,
+    STERNA_OP_LOG_SOFTMAX = 37,
+    STERNA_OP_LOG_SOFTMAX_BACKWARD = 38,
+    STERNA_OP_MATMUL = 39,
+    STERNA_OP_MAXIMUM = 40,
+    STERNA_OP_MAX_POOL = 41,
+    STERNA_OP_MAX_POOL_BACKWARD = 42,
+    STERNA_OP_MINIMUM = 43,
+    STERNA_OP_MISH = 44,
+    STERNA_OP_MISH_BACKWARD = 45,
+    STERNA_OP_MULTIPLY = 46,
+    STERNA_OP_PRELU = 47,
+    STERNA_OP_PRELU_BACKWARD = 48,
+    STERNA_OP_QUANTIZE = 49,
+    STERNA_OP_RECIPROCAL = 50,
+    STERNA_OP_REDUCE_L1 = 51,
+    STERNA_OP_REDUCE_L2 = 52,
+    STERNA_OP_REDUCE_MAX = 53,
+    STERNA_OP_REDUCE_MEAN = 54,
+    STERNA_OP_REDUCE_MIN = 55,
+    STERNA_OP_REDUCE_PROD = 56,
+    STERNA_OP_REDUCE_SUM = 57,
+    STERNA_OP_RELU = 58,
+    STERNA_OP_RELU_BACKWARD = 59,
+    STERNA_OP_REORDER = 60,
+    STERNA_OP_ROUND = 61,
+    STERNA_OP_SIGMOID = 62,
+    STERNA_OP_SIGMOID_BACKWARD = 63,
+    STERNA_OP_SOFTMAX = 64,
+    STERNA_OP_SOFTMAX_BACKWARD = 65,
+    STERNA_OP_SOFTPLUS = 66,
+    STERNA_OP_SOFTPLUS_BACKWARD = 67,
+    STERNA_OP_SQRT = 68,
+    STERNA_OP_SQRT_BACKWARD = 69,
+    STERNA_OP_SQUARE = 70,
+    STERNA_OP_SQUARED_DIFFERENCE = 71,
+    STERNA_OP_STATIC_RESHAPE = 72,
+    STERNA_OP_STATIC_TRANSPOSE = 73,
+    STERNA_OP_SUBTRACT = 74,
+    STERNA_OP_TANH = 75,
+    STERNA_OP_TANH_BACKWARD = 76,
+    STERNA_OP_TYPE_CAST = 77,
+    STERNA_OP_WILDCARD = 78,
+    STERNA_OP_HARD_SIGMOID = 79,
+    STERNA_OP_HARD_SIGMOID_BACKWARD = 80,
+    STERNA_OP_SELECT = 81,
+    STERNA_OP_POW = 82,
+    STERNA_OP_GROUP_NORM = 83,
+    STERNA_OP_GEN_INDEX = 84,
+    STERNA_OP_GREATER_EQUAL = 85,
+    STERNA_OP_RMS_NORM = 86,
+    STERNA_OP_DROPOUT = 87,
+    STERNA_OP_EQUAL = 0x1000,
+    STERNA_OP_NOT_EQUAL = 0x1001,
+    STERNA_OP_LESS = 0x1002,
+    STERNA_OP_LESS_EQUAL = 0x1003,
+    STERNA_OP_GREATER = 0x1004,
+    STERNA_OP_LOGICAL_AND = 0x1005,
+    STERNA_OP_LOGICAL_OR = 0x1006,
+    STERNA_OP_LOGICAL_XOR = 0x1007,
+    STERNA_OP_LOGICAL_NOT = 0x1008,
+    STERNA_OP_IS_NA_N = 0x1009,
+    STERNA_OP_IS_INF = 0x100a,
+    STERNA_OP_IS_FINITE = 0x100b,
+    STERNA_OP_IDENTITY = 0x100c,
+    STERNA_OP_NEGATIVE = 0x100d,
+    STERNA_OP_FLOOR = 0x100e,
+    STERNA_OP_CEIL = 0x100f,
+    STERNA_OP_FILL = 0x1010,
+    STERNA_OP_CAST = 0x1011
+};
+
+/**
+ * Attributes of ops.
+ */
+enum {
+    STERNA_ATTR_ALPHA = 1,
+    STERNA_ATTR_BETA = 2,
+    STERNA_ATTR_EPSILON = 3,
+    STERNA_ATTR_MAX = 4,
+    STERNA_ATTR_MIN = 5,
+    STERNA_ATTR_MOMENTUM = 6,
+    STERNA_ATTR_SCALES = 32,
+    STERNA_ATTR_AXIS = 48,
+    STERNA_ATTR_BEGIN_NORM_AXIS = 49,
+    STERNA_ATTR_GROUPS = 50,
+    STERNA_ATTR_AXES = 64,
+    STERNA_ATTR_DILATIONS = 65,
+    STERNA_ATTR_DST_SHAPE = 66,
+    STERNA_ATTR_KERNEL = 67,
+    STERNA_ATTR_ORDER = 68,
+    STERNA_ATTR_OUTPUT_PADDING = 69,
+    STERNA_ATTR_PADS_BEGIN = 70,
+    STERNA_ATTR_PADS_END = 71,
+    STERNA_ATTR_SHAPE = 72,
+    STERNA_ATTR_SIZES = 73,
+    STERNA_ATTR_SRC_SHAPE = 74,
+    STERNA_ATTR_STRIDES = 75,
+    STERNA_ATTR_WEIGHTS_SHAPE = 76,
+    STERNA_ATTR_ZPS = 77,
+    STERNA_ATTR_GROUP_SHAPE = 78,
+    STERNA_ATTR_EXCLUDE_PAD = 96,
+    STERNA_ATTR_KEEP_DIMS = 97,
+    STERNA_ATTR_KEEP_STATS = 98,
+    STERNA_ATTR_PER_CHANNEL_BROADCAST = 99,
+    STERNA_ATTR_SPECIAL_ZERO = 100,
+    STERNA_ATTR_TRANSPOSE_A = 101,
+    STERNA_ATTR_TRANSPOSE_B = 102,
+    STERNA_ATTR_USE_AFFINE = 103,
+    STERNA_ATTR_USE_DST = 104,
+    STERNA_ATTR_AUTO_BROADCAST = 128,
+    STERNA_ATTR_AUTO_PAD = 129,
+    STERNA_ATTR_COORDINATE_TRANSFORMATION_MODE = 130,
+    STERNA_ATTR_DATA_FORMAT = 131,
+    STERNA_ATTR_MODE = 132,
+    STERNA_ATTR_QTYPE = 133,
+    STERNA_ATTR_ROUNDING_TYPE = 134,
+    STERNA_ATTR_WEIGHTS_FORMAT = 135,
+    STERNA_ATTR_ACCUMULATION_MODE = 136,
+    STERNA_ATTR_VALUE = 0x1000
+};
+
+/**
+ * How far floating-point arithmetic may be relaxed.
+ */
+enum {
+    STERNA_FPMATH_MODE_STRICT = 0,
+    STERNA_FPMATH_MODE_BF16 = 1,
+    STERNA_FPMATH_MODE_F16 = 2,
+    STERNA_FPMATH_MODE_ANY = 3,
+    STERNA_FPMATH_MODE_TF32 = 4
+};
+
+/**
+ * How a graph is cut into partitions.
+ */
+enum {
+    STERNA_PARTITION_POLICY_FUSION = 1,
+    STERNA_PARTITION_POLICY_DEBUG = 2
+};
+
+/**
+ * What an engine stands for.
+ */
+enum {
+    STERNA_ENGINE_KIND_ANY = 0,
+    STERNA_ENGINE_KIND_CPU = 1,
+    STERNA_ENGINE_KIND_GPU = 2
+};
+
+/**
+ * How a stream behaves.
+ */
+enum {
+    STERNA_STREAM_FLAG_IN_ORDER = 1,
+    STERNA_STREAM_FLAG_OUT_OF_ORDER = 2,
+    STERNA_STREAM_FLAG_PROFILING = 4
+};
+
+/**
+ * How wide the vectors of kernels are.
+ */
+enum {
+    STERNA_LEVEL_PORTABLE = 0,
+    STERNA_LEVEL_AVX2 = 1,
+    STERNA_LEVEL_AVX512 = 2
+};
+
+/**
+ * Sets of instructions.
+ */
+enum {
+    STERNA_CPU_ISA_DEFAULT = 0,
+    STERNA_CPU_ISA_SSE41 = 1,
+    STERNA_CPU_ISA_AVX = 3,
+    STERNA_CPU_ISA_AVX2 = 7,
+    STERNA_CPU_ISA_AVX2_VNNI = 15,
+    STERNA_CPU_ISA_AVX2_VNNI_2 = 31,
+    STERNA_CPU_ISA_AVX512_CORE = 39,
+    STERNA_CPU_ISA_AVX512_CORE_VNNI = 103,
+    STERNA_CPU_ISA_AVX512_CORE_BF16 = 231,
+    STERNA_CPU_ISA_AVX512_CORE_FP16 = 0x1ef,
+    STERNA_CPU_ISA_AVX512_CORE_AMX = 0xfef,
+    STERNA_CPU_ISA_AVX512_CORE_AMX_FP16 = 0x1fef
+};
+
+/**
+ * Which graphs are written to files.
+ */
+enum {
+    STERNA_DUMP_MODE_NONE = 0,
+    STERNA_DUMP_MODE_SUBGRAPH = 1,
+    STERNA_DUMP_MODE_GRAPH = 2
+};
+
+
+/**
+ * Where an engine gets the memory of its tensors and its scratch memory: two functions of the caller's.
+ *
+ * Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
+ */
+typedef struct sterna_allocator_t sterna_allocator_t;
+
+/**
+ * A partition compiled for concrete tensors, to be executed any number of times.
+ *
+ * Functions that take it as `const` may be called from any number of threads at once; executions then run at once.
+ * `sterna_partition_compile` and `sterna_compiled_partition_destroy` need it for themselves.
+ */
+typedef struct sterna_compiled_partition_t sterna_compiled_partition_t;
+
+/**
+ * A CPU with an allocator and a number of threads.
+ *
+ * Any thread may use it at any time. Streams, tensors and compiled partitions keep what they need of their engine,
+ * so it may be destroyed before they are. Tensors, streams and compiled partitions of one engine do not mix with
+ * those of another.
+ *
+ * Worker threads start with the first execution that is worth more than one thread, and end after the last of the
+ * engine, its streams, tensors and compiled partitions is destroyed. A process may fork while they live, as long as no
+ * other thread is inside a call at that moment: the child starts workers of its own.
+ */
+typedef struct sterna_engine_t sterna_engine_t;
+
+/**
+ * Ops linked by the ids of the tensors that they mention.
+ *
+ * It is built op by op, fixed by `sterna_graph_finalize`, cut by `sterna_graph_filter`, and then asked for its
+ * partitions. Functions that take it as `const` may be called from any number of threads at once, the others need it
+ * for themselves.
+ */
+typedef struct sterna_graph_t sterna_graph_t;
+
+/**
+ * One op of a graph: what it computes, from which tensors, into which.
+ *
+ * It is built step by step, which checks nothing but the values themselves; `sterna_graph_add_op` holds it against
+ * what an op of its kind must look like. Use it from one thread at a time; different ops may be used at once.
+ */
+typedef struct sterna_op_t sterna_op_t;
+
+/**
+ * Ops of a graph that run as one, or one op that nothing here runs.
+ *
+ * Any thread may use it at any time. It does not need its graph any more.
+ */
+typedef struct sterna_partition_t sterna_partition_t;
+
+/**
+ * An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is written.
+ *
+ * Any thread may use it at any time; executions on one stream from several threads run at once.
+ */
+typedef struct sterna_stream_t sterna_stream_t;
+
+/**
+ * A description together with memory, which is the caller's, or the tensor's own, from the allocator of its engine.
+ *
+ * Executions only read it, so any number of threads may execute with it at once; `sterna_tensor_set_data_handle` and
+ * `sterna_tensor_destroy` need it for themselves. It keeps what it needs of its engine.
+ */
+typedef struct sterna_tensor_t sterna_tensor_t;
+
+/**
+ * How a call ended: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of `dnnl_status_t`.
+ */
+typedef int sterna_status_t;
+
+/**
+ * Gives a block of at least `size` bytes (1 or more) at a multiple of `alignment` (a power of two, 64 or more), or
+ * null where there is none. A block that is not aligned so is freed at once and counts as none. It is called from any
+ * thread that uses the engine, several at a time.
+ */
+typedef void *(*sterna_allocator_malloc_t)(size_t size,
+                                           size_t alignment);
+
+/**
+ * Takes a block back. It is called from any thread that uses the engine, several at a time.
+ */
+typedef void (*sterna_allocator_free_t)(void *block);
+
+/**
+ * The type of the elements of a tensor: one of the `STERNA_DATA_TYPE_*` numbers. Those below 0x100 are those of
+ * `dnnl_data_type_t`.
+ */
+typedef int sterna_data_type_t;
+
+/**
+ * What becomes of a tensor between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which are those of
+ * `dnnl_graph_tensor_property_t`.
+ */
+typedef int sterna_tensor_property_t;
+
+/**
+ * How the elements of a tensor lie in memory: one of the `STERNA_LAYOUT_TYPE_*` numbers, which are those of
+ * `dnnl_graph_layout_type_t`.
+ */
+typedef int sterna_layout_type_t;
+
+/**
+ * Where the elements of a tensor are: the field that goes with its layout type.
+ */
+typedef union {
+    /**
+     * Of a strided layout: elements from one index to the next along each dim.
+     */
+    int64_t strides[12];
+    /**
+     * Of an opaque layout: its name.
+     */
+    size_t layout_id;
+} sterna_layout_t;
+
+/**
+ * What a tensor is called, what it holds and how it lies in memory; no memory itself. The layout is that of
+ * `dnnl_graph_logical_tensor_t`.
+ *
+ * It is a plain struct without hidden parts: it may be copied, and needs no destruction.
+ */
+typedef struct {
+    /**
+     * The id by which ops are linked.
+     */
+    size_t id;
+    /**
+     * The number of dims; -1 where it is unknown.
+     */
+    int ndims;
+    /**
+     * The dims; `STERNA_UNKNOWN_DIM` stands for one that is unknown.
+     */
+    int64_t dims[12];
+    /**
+     * The type of the elements.
+     */
+    sterna_data_type_t data_type;
+    /**
+     * What becomes of it between executions.
+     */
+    sterna_tensor_property_t property;
+    /**
+     * How the elements lie in memory.
+     */
+    sterna_layout_type_t layout_type;
+    /**
+     * Strides, or the name of an opaque layout.
+     */
+    sterna_layout_t layout;
+} sterna_logical_tensor_t;
+
+/**
+ * Two tensors that may share one buffer: the output replaces the input. The layout is that of
+ * `dnnl_graph_inplace_pair_t`.
+ */
+typedef struct {
+    /**
+     * The id of the input.
+     */
+    size_t input_id;
+    /**
+     * The id of the output.
+     */
+    size_t output_id;
+} sterna_inplace_pair_t;
+
+/**
+ * What kind of device an engine stands for: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
+ * `dnnl_engine_kind_t`. There is one engine, of kind `cpu` and index 0.
+ */
+typedef int sterna_engine_kind_t;
+
+/**
+ * A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
+ * three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
+ * `avx512_core` on use what these two have.
+ */
+typedef int sterna_cpu_isa_t;
+
+/**
+ * Which graphs are written to files: a sum of the `STERNA_DUMP_MODE_*` numbers, which are those of
+ * `dnnl_graph_dump_mode_t`.
+ */
+typedef int sterna_dump_mode_t;
+
+/**
+ * How wide the vectors of the kernels are: one of the `STERNA_LEVEL_*` numbers.
+ */
+typedef int sterna_level_t;
+
+/**
+ * How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are those of
+ * `dnnl_fpmath_mode_t`. A graph carries its mode and writes it to JSON; it is computed as under `strict` in every
+ * mode.
+ */
+typedef int sterna_fpmath_mode_t;
+
+/**
+ * How a graph is cut into partitions: one of the `STERNA_PARTITION_POLICY_*` numbers, which are those of
+ * `dnnl_graph_partition_policy_t`.
+ */
+typedef int sterna_partition_policy_t;
+
+/**
+ * What an op computes: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of `dnnl_graph_op_kind_t`.
+ */
+typedef int sterna_op_kind_t;
+
+/**
+ * The name of an attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
+ */
+typedef int sterna_op_attr_t;
+
+/**
+ * How a stream behaves: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of `dnnl_stream_flags_t`.
+ */
+typedef unsigned int sterna_stream_flags_t;
+
+/**
+ * A version of the library. The layout is that of `dnnl_version_t`.
+ */
+typedef struct {
+    /**
+     * Changes where programs have to change.
+     */
+    int major;
+    /**
+     * Changes where something is added.
+     */
+    int minor;
+    /**
+     * Changes where something is put right.
+     */
+    int patch;
+    /**
+     * The version as text, with the name of the library.
+     */
+    const char *hash;
+    /**
+     * What runs work on a CPU: a thread pool, 8.
+     */
+    unsigned int cpu_runtime;
+    /**
+     * What runs work on a GPU: nothing, 0.
+     */
+    unsigned int gpu_runtime;
+} sterna_version_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Makes an allocator of two functions; where either is null, one that uses the memory of the system.
+ *
+ * The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
+ * destroyed. They must not throw exceptions of C++.
+ */
+sterna_status_t sterna_allocator_create(sterna_allocator_t **allocator,
+                                        sterna_allocator_malloc_t malloc_fn,
+                                        sterna_allocator_free_t free_fn);
+
+/**
+ * Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one twice is an
+ * error of the caller.
+ */
+sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
+
+/**
+ * Makes an object for `sterna_partition_compile` to fill.
+ */
+sterna_status_t sterna_compiled_partition_create(sterna_compiled_partition_t **compiled_partition,
+                                                 const sterna_partition_t *partition);
+
+/**
+ * Destroys a compiled partition. Null is fine; destroying one twice is an error of the caller.
+ */
+sterna_status_t sterna_compiled_partition_destroy(sterna_compiled_partition_t *compiled_partition);
+
+/**
+ * Runs a compiled partition and returns when its outputs are written.
+ *
+ * Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
+ * unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
+ * output may be the very memory of an input where `sterna_compiled_partition_get_inplace_ports` names the two.
+ *
+ * `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
+ * type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
+ * overlap. `out_of_memory` where the allocator of the engine gives no scratch memory.
+ */
+sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partition_t *compiled_partition,
+                                                  const sterna_stream_t *stream,
+                                                  size_t num_inputs,
+                                                  const sterna_tensor_t *const *inputs,
+                                                  size_t num_outputs,
+                                                  const sterna_tensor_t *const *outputs);
+
+/**
+ * As `sterna_compiled_partition_execute`, with scratch memory of the caller's: a tensor as
+ * `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it, whose memory nobody else uses meanwhile. If
+ * it is null, the library allocates.
+ */
+sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_partition_t *compiled_partition,
+                                                     const sterna_stream_t *stream,
+                                                     size_t num_inputs,
+                                                     const sterna_tensor_t *const *inputs,
+                                                     size_t num_outputs,
+                                                     const sterna_tensor_t *const *outputs,
+                                                     const sterna_tensor_t *scratchpad);
+
+/**
+ * Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one dim, which
+ * is the number of bytes and may be 0.
+ */
+sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
+                                                                        sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id that no port
+ * has.
+ */
+sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
+                                                               size_t id,
+                                                               sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
+ * is destroyed or compiled anew; where there is none, the pointer is null.
+ */
+sterna_status_t sterna_compiled_partition_get_inplace_ports(const sterna_compiled_partition_t *compiled_partition,
+                                                            size_t *num_inplace_pairs,
+                                                            const sterna_inplace_pair_t **inplace_pairs);
+
+/**
+ * Reads how many plans of compiled partitions are kept for the next compilation of the same; 1024 unless it was set.
+ */
+sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
+
+/**
+ * Sets how many plans of compiled partitions are kept, in the whole process; 0 keeps none.
+ */
+sterna_status_t sterna_compiled_partition_cache_set_capacity(int capacity);
+
+/**
+ * Reads whether constant tensors are to be cached: 1 or 0. The setting is kept, and has no effect.
+ */
+sterna_status_t sterna_constant_tensor_cache_get(int *flag);
+
+/**
+ * Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number to the most there can
+ * be. The setting is kept, and has no effect.
+ */
+sterna_status_t sterna_constant_tensor_cache_set(int flag);
+
+/**
+ * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and has no
+ * effect.
+ */
+sterna_status_t sterna_constant_tensor_cache_get_capacity(sterna_engine_kind_t engine_kind,
+                                                          size_t *size);
+
+/**
+ * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; more than the address space has
+ * becomes as much as that has. The setting is kept, and has no effect.
+ */
+sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t engine_kind,
+                                                          size_t size);
+
+/**
+ * The instruction set that kernels use, as the lowest one that has their level. From this call on, the level is
+ * fixed.
+ */
+sterna_cpu_isa_t sterna_cpu_isa_get_effective(void);
+
+/**
+ * Caps the instruction set that kernels use, in the whole process. It can be set until the first engine is made or
+ * the instruction set is asked for; afterwards the answer is `invalid_arguments`. `default` takes the cap away. The
+ * environment variable `STERNA_MAX_CPU_ISA` caps it too.
+ */
+sterna_status_t sterna_cpu_isa_set_max(sterna_cpu_isa_t isa);
+
+/**
+ * The name of a data type, such as `f32`; null for a number that is none. The text is constant and must not be
+ * freed.
+ */
+const char *sterna_data_type_string(sterna_data_type_t data_type);
+
+/**
+ * The bytes that one element of a data type takes; 0 for `undef` and for the 4-bit types, two of which share a byte.
+ */
+sterna_status_t sterna_data_type_get_size(sterna_data_type_t data_type,
+                                          size_t *size);
+
+/**
+ * Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut into
+ * partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are handed out
+ * (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
+ * (`graph-<partition>-<hash>.json`).
+ *
+ * Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and where that is not set
+ * `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
+ */
+sterna_status_t sterna_dump_mode_set(sterna_dump_mode_t mode);
+
+/**
+ * The number of engines of a kind: 1 for `cpu`, 0 for all else.
+ */
+size_t sterna_engine_get_count(sterna_engine_kind_t kind);
+
+/**
+ * Makes an engine with the memory of the system and as many threads as the machine runs at once.
+ *
+ * The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
+ * every engine; they are read once.
+ */
+sterna_status_t sterna_engine_create(sterna_engine_t **engine,
+                                     sterna_engine_kind_t kind,
+                                     size_t index);
+
+/**
+ * Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
+ */
+sterna_status_t sterna_engine_create_with_allocator(sterna_engine_t **engine,
+                                                    sterna_engine_kind_t kind,
+                                                    size_t index,
+                                                    const sterna_allocator_t *allocator);
+
+/**
+ * Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
+ * caller's alone. The allocator may be null: the memory is then that of the system.
+ */
+sterna_status_t sterna_engine_create_with_threads(sterna_engine_t **engine,
+                                                  sterna_engine_kind_t kind,
+                                                  size_t index,
+                                                  const sterna_allocator_t *allocator,
+                                                  size_t threads);
+
+/**
+ * Reads the kind of an engine: always `cpu`.
+ */
+sterna_status_t sterna_engine_get_kind(const sterna_engine_t *engine,
+                                       sterna_engine_kind_t *kind);
+
+/**
+ * Reads how many threads an execution may use, the caller's among them.
+ */
+sterna_status_t sterna_engine_get_threads(const sterna_engine_t *engine,
+                                          size_t *threads);
+
+/**
+ * Reads the level of the kernels that partitions compiled for the engine use.
+ */
+sterna_status_t sterna_engine_get_level(const sterna_engine_t *engine,
+                                        sterna_level_t *level);
+
+/**
+ * Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
+ * caller.
+ */
+sterna_status_t sterna_engine_destroy(sterna_engine_t *engine);
+
+/**
+ * Reads the mode that graphs created without one get; `strict` unless it was set.
+ */
+sterna_status_t sterna_fpmath_mode_get_default(sterna_fpmath_mode_t *mode);
+
+/**
+ * Sets the mode that graphs created without one get from now on, in the whole process.
+ */
+sterna_status_t sterna_fpmath_mode_set_default(sterna_fpmath_mode_t mode);
+
+/**
+ * Makes a graph without ops, for engines of a kind, with the default floating-point math mode.
+ */
+sterna_status_t sterna_graph_create(sterna_graph_t **graph,
+                                    sterna_engine_kind_t engine_kind);
+
+/**
+ * Makes a graph without ops, for engines of a kind, with a floating-point math mode.
+ */
+sterna_status_t sterna_graph_create_with_fpmath_mode(sterna_graph_t **graph,
+                                                     sterna_engine_kind_t engine_kind,
+                                                     sterna_fpmath_mode_t mode);
+
+/**
+ * Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
+ */
+sterna_status_t sterna_graph_destroy(sterna_graph_t *graph);
+
+/**
+ * Sets the floating-point math mode of a graph, and whether it covers integers too (0: it does not). After
+ * `sterna_graph_finalize`: `invalid_graph`.
+ */
+sterna_status_t sterna_graph_set_fpmath_mode(sterna_graph_t *graph,
+                                             sterna_fpmath_mode_t mode,
+                                             int apply_to_int);
+
+/**
+ * Reads the floating-point math mode of a graph, and whether it covers integers too: 1 or 0.
+ */
+sterna_status_t sterna_graph_get_fpmath_mode(const sterna_graph_t *graph,
+                                             sterna_fpmath_mode_t *mode,
+                                             int *apply_to_int);
+
+/**
+ * Adds a copy of an op to a graph. `invalid_graph_op` where the op is not what one of its kind must be (counts,
+ * types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
+ * `sterna_graph_finalize`.
+ */
+sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
+                                    const sterna_op_t *op);
+
+/**
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
+ * with two producers, mentions of one tensor that differ, and a cycle.
+ */
+sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
+
+/**
+ * Reads whether a graph has been fixed: 1 or 0.
+ */
+sterna_status_t sterna_graph_is_finalized(const sterna_graph_t *graph,
+                                          uint8_t *is_finalized);
+
+/**
+ * Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
+ */
+sterna_status_t sterna_graph_filter(sterna_graph_t *graph,
+                                    sterna_partition_policy_t policy);
+
+/**
+ * Reads how many partitions the last `sterna_graph_filter` found; 0 before the first.
+ */
+sterna_status_t sterna_graph_get_partition_num(const sterna_graph_t *graph,
+                                               size_t *num);
+
+/**
+ * Hands out all partitions of a graph, in an order in which they can run. `num` is what
+ * `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects, each of
+ * which the caller destroys.
+ */
+sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
+                                            size_t num,
+                                            sterna_partition_t **partitions);
+
+/**
+ * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
+ * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+ */
+sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
+                                       const char *json,
+                                       size_t length);
+
+/**
+ * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
+ * by `sterna_string_destroy`; its length without the zero goes to `length`, which may be null.
+ */
+sterna_status_t sterna_graph_to_json(const sterna_graph_t *graph,
+                                     char **json,
+                                     size_t *length);
+
+/**
+ * Says why an op shares a partition with its neighbours or does not: one line for each time that a fusion was tried
+ * on it, none if no fusion was. The text is to be freed by `sterna_string_destroy`. `invalid_arguments` for an id
+ * that no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+ */
+sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
+                                     size_t op_id,
+                                     char **text);
+
+/**
+ * The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
+ */
+const char *sterna_level_string(sterna_level_t level);
+
+/**
+ * Describes a tensor whose dims are unknown: with `ndims` -1 even how many there are. Rank 0 is a scalar. Dims and
+ * strides are all set to `STERNA_UNKNOWN_DIM`, those of a scalar to 0.
+ *
+ * A host scalar has rank 0 and the type s32, s64 or f32.
+ */
+sterna_status_t sterna_logical_tensor_init(sterna_logical_tensor_t *logical_tensor,
+                                           size_t id,
+                                           sterna_data_type_t data_type,
+                                           int32_t ndims,
+                                           sterna_layout_type_t layout_type,
+                                           sterna_tensor_property_t property);
+
+/**
+ * Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. Where all are known and the layout is
+ * strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
+ * Dims behind the last one are 0.
+ */
+sterna_status_t sterna_logical_tensor_init_with_dims(sterna_logical_tensor_t *logical_tensor,
+                                                     size_t id,
+                                                     sterna_data_type_t data_type,
+                                                     int32_t ndims,
+                                                     const int64_t *dims,
+                                                     sterna_layout_type_t layout_type,
+                                                     sterna_tensor_property_t property);
+
+/**
+ * Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank 0 both
+ * may be null. Dims and strides behind the last one are 0.
+ */
+sterna_status_t sterna_logical_tensor_init_with_strides(sterna_logical_tensor_t *logical_tensor,
+                                                        size_t id,
+                                                        sterna_data_type_t data_type,
+                                                        int32_t ndims,
+                                                        const int64_t *dims,
+                                                        const int64_t *strides,
+                                                        sterna_tensor_property_t property);
+
+/**
+ * Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
+ * 0 if any dim is 0. It is SIZE_MAX where the layout is not strided or something is unknown, and 0 for a strided
+ * tensor of unknown rank.
+ */
+sterna_status_t sterna_logical_tensor_get_mem_size(const sterna_logical_tensor_t *logical_tensor,
+                                                   size_t *size);
+
+/**
+ * Finds out whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
+ */
+sterna_status_t sterna_logical_tensor_is_equal(const sterna_logical_tensor_t *left,
+                                               const sterna_logical_tensor_t *right,
+                                               uint8_t *is_equal);
+
+/**
+ * The name of an op kind, such as `Select`; null for a number that is none. The text is constant and must not be
+ * freed.
+ */
+const char *sterna_op_kind_string(sterna_op_kind_t kind);
+
+/**
+ * Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one becomes
+ * the kind and the id.
+ */
+sterna_status_t sterna_op_create(sterna_op_t **op,
+                                 size_t id,
+                                 sterna_op_kind_t kind,
+                                 const char *verbose_name);
+
+/**
+ * Destroys an op; graphs to which it was added keep a copy. Null is fine; destroying one twice is an error of the
+ * caller.
+ */
+sterna_status_t sterna_op_destroy(sterna_op_t *op);
+
+/**
+ * Adds the next input to an op; the description is copied.
+ */
+sterna_status_t sterna_op_add_input(sterna_op_t *op,
+                                    const sterna_logical_tensor_t *input);
+
+/**
+ * Adds the next output to an op; the description is copied.
+ */
+sterna_status_t sterna_op_add_output(sterna_op_t *op,
+                                     const sterna_logical_tensor_t *output);
+
+/**
+ * Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are copied.
+ */
+sterna_status_t sterna_op_set_attr_f32(sterna_op_t *op,
+                                       sterna_op_attr_t attr,
+                                       const float *value,
+                                       size_t value_len);
+
+/**
+ * Sets an attribute that is a truth value: 0 is false, all else true. `value_len` is 1.
+ */
+sterna_status_t sterna_op_set_attr_bool(sterna_op_t *op,
+                                        sterna_op_attr_t attr,
+                                        const uint8_t *value,
+                                        size_t value_len);
+
+/**
+ * Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are copied.
+ */
+sterna_status_t sterna_op_set_attr_s64(sterna_op_t *op,
+                                       sterna_op_attr_t attr,
+                                       const int64_t *value,
+                                       size_t value_len);
+
+/**
+ * Sets an attribute that is a word, which ends with a zero and is copied. `value_len` must not be 0 and is not looked
+ * at otherwise.
+ */
+sterna_status_t sterna_op_set_attr_str(sterna_op_t *op,
+                                       sterna_op_attr_t attr,
+                                       const char *value,
+                                       size_t value_len);
+
+/**
+ * Reads the id of an op.
+ */
+sterna_status_t sterna_op_get_id(const sterna_op_t *op,
+                                 size_t *id);
+
+/**
+ * Reads the kind of an op.
+ */
+sterna_status_t sterna_op_get_kind(const sterna_op_t *op,
+                                   sterna_op_kind_t *kind);
+
+/**
+ * Makes a partition of one op, without a graph. `invalid_graph_op` where the op is not what one of its kind must be.
+ */
+sterna_status_t sterna_partition_create_with_op(sterna_partition_t **partition,
+                                                const sterna_op_t *op,
+                                                sterna_engine_kind_t engine_kind);
+
+/**
+ * Destroys a partition; what was compiled from it stays usable. Null is fine; destroying one twice is an error of the
+ * caller.
+ */
+sterna_status_t sterna_partition_destroy(sterna_partition_t *partition);
+
+/**
+ * Reads how many ops a partition has.
+ */
+sterna_status_t sterna_partition_get_op_num(const sterna_partition_t *partition,
+                                            size_t *num);
+
+/**
+ * Reads the ids of the ops of a partition, in an order in which they can run. `num` is what
+ * `sterna_partition_get_op_num` says, and `ids` has room for as many.
+ */
+sterna_status_t sterna_partition_get_ops(const sterna_partition_t *partition,
+                                         size_t num,
+                                         size_t *ids);
+
+/**
+ * Reads the place of a partition among those of its graph, from 0.
+ */
+sterna_status_t sterna_partition_get_id(const sterna_partition_t *partition,
+                                        size_t *id);
+
+/**
+ * Reads how many tensors a partition takes.
+ */
+sterna_status_t sterna_partition_get_input_ports_num(const sterna_partition_t *partition,
+                                                     size_t *num);
+
+/**
+ * Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num` says, and
+ * `inputs` has room for as many.
+ */
+sterna_status_t sterna_partition_get_input_ports(const sterna_partition_t *partition,
+                                                 size_t num,
+                                                 sterna_logical_tensor_t *inputs);
+
+/**
+ * Reads how many tensors a partition gives.
+ */
+sterna_status_t sterna_partition_get_output_ports_num(const sterna_partition_t *partition,
+                                                      size_t *num);
+
+/**
+ * Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num` says,
+ * and `outputs` has room for as many.
+ */
+sterna_status_t sterna_partition_get_output_ports(const sterna_partition_t *partition,
+                                                  size_t num,
+                                                  sterna_logical_tensor_t *outputs);
+
+/**
+ * Reads whether a partition can be compiled: 1 or 0.
+ */
+sterna_status_t sterna_partition_is_supported(const sterna_partition_t *partition,
+                                              uint8_t *is_supported);
+
+/**
+ * Says why a partition cannot be compiled; null where it can. The text is to be freed by `sterna_string_destroy`.
+ */
+sterna_status_t sterna_partition_get_unsupported_reason(const sterna_partition_t *partition,
+                                                        char **text);
+
+/**
+ * Reads the kind of engine that a partition is for: always `cpu`.
+ */
+sterna_status_t sterna_partition_get_engine_kind(const sterna_partition_t *partition,
+                                                 sterna_engine_kind_t *kind);
+
+/**
+ * Compiles a partition for concrete tensors and an engine.
+ *
+ * The tensors have the ids of the ports, in any order; one that is no port does no harm. Inputs have known dims and
+ * strides. The dims of an output may be unknown, and its layout may be `any`;
+ * `sterna_compiled_partition_query_logical_tensor` then tells what they became.
+ *
+ * `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or strides
+ * are not known, and an output whose strides overlap; `invalid_data_type` for a type that is not the one of the graph;
+ * `invalid_shape` for shapes that do not go together.
+ */
+sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
+                                         sterna_compiled_partition_t *compiled_partition,
+                                         size_t in_num,
+                                         const sterna_logical_tensor_t *const *inputs,
+                                         size_t out_num,
+                                         const sterna_logical_tensor_t *const *outputs,
+                                         const sterna_engine_t *engine);
+
+/**
+ * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is
+ * constant and must not be freed.
+ */
+const char *sterna_status_string(sterna_status_t status);
+
+/**
+ * What was wrong with the last call on this thread that failed, as one sentence that names the op, the port and the
+ * values that clash; empty if none has failed. A call that succeeds does not change it. The text is in UTF-8, belongs
+ * to the library, and stays as it is until the next call on this thread that fails.
+ */
+const char *sterna_last_error_message(void);
+
+/**
+ * Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here; `profiling`
+ * is not implemented.
+ */
+sterna_status_t sterna_stream_create(sterna_stream_t **stream,
+                                     sterna_engine_t *engine,
+                                     sterna_stream_flags_t flags);
+
+/**
+ * Reads the engine of a stream. The stream keeps it: it is not to be destroyed for this call, and is good for as long
+ * as the stream is.
+ */
+sterna_status_t sterna_stream_get_engine(const sterna_stream_t *stream,
+                                         sterna_engine_t **engine);
+
+/**
+ * Returns when everything executed so far is done, which is at once.
+ */
+sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
+
+/**
+ * Destroys a stream. Null is fine; destroying one twice is an error of the caller.
+ */
+sterna_status_t sterna_stream_destroy(sterna_stream_t *stream);
+
+/**
+ * Frees text that a function of this library handed out to be freed so. Null is fine; freeing the same text twice is
+ * an error of the caller.
+ */
+sterna_status_t sterna_string_destroy(char *string);
+
+/**
+ * Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
+ * from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an
+ * execution needs memory unless the tensor is empty.
+ *
+ * The caller's memory must stay where it is while an execution uses it. A host scalar is made by
+ * `sterna_tensor_create_scalar`.
+ */
+sterna_status_t sterna_tensor_create(sterna_tensor_t **tensor,
+                                     const sterna_logical_tensor_t *logical_tensor,
+                                     sterna_engine_t *engine,
+                                     void *handle);
+
+/**
+ * Makes a host scalar of the value at an address, which is copied.
+ */
+sterna_status_t sterna_tensor_create_scalar(sterna_tensor_t **tensor,
+                                            const sterna_logical_tensor_t *logical_tensor,
+                                            const void *value);
+
+/**
+ * Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
+ */
+sterna_status_t sterna_tensor_destroy(sterna_tensor_t *tensor);
+
+/**
+ * Reads where the memory of a tensor is; null for a host scalar.
+ */
+sterna_status_t sterna_tensor_get_data_handle(const sterna_tensor_t *tensor,
+                                              void **handle);
+
+/**
+ * Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` its own. Memory of its own that it had
+ * is freed. A host scalar cannot be given any.
+ */
+sterna_status_t sterna_tensor_set_data_handle(sterna_tensor_t *tensor,
+                                              void *handle);
+
+/**
+ * Reads the engine of a tensor; null for a host scalar. The tensor keeps it: it is not to be destroyed for this call,
+ * and is good for as long as the tensor is.
+ */
+sterna_status_t sterna_tensor_get_engine(const sterna_tensor_t *tensor,
+                                         sterna_engine_t **engine);
+
+/**
+ * Reads the description of a tensor.
+ */
+sterna_status_t sterna_tensor_get_logical_tensor(const sterna_tensor_t *tensor,
+                                                 sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
+ * Until it is set, the environment variable `STERNA_VERBOSE` decides, and where that is not set `ONEDNN_VERBOSE`.
+ */
+sterna_status_t sterna_verbose_set(int level);
+
+/**
+ * The version of the library that is loaded. It is constant and must not be freed.
+ */
+const sterna_version_t *sterna_version(void);
+
+/**
+ * The version of the library that is loaded, such as "0.1.0". The text is constant and must not be freed.
+ */
+const char *sterna_version_string(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* STERNA_H */

@@ -1,0 +1,767 @@
+// Sterna for C++17: objects that own what they stand for, exceptions instead of statuses.
+//
+// This is a layer over sterna.h, whose documentation says what each call does; here stands what C++ adds. Objects are
+// moved, not copied, and destroy what they own. A call that fails throws `sterna::error` with the status and the
+// sentence of the library. What is said in sterna.h of threads holds here, too.
+#ifndef STERNA_HPP
+#define STERNA_HPP
+
+#include "sterna.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace sterna {
+
+// The numbers of sterna.h by name; written by the test of this header.
+
+enum class status : int {
+    success = STERNA_STATUS_SUCCESS, out_of_memory = STERNA_STATUS_OUT_OF_MEMORY,
+    invalid_arguments = STERNA_STATUS_INVALID_ARGUMENTS, unimplemented = STERNA_STATUS_UNIMPLEMENTED,
+    last_impl_reached = STERNA_STATUS_LAST_IMPL_REACHED, runtime_error = STERNA_STATUS_RUNTIME_ERROR,
+    not_required = STERNA_STATUS_NOT_REQUIRED, invalid_graph = STERNA_STATUS_INVALID_GRAPH,
+    invalid_graph_op = STERNA_STATUS_INVALID_GRAPH_OP, invalid_shape = STERNA_STATUS_INVALID_SHAPE,
+    invalid_data_type = STERNA_STATUS_INVALID_DATA_TYPE,
+};
+
+enum class data_type : int {
+    undef = STERNA_DATA_TYPE_UNDEF, f16 = STERNA_DATA_TYPE_F16, bf16 = STERNA_DATA_TYPE_BF16,
+    f32 = STERNA_DATA_TYPE_F32, s32 = STERNA_DATA_TYPE_S32, s8 = STERNA_DATA_TYPE_S8,
+    u8 = STERNA_DATA_TYPE_U8, f64 = STERNA_DATA_TYPE_F64, boolean = STERNA_DATA_TYPE_BOOLEAN,
+    f8_e5m2 = STERNA_DATA_TYPE_F8_E5M2, f8_e4m3 = STERNA_DATA_TYPE_F8_E4M3, s4 = STERNA_DATA_TYPE_S4,
+    u4 = STERNA_DATA_TYPE_U4, e8m0 = STERNA_DATA_TYPE_E8M0, f4_e2m1 = STERNA_DATA_TYPE_F4_E2M1,
+    f4_e3m0 = STERNA_DATA_TYPE_F4_E3M0, s64 = STERNA_DATA_TYPE_S64, s16 = STERNA_DATA_TYPE_S16,
+    u16 = STERNA_DATA_TYPE_U16, u32 = STERNA_DATA_TYPE_U32, u64 = STERNA_DATA_TYPE_U64,
+};
+
+enum class layout_type : int {
+    undef = STERNA_LAYOUT_TYPE_UNDEF, any = STERNA_LAYOUT_TYPE_ANY, strided = STERNA_LAYOUT_TYPE_STRIDED,
+    opaque = STERNA_LAYOUT_TYPE_OPAQUE,
+};
+
+enum class property : int {
+    undef = STERNA_TENSOR_PROPERTY_UNDEF, variable = STERNA_TENSOR_PROPERTY_VARIABLE,
+    constant = STERNA_TENSOR_PROPERTY_CONSTANT, host_scalar = STERNA_TENSOR_PROPERTY_HOST_SCALAR,
+};
+
+enum class op_kind : int {
+    abs = STERNA_OP_ABS, abs_backward = STERNA_OP_ABS_BACKWARD, add = STERNA_OP_ADD,
+    avg_pool = STERNA_OP_AVG_POOL, avg_pool_backward = STERNA_OP_AVG_POOL_BACKWARD,
+    batch_norm_training_backward = STERNA_OP_BATCH_NORM_TRAINING_BACKWARD,
+    batch_norm_forward_training = STERNA_OP_BATCH_NORM_FORWARD_TRAINING,
+    batch_norm_inference = STERNA_OP_BATCH_NORM_INFERENCE, bias_add = STERNA_OP_BIAS_ADD,
+    bias_add_backward = STERNA_OP_BIAS_ADD_BACKWARD, clamp = STERNA_OP_CLAMP,
+    clamp_backward = STERNA_OP_CLAMP_BACKWARD, concat = STERNA_OP_CONCAT,
+    convolution = STERNA_OP_CONVOLUTION, convolution_backward_data = STERNA_OP_CONVOLUTION_BACKWARD_DATA,
+    convolution_backward_weights = STERNA_OP_CONVOLUTION_BACKWARD_WEIGHTS,
+    conv_transpose = STERNA_OP_CONV_TRANSPOSE,
+    conv_transpose_backward_data = STERNA_OP_CONV_TRANSPOSE_BACKWARD_DATA,
+    conv_transpose_backward_weights = STERNA_OP_CONV_TRANSPOSE_BACKWARD_WEIGHTS,
+    dequantize = STERNA_OP_DEQUANTIZE, divide = STERNA_OP_DIVIDE,
+    dynamic_dequantize = STERNA_OP_DYNAMIC_DEQUANTIZE, dynamic_quantize = STERNA_OP_DYNAMIC_QUANTIZE,
+    elu = STERNA_OP_ELU, elu_backward = STERNA_OP_ELU_BACKWARD, end = STERNA_OP_END, exp = STERNA_OP_EXP,
+    gelu = STERNA_OP_GELU, gelu_backward = STERNA_OP_GELU_BACKWARD, hard_swish = STERNA_OP_HARD_SWISH,
+    hard_swish_backward = STERNA_OP_HARD_SWISH_BACKWARD, interpolate = STERNA_OP_INTERPOLATE,
+    interpolate_backward = STERNA_OP_INTERPOLATE_BACKWARD, layer_norm = STERNA_OP_LAYER_NORM,
+    layer_norm_backward = STERNA_OP_LAYER_NORM_BACKWARD, leaky_relu = STERNA_OP_LEAKY_RELU,
+    log = STERNA_OP_LOG, log_softmax = STERNA_OP_LOG_SOFTMAX,
+    log_softmax_backward = STERNA_OP_LOG_SOFTMAX_BACKWARD, matmul = STERNA_OP_MATMUL,
+    maximum = STERNA_OP_MAXIMUM, max_pool = STERNA_OP_MAX_POOL,
+    max_pool_backward = STERNA_OP_MAX_POOL_BACKWARD, minimum = STERNA_OP_MINIMUM, mish = STERNA_OP_MISH,
+    mish_backward = STERNA_OP_MISH_BACKWARD, multiply = STERNA_OP_MULTIPLY, prelu = STERNA_OP_PRELU,
+    prelu_backward = STERNA_OP_PRELU_BACKWARD, quantize = STERNA_OP_QUANTIZE,
+    reciprocal = STERNA_OP_RECIPROCAL, reduce_l1 = STERNA_OP_REDUCE_L1, reduce_l2 = STERNA_OP_REDUCE_L2,
+    reduce_max = STERNA_OP_REDUCE_MAX, reduce_mean = STERNA_OP_REDUCE_MEAN,
+    reduce_min = STERNA_OP_REDUCE_MIN, reduce_prod = STERNA_OP_REDUCE_PROD,
+    reduce_sum = STERNA_OP_REDUCE_SUM, relu = STERNA_OP_RELU, relu_backward = STERNA_OP_RELU_BACKWARD,
+    reorder = STERNA_OP_REORDER, round = STERNA_OP_ROUND, sigmoid = STERNA_OP_SIGMOID,
+    sigmoid_backward = STERNA_OP_SIGMOID_BACKWARD, softmax = STERNA_OP_SOFTMAX,
+    softmax_backward = STERNA_OP_SOFTMAX_BACKWARD, softplus = STERNA_OP_SOFTPLUS,
+    softplus_backward = STERNA_OP_SOFTPLUS_BACKWARD, sqrt = STERNA_OP_SQRT,
+    sqrt_backward = STERNA_OP_SQRT_BACKWARD, square = STERNA_OP_SQUARE,
+    squared_difference = STERNA_OP_SQUARED_DIFFERENCE, static_reshape = STERNA_OP_STATIC_RESHAPE,
+    static_transpose = STERNA_OP_STATIC_TRANSPOSE, subtract = STERNA_OP_SUBTRACT, tanh = STERNA_OP_TANH,
+    tanh_backward = STERNA_OP_TANH_BACKWARD, type_cast = STERNA_OP_TYPE_CAST, wildcard = STERNA_OP_WILDCARD,
+    hard_sigmoid = STERNA_OP_HARD_SIGMOID, hard_sigmoid_backward = STERNA_OP_HARD_SIGMOID_BACKWARD,
+    select = STERNA_OP_SELECT, pow = STERNA_OP_POW, group_norm = STERNA_OP_GROUP_NORM,
+    gen_index = STERNA_OP_GEN_INDEX, greater_equal = STERNA_OP_GREATER_EQUAL, rms_norm = STERNA_OP_RMS_NORM,
+    dropout = STERNA_OP_DROPOUT,
+};
+
+enum class op_attr : int {
+    alpha = STERNA_ATTR_ALPHA, beta = STERNA_ATTR_BETA, epsilon = STERNA_ATTR_EPSILON, max = STERNA_ATTR_MAX,
+    min = STERNA_ATTR_MIN, momentum = STERNA_ATTR_MOMENTUM, scales = STERNA_ATTR_SCALES,
+    axis = STERNA_ATTR_AXIS, begin_norm_axis = STERNA_ATTR_BEGIN_NORM_AXIS, groups = STERNA_ATTR_GROUPS,
+    axes = STERNA_ATTR_AXES, dilations = STERNA_ATTR_DILATIONS, dst_shape = STERNA_ATTR_DST_SHAPE,
+    kernel = STERNA_ATTR_KERNEL, order = STERNA_ATTR_ORDER, output_padding = STERNA_ATTR_OUTPUT_PADDING,
+    pads_begin = STERNA_ATTR_PADS_BEGIN, pads_end = STERNA_ATTR_PADS_END, shape = STERNA_ATTR_SHAPE,
+    sizes = STERNA_ATTR_SIZES, src_shape = STERNA_ATTR_SRC_SHAPE, strides = STERNA_ATTR_STRIDES,
+    weights_shape = STERNA_ATTR_WEIGHTS_SHAPE, zps = STERNA_ATTR_ZPS, group_shape = STERNA_ATTR_GROUP_SHAPE,
+    exclude_pad = STERNA_ATTR_EXCLUDE_PAD, keep_dims = STERNA_ATTR_KEEP_DIMS,
+    keep_stats = STERNA_ATTR_KEEP_STATS, per_channel_broadcast = STERNA_ATTR_PER_CHANNEL_BROADCAST,
+    special_zero = STERNA_ATTR_SPECIAL_ZERO, transpose_a = STERNA_ATTR_TRANSPOSE_A,
+    transpose_b = STERNA_ATTR_TRANSPOSE_B, use_affine = STERNA_ATTR_USE_AFFINE,
+    use_dst = STERNA_ATTR_USE_DST, auto_broadcast = STERNA_ATTR_AUTO_BROADCAST,
+    auto_pad = STERNA_ATTR_AUTO_PAD,
+    coordinate_transformation_mode = STERNA_ATTR_COORDINATE_TRANSFORMATION_MODE,
+    data_format = STERNA_ATTR_DATA_FORMAT, mode = STERNA_ATTR_MODE, qtype = STERNA_ATTR_QTYPE,
+    rounding_type = STERNA_ATTR_ROUNDING_TYPE, weights_format = STERNA_ATTR_WEIGHTS_FORMAT,
+    accumulation_mode = STERNA_ATTR_ACCUMULATION_MODE,
+};
+
+enum class fpmath_mode : int {
+    strict = STERNA_FPMATH_MODE_STRICT, bf16 = STERNA_FPMATH_MODE_BF16, f16 = STERNA_FPMATH_MODE_F16,
+    any = STERNA_FPMATH_MODE_ANY, tf32 = STERNA_FPMATH_MODE_TF32,
+};
+
+enum class partition_policy : int {
+    fusion = STERNA_PARTITION_POLICY_FUSION, debug = STERNA_PARTITION_POLICY_DEBUG,
+};
+
+enum class engine_kind : int {
+    any = STERNA_ENGINE_KIND_ANY, cpu = STERNA_ENGINE_KIND_CPU, gpu = STERNA_ENGINE_KIND_GPU,
+};
+
+enum class stream_flags : unsigned {
+    in_order = STERNA_STREAM_FLAG_IN_ORDER, out_of_order = STERNA_STREAM_FLAG_OUT_OF_ORDER,
+    profiling = STERNA_STREAM_FLAG_PROFILING,
+};
+
+enum class level : int {
+    portable = STERNA_LEVEL_PORTABLE, avx2 = STERNA_LEVEL_AVX2, avx512 = STERNA_LEVEL_AVX512,
+};
+
+enum class cpu_isa : int {
+    default_ = STERNA_CPU_ISA_DEFAULT, sse41 = STERNA_CPU_ISA_SSE41, avx = STERNA_CPU_ISA_AVX,
+    avx2 = STERNA_CPU_ISA_AVX2, avx2_vnni = STERNA_CPU_ISA_AVX2_VNNI,
+    avx2_vnni_2 = STERNA_CPU_ISA_AVX2_VNNI_2, avx512_core = STERNA_CPU_ISA_AVX512_CORE,
+    avx512_core_vnni = STERNA_CPU_ISA_AVX512_CORE_VNNI, avx512_core_bf16 = STERNA_CPU_ISA_AVX512_CORE_BF16,
+    avx512_core_fp16 = STERNA_CPU_ISA_AVX512_CORE_FP16, avx512_core_amx = STERNA_CPU_ISA_AVX512_CORE_AMX,
+    avx512_core_amx_fp16 = STERNA_CPU_ISA_AVX512_CORE_AMX_FP16,
+};
+
+enum class dump_mode : int {
+    none = STERNA_DUMP_MODE_NONE, subgraph = STERNA_DUMP_MODE_SUBGRAPH, graph = STERNA_DUMP_MODE_GRAPH,
+};
+
+// The end of what the test writes.
+
+inline stream_flags operator|(stream_flags a, stream_flags b) {
+    return static_cast<stream_flags>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+
+inline dump_mode operator|(dump_mode a, dump_mode b) {
+    return static_cast<dump_mode>(static_cast<int>(a) | static_cast<int>(b));
+}
+
+// A dim or a stride that is not known.
+inline constexpr std::int64_t unknown_dim = STERNA_UNKNOWN_DIM;
+inline constexpr std::size_t max_ndims = STERNA_MAX_NDIMS;
+
+inline const char *name(status value) { return sterna_status_string(static_cast<int>(value)); }
+// The names below are null for a number that stands for nothing.
+inline const char *name(data_type value) { return sterna_data_type_string(static_cast<int>(value)); }
+inline const char *name(op_kind value) { return sterna_op_kind_string(static_cast<int>(value)); }
+inline const char *name(level value) { return sterna_level_string(static_cast<int>(value)); }
+
+// A call that failed: `what()` is the sentence that names the op, the port and the values that clash.
+class error : public std::runtime_error {
+public:
+    error(sterna::status status, const std::string &message) : std::runtime_error(message), status_(status) {}
+
+    sterna::status status() const noexcept { return status_; }
+
+private:
+    sterna::status status_;
+};
+
+// Values in a row that someone else owns: what std::span is in C++20. A view of constant values is also made of a list
+// in braces, for the call that it is written in.
+template <typename T>
+class view {
+public:
+    using value_type = std::remove_const_t<T>;
+
+    constexpr view() noexcept = default;
+    constexpr view(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    template <std::size_t N>
+    constexpr view(T (&array)[N]) noexcept : data_(array), size_(N) {}
+    template <typename U = T, typename = std::enable_if_t<std::is_const_v<U>>>
+    constexpr view(std::initializer_list<value_type> list) noexcept : view(list.begin(), list.size()) {}
+    // Of anything with `data()` and `size()`.
+    template <typename C,
+            typename = std::enable_if_t<std::is_convertible_v<
+                    std::remove_pointer_t<decltype(std::declval<C &>().data())> (*)[], T (*)[]>>,
+            typename = decltype(std::declval<C &>().size())>
+    constexpr view(C &&values) noexcept : data_(values.data()), size_(values.size()) {}
+
+    constexpr T *data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    constexpr T *begin() const noexcept { return data_; }
+    constexpr T *end() const noexcept { return data_ + size_; }
+    constexpr T &operator[](std::size_t i) const { return data_[i]; }
+
+private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+namespace detail {
+
+inline void check(sterna_status_t status) {
+    if (status != STERNA_STATUS_SUCCESS) throw error(static_cast<sterna::status>(status), sterna_last_error_message());
+}
+
+// What a call writes to its last argument.
+template <typename Out, typename Call>
+Out read(Call &&call) {
+    Out out {};
+    check(call(&out));
+    return out;
+}
+
+// Text that the caller frees.
+template <typename Call>
+std::optional<std::string> read_text(Call &&call) {
+    char *text = read<char *>(call);
+    if (!text) return std::nullopt;
+    const std::unique_ptr<char, sterna_status_t (*)(char *)> owner(text, sterna_string_destroy);
+    return std::string(text);
+}
+
+// A handle of the C interface, owned.
+template <typename T, sterna_status_t (*Destroy)(T *)>
+class owner {
+public:
+    explicit owner(T *handle) noexcept : handle_(handle) {}
+
+    T *get() const noexcept { return handle_.get(); }
+    // Gives the handle up; whoever takes it destroys it.
+    T *release() noexcept { return handle_.release(); }
+
+private:
+    struct destroy {
+        void operator()(T *handle) const noexcept { Destroy(handle); }
+    };
+    std::unique_ptr<T, destroy> handle_;
+};
+
+} // namespace detail
+
+// Settings of the whole process.
+
+inline const sterna_version_t &version() { return *sterna_version(); }
+inline std::string_view version_string() { return sterna_version_string(); }
+
+inline std::size_t size_of(data_type type) {
+    return detail::read<std::size_t>([&](auto out) { return sterna_data_type_get_size(static_cast<int>(type), out); });
+}
+
+inline void set_verbose(int level) { detail::check(sterna_verbose_set(level)); }
+inline void set_dump_mode(dump_mode mode) { detail::check(sterna_dump_mode_set(static_cast<int>(mode))); }
+
+inline cpu_isa effective_cpu_isa() { return static_cast<cpu_isa>(sterna_cpu_isa_get_effective()); }
+inline void set_max_cpu_isa(cpu_isa isa) { detail::check(sterna_cpu_isa_set_max(static_cast<int>(isa))); }
+
+inline fpmath_mode default_fpmath_mode() {
+    return static_cast<fpmath_mode>(detail::read<sterna_fpmath_mode_t>(sterna_fpmath_mode_get_default));
+}
+inline void set_default_fpmath_mode(fpmath_mode mode) {
+    detail::check(sterna_fpmath_mode_set_default(static_cast<int>(mode)));
+}
+
+inline int compiled_partition_cache_capacity() {
+    return detail::read<int>(sterna_compiled_partition_cache_get_capacity);
+}
+inline void set_compiled_partition_cache_capacity(int capacity) {
+    detail::check(sterna_compiled_partition_cache_set_capacity(capacity));
+}
+
+inline bool constant_tensor_cache() { return detail::read<int>(sterna_constant_tensor_cache_get) != 0; }
+inline void set_constant_tensor_cache(bool flag) { detail::check(sterna_constant_tensor_cache_set(flag)); }
+inline std::size_t constant_tensor_cache_capacity(engine_kind kind = engine_kind::cpu) {
+    return detail::read<std::size_t>(
+            [&](auto out) { return sterna_constant_tensor_cache_get_capacity(static_cast<int>(kind), out); });
+}
+inline void set_constant_tensor_cache_capacity(std::size_t mebibytes, engine_kind kind = engine_kind::cpu) {
+    detail::check(sterna_constant_tensor_cache_set_capacity(static_cast<int>(kind), mebibytes));
+}
+
+class allocator : public detail::owner<sterna_allocator_t, sterna_allocator_destroy> {
+public:
+    // The memory of the system.
+    allocator() : allocator(nullptr, nullptr) {}
+    // The functions must not throw.
+    allocator(sterna_allocator_malloc_t malloc, sterna_allocator_free_t free)
+        : owner(detail::read<sterna_allocator_t *>(
+                [&](auto out) { return sterna_allocator_create(out, malloc, free); })) {}
+};
+
+// An engine that something else owns: an `engine`, or the stream or tensor that answered with it.
+class engine_ref {
+public:
+    explicit engine_ref(sterna_engine_t *handle) noexcept : handle_(handle) {}
+
+    sterna_engine_t *get() const noexcept { return handle_; }
+    engine_kind kind() const {
+        return static_cast<engine_kind>(detail::read<sterna_engine_kind_t>(
+                [&](auto out) { return sterna_engine_get_kind(handle_, out); }));
+    }
+    std::size_t threads() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_engine_get_threads(handle_, out); });
+    }
+    sterna::level level() const {
+        return static_cast<sterna::level>(
+                detail::read<sterna_level_t>([&](auto out) { return sterna_engine_get_level(handle_, out); }));
+    }
+
+    friend bool operator==(engine_ref a, engine_ref b) noexcept { return a.handle_ == b.handle_; }
+    friend bool operator!=(engine_ref a, engine_ref b) noexcept { return a.handle_ != b.handle_; }
+
+private:
+    sterna_engine_t *handle_;
+};
+
+class engine : public detail::owner<sterna_engine_t, sterna_engine_destroy> {
+public:
+    explicit engine(engine_kind kind = engine_kind::cpu, std::size_t index = 0)
+        : owner(detail::read<sterna_engine_t *>(
+                [&](auto out) { return sterna_engine_create(out, static_cast<int>(kind), index); })) {}
+    explicit engine(const allocator &memory)
+        : owner(detail::read<sterna_engine_t *>([&](auto out) {
+              return sterna_engine_create_with_allocator(out, STERNA_ENGINE_KIND_CPU, 0, memory.get());
+          })) {}
+
+    // An engine of so many threads, the caller's among them.
+    static engine with_threads(std::size_t threads, const allocator *memory = nullptr) {
+        return engine(detail::read<sterna_engine_t *>([&](auto out) {
+            return sterna_engine_create_with_threads(
+                    out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr, threads);
+        }));
+    }
+
+    static std::size_t count(engine_kind kind) noexcept { return sterna_engine_get_count(static_cast<int>(kind)); }
+
+    operator engine_ref() const noexcept { return engine_ref(get()); }
+    engine_kind kind() const { return engine_ref(*this).kind(); }
+    std::size_t threads() const { return engine_ref(*this).threads(); }
+    sterna::level level() const { return engine_ref(*this).level(); }
+
+private:
+    explicit engine(sterna_engine_t *handle) noexcept : owner(handle) {}
+};
+
+class stream : public detail::owner<sterna_stream_t, sterna_stream_destroy> {
+public:
+    explicit stream(engine_ref engine, stream_flags flags = stream_flags::in_order)
+        : owner(detail::read<sterna_stream_t *>([&](auto out) {
+              return sterna_stream_create(out, engine.get(), static_cast<unsigned>(flags));
+          })) {}
+
+    engine_ref engine() const {
+        return engine_ref(
+                detail::read<sterna_engine_t *>([&](auto out) { return sterna_stream_get_engine(get(), out); }));
+    }
+    void wait() const { detail::check(sterna_stream_wait(get())); }
+};
+
+// What a tensor is called, what it holds and how it lies in memory. A plain value.
+class logical_tensor {
+public:
+    explicit logical_tensor(const sterna_logical_tensor_t &value) noexcept : value_(value) {}
+    // A tensor of given dims; dense and row-major, unless another layout is asked for. No dims are a scalar.
+    logical_tensor(std::size_t id, data_type type, view<const std::int64_t> dims,
+            layout_type layout = layout_type::strided, property prop = property::undef) {
+        detail::check(sterna_logical_tensor_init_with_dims(&value_, id, static_cast<int>(type), rank(dims),
+                dims.data(), static_cast<int>(layout), static_cast<int>(prop)));
+    }
+
+    // A tensor of given strides, which count elements.
+    static logical_tensor strided(std::size_t id, data_type type, view<const std::int64_t> dims,
+            view<const std::int64_t> strides, property prop = property::undef) {
+        if (dims.size() != strides.size()) throw error(status::invalid_arguments, "there is one stride for each dim");
+        sterna_logical_tensor_t value;
+        detail::check(sterna_logical_tensor_init_with_strides(&value, id, static_cast<int>(type), rank(dims),
+                dims.data(), strides.data(), static_cast<int>(prop)));
+        return logical_tensor(value);
+    }
+    // A tensor of which the type and at most the rank are known.
+    static logical_tensor unknown(std::size_t id, data_type type, int ndims = -1,
+            layout_type layout = layout_type::any, property prop = property::undef) {
+        sterna_logical_tensor_t value;
+        detail::check(sterna_logical_tensor_init(&value, id, static_cast<int>(type), ndims, static_cast<int>(layout),
+                static_cast<int>(prop)));
+        return logical_tensor(value);
+    }
+    // A scalar whose value goes along with each execution: of type s32, s64 or f32.
+    static logical_tensor host_scalar(std::size_t id, data_type type) {
+        return logical_tensor(id, type, {}, layout_type::strided, property::host_scalar);
+    }
+
+    const sterna_logical_tensor_t *get() const noexcept { return &value_; }
+    std::size_t id() const noexcept { return value_.id; }
+    data_type type() const noexcept { return static_cast<data_type>(value_.data_type); }
+    layout_type layout() const noexcept { return static_cast<layout_type>(value_.layout_type); }
+    property prop() const noexcept { return static_cast<property>(value_.property); }
+    // -1 where it is unknown.
+    int ndims() const noexcept { return value_.ndims; }
+    // Empty where the rank is unknown.
+    view<const std::int64_t> dims() const noexcept { return {value_.dims, known_rank()}; }
+    // Empty unless the layout is strided.
+    view<const std::int64_t> strides() const noexcept {
+        return {value_.layout.strides, layout() == layout_type::strided ? known_rank() : 0};
+    }
+    std::size_t memory_size() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_logical_tensor_get_mem_size(&value_, out); });
+    }
+
+    friend bool operator==(const logical_tensor &a, const logical_tensor &b) {
+        return detail::read<std::uint8_t>(
+                       [&](auto out) { return sterna_logical_tensor_is_equal(&a.value_, &b.value_, out); })
+                != 0;
+    }
+    friend bool operator!=(const logical_tensor &a, const logical_tensor &b) { return !(a == b); }
+
+private:
+    static std::int32_t rank(view<const std::int64_t> dims) noexcept {
+        return dims.size() > max_ndims ? STERNA_MAX_NDIMS + 1 : static_cast<std::int32_t>(dims.size());
+    }
+    std::size_t known_rank() const noexcept { return value_.ndims < 0 ? 0 : static_cast<std::size_t>(value_.ndims); }
+
+    sterna_logical_tensor_t value_;
+};
+
+// A description together with memory.
+class tensor : public detail::owner<sterna_tensor_t, sterna_tensor_destroy> {
+public:
+    // On memory of its own, from the allocator of the engine.
+    tensor(const logical_tensor &desc, engine_ref engine) : tensor(desc, engine, STERNA_MEMORY_ALLOCATE) {}
+    // On memory of the caller's, which has to be large enough.
+    tensor(const logical_tensor &desc, engine_ref engine, void *memory)
+        : owner(detail::read<sterna_tensor_t *>(
+                [&](auto out) { return sterna_tensor_create(out, desc.get(), engine.get(), memory); })) {}
+    // On values of the caller's: elements of the size of the tensor's, at least `memory_size()` bytes of them.
+    template <typename T>
+    tensor(const logical_tensor &desc, engine_ref engine, view<T> values)
+        : tensor(desc, engine, checked(desc, values.data(), values.size(), sizeof(T))) {}
+    template <typename C, typename = decltype(std::declval<C &>().data()),
+            typename = decltype(std::declval<C &>().size())>
+    tensor(const logical_tensor &desc, engine_ref engine, C &values)
+        : tensor(desc, engine, checked(desc, values.data(), values.size(), sizeof(*values.data()))) {}
+    template <typename T, std::size_t N>
+    tensor(const logical_tensor &desc, engine_ref engine, T (&values)[N])
+        : tensor(desc, engine, checked(desc, values, N, sizeof(T))) {}
+    // A host scalar; the value is copied.
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    static tensor scalar(const logical_tensor &desc, T value) {
+        if (size_of(desc.type()) != sizeof(T)) throw error(status::invalid_arguments, "the value has another size");
+        return tensor(detail::read<sterna_tensor_t *>(
+                [&](auto out) { return sterna_tensor_create_scalar(out, desc.get(), &value); }));
+    }
+
+    void *data() const {
+        return detail::read<void *>([&](auto out) { return sterna_tensor_get_data_handle(get(), out); });
+    }
+    void set_data(void *memory) { detail::check(sterna_tensor_set_data_handle(get(), memory)); }
+    // Nothing for a host scalar.
+    std::optional<engine_ref> engine() const {
+        auto *handle = detail::read<sterna_engine_t *>([&](auto out) { return sterna_tensor_get_engine(get(), out); });
+        return handle ? std::optional(engine_ref(handle)) : std::nullopt;
+    }
+    logical_tensor desc() const {
+        return logical_tensor(detail::read<sterna_logical_tensor_t>(
+                [&](auto out) { return sterna_tensor_get_logical_tensor(get(), out); }));
+    }
+
+private:
+    explicit tensor(sterna_tensor_t *handle) noexcept : owner(handle) {}
+
+    // A tensor on constant values serves as an input; the library writes to outputs alone.
+    static void *checked(const logical_tensor &desc, const void *data, std::size_t count, std::size_t size) {
+        const std::size_t wanted = size_of(desc.type()), needed = desc.memory_size();
+        if (size != wanted)
+            throw error(status::invalid_arguments,
+                    "tensor " + std::to_string(desc.id()) + ": the values given have " + std::to_string(size)
+                            + " bytes each, not " + std::to_string(wanted));
+        if (count < needed / size + (needed % size != 0))
+            throw error(status::invalid_arguments,
+                    "tensor " + std::to_string(desc.id()) + ": " + std::to_string(count) + " values are fewer than its "
+                            + std::to_string(needed) + " bytes");
+        return const_cast<void *>(data);
+    }
+};
+
+// A tensor that something else owns.
+class tensor_ref {
+public:
+    tensor_ref(const tensor &owner) noexcept : handle_(owner.get()) {}
+
+    const sterna_tensor_t *get() const noexcept { return handle_; }
+
+private:
+    const sterna_tensor_t *handle_;
+};
+
+// Tensors lent to a call: `{a, b}`, or anything that is walked through and holds tensors.
+class tensors {
+public:
+    tensors(std::initializer_list<tensor_ref> list) { take(list); }
+    template <typename C,
+            typename = std::enable_if_t<std::is_convertible_v<decltype(*std::begin(std::declval<const C &>())),
+                    tensor_ref>>>
+    tensors(const C &list) {
+        take(list);
+    }
+
+    const sterna_tensor_t *const *data() const noexcept { return handles_.data(); }
+    std::size_t size() const noexcept { return handles_.size(); }
+
+private:
+    template <typename C>
+    void take(const C &list) {
+        for (const tensor_ref one : list) handles_.push_back(one.get());
+    }
+
+    std::vector<const sterna_tensor_t *> handles_;
+};
+
+class op : public detail::owner<sterna_op_t, sterna_op_destroy> {
+public:
+    op(std::size_t id, op_kind kind, const std::string &name = "")
+        : owner(detail::read<sterna_op_t *>(
+                [&](auto out) { return sterna_op_create(out, id, static_cast<int>(kind), name.c_str()); })) {}
+    op(std::size_t id, op_kind kind, view<const logical_tensor> inputs, view<const logical_tensor> outputs,
+            const std::string &name = "")
+        : op(id, kind, name) {
+        for (const auto &one : inputs) input(one);
+        for (const auto &one : outputs) output(one);
+    }
+
+    op &input(const logical_tensor &desc) {
+        detail::check(sterna_op_add_input(get(), desc.get()));
+        return *this;
+    }
+    op &output(const logical_tensor &desc) {
+        detail::check(sterna_op_add_output(get(), desc.get()));
+        return *this;
+    }
+
+    // A number, a truth value, a word, or a list of numbers.
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    op &attr(op_attr attr, T value) {
+        if constexpr (std::is_same_v<T, bool>) {
+            const std::uint8_t truth = value;
+            detail::check(sterna_op_set_attr_bool(get(), static_cast<int>(attr), &truth, 1));
+        } else if constexpr (std::is_floating_point_v<T>) {
+            const float real = static_cast<float>(value);
+            detail::check(sterna_op_set_attr_f32(get(), static_cast<int>(attr), &real, 1));
+        } else {
+            const std::int64_t whole = static_cast<std::int64_t>(value);
+            detail::check(sterna_op_set_attr_s64(get(), static_cast<int>(attr), &whole, 1));
+        }
+        return *this;
+    }
+    op &attr(op_attr attr, const std::string &word) {
+        detail::check(sterna_op_set_attr_str(get(), static_cast<int>(attr), word.c_str(), word.size()));
+        return *this;
+    }
+    op &attr(op_attr attr, const char *word) { return this->attr(attr, std::string(word)); }
+    op &attr(op_attr attr, view<const std::int64_t> list) {
+        detail::check(sterna_op_set_attr_s64(get(), static_cast<int>(attr), list.data(), list.size()));
+        return *this;
+    }
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    op &attr(op_attr attr, std::initializer_list<T> list) {
+        using number = std::conditional_t<std::is_floating_point_v<T>, float, std::int64_t>;
+        const std::vector<number> numbers(list.begin(), list.end());
+        return this->attr(attr, view<const number>(numbers));
+    }
+    op &attr(op_attr attr, view<const float> list) {
+        detail::check(sterna_op_set_attr_f32(get(), static_cast<int>(attr), list.data(), list.size()));
+        return *this;
+    }
+
+    std::size_t id() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_op_get_id(get(), out); });
+    }
+    op_kind kind() const {
+        return static_cast<op_kind>(
+                detail::read<sterna_op_kind_t>([&](auto out) { return sterna_op_get_kind(get(), out); }));
+    }
+};
+
+// A partition compiled for concrete tensors, to be executed any number of times.
+class compiled_partition : public detail::owner<sterna_compiled_partition_t, sterna_compiled_partition_destroy> {
+public:
+    // Tensors come in any order; each call returns when the outputs are written.
+    void execute(const stream &stream, const tensors &inputs, const tensors &outputs) const {
+        detail::check(sterna_compiled_partition_execute(
+                get(), stream.get(), inputs.size(), inputs.data(), outputs.size(), outputs.data()));
+    }
+    void execute(const stream &stream, const tensors &inputs, const tensors &outputs, const tensor &scratchpad) const {
+        detail::check(sterna_compiled_partition_execute_v2(get(), stream.get(), inputs.size(), inputs.data(),
+                outputs.size(), outputs.data(), scratchpad.get()));
+    }
+
+    logical_tensor scratchpad() const {
+        return logical_tensor(detail::read<sterna_logical_tensor_t>(
+                [&](auto out) { return sterna_compiled_partition_get_scratchpad_logical_tensor(get(), out); }));
+    }
+    logical_tensor query(std::size_t id) const {
+        return logical_tensor(detail::read<sterna_logical_tensor_t>(
+                [&](auto out) { return sterna_compiled_partition_query_logical_tensor(get(), id, out); }));
+    }
+    // The view is good for as long as the compiled partition is.
+    view<const sterna_inplace_pair_t> inplace_ports() const {
+        std::size_t count = 0;
+        const sterna_inplace_pair_t *pairs = nullptr;
+        detail::check(sterna_compiled_partition_get_inplace_ports(get(), &count, &pairs));
+        return {pairs, count};
+    }
+
+private:
+    friend class partition;
+    using owner::owner;
+};
+
+class partition : public detail::owner<sterna_partition_t, sterna_partition_destroy> {
+public:
+    // One op without a graph.
+    explicit partition(const op &op, sterna::engine_kind kind = sterna::engine_kind::cpu)
+        : owner(detail::read<sterna_partition_t *>([&](auto out) {
+              return sterna_partition_create_with_op(out, op.get(), static_cast<int>(kind));
+          })) {}
+
+    std::size_t id() const {
+        return detail::read<std::size_t>([&](auto out) { return sterna_partition_get_id(get(), out); });
+    }
+    std::vector<std::size_t> ops() const {
+        std::vector<std::size_t> ids(
+                detail::read<std::size_t>([&](auto out) { return sterna_partition_get_op_num(get(), out); }));
+        detail::check(sterna_partition_get_ops(get(), ids.size(), ids.data()));
+        return ids;
+    }
+    std::vector<logical_tensor> inputs() const {
+        return ports(sterna_partition_get_input_ports_num, sterna_partition_get_input_ports);
+    }
+    std::vector<logical_tensor> outputs() const {
+        return ports(sterna_partition_get_output_ports_num, sterna_partition_get_output_ports);
+    }
+    bool is_supported() const {
+        return detail::read<std::uint8_t>([&](auto out) { return sterna_partition_is_supported(get(), out); }) != 0;
+    }
+    // Nothing where it is supported.
+    std::optional<std::string> unsupported_reason() const {
+        return detail::read_text([&](auto out) { return sterna_partition_get_unsupported_reason(get(), out); });
+    }
+    sterna::engine_kind engine_kind() const {
+        return static_cast<sterna::engine_kind>(detail::read<sterna_engine_kind_t>(
+                [&](auto out) { return sterna_partition_get_engine_kind(get(), out); }));
+    }
+
+    compiled_partition compile(view<const logical_tensor> inputs, view<const logical_tensor> outputs,
+            engine_ref engine) const {
+        compiled_partition compiled(detail::read<sterna_compiled_partition_t *>(
+                [&](auto out) { return sterna_compiled_partition_create(out, get()); }));
+        const auto in = addresses(inputs), out = addresses(outputs);
+        detail::check(sterna_partition_compile(
+                get(), compiled.get(), in.size(), in.data(), out.size(), out.data(), engine.get()));
+        return compiled;
+    }
+    // For the tensors that the graph describes.
+    compiled_partition compile(engine_ref engine) const { return compile(inputs(), outputs(), engine); }
+
+private:
+    friend class graph;
+    explicit partition(sterna_partition_t *handle) noexcept : owner(handle) {}
+
+    template <typename Count, typename Read>
+    std::vector<logical_tensor> ports(Count count, Read read) const {
+        std::vector<sterna_logical_tensor_t> values(
+                detail::read<std::size_t>([&](auto out) { return count(get(), out); }));
+        detail::check(read(get(), values.size(), values.data()));
+        return {values.begin(), values.end()};
+    }
+    static std::vector<const sterna_logical_tensor_t *> addresses(view<const logical_tensor> list) {
+        std::vector<const sterna_logical_tensor_t *> out;
+        for (const auto &one : list) out.push_back(one.get());
+        return out;
+    }
+};
+
+// Ops linked by the ids of the tensors that they mention.
+class graph : public detail::owner<sterna_graph_t, sterna_graph_destroy> {
+public:
+    explicit graph(engine_kind kind = engine_kind::cpu)
+        : owner(detail::read<sterna_graph_t *>(
+                [&](auto out) { return sterna_graph_create(out, static_cast<int>(kind)); })) {}
+    explicit graph(fpmath_mode mode, engine_kind kind = engine_kind::cpu)
+        : owner(detail::read<sterna_graph_t *>([&](auto out) {
+              return sterna_graph_create_with_fpmath_mode(out, static_cast<int>(kind), static_cast<int>(mode));
+          })) {}
+
+    static graph from_json(std::string_view json) {
+        return graph(detail::read<sterna_graph_t *>(
+                [&](auto out) { return sterna_graph_from_json(out, json.data(), json.size()); }));
+    }
+    std::string to_json() const {
+        return *detail::read_text([&](auto out) { return sterna_graph_to_json(get(), out, nullptr); });
+    }
+
+    struct fpmath {
+        fpmath_mode mode;
+        bool apply_to_int;
+    };
+    fpmath get_fpmath_mode() const {
+        sterna_fpmath_mode_t mode = 0;
+        int apply_to_int = 0;
+        detail::check(sterna_graph_get_fpmath_mode(get(), &mode, &apply_to_int));
+        return {static_cast<fpmath_mode>(mode), apply_to_int != 0};
+    }
+    void set_fpmath_mode(fpmath_mode mode, bool apply_to_int = false) {
+        detail::check(sterna_graph_set_fpmath_mode(get(), static_cast<int>(mode), apply_to_int));
+    }
+
+    graph &add(const op &op) {
+        detail::check(sterna_graph_add_op(get(), op.get()));
+        return *this;
+    }
+    void finalize() { detail::check(sterna_graph_finalize(get())); }
+    bool is_finalized() const {
+        return detail::read<std::uint8_t>([&](auto out) { return sterna_graph_is_finalized(get(), out); }) != 0;
+    }
+
+    // Cuts the graph afresh.
+    std::vector<partition> partitions(partition_policy policy = partition_policy::fusion) {
+        detail::check(sterna_graph_filter(get(), static_cast<int>(policy)));
+        std::vector<sterna_partition_t *> handles(
+                detail::read<std::size_t>([&](auto out) { return sterna_graph_get_partition_num(get(), out); }));
+        std::vector<partition> out;
+        out.reserve(handles.size());
+        detail::check(sterna_graph_get_partitions(get(), handles.size(), handles.data()));
+        for (auto *handle : handles) out.push_back(partition(handle));
+        return out;
+    }
+    // Why an op shares a partition with its neighbours or does not, line by line.
+    std::string explain(std::size_t op_id) const {
+        return *detail::read_text([&](auto out) { return sterna_graph_explain(get(), op_id, out); });
+    }
+
+private:
+    explicit graph(sterna_graph_t *handle) noexcept : owner(handle) {}
+};
+
+} // namespace sterna
+
+#endif
