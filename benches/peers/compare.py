@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times Sterna beside its peers on the same selects, and checks that all give the same answer.
+"""Times Sterna beside its peers on the same selects or graphs, and checks that all give the same answer.
 
 Installs what it needs into a cache directory, then runs itself there. README.md says what is measured.
 """
@@ -22,17 +22,19 @@ from install import PACKAGES, Places, build_native, build_rust, default_cache, i
 if TYPE_CHECKING:
     from measure import Row
 
-# Peers that are known to give another answer: OpenVINO's CPU plugin cuts s64 to 32 bits.
+# Peers that are known to give another answer to a select: OpenVINO's CPU plugin cuts s64 to 32 bits.
 KNOWN_WRONG = {("openvino", "s64")}
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    default = [peer for peer in PACKAGES if peer != "torch"]
+    torches = [peer for peer in PACKAGES if peer.startswith("torch")]
+    default = [peer for peer in PACKAGES if peer not in torches]
     parser.add_argument("--peers", nargs="+", choices=PACKAGES, default=default, metavar="PEER",
                         help=f"the peers to compare with, of: {', '.join(PACKAGES)} (all but torch)")
+    parser.add_argument("--graphs", action="store_true", help="fused graphs in place of selects")
     parser.add_argument("--torch", action="store_true", help="torch as well: its wheel brings gigabytes along")
-    parser.add_argument("--short", action="store_true", help="three small cases, for the answer and not for the time")
+    parser.add_argument("--short", action="store_true", help="small cases, for the answer and not for the time")
     parser.add_argument("--cases", nargs="+", type=int, metavar="N", help="only these cases, counted from 1")
     parser.add_argument("--threads", nargs="+", type=int, default=[1], metavar="N", help="numbers of threads (1)")
     parser.add_argument("--rounds", type=int, default=7, help="turns that every peer has in every case (7)")
@@ -44,8 +46,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--onednn", type=Path, metavar="DIR",
                         help="another build of oneDNN: a folder with include and lib")
     arguments = parser.parse_args()
-    if arguments.torch and "torch" not in arguments.peers:
-        arguments.peers.append("torch")
+    if arguments.torch:
+        arguments.peers += [peer for peer in torches if peer not in arguments.peers]
     return arguments
 
 
@@ -71,7 +73,8 @@ def judge(rows: list[Row], peers: list[str]) -> int:
     for row in rows:
         for peer, outcome in row.outcomes.items():
             ours = peer == "sterna" or peer in LIMITS
-            known = outcome.status == "wrong" and (peer, row.case.dtype) in KNOWN_WRONG
+            is_known = row.case.is_select and (peer, row.case.dtype) in KNOWN_WRONG
+            known = outcome.status == "wrong" and is_known
             if outcome.status == "ok":
                 passed += 1
             elif known or (outcome.status == "refused" and not ours):
@@ -96,12 +99,13 @@ def command(words: list[str]) -> str:
 
 
 def compare(arguments: argparse.Namespace, places: Places) -> int:
-    from cases import CASES, SHORT_CASES
+    from cases import CASES, GRAPH_CASES, SHORT_CASES, SHORT_GRAPH_CASES
     from measure import measure
     from report import chart, load_average, markdown, table
     from servers import Setting
 
-    cases = SHORT_CASES if arguments.short else CASES
+    suites = ((CASES, SHORT_CASES), (GRAPH_CASES, SHORT_GRAPH_CASES))
+    cases = suites[arguments.graphs][arguments.short]
     if arguments.cases:
         cases = [cases[number - 1] for number in arguments.cases]
     rounds = 0 if arguments.short else arguments.rounds

@@ -21,11 +21,12 @@ DRIVER = ["numpy", "ml_dtypes", "matplotlib"]
 PACKAGES: dict[str, list[str]] = {
     "candle": [],
     "onednn": ["onednn", "onednn-devel"],
-    "openvino": ["openvino"],
+    "openvino": ["onnx", "openvino"],
     "onnxruntime": ["onnx", "onnxruntime"],
     "numpy": [],
     "jax": ["jax", "jaxlib"],
     "torch": ["torch"],
+    "torch.compile": ["torch"],
 }
 
 
@@ -77,7 +78,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 def install(places: Places, peers: list[str]) -> None:
     """Makes the environment, or adds what it lacks. A stamp remembers what was installed from which pins."""
-    packages = [*DRIVER, *(package for peer in peers for package in PACKAGES[peer])]
+    packages = sorted({*DRIVER, *(package for peer in peers for package in PACKAGES[peer])})
     pins = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     stamp = places.venv / "sterna-peers.stamp"
     have = set(stamp.read_text().split()) if stamp.exists() else set()

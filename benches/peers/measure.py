@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import tempfile
 import time
@@ -10,10 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from cases import Array, Case, make_inputs
+from cases import DTYPES, Array, Case
+from graphs import Graph
+from install import HERE
+from onednn_graph import save_lines
+from python_peers import Request, numpy_peer
 from servers import LIMITS, Failed, Refused, Server, Setting
 
 SEED = 2024
+EXAMPLES = HERE.parents[1] / "examples" / "graphs"
 # Nanoseconds that a sample takes at least: the clock is read once a sample.
 SAMPLE = 20_000
 # Nanoseconds that a peer is given in one round, and the samples it takes at least and at most.
@@ -55,8 +61,19 @@ class Row:
         return min(times, default=None)
 
 
-def _compare(server: Server, expected: Array, path: Path) -> str:
-    """Says how the peer's result differs from the answer, byte for byte; nothing where it does not."""
+def _wrong(given: Array, expected: Array, graph: Graph) -> Array:
+    """Where a result is not the answer: any NaN is one, other bits count where no error is allowed."""
+    integers = np.dtype(f"u{given.itemsize}")
+    differ = np.flatnonzero(given.view(integers) != expected.view(integers))
+    given, expected = (array[differ].astype(np.float64) for array in (given, expected))
+    are_near = np.isnan(given) & np.isnan(expected)
+    if graph.relative or graph.absolute:
+        are_near |= np.abs(given - expected) <= graph.relative * np.abs(expected) + graph.absolute
+    return differ[~are_near]
+
+
+def _compare(server: Server, expected: Array, graph: Graph, path: Path) -> str:
+    """Says how the peer's result differs from the answer; nothing where it does not."""
     server.write(path)
     try:
         given = np.fromfile(path, expected.dtype)
@@ -64,13 +81,14 @@ def _compare(server: Server, expected: Array, path: Path) -> str:
         path.unlink(missing_ok=True)
     if given.size != expected.size:
         return f"{given.size} elements, not {expected.size}"
-    wrong = np.flatnonzero(given != expected.reshape(-1))
+    expected = expected.reshape(-1)
+    wrong = _wrong(given, expected, graph)
     if not wrong.size:
         return ""
     first = wrong[0]
     return (
         f"{wrong.size} of {expected.size} elements differ, the first at {first}: "
-        f"{given[first]:#x}, not {expected.reshape(-1)[first]:#x}"
+        f"{given[first]}, not {expected[first]}"
     )
 
 
@@ -91,7 +109,8 @@ def _start(peers: list[str], case: Case, directory: Path, setting: Setting, expe
             continue
         servers.append(server)
         try:
-            difference = _compare(server, expected, directory / "dst.bin")
+            streams_only = peer in LIMITS and not case.is_select
+            difference = "" if streams_only else _compare(server, expected, case.graph, directory / "dst.bin")
         except Failed as failure:
             outcomes[peer] = Outcome("failed", server.version, str(failure))
             continue
@@ -126,11 +145,21 @@ def measure(case: Case, peers: list[str], setting: Setting, rounds: int) -> Row:
     """Checks all peers, and times them if there are rounds."""
     with tempfile.TemporaryDirectory(dir=setting.places.cache, prefix="case-") as name:
         directory = Path(name)
-        inputs = make_inputs(case, SEED)
-        inputs.save(directory)
+        inputs = case.make_inputs(SEED)
+        for index, array in enumerate(inputs):
+            array.tofile(directory / f"{index}.bin")
+        if not case.is_select:
+            shutil.copy(EXAMPLES / f"{case.name}.json", directory / "graph.json")
+        if "onednn" in peers:
+            save_lines(case, directory / "graph.json", directory / "graph.txt")
+        if {"openvino", "onnxruntime"} & set(peers):
+            from onnx_model import save_model
+
+            save_model(case, directory / "graph.onnx")
+        expected = numpy_peer(Request(case.graph, inputs, DTYPES[case.dtype], case.dims, 1, directory)).result()
         servers: list[Server] = []
         try:
-            servers, outcomes = _start([*LIMITS, "sterna", *peers], case, directory, setting, inputs.expected())
+            servers, outcomes = _start([*LIMITS, "sterna", *peers], case, directory, setting, expected)
             if rounds:
                 _time(servers, outcomes, rounds, setting.threads)
         finally:

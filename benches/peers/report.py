@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 import subprocess
+import textwrap
 from pathlib import Path
 
 import matplotlib
@@ -27,6 +28,7 @@ TITLES = {
     "numpy": "NumPy",
     "jax": "JAX jit",
     "torch": "torch",
+    "torch.compile": "torch.compile",
 }
 COLORS = {
     "sterna": "#111111",
@@ -37,6 +39,7 @@ COLORS = {
     "numpy": "#e0ac00",
     "jax": "#d1488f",
     "torch": "#8c6d4f",
+    "torch.compile": "#5d7d83",
 }
 NANOSECONDS = {"ns": 1.0, "µs": 1e3, "ms": 1e6}
 
@@ -98,7 +101,7 @@ def _limit_cell(row: Row) -> str:
 def table(rows: list[Row], peers: list[str]) -> list[str]:
     """Rows of one number of threads."""
     notes = Notes()
-    heads = ["shapes", "limit", "Sterna", *(TITLES[peer] for peer in peers), "nearest peer, as a multiple of Sterna"]
+    heads = ["case", "limit", "Sterna", *(TITLES[peer] for peer in peers), "nearest peer, as a multiple of Sterna"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in rows:
         values = [_cell(row, peer, notes) for peer in ["sterna", *peers]]
@@ -135,20 +138,35 @@ def _circumstances(rows: list[Row], peers: list[str], command: str, load: str) -
 
 
 INTRODUCTION = """\
-# Select beside its peers
-
-Times as multiples of the limit: a plain loop over the same arrays with the widest vectors, which reads both sides, with
-the better of ordinary and streaming stores. Less is better; below 1 is possible where whole stretches of the condition
-are equal, for then only one side need be read. One call on [16] is given as time. Every number is the median over the
-rounds of the best sample in each; all peers run in turn in every round. Each result was compared with the answer, byte
-for byte: *wrong* stands beside a time whose result differs, *refused* where a peer does not take the case.
-
-Figures vary from machine to machine and from run to run.
+Times as multiples of the limit: {limit}, with the better of ordinary and streaming stores. Less is better; {below}.
+Every number is the median over the rounds of the best sample in each; all peers run in turn in every round. Each result
+was compared with the answer, {answer}: *wrong* stands beside a time whose result differs, *refused* where a peer does
+not take the case.
 """
+
+OF_SELECTS = {
+    "title": "# Select beside its peers",
+    "limit": "a plain loop over the same arrays with the widest vectors, which reads both sides",
+    "below": """below 1 is possible where whole stretches of the condition are equal, for then only one side need be read.
+One call on [16] is given as time""",
+    "answer": "byte for byte",
+}
+OF_GRAPHS = {
+    "title": "# Fused graphs beside their peers",
+    "limit": "a loop that reads as many bytes as the inputs are, and writes as many as the result",
+    "below": "much arithmetic keeps all of them away from 1",
+    "answer": "byte for byte, or within a tolerance where functions are approximated",
+}
+
+
+def _introduction(is_of_selects: bool) -> list[str]:
+    words = OF_SELECTS if is_of_selects else OF_GRAPHS
+    text = textwrap.fill(INTRODUCTION.format(**words), 120, break_on_hyphens=False)
+    return [words["title"], "", text, "", "Figures vary from machine to machine and from run to run.", ""]
 
 
 def markdown(rows: list[Row], peers: list[str], command: str, load: str) -> str:
-    lines = [INTRODUCTION, *_circumstances(rows, peers, command, load)]
+    lines = [*_introduction(rows[0].case.is_select), *_circumstances(rows, peers, command, load)]
     for threads in sorted({row.threads for row in rows}):
         lines += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
         lines += table([row for row in rows if row.threads == threads], peers)

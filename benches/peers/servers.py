@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from cases import Case
+from cases import Case, Dims
 from install import HERE, Places
 
 # The limit is the better of the two kinds of stores.
@@ -52,9 +52,17 @@ def command(peer: str, places: Places) -> list[str]:
 
 
 def arguments(case: Case, directory: Path, threads: int) -> list[str]:
-    shapes = {"--cond": case.cond, "--then": case.then, "--else": case.else_, "--dst": case.dims}
-    pairs = {name: ",".join(map(str, dims)) for name, dims in shapes.items()}
-    pairs |= {"--dtype": case.dtype, "--threads": str(threads), "--dir": str(directory)}
+    def operand(dtype: str, dims: Dims) -> str:
+        return f"{dtype}:{','.join(map(str, dims))}"
+
+    pairs = {
+        "--graph": "select" if case.is_select else case.name,
+        "--inputs": "/".join(operand(given.dtype, given.dims) for given in case.inputs.values()),
+        "--output": operand(case.dtype, case.dims),
+        "--read": str(case.bytes_read),
+        "--threads": str(threads),
+        "--dir": str(directory),
+    }
     return [word for pair in pairs.items() for word in pair]
 
 
@@ -65,6 +73,8 @@ def environment(peer: str, setting: Setting) -> dict[str, str]:
     # glibc, then, asks for huge pages for large blocks, as NumPy does by itself.
     variables["GLIBC_TUNABLES"] = f"glibc.malloc.hugetlb={int(setting.huge_pages)}"
     variables["NUMPY_MADVISE_HUGEPAGE"] = str(int(setting.huge_pages))
+    if peer == "torch.compile":
+        variables["TORCHINDUCTOR_CACHE_DIR"] = str(setting.places.cache / "inductor")
     if peer == "onednn":
         lib = setting.places.onednn_prefix / "lib"
         variables["LD_LIBRARY_PATH"] = str(lib)

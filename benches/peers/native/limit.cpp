@@ -1,10 +1,12 @@
-// What memory and the widest vectors allow: a plain loop that reads both sides, takes one of them by the condition, and
-// stores. It knows nothing of the values, and no library stands around it. `--stores` chooses ordinary or streaming
+// What memory and the widest vectors allow. For a select, a plain loop that reads both sides, takes one of them by the
+// condition, and stores; for a graph, a loop that reads as many bytes as its inputs are, and writes as many as its
+// result. It knows nothing of the values, and no library stands around it. `--stores` chooses ordinary or streaming
 // (non-temporal) stores; the better of the two is the limit.
 #include "server.hpp"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 #include <immintrin.h>
@@ -149,12 +151,12 @@ std::vector<size_t> steps_of(const peers::Dims &dims, size_t rank) {
 
 // The loops from the outermost to the innermost; two along which all operands walk alike are one.
 std::vector<Loop> loops_of(const peers::Case &c) {
-    const size_t rank = c.dst.size();
-    const std::array<std::vector<size_t>, 3> steps {
-            steps_of(c.cond, rank), steps_of(c.then, rank), steps_of(c.else_, rank)};
+    const size_t rank = c.dst.dims.size();
+    const std::array<std::vector<size_t>, 3> steps {steps_of(c.inputs.at(0).dims, rank),
+            steps_of(c.inputs.at(1).dims, rank), steps_of(c.inputs.at(2).dims, rank)};
     std::vector<Loop> loops;
     for (size_t i = 0; i < rank; ++i) {
-        const Loop loop {static_cast<size_t>(c.dst[i]), {steps[0][i], steps[1][i], steps[2][i]}};
+        const Loop loop {static_cast<size_t>(c.dst.dims[i]), {steps[0][i], steps[1][i], steps[2][i]}};
         if (loop.length == 1) continue;
         const auto walks_on = [&](const Loop &outer) {
             for (size_t k = 0; k < 3; ++k)
@@ -168,7 +170,22 @@ std::vector<Loop> loops_of(const peers::Case &c) {
     return loops;
 }
 
-struct Limit {
+// Runs the parts, one a thread.
+template <typename Run>
+void in_parts(size_t threads, const Run &run) {
+    if (threads == 1) return run(0, 1);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (size_t part = 0; part < threads; ++part) run(part, threads);
+}
+
+// Until streaming stores are seen by all.
+void fence() {
+#ifdef VECTORS
+    _mm_sfence();
+#endif
+}
+
+struct Select {
     std::vector<Loop> outer;
     Loop inner;
     Operands base;
@@ -202,25 +219,75 @@ struct Limit {
         } else {
             for (size_t i = rows * part / parts; i < rows * (part + 1) / parts; ++i) row(at(i, 0), inner.length);
         }
-#ifdef VECTORS
-        _mm_sfence();
-#endif
+        fence();
     }
 
     void operator()() const {
-        if (threads == 1) return run(0, 1);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (size_t part = 0; part < threads; ++part) run(part, threads);
+        in_parts(threads, [this](size_t part, size_t parts) { run(part, parts); });
     }
 };
 
-Limit prepare(const peers::Case &c, bool streaming) {
+Select prepare_select(const peers::Case &c, bool streaming) {
     std::vector<Loop> loops = loops_of(c);
     const Loop inner = loops.back();
     loops.pop_back();
-    const Row row = streaming ? row_for<true>(c.width(), inner.steps) : row_for<false>(c.width(), inner.steps);
-    const Operands base {c.cond_data.get(), c.then_data.get(), c.else_data.get(), c.dst_data.get()};
-    return {loops, inner, base, row, c.width(), peers::count(c.dst) / inner.length, static_cast<size_t>(c.threads)};
+    const size_t width = c.dst.width();
+    const Row row = streaming ? row_for<true>(width, inner.steps) : row_for<false>(width, inner.steps);
+    const auto &in = c.inputs;
+    const Operands base {in[0].data.get(), in[1].data.get(), in[2].data.get(), c.dst.data.get()};
+    return {loops, inner, base, row, width, peers::count(c.dst.dims) / inner.length, static_cast<size_t>(c.threads)};
+}
+
+// Reads and writes in turn, a page each, with nothing between.
+template <bool S>
+struct Stream {
+    static constexpr size_t line = 64, page = 4096;
+    using Line = uint64_t __attribute__((vector_size(line), aligned(1), may_alias));
+
+    std::shared_ptr<uint8_t> from;
+    uint8_t *to;
+    // In lines.
+    size_t read, written, threads;
+
+    static void put(uint8_t *p, Line value) {
+#ifdef VECTORS
+        store<S>(p, reinterpret_cast<__m512i>(value));
+#else
+        *reinterpret_cast<Line *>(p) = value;
+#endif
+    }
+
+    void run(size_t part, size_t parts) const {
+        const size_t pages = std::max(read, written) * line / page + 1;
+        Line sum {};
+        for (size_t i = pages * part / parts; i < pages * (part + 1) / parts; ++i) {
+            for (size_t k = read * i / pages; k < read * (i + 1) / pages; ++k)
+                sum ^= *reinterpret_cast<const Line *>(from.get() + k * line);
+            for (size_t k = written * i / pages; k < written * (i + 1) / pages; ++k) put(to + k * line, sum);
+        }
+        fence();
+    }
+
+    void operator()() const {
+        in_parts(threads, [this](size_t part, size_t parts) { run(part, parts); });
+    }
+};
+
+template <bool S>
+Stream<S> prepare_stream(const peers::Case &c) {
+    const size_t read = std::stoull(c.option("--read"));
+    std::shared_ptr<uint8_t> from = peers::allocate(read + 64);
+    std::memset(from.get(), 0x5a, read + 64);
+    // The memory of the result ends with a whole line.
+    const auto lines = [](size_t bytes) { return (bytes + 63) / 64; };
+    return {from, c.dst.data.get(), lines(read), lines(c.dst.bytes()), static_cast<size_t>(c.threads)};
+}
+
+std::function<void()> prepare(const peers::Case &c) {
+    const bool streaming = c.option("--stores") == "streaming";
+    if (c.is_select()) return prepare_select(c, streaming);
+    if (streaming) return prepare_stream<true>(c);
+    return prepare_stream<false>(c);
 }
 
 } // namespace
@@ -232,6 +299,6 @@ int main(int argc, char **argv) {
 #else
         const char *version = "the compiler's vectors, g++ " __VERSION__;
 #endif
-        return std::pair(std::string(version), prepare(c, c.options.at("--stores") == "streaming"));
+        return std::pair(std::string(version), prepare(c));
     });
 }

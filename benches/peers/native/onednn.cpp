@@ -1,4 +1,4 @@
-// oneDNN Graph: one Select as one partition.
+// oneDNN Graph: the partitions that it makes of a graph, one after the other, with memory between them.
 #include "server.hpp"
 
 #include "oneapi/dnnl/dnnl_graph.hpp"
@@ -6,42 +6,138 @@
 namespace {
 
 using dnnl::graph::logical_tensor;
+using Kind = dnnl::graph::op::kind;
+using Attribute = dnnl::graph::op::attr;
+constexpr auto strided = logical_tensor::layout_type::strided;
+
+template <typename T>
+T named(const std::map<std::string, T> &names, const std::string &name) {
+    const auto found = names.find(name);
+    if (found == names.end()) throw std::runtime_error("has no " + name);
+    return found->second;
+}
 
 logical_tensor::data_type type_of(const std::string &dtype) {
     using type = logical_tensor::data_type;
-    static const std::map<std::string, type> types {
-            {"u8", type::u8}, {"f16", type::f16}, {"bf16", type::bf16}, {"f32", type::f32},
-            {"s64", type::s64}};
-    return types.at(dtype);
+    static const std::map<std::string, type> types {{"boolean", type::boolean}, {"u8", type::u8}, {"f16", type::f16},
+            {"bf16", type::bf16}, {"f32", type::f32}, {"s32", type::s32}, {"s64", type::s64}};
+    return named(types, dtype);
 }
 
-struct Select {
+Kind kind_of(const std::string &name) {
+    static const std::map<std::string, Kind> kinds {{"Abs", Kind::Abs}, {"Add", Kind::Add}, {"Clamp", Kind::Clamp},
+            {"Divide", Kind::Divide}, {"GELU", Kind::GELU}, {"GenIndex", Kind::GenIndex},
+            {"GreaterEqual", Kind::GreaterEqual}, {"Log", Kind::Log}, {"Maximum", Kind::Maximum},
+            {"Multiply", Kind::Multiply}, {"Select", Kind::Select}, {"Sigmoid", Kind::Sigmoid},
+            {"Subtract", Kind::Subtract}, {"Tanh", Kind::Tanh}};
+    return named(kinds, name);
+}
+
+// What `axis=s64:-2` says.
+void set_attribute(dnnl::graph::op &op, const std::string &text) {
+    static const std::map<std::string, Attribute> names {{"auto_broadcast", Attribute::auto_broadcast},
+            {"axis", Attribute::axis}, {"max", Attribute::max}, {"min", Attribute::min}, {"mode", Attribute::mode}};
+    const size_t equals = text.find('='), colon = text.find(':');
+    const Attribute name = named(names, text.substr(0, equals));
+    const std::string type = text.substr(equals + 1, colon - equals - 1), value = text.substr(colon + 1);
+    if (type == "s64") op.set_attr<int64_t>(name, std::stoll(value));
+    else if (type == "f32") op.set_attr<float>(name, std::stof(value));
+    else op.set_attr<std::string>(name, value);
+}
+
+struct Step {
     dnnl::graph::compiled_partition partition;
-    dnnl::stream stream;
     std::vector<dnnl::graph::tensor> inputs, outputs;
+};
+
+struct Chain {
+    dnnl::stream stream;
+    std::vector<Step> steps;
+    std::shared_ptr<std::vector<peers::Memory>> scratch;
 
     void operator()() {
-        partition.execute(stream, inputs, outputs);
+        for (Step &step : steps) step.partition.execute(stream, step.inputs, step.outputs);
         stream.wait();
     }
 };
 
-Select prepare(const peers::Case &c) {
-    const auto layout = logical_tensor::layout_type::strided;
-    const auto type = type_of(c.dtype);
-    const logical_tensor cond(0, logical_tensor::data_type::boolean, c.cond, layout), then(1, type, c.then, layout),
-            else_(2, type, c.else_, layout), dst(3, type, c.dst, layout);
-    dnnl::graph::op select(0, dnnl::graph::op::kind::Select, {cond, then, else_}, {dst}, "select");
-    select.set_attr<std::string>(dnnl::graph::op::attr::auto_broadcast, "numpy");
-    dnnl::graph::graph graph(dnnl::engine::kind::cpu);
-    graph.add_op(select);
-    graph.finalize();
-    const auto partitions = graph.get_partitions();
-    if (partitions.size() != 1 || !partitions[0].is_supported()) throw std::runtime_error("an unsupported partition");
+// A tensor as far as it is known, and where it lies.
+struct Place {
+    logical_tensor desc;
+    void *data;
+};
+
+// A scalar has one dim of 1.
+peers::Dims dims_of(const peers::Dims &dims) {
+    return dims.empty() ? peers::Dims {1} : dims;
+}
+
+Chain prepare(const peers::Case &c) {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    return {partitions[0].compile({cond, then, else_}, {dst}, engine), dnnl::stream(engine),
-            {{cond, engine, c.cond_data.get()}, {then, engine, c.then_data.get()}, {else_, engine, c.else_data.get()}},
-            {{dst, engine, c.dst_data.get()}}};
+    Chain chain {dnnl::stream(engine), {}, std::make_shared<std::vector<peers::Memory>>()};
+    const auto block = [&](size_t size) {
+        chain.scratch->push_back(peers::allocate(size));
+        return static_cast<void *>(chain.scratch->back().get());
+    };
+    std::map<size_t, Place> places;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+        const logical_tensor desc(i, type_of(c.inputs[i].dtype), dims_of(c.inputs[i].dims), strided);
+        places.insert({i, {desc, c.inputs[i].data.get()}});
+    }
+    dnnl::graph::graph graph(dnnl::engine::kind::cpu);
+    std::ifstream file(c.option("--dir") + "/graph.txt");
+    size_t last = 0, count = 0;
+    for (std::string kind, attributes, inputs, output; file >> kind >> attributes >> inputs >> output; ++count) {
+        last = std::stoull(output);
+        const auto type = type_of(output.substr(output.find(':') + 1));
+        // A constant is one more input.
+        if (kind == "Fill") {
+            const std::string value = attributes.substr(attributes.rfind(':') + 1);
+            void *data = block(sizeof(float));
+            const float number = std::stof(value);
+            // A bf16 is the upper half of an f32, if the lower is 0, as in the constants of the graphs.
+            if (type == logical_tensor::data_type::bf16)
+                std::memcpy(data, reinterpret_cast<const char *>(&number) + 2, 2);
+            else if (type == logical_tensor::data_type::f32)
+                std::memcpy(data, &number, sizeof(number));
+            else
+                throw std::runtime_error("has constants of f32 and bf16 only");
+            places.insert({last, {logical_tensor(last, type, peers::Dims {1}, strided), data}});
+            continue;
+        }
+        dnnl::graph::op op(count, kind_of(kind), kind + std::to_string(count));
+        for (const std::string &id : peers::split(inputs, ',')) op.add_input(places.at(std::stoull(id)).desc);
+        if (attributes != "-")
+            for (const std::string &text : peers::split(attributes, ',')) set_attribute(op, text);
+        const logical_tensor desc(last, type, strided);
+        op.add_output(desc);
+        graph.add_op(op);
+        places.insert({last, {desc, nullptr}});
+    }
+    graph.finalize();
+    places.at(last) = {logical_tensor(last, type_of(c.dst.dtype), dims_of(c.dst.dims), strided), c.dst.data.get()};
+    for (const auto &partition : graph.get_partitions()) {
+        if (!partition.is_supported()) throw std::runtime_error("an unsupported partition");
+        const auto descs = [&](const std::vector<logical_tensor> &ports) {
+            std::vector<logical_tensor> known;
+            for (const logical_tensor &port : ports) known.push_back(places.at(port.get_id()).desc);
+            return known;
+        };
+        const auto inputs = descs(partition.get_input_ports()), outputs = descs(partition.get_output_ports());
+        Step step {partition.compile(inputs, outputs, engine), {}, {}};
+        const auto tensor = [&](const logical_tensor &port) {
+            Place &place = places.at(port.get_id());
+            if (!place.data) {
+                place.desc = step.partition.query_logical_tensor(port.get_id());
+                place.data = block(place.desc.get_mem_size());
+            }
+            return dnnl::graph::tensor(place.desc, engine, place.data);
+        };
+        for (const logical_tensor &port : inputs) step.inputs.push_back(tensor(port));
+        for (const logical_tensor &port : outputs) step.outputs.push_back(tensor(port));
+        chain.steps.push_back(std::move(step));
+    }
+    return chain;
 }
 
 std::string version() {

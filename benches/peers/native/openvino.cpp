@@ -1,30 +1,34 @@
-// OpenVINO: a model of one Select, inferred into memory of ours.
+// OpenVINO: a model in ONNX, inferred into memory of ours.
 #include "server.hpp"
 
 #include <openvino/openvino.hpp>
-#include <openvino/opsets/opset1.hpp>
 
 namespace {
 
 ov::element::Type type_of(const std::string &dtype) {
-    static const std::map<std::string, ov::element::Type> types {{"u8", ov::element::u8}, {"f16", ov::element::f16},
-            {"bf16", ov::element::bf16}, {"f32", ov::element::f32}, {"s64", ov::element::i64}};
+    static const std::map<std::string, ov::element::Type> types {{"boolean", ov::element::boolean},
+            {"u8", ov::element::u8}, {"f16", ov::element::f16}, {"bf16", ov::element::bf16}, {"f32", ov::element::f32},
+            {"s64", ov::element::i64}};
     return types.at(dtype);
 }
 
-ov::Shape shape_of(const peers::Dims &dims) {
-    return ov::Shape(dims.begin(), dims.end());
+ov::Tensor tensor_of(const peers::Operand &operand) {
+    return {type_of(operand.dtype), ov::Shape(operand.dims.begin(), operand.dims.end()), operand.data.get()};
 }
 
 // No arithmetic in another type than that of the data, where there is a choice.
-ov::AnyMap config(const peers::Case &c, ov::element::Type type) {
+ov::AnyMap config(const peers::Case &c) {
     ov::AnyMap config {ov::inference_num_threads(c.threads), ov::num_streams(1),
             ov::hint::performance_mode(ov::hint::PerformanceMode::LATENCY)};
-    if (type.is_real()) config.insert(ov::hint::inference_precision(type));
+    for (const peers::Operand &input : c.inputs)
+        if (type_of(input.dtype).is_real()) {
+            config.insert(ov::hint::inference_precision(type_of(input.dtype)));
+            break;
+        }
     return config;
 }
 
-struct Select {
+struct Inference {
     // A request outlives neither its core nor its model.
     std::shared_ptr<ov::Core> core;
     ov::CompiledModel model;
@@ -33,21 +37,12 @@ struct Select {
     void operator()() { request.infer(); }
 };
 
-Select prepare(const peers::Case &c) {
-    const ov::element::Type type = type_of(c.dtype);
-    using ov::opset1::Parameter;
-    const auto cond = std::make_shared<Parameter>(ov::element::boolean, shape_of(c.cond));
-    const auto then = std::make_shared<Parameter>(type, shape_of(c.then));
-    const auto else_ = std::make_shared<Parameter>(type, shape_of(c.else_));
-    const auto select = std::make_shared<ov::opset1::Select>(cond, then, else_);
-    const auto model = std::make_shared<ov::Model>(ov::OutputVector {select}, ov::ParameterVector {cond, then, else_});
+Inference prepare(const peers::Case &c) {
     auto core = std::make_shared<ov::Core>();
-    auto compiled = core->compile_model(model, "CPU", config(c, type));
+    auto compiled = core->compile_model(c.option("--dir") + "/graph.onnx", "CPU", config(c));
     auto request = compiled.create_infer_request();
-    request.set_input_tensor(0, ov::Tensor(ov::element::boolean, shape_of(c.cond), c.cond_data.get()));
-    request.set_input_tensor(1, ov::Tensor(type, shape_of(c.then), c.then_data.get()));
-    request.set_input_tensor(2, ov::Tensor(type, shape_of(c.else_), c.else_data.get()));
-    request.set_output_tensor(ov::Tensor(type, shape_of(c.dst), c.dst_data.get()));
+    for (size_t i = 0; i < c.inputs.size(); ++i) request.set_input_tensor(i, tensor_of(c.inputs[i]));
+    request.set_output_tensor(tensor_of(c.dst));
     return {core, compiled, request};
 }
 

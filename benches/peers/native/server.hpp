@@ -35,7 +35,8 @@ inline Memory allocate(size_t size) {
 }
 
 inline size_t element_size(const std::string &dtype) {
-    static const std::map<std::string, size_t> sizes {{"u8", 1}, {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"s64", 8}};
+    static const std::map<std::string, size_t> sizes {
+            {"boolean", 1}, {"u8", 1}, {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"s64", 8}};
     return sizes.at(dtype);
 }
 
@@ -45,22 +46,38 @@ inline size_t count(const Dims &dims) {
     return product;
 }
 
-inline Dims parse_dims(const std::string &text) {
+struct Operand {
+    std::string dtype;
     Dims dims;
+    Memory data;
+
+    size_t width() const { return element_size(dtype); }
+    size_t bytes() const { return count(dims) * width(); }
+};
+
+inline std::vector<std::string> split(const std::string &text, char between) {
+    std::vector<std::string> parts;
     std::istringstream stream(text);
-    for (std::string dim; std::getline(stream, dim, ',');) dims.push_back(std::stoll(dim));
-    return dims;
+    for (std::string part; std::getline(stream, part, between);) parts.push_back(part);
+    return parts;
+}
+
+// What `f32:8,12,512,512` says.
+inline Operand parse_operand(const std::string &text) {
+    const size_t colon = text.find(':');
+    Operand operand {text.substr(0, colon), {}, nullptr};
+    for (const std::string &dim : split(text.substr(colon + 1), ',')) operand.dims.push_back(std::stoll(dim));
+    return operand;
 }
 
 struct Case {
-    std::string dtype;
-    Dims cond, then, else_, dst;
+    std::vector<Operand> inputs;
+    Operand dst;
     int threads;
-    Memory cond_data, then_data, else_data, dst_data;
     std::map<std::string, std::string> options;
 
-    size_t width() const { return element_size(dtype); }
-    size_t dst_bytes() const { return count(dst) * width(); }
+    const std::string &option(const std::string &name) const { return options.at(name); }
+    bool is_select() const { return option("--graph") == "select"; }
 };
 
 inline Memory read_file(const std::string &path, size_t size) {
@@ -75,18 +92,15 @@ inline Memory read_file(const std::string &path, size_t size) {
 inline Case read_case(int argc, char **argv) {
     Case c;
     for (int i = 1; i + 1 < argc; i += 2) c.options[argv[i]] = argv[i + 1];
-    c.dtype = c.options.at("--dtype");
-    c.cond = parse_dims(c.options.at("--cond"));
-    c.then = parse_dims(c.options.at("--then"));
-    c.else_ = parse_dims(c.options.at("--else"));
-    c.dst = parse_dims(c.options.at("--dst"));
-    c.threads = std::stoi(c.options.at("--threads"));
-    const std::string dir = c.options.at("--dir");
-    c.cond_data = read_file(dir + "/cond.bin", count(c.cond));
-    c.then_data = read_file(dir + "/then.bin", count(c.then) * c.width());
-    c.else_data = read_file(dir + "/else.bin", count(c.else_) * c.width());
-    c.dst_data = allocate(c.dst_bytes());
-    std::memset(c.dst_data.get(), 0xa5, c.dst_bytes());
+    for (const std::string &text : split(c.option("--inputs"), '/')) {
+        Operand input = parse_operand(text);
+        input.data = read_file(c.option("--dir") + "/" + std::to_string(c.inputs.size()) + ".bin", input.bytes());
+        c.inputs.push_back(std::move(input));
+    }
+    c.dst = parse_operand(c.option("--output"));
+    c.dst.data = allocate(c.dst.bytes());
+    std::memset(c.dst.data.get(), 0xa5, c.dst.bytes());
+    c.threads = std::stoi(c.option("--threads"));
     return c;
 }
 
@@ -107,10 +121,10 @@ void run(size_t samples, size_t batch, Execute &execute) {
 
 template <typename Execute>
 void write(const std::string &path, const Case &c, Execute &execute) {
-    std::memset(c.dst_data.get(), 0xa5, c.dst_bytes());
+    std::memset(c.dst.data.get(), 0xa5, c.dst.bytes());
     execute();
     std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char *>(c.dst_data.get()), static_cast<std::streamsize>(c.dst_bytes()));
+    file.write(reinterpret_cast<const char *>(c.dst.data.get()), static_cast<std::streamsize>(c.dst.bytes()));
     file.close();
     std::cout << (file ? "written" : "failed cannot write the result") << std::endl;
 }

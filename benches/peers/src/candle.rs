@@ -17,10 +17,13 @@ pub struct Select {
 
 impl Select {
     pub fn new(case: &Case) -> Result<Self> {
-        let data = data_type(&case.dtype)?;
-        let dst = sizes(&case.dst)?;
+        if !case.is_select() {
+            return Err("computes no graphs as a whole".into());
+        }
+        let data = data_type(&case.output.dtype)?;
+        let dst = sizes(&case.output.dims)?;
         let tensor = |input: usize, dtype| -> Result<Tensor> {
-            let dims = sizes(&case.inputs[input])?;
+            let dims = sizes(&case.inputs[input].dims)?;
             let tensor = Tensor::from_raw_buffer(&case.bytes(input)?, dtype, &dims, &Device::Cpu)?;
             Ok(tensor.broadcast_as(dst.as_slice())?)
         };

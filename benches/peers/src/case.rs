@@ -1,20 +1,24 @@
-//! A select as the arguments describe it.
+//! A graph and its inputs, as the arguments describe them.
 
 use std::path::PathBuf;
 
 use crate::Result;
 
-/// Shapes, type, threads, and where the inputs are.
+/// Shapes, types, threads, and where the inputs are.
 #[derive(Debug)]
 pub struct Case {
+    pub inputs: Vec<Operand>,
+    pub output: Operand,
+    pub threads: usize,
+    graph: String,
+    dir: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Operand {
     /// A type by the name that Sterna gives it.
     pub dtype: String,
-    /// Dims of the condition, then and else.
-    pub inputs: [Vec<i64>; 3],
-    /// Dims of the result.
-    pub dst: Vec<i64>,
-    pub threads: usize,
-    dir: PathBuf,
+    pub dims: Vec<i64>,
 }
 
 impl Case {
@@ -24,22 +28,40 @@ impl Case {
             let pair = arguments.chunks_exact(2).find(|pair| pair[0] == name);
             pair.map(|pair| pair[1].as_str()).ok_or(format!("{name} is missing"))
         };
-        let dims = |name| parse_dims(option(name)?);
         Ok(Self {
-            dtype: option("--dtype")?.into(),
-            inputs: [dims("--cond")?, dims("--then")?, dims("--else")?],
-            dst: dims("--dst")?,
+            inputs: option("--inputs")?.split('/').map(Operand::parse).collect::<Result<_>>()?,
+            output: Operand::parse(option("--output")?)?,
             threads: option("--threads")?.parse()?,
+            graph: option("--graph")?.into(),
             dir: option("--dir")?.into(),
         })
     }
 
+    /// Whether it is a single select; of graphs there is a file.
+    pub fn is_select(&self) -> bool {
+        self.graph == "select"
+    }
+
+    /// The graph as JSON.
+    pub fn json(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(self.dir.join("graph.json"))?)
+    }
+
     /// The bytes of an input, row-major.
     pub fn bytes(&self, input: usize) -> Result<Vec<u8>> {
-        Ok(std::fs::read(self.dir.join(["cond.bin", "then.bin", "else.bin"][input]))?)
+        Ok(std::fs::read(self.dir.join(format!("{input}.bin")))?)
     }
 }
 
-fn parse_dims(text: &str) -> Result<Vec<i64>> {
-    text.split(',').filter(|dim| !dim.is_empty()).map(|dim| Ok(dim.parse()?)).collect()
+impl Operand {
+    /// Reads what looks like `f32:8,12,512,512`.
+    fn parse(text: &str) -> Result<Self> {
+        let (dtype, dims) = text.split_once(':').ok_or(format!("no operand: {text}"))?;
+        let dims = dims
+            .split(',')
+            .filter(|dim| !dim.is_empty())
+            .map(|dim| Ok(dim.parse()?))
+            .collect::<Result<_>>()?;
+        Ok(Self { dtype: dtype.into(), dims })
+    }
 }

@@ -16,7 +16,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 fn serve(arguments: &[String]) -> Result<()> {
     let case = Case::read(arguments.get(1..).unwrap_or_default())?;
     match arguments.first().map(String::as_str) {
-        Some("sterna") => server::serve(&mut sterna::Select::new(&case)?),
+        Some("sterna") => server::serve(&mut sterna::Compiled::new(&case)?),
         Some("candle") => server::serve(&mut candle::Select::new(&case)?),
         _ => Err("the first argument is sterna or candle".into()),
     }

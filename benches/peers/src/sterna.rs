@@ -1,58 +1,82 @@
-//! Sterna: a select of one partition, executed on tensors made before.
+//! Sterna: one partition, a select or a fused graph, executed on tensors made before.
 
 use std::io::Write;
 
 use sterna::{
-    AutoBroadcast, CompiledPartition, DataType, Engine, LogicalTensor, Op, Partition, Stream, TensorBuf,
+    AutoBroadcast, CompiledPartition, Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, TensorBuf,
 };
 
 use crate::Result;
-use crate::case::Case;
+use crate::case::{Case, Operand};
 use crate::server::Peer;
 
-const DST: usize = 3;
-
-pub struct Select {
-    compiled: CompiledPartition,
+pub struct Compiled {
+    partition: CompiledPartition,
     stream: Stream,
-    inputs: [TensorBuf; 3],
+    inputs: Vec<TensorBuf>,
     output: TensorBuf,
 }
 
-impl Select {
+impl Compiled {
     pub fn new(case: &Case) -> Result<Self> {
         let engine = Engine::builder().threads(case.threads).build();
-        let data: DataType = case.dtype.parse()?;
-        let types = [DataType::Boolean, data, data];
-        let unknown = |id| LogicalTensor::unknown(id, types[id]);
-        let dst = LogicalTensor::strided(DST, data, &case.dst)?;
-        let op = Op::select(0, unknown(0), unknown(1), unknown(2), LogicalTensor::unknown(DST, data))
-            .auto_broadcast(AutoBroadcast::Multidirectional);
-        let tensor =
-            |id: usize| -> Result<_> { Ok(LogicalTensor::strided(id, types[id], &case.inputs[id])?) };
-        let descs = [tensor(0)?, tensor(1)?, tensor(2)?];
-        let compiled = Partition::from_op(op)?.compile(&engine, &descs, std::slice::from_ref(&dst))?;
-        let filled = |id: usize| -> Result<TensorBuf> {
-            let mut tensor = TensorBuf::zeroed(descs[id].clone(), &engine)?;
-            tensor.as_mut_bytes().copy_from_slice(&case.bytes(id)?);
+        let partition = if case.is_select() { select(case)? } else { fused(&case.json()?)? };
+        let tensor = |(id, operand): (usize, &Operand)| -> Result<_> {
+            Ok(LogicalTensor::strided(id, operand.dtype.parse()?, &operand.dims)?)
+        };
+        let inputs = case.inputs.iter().enumerate().map(tensor).collect::<Result<Vec<_>>>()?;
+        let [output] = partition.outputs() else { return Err("the partition has several outputs".into()) };
+        let output = tensor((output.id(), &case.output))?;
+        let partition = partition.compile(&engine, &inputs, std::slice::from_ref(&output))?;
+        let filled = |desc: LogicalTensor| -> Result<TensorBuf> {
+            let bytes = case.bytes(desc.id())?;
+            let mut tensor = TensorBuf::zeroed(desc, &engine)?;
+            tensor.as_mut_bytes().copy_from_slice(&bytes);
             Ok(tensor)
         };
-        let inputs = [filled(0)?, filled(1)?, filled(2)?];
-        Ok(Self { compiled, stream: Stream::new(&engine), inputs, output: TensorBuf::zeroed(dst, &engine)? })
+        let inputs = inputs.into_iter().map(filled).collect::<Result<_>>()?;
+        Ok(Self {
+            partition,
+            stream: Stream::new(&engine),
+            inputs,
+            output: TensorBuf::zeroed(output, &engine)?,
+        })
     }
 }
 
-impl Peer for Select {
+fn select(case: &Case) -> Result<Partition> {
+    let [cond, then, else_] = case.inputs.as_slice() else { return Err("a select has three inputs".into()) };
+    let unknown =
+        |id, operand: &Operand| -> Result<_> { Ok(LogicalTensor::unknown(id, operand.dtype.parse()?)) };
+    let op =
+        Op::select(0, unknown(0, cond)?, unknown(1, then)?, unknown(2, else_)?, unknown(3, &case.output)?)
+            .auto_broadcast(AutoBroadcast::Multidirectional);
+    Ok(Partition::from_op(op)?)
+}
+
+/// The only partition of a graph.
+fn fused(json: &str) -> Result<Partition> {
+    // Scalars lie in memory here, as all inputs do.
+    let mut graph = Graph::from_json(&json.replace("host_scalar", "constant"))?;
+    graph.finalize()?;
+    let mut partitions = graph.partitions(Policy::Fusion)?;
+    match partitions.pop() {
+        Some(partition) if partitions.is_empty() => Ok(partition),
+        _ => Err("the graph is not fused into one partition".into()),
+    }
+}
+
+impl Peer for Compiled {
     fn version(&self) -> String {
         // Cargo says the versions of packages to themselves only; this one has no other than its path.
-        format!("this tree, {}", self.compiled.engine().level())
+        format!("this tree, {}", self.partition.engine().level())
     }
 
     fn execute(&mut self, times: usize) -> Result<()> {
-        let inputs = self.inputs.each_ref().map(TensorBuf::as_tensor);
+        let inputs: Vec<_> = self.inputs.iter().map(TensorBuf::as_tensor).collect();
         let mut outputs = [self.output.as_tensor_mut()];
         for _ in 0..times {
-            self.compiled.execute(&self.stream, &inputs, &mut outputs)?;
+            self.partition.execute(&self.stream, &inputs, &mut outputs)?;
         }
         Ok(())
     }
