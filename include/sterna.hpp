@@ -95,7 +95,13 @@ enum class op_kind : int {
     hard_sigmoid = STERNA_OP_HARD_SIGMOID, hard_sigmoid_backward = STERNA_OP_HARD_SIGMOID_BACKWARD,
     select = STERNA_OP_SELECT, pow = STERNA_OP_POW, group_norm = STERNA_OP_GROUP_NORM,
     gen_index = STERNA_OP_GEN_INDEX, greater_equal = STERNA_OP_GREATER_EQUAL, rms_norm = STERNA_OP_RMS_NORM,
-    dropout = STERNA_OP_DROPOUT,
+    dropout = STERNA_OP_DROPOUT, equal = STERNA_OP_EQUAL, not_equal = STERNA_OP_NOT_EQUAL,
+    less = STERNA_OP_LESS, less_equal = STERNA_OP_LESS_EQUAL, greater = STERNA_OP_GREATER,
+    logical_and = STERNA_OP_LOGICAL_AND, logical_or = STERNA_OP_LOGICAL_OR,
+    logical_xor = STERNA_OP_LOGICAL_XOR, logical_not = STERNA_OP_LOGICAL_NOT, is_na_n = STERNA_OP_IS_NA_N,
+    is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
+    negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
+    cast = STERNA_OP_CAST,
 };
 
 enum class op_attr : int {
@@ -116,7 +122,7 @@ enum class op_attr : int {
     coordinate_transformation_mode = STERNA_ATTR_COORDINATE_TRANSFORMATION_MODE,
     data_format = STERNA_ATTR_DATA_FORMAT, mode = STERNA_ATTR_MODE, qtype = STERNA_ATTR_QTYPE,
     rounding_type = STERNA_ATTR_ROUNDING_TYPE, weights_format = STERNA_ATTR_WEIGHTS_FORMAT,
-    accumulation_mode = STERNA_ATTR_ACCUMULATION_MODE,
+    accumulation_mode = STERNA_ATTR_ACCUMULATION_MODE, value = STERNA_ATTR_VALUE,
 };
 
 enum class fpmath_mode : int {
