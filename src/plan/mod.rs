@@ -83,39 +83,44 @@ impl Nest {
     }
 }
 
-/// A set of steps of a nest. Without an allocation for as many steps as all but the largest groups have.
+/// A set of steps of a nest. The first 64, which is more than most groups have, take no allocation and no loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StepSet(SmallVec<[u64; 2]>);
+pub(crate) struct StepSet {
+    first: u64,
+    rest: Vec<u64>,
+}
 
 impl StepSet {
     /// None of so many steps.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn none_of(steps: usize) -> Self {
-        let words = steps.div_ceil(64);
-        Self(if words <= 2 {
-            SmallVec::from_buf_and_len([0; 2], words)
-        } else {
-            SmallVec::from_elem(0, words)
-        })
+        let rest = if steps > 64 { vec![0; steps.div_ceil(64) - 1] } else { Vec::new() };
+        Self { first: 0, rest }
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, step: usize) {
-        self.0[step / 64] |= 1 << (step % 64);
+        let word = if step < 64 { &mut self.first } else { &mut self.rest[step / 64 - 1] };
+        *word |= 1 << (step % 64);
     }
 
     #[inline]
     pub(crate) fn contains(&self, step: usize) -> bool {
-        self.0[step / 64] & (1 << (step % 64)) != 0
+        let word = if step < 64 { self.first } else { self.rest[step / 64 - 1] };
+        word & (1 << (step % 64)) != 0
     }
 
     /// Takes all steps of another set out of this one.
+    #[inline]
     pub(crate) fn remove_all(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
+        self.first &= !other.first;
+        self.rest.iter_mut().zip(&other.rest).for_each(|(word, other)| *word &= !other);
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.0.fill(0);
+        self.first = 0;
+        self.rest.fill(0);
     }
 }
 

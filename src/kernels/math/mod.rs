@@ -5,7 +5,7 @@
 //! limit: in [`single`] and, by instructions of level Avx512, in [`avx512`].
 //!
 //! The greatest error found, in units in the last place of f32, against f64: over all numbers from 2⁻¹³ to 2⁷ and their
-//! negatives, where functions are neither straight nor flat, and every 61st of the others.
+//! negatives, where functions are neither straight nor flat, and samples of the others.
 //!
 //! | function | Portable | Avx2 | Avx512 | limit |
 //! |---|---|---|---|---|
