@@ -215,7 +215,7 @@ fn seconds(runs: usize, run: &mut dyn FnMut()) -> f64 {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[if std::env::var_os("QUICK").is_some() { 0 } else { values.len() / 2 }]
+    values[values.len() / 2]
 }
 
 fn time(seconds: f64) -> String {

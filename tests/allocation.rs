@@ -8,7 +8,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{COND, Case, DST, ELSE, Random, THEN, report};
-use sterna::{AutoBroadcast, CompiledPartition, DataType, Engine, Stream, Tensor, TensorBuf, TensorMut};
+use sterna::{
+    AutoBroadcast, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream,
+    Tensor, TensorBuf, TensorMut,
+};
 
 /// The system's allocator, which counts what each thread asks of it.
 struct Counting;
@@ -128,4 +131,33 @@ fn small_executions_allocate_nothing_and_start_no_thread() {
         }
     }
     report(&wrong);
+}
+
+#[test]
+fn small_executions_of_groups_allocate_nothing_once_they_have_scratch() {
+    let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[4, 4]).unwrap();
+    let (f32s, bf16s) = (|id| tensor(id, DataType::F32), |id| tensor(id, DataType::Bf16));
+    let mask = || tensor(3, DataType::Boolean);
+    let ops = [
+        Op::new(0, OpKind::Add).input(f32s(0)).input(bf16s(1)).output(bf16s(2)),
+        Op::new(1, OpKind::GreaterEqual).input(f32s(0)).input(f32s(4)).output(mask()),
+        Op::select(2, mask(), bf16s(2), bf16s(1), bf16s(5)),
+        Op::new(3, OpKind::Tanh).input(bf16s(5)).output(bf16s(6)),
+    ];
+    let mut graph = Graph::new();
+    ops.into_iter().for_each(|op| graph.add_op(op).unwrap());
+    graph.finalize().unwrap();
+    let engine = Engine::builder().threads(4).build();
+    let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let made = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+    let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
+    let mut output = made(&compiled.outputs()[0]);
+    let given: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+    let (stream, mut outputs) = (Stream::new(&engine), [output.as_tensor_mut()]);
+    let mut run = |times: usize| {
+        allocations(|| (0..times).for_each(|_| compiled.execute(&stream, &given, &mut outputs).unwrap()))
+    };
+    assert_ne!(run(1), 0, "the group has scratch");
+    assert_eq!(run(3), 0);
 }

@@ -5,12 +5,13 @@ mod common;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use common::graphs::{self, RandomGraph};
 use common::{Random, report};
 use sterna::{
-    CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, Level, LogicalTensor, Op, OpKind,
-    Partition, Policy, Result, Stream, Tensor, TensorMut,
+    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, Level, LogicalTensor, Op, OpKind,
+    Partition, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 /// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
@@ -217,4 +218,58 @@ fn the_floating_point_environment_of_the_caller_does_not_matter() {
             assert_eq!(graphs::differs(&here, &there), None, "{control:x}, seed {seed}");
         }
     }
+}
+
+/// A select between an expensive power and a plain input, under one condition everywhere; `is_output` hands the
+/// power out as well.
+fn powers(count: usize, condition: bool, is_output: bool) -> (Duration, Vec<TensorBuf>) {
+    let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[count as i64]).unwrap();
+    let f32s = |id| tensor(id, DataType::F32);
+    let mut graph = Graph::new();
+    graph.add_op(Op::new(0, OpKind::Pow).attr(Attr::Beta, 1.7f32).input(f32s(1)).output(f32s(3))).unwrap();
+    graph.add_op(Op::select(1, tensor(0, DataType::Boolean), f32s(3), f32s(2), f32s(4))).unwrap();
+    if is_output {
+        graph.add_op(Op::new(2, OpKind::End).input(f32s(3))).unwrap();
+    }
+    graph.finalize().unwrap();
+    let engine = Engine::builder().threads(1).build();
+    let partitions = graph.partitions(Policy::Fusion).unwrap();
+    let compiled = partitions[0].compile(&engine, partitions[0].inputs(), partitions[0].outputs()).unwrap();
+    let made = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+    let mut inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
+    let mut outputs: Vec<TensorBuf> = compiled.outputs().iter().map(made).collect();
+    for input in &mut inputs {
+        match input.desc().id() {
+            0 => input.as_mut_bytes().fill(condition.into()),
+            id => input.as_mut_slice::<f32>().unwrap().fill(id as f32 + 1.0),
+        }
+    }
+    let ins: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+    let run = |outputs: &mut Vec<TensorBuf>| {
+        let mut outs: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+        let start = Instant::now();
+        compiled.execute(&Stream::new(&engine), &ins, &mut outs).unwrap();
+        start.elapsed()
+    };
+    let fastest = (0..9).map(|_| run(&mut outputs)).min().unwrap();
+    (fastest, outputs)
+}
+
+#[test]
+fn a_branch_that_nobody_needs_is_not_computed_unless_it_is_handed_out() {
+    let count = 200_000;
+    let (with, without) = (powers(count, true, false), powers(count, false, false));
+    let value = |outputs: &[TensorBuf], id: usize| {
+        let output = outputs.iter().find(|output| output.desc().id() == id).unwrap();
+        let elements = output.as_slice::<f32>().unwrap();
+        assert!(elements.iter().all(|element| element == &elements[0]));
+        elements[0]
+    };
+    let power = value(&with.1, 4);
+    assert!((power - 2f32.powf(1.7)).abs() < 1e-5);
+    assert_eq!(value(&without.1, 4), 3.0);
+    // The power takes some twenty times as long as the rest.
+    assert!(without.0 * 2 < with.0, "{:?} without the power, {:?} with it", without.0, with.0);
+    let handed_out = powers(count, false, true);
+    assert_eq!((value(&handed_out.1, 4), value(&handed_out.1, 3)), (3.0, power));
 }
