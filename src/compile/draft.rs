@@ -10,7 +10,6 @@ use super::group::{Group, Made};
 use crate::graph::function::{Function, Params};
 use crate::kernels::Width;
 use crate::kernels::pointwise::compared_in;
-
 use crate::plan::Base;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};

@@ -86,11 +86,7 @@ fn pulled(nest: &Nest, root: usize, earlier: &[usize]) -> Vec<bool> {
         if std::mem::replace(&mut pulled[step], true) {
             continue;
         }
-        let used = nest.steps[step].work.feeds().into_iter().filter_map(|feed| match feed {
-            Feed::Step(step) => Some(step),
-            Feed::Walk(_) => None,
-        });
-        open.extend(used.filter(|used| !earlier.contains(used)));
+        open.extend(nest.steps[step].work.pulls().filter(|used| !earlier.contains(used)));
     }
     pulled
 }

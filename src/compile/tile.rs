@@ -122,23 +122,16 @@ impl Uses {
     fn new(steps: &[Draught], roots: &[usize]) -> Self {
         let mut last: Vec<usize> = (0..steps.len()).collect();
         for (index, step) in steps.iter().enumerate() {
-            operands(step).for_each(|operand| last[operand] = last[operand].max(index));
+            step.work.pulls().for_each(|operand| last[operand] = last[operand].max(index));
         }
         // A step that a verdict may spare can be run after all by a later user; its operands have to be there then.
         let late = may_be_late(steps, roots);
         for index in (0..steps.len()).rev().filter(|&index| late[index]) {
             let until = last[index];
-            operands(&steps[index]).for_each(|operand| last[operand] = last[operand].max(until));
+            steps[index].work.pulls().for_each(|operand| last[operand] = last[operand].max(until));
         }
         Self { last }
     }
-}
-
-fn operands(step: &Draught) -> impl Iterator<Item = usize> {
-    step.work.feeds().into_iter().filter_map(|feed| match feed {
-        Feed::Step(step) => Some(step),
-        Feed::Walk(_) => None,
-    })
 }
 
 /// Which steps are pulled by a branch of a select that may be spared, and by others too.
@@ -168,7 +161,7 @@ fn reached(
     let mut open: Vec<usize> = from.into_iter().collect();
     while let Some(index) = open.pop() {
         if !std::mem::replace(&mut seen[index], true) {
-            open.extend(operands(&steps[index]).filter(|&used| follow(index, used)));
+            open.extend(steps[index].work.pulls().filter(|&used| follow(index, used)));
         }
     }
     seen

@@ -230,6 +230,14 @@ impl Work {
             Self::Select(select) => smallvec![select.cond, select.then.feed, select.else_.feed],
         }
     }
+
+    /// The steps whose results are operands.
+    pub(crate) fn pulls(&self) -> impl Iterator<Item = usize> {
+        self.feeds().into_iter().filter_map(|feed| match feed {
+            Feed::Step(step) => Some(step),
+            Feed::Walk(_) => None,
+        })
+    }
 }
 
 /// The operands and kernels of a select.
