@@ -235,6 +235,34 @@ fn head<U>(to: *const U, columns: usize) -> Option<usize> {
     (bytes.is_multiple_of(size_of::<U>()) && columns >= 2 * BLOCK).then_some(bytes / size_of::<U>())
 }
 
+/// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
+/// holds already is `kept`.
+///
+/// # Safety
+///
+/// As [`put`]; the conditions can be read.
+#[inline(always)]
+unsafe fn choose_row<U: Lane, const STREAM: bool>(
+    cond: *const u8,
+    to: *mut U,
+    columns: usize,
+    kept: Option<bool>,
+    then: &impl Side,
+    else_: &impl Side,
+) {
+    // SAFETY: as the caller promises; past the caches is stored only from an aligned address on.
+    unsafe {
+        let at = match head(to, columns) {
+            Some(head) => {
+                choose_rest(cond, to, 0, head, then, else_);
+                choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
+            }
+            None => choose_blocks::<U, false>(cond, to, 0, columns, kept, then, else_),
+        };
+        choose_rest(cond, to, at, columns - at, then, else_);
+    }
+}
+
 /// # Safety
 ///
 /// As [`Blend`](super::Blend).
@@ -252,14 +280,7 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let (then, else_) = (Row::<U, THEN>::new(then.row(r)), Row::<U, ELSE>::new(else_.row(r)));
-            let at = match head(to, columns) {
-                Some(head) => {
-                    choose_rest(cond, to, 0, head, &then, &else_);
-                    choose_blocks::<U, STREAM>(cond, to, head, columns, None, &then, &else_)
-                }
-                None => choose_blocks::<U, false>(cond, to, 0, columns, None, &then, &else_),
-            };
-            choose_rest(cond, to, at, columns - at, &then, &else_);
+            choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
         }
     }
 }
@@ -280,15 +301,10 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let (other, held) = (Row::<U, OTHER>::new(other.row(r)), Row::<U, true>::new(to));
-            let head = head(to, columns).unwrap_or(0);
             if REPLACED {
-                choose_rest(cond, to, 0, head, &other, &held);
-                let at = choose_blocks::<U, false>(cond, to, head, columns, Some(false), &other, &held);
-                choose_rest(cond, to, at, columns - at, &other, &held);
+                choose_row::<U, false>(cond, to, columns, Some(false), &other, &held);
             } else {
-                choose_rest(cond, to, 0, head, &held, &other);
-                let at = choose_blocks::<U, false>(cond, to, head, columns, Some(true), &held, &other);
-                choose_rest(cond, to, at, columns - at, &held, &other);
+                choose_row::<U, false>(cond, to, columns, Some(true), &held, &other);
             }
         }
     }
