@@ -2,8 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::chain::Verb;
 use super::draft::Task;
-use crate::kernels::{Inner, Stores, Width, pointwise, select};
+use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ways};
+use crate::kernels::{Inner, Stores, Width, chain, pointwise, select};
 use crate::plan::{Branch, Feed, Select, Work};
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;
@@ -15,8 +17,8 @@ pub(super) type Feeds = SmallVec<[(Feed, Inner); 3]>;
 pub(super) const COPY_COST: usize = 1;
 pub(super) const GATHER_COST: usize = 4;
 
-/// The work of a task on operands; `None` where there is no kernel for its types. `input` says which input of the
-/// partition an operand is.
+/// The work of a task on operands; and what it does as a part of a chain, if it can be one; `None`
+/// where there is no kernel for its types. `input` says which input of the partition an operand is.
 pub(super) fn work(
     task: Task,
     width: Width,
@@ -24,33 +26,59 @@ pub(super) fn work(
     level: Level,
     stores: Stores,
     input: impl Fn(Feed) -> Option<usize>,
-) -> Option<Work> {
-    let one = |kernel, params| Work::One { x: feeds[0].0, kernel, params };
-    let two = |kernel, params| Work::Two { x: feeds[0].0, y: feeds[1].0, kernel, params };
+) -> Option<(Work, Option<Verb>)> {
     let runs = |operand: usize| feeds[operand].1;
+    let one = |ways: Ways<Kernel1>, params| Work::One { x: feeds[0].0, kernel: ways.kernel, params };
+    let two =
+        |ways: Ways<Kernel2>, params| Work::Two { x: feeds[0].0, y: feeds[1].0, kernel: ways.kernel, params };
+    let number = |ways: Ways<Kernel1>, params: Params| {
+        (one(ways, params), ways.stage.map(|stage| Verb::Number1(stage, params)))
+    };
     Some(match task {
-        Task::Unary(function, params) => one(pointwise::unary(level, function), params),
+        Task::Unary(function, params) => number(pointwise::unary(level, function), params),
         Task::Binary(function, params, of) => {
-            two(pointwise::binary(level, function, of, runs(0), runs(1))?, params)
+            let ways = pointwise::binary(level, function, of, runs(0), runs(1))?;
+            let commutes = function.commutes();
+            (two(ways, params), ways.stage.map(|stage| Verb::Number2 { stage, params, commutes }))
         }
         Task::Compare(comparison, of) => {
-            two(pointwise::compare(level, comparison, of, runs(0), runs(1))?, NO_PARAMS)
+            let ways = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
+            let mirrored = pointwise::compare(level, comparison.mirrored(), of, runs(1), runs(0))?.stage;
+            let stages = ways.stage.zip(mirrored);
+            (two(ways, NO_PARAMS), stages.map(|(stage, mirrored)| Verb::Truth2 { stage, mirrored }))
         }
-        Task::Logic(logic) => two(pointwise::logic(level, logic, runs(0), runs(1)), NO_PARAMS),
-        Task::Not => one(pointwise::not(level), NO_PARAMS),
-        Task::Classify(class, of) => one(pointwise::classify(level, class, of)?, NO_PARAMS),
-        Task::Sign(sign) => one(pointwise::sign(level, width, sign), NO_PARAMS),
-        Task::Convert(from, to) => one(pointwise::convert(level, from, to)?, NO_PARAMS),
-        Task::Round(to) => one(pointwise::round_to(level, to)?, NO_PARAMS),
+        Task::Logic(logic) => {
+            let ways = pointwise::logic(level, logic, runs(0), runs(1));
+            (two(ways, NO_PARAMS), ways.stage.map(Verb::Logic))
+        }
+        Task::Not => {
+            let ways = pointwise::not(level);
+            (one(ways, NO_PARAMS), ways.stage.map(Verb::Not))
+        }
+        Task::Classify(class, of) => {
+            let ways = pointwise::classify(level, class, of)?;
+            (one(ways, NO_PARAMS), ways.stage.map(|stage| Verb::Truth1(stage, NO_PARAMS)))
+        }
+        Task::Sign(sign) => number(pointwise::sign(level, width, sign), NO_PARAMS),
+        Task::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
+        Task::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
         Task::Index => match feeds[0].0 {
-            Feed::Walk(walk) => Work::Index { walk, kernel: pointwise::indices(level) },
+            Feed::Walk(walk) => (Work::Index { walk, kernel: pointwise::indices(level) }, None),
             Feed::Step(_) => return None,
         },
-        Task::Select => Work::Select(chosen(width, feeds, level, stores, input)),
+        Task::Select => {
+            let stages = [true, false].map(|taken| chain::choose(width, taken)[level as usize]);
+            let verb = match stages {
+                [Some(if_true), Some(if_false)] => Some(Verb::Select { if_true, if_false }),
+                _ => None,
+            };
+            (Work::Select(chosen(width, feeds, level, stores, input)), verb)
+        }
     })
 }
 
-const NO_PARAMS: pointwise::Params = [0.0; 2];
+/// Of functions that have none.
+pub(super) const NO_PARAMS: Params = [0.0; 2];
 
 fn chosen(
     width: Width,

@@ -1,6 +1,7 @@
 //! From a partition and concrete tensors to a plan.
 
 pub(crate) mod cache;
+mod chain;
 mod draft;
 mod group;
 mod in_place;

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::chain::{self, Part, Verb};
 use super::draft::{Axes, Draft, Operand, Task};
 use super::kernel::{self, Feeds};
 use super::tile;
@@ -32,6 +33,10 @@ pub(super) struct Draught {
     pub(super) varies: u32,
     /// How long an element takes, in bytes that could be moved meanwhile.
     pub(super) cost: usize,
+    /// How the result is stored.
+    pub(super) stores: Stores,
+    /// The step as a part of a chain, if it can be one.
+    pub(super) part: Option<Part>,
 }
 
 /// The loops of a nest, and what runs along each.
@@ -147,6 +152,7 @@ pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level) -> Option<Ma
     };
     let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
+    let (steps, roots) = chain::chained(draft, steps, roots, level);
     Some(tile::nest(draft, &walked, steps, roots))
 }
 
@@ -216,7 +222,8 @@ impl Builder<'_> {
 
     fn push(&mut self, work: Work, width: Width, varies: u32, cost: usize) -> usize {
         let space = self.walked.space(varies);
-        self.steps.push(Draught { work, port: None, width, space, sweep: Sweep::Rows, varies, cost });
+        let (sweep, stores) = (Sweep::Rows, Stores::Ordinary);
+        self.steps.push(Draught { work, port: None, width, space, sweep, varies, cost, stores, part: None });
         self.steps.len() - 1
     }
 
@@ -250,11 +257,13 @@ impl Builder<'_> {
             Feed::Walk(path) => self.draft.paths[path].base.input(self.draft.inputs()),
             Feed::Step(_) => None,
         };
-        let work = kernel::work(node.task, node.width, &feeds, self.level, stores, input)?;
+        let (work, verb) = kernel::work(node.task, node.width, &feeds, self.level, stores, input)?;
         let port = writes.map(|root| root.path);
         let step = self.push(work, node.width, varies, kernel::cost(node.task));
         self.steps[step].port = port;
         self.steps[step].sweep = sweep;
+        self.steps[step].stores = stores;
+        self.steps[step].part = verb.map(|verb| Part { verb, feeds });
         self.of_node[index] = Some(step);
         Some(step)
     }
@@ -294,6 +303,9 @@ impl Builder<'_> {
             let step = self.push(work, width, all, kernel::COPY_COST);
             if !is_strided {
                 self.steps[step].port = Some(root.path);
+                self.steps[step].stores = stores;
+                let feeds = [(feed, inner)].as_slice().into();
+                self.steps[step].part = Some(Part { verb: Verb::Same, feeds });
                 return Some(step);
             }
             (feed, inner) = (Feed::Step(step), Inner::Dense);

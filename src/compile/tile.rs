@@ -39,7 +39,12 @@ pub(super) fn nest(
 
     let loops = Loops::new(walked, tile, &steps);
     let slots = Slots::new(&steps, &uses, |step| loops.outlives_a_turn(step.varies));
-    let (places, scratch) = slots.places(tile);
+    let (places, chain_scratch) = slots.places(tile);
+    let of_chain = |step: &Draught| match &step.work {
+        Work::Chain(chain) => chain.program.scratch(),
+        _ => 0,
+    };
+    let scratch = chain_scratch + steps.iter().map(of_chain).max().unwrap_or(0).next_multiple_of(64);
     let cost = loops.cost(&steps, &loops.order, tile);
     let outdated = loops.outdated(&steps);
     let walks = (draft.paths.iter().enumerate())
@@ -56,7 +61,18 @@ pub(super) fn nest(
     let mut ordered: SmallVec<[Loop; 6]> = loops.order.iter().map(|&l| loops.all[l].clone()).collect();
     ordered.iter_mut().for_each(|l| l.steps.truncate(draft.paths.len()));
     let steps = steps.into_iter().enumerate().map(place).collect();
-    let nest = Nest { loops: ordered, row_blocks, column_blocks, space, tile, steps, roots, outdated, walks };
+    let nest = Nest {
+        loops: ordered,
+        row_blocks,
+        column_blocks,
+        space,
+        tile,
+        steps,
+        roots,
+        outdated,
+        walks,
+        chain_scratch,
+    };
     Made { nest, scratch, cost }
 }
 
@@ -132,6 +148,18 @@ impl Uses {
         }
         Self { last }
     }
+}
+
+/// The steps that are pulled for one branch of a select alone, which starts with step `first`.
+pub(super) fn spared<'a>(
+    steps: &'a [Draught],
+    roots: &[usize],
+    select: usize,
+    first: usize,
+) -> impl Iterator<Item = usize> + 'a {
+    let inside = reached(steps, [first], |_, _| true);
+    let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (select, first));
+    (0..steps.len()).filter(move |&step| inside[step] && !without[step])
 }
 
 /// Which steps are pulled by a branch of a select that may be spared, and by others too.

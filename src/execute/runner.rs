@@ -134,6 +134,13 @@ impl<'a> Runner<'a> {
                 // SAFETY: the target covers the part of the tile.
                 unsafe { kernel(extent, first as i32, walk.pitch as i32, walk.step as i32, to) };
             }
+            Work::Chain(chain) => {
+                let sources: SmallVec<[Source; 6]> =
+                    chain.feeds.iter().map(|&feed| self.source(feed)).collect();
+                let scratch = self.scratch.wrapping_add(nest.chain_scratch);
+                // SAFETY: as for `Move`; the nest's scratch has room for the chain behind the results of steps.
+                unsafe { chain.program.run(extent, &sources, to, scratch) };
+            }
             Work::Scatter { from, kernel } => {
                 let Place::Port(walk) = step.to else { return };
                 let from = self.source(*from);

@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
 pub(crate) mod caches;
+pub(crate) mod chain;
 pub(crate) mod floats;
 mod math;
 pub(crate) mod pack;

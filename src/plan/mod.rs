@@ -8,6 +8,7 @@ pub(crate) mod loops;
 use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
+use crate::kernels::chain::Program;
 use crate::kernels::pack::{Gather, Scatter};
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, Judge, Merge, Move};
@@ -64,6 +65,8 @@ pub(crate) struct Nest {
     pub(crate) outdated: SmallVec<[StepSet; 4]>,
     /// What the steps walk, with the strides inside a tile.
     pub(crate) walks: SmallVec<[Walk; 4]>,
+    /// Where in the thread's scratch there is room for one chain.
+    pub(crate) chain_scratch: usize,
 }
 
 impl Base {
@@ -217,6 +220,8 @@ pub(crate) enum Work {
     Index { walk: usize, kernel: Ramp },
     /// Chooses between two operands.
     Select(Select),
+    /// Does several of these at once.
+    Chain(Chain),
 }
 
 impl Work {
@@ -228,6 +233,26 @@ impl Work {
             &Self::One { x, .. } => smallvec![x],
             &Self::Two { x, y, .. } => smallvec![x, y],
             Self::Select(select) => smallvec![select.cond, select.then.feed, select.else_.feed],
+            Self::Chain(chain) => chain.feeds.clone(),
+        }
+    }
+
+    /// Gives the steps whose results are operands other numbers.
+    pub(crate) fn renumber(&mut self, numbers: &[usize]) {
+        let feeds: SmallVec<[&mut Feed; 3]> = match self {
+            Self::Gather { .. } | Self::Index { .. } => smallvec![],
+            Self::Scatter { from, .. } | Self::Move { from, .. } => smallvec![from],
+            Self::One { x, .. } => smallvec![x],
+            Self::Two { x, y, .. } => smallvec![x, y],
+            Self::Select(select) => {
+                smallvec![&mut select.cond, &mut select.then.feed, &mut select.else_.feed]
+            }
+            Self::Chain(chain) => chain.feeds.iter_mut().collect(),
+        };
+        for feed in feeds {
+            if let Feed::Step(step) = feed {
+                *step = numbers[*step];
+            }
         }
     }
 
@@ -238,6 +263,14 @@ impl Work {
             Feed::Walk(_) => None,
         })
     }
+}
+
+/// Several steps at once, what they leave to each other staying in registers.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) program: Program,
+    /// The operands, as many as the program has.
+    pub(crate) feeds: SmallVec<[Feed; 3]>,
 }
 
 /// The operands and kernels of a select.

@@ -126,6 +126,11 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
+    /// Whether the operands can change places: the result is the same bit for bit.
+    pub(crate) const fn commutes(self) -> bool {
+        matches!(self, Self::Add | Self::Multiply | Self::Maximum | Self::Minimum | Self::SquaredDifference)
+    }
+
     /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
     pub(crate) const fn ulps(self) -> u32 {
         match self {
@@ -157,6 +162,19 @@ pub(crate) enum Comparison {
     Greater,
     /// `x ≥ y`.
     GreaterEqual,
+}
+
+impl Comparison {
+    /// The comparison that answers as this one with its operands the other way round.
+    pub(crate) const fn mirrored(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Less => Self::Greater,
+            Self::LessEqual => Self::GreaterEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterEqual => Self::LessEqual,
+        }
+    }
 }
 
 /// A function of truth values: bytes, true where not zero; the result is 0 or 1.

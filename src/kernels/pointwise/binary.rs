@@ -5,9 +5,9 @@
 
 use std::marker::PhantomData;
 
-use super::rows::{ByInner, Function2, Isa, Kernel2, Params, Plain, kernels2};
+use super::rows::{Function2, Isa, Kernel2, Params, Plain, Row2, Ways, numbers2};
 use super::{canonical, maximum, minimum};
-use crate::kernels::{ByLevel, Inner, math};
+use crate::kernels::{Inner, math};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Level;
@@ -16,18 +16,24 @@ use crate::types::kind::Level;
 const CHEAP: usize = 64;
 const DEAR: usize = 16;
 
-/// The kernel of a function of two numbers of a type, if there is one.
-pub(crate) fn binary(level: Level, function: Binary, of: DataType, x: Inner, y: Inner) -> Option<Kernel2> {
+/// The ways of a function of two numbers of a type, if there is a kernel.
+pub(crate) fn binary(
+    level: Level,
+    function: Binary,
+    of: DataType,
+    x: Inner,
+    y: Inner,
+) -> Option<Ways<Kernel2>> {
     let row = match of {
         DataType::F32 => Some(row(function)),
         DataType::S32 => integer_row::<i32>(function),
         DataType::S64 => integer_row::<i64>(function),
         _ => None,
     };
-    row.map(|row| row[level as usize][x as usize][y as usize])
+    row.map(|row| row[level as usize].at(x, y))
 }
 
-/// One type for each function, one row of kernels for each type.
+/// One type for each function, one row of ways for each type.
 macro_rules! functions {
     ($($Name:ident $N:ident: |$x:ident, $y:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
         $(
@@ -44,9 +50,9 @@ macro_rules! functions {
             }
         )*
 
-        fn row(function: Binary) -> &'static ByLevel<ByInner<Kernel2>> {
+        fn row(function: Binary) -> &'static Row2 {
             match function {
-                $(Binary::$Name => const { &kernels2::<$Name, $N>() },)*
+                $(Binary::$Name => const { &numbers2::<$Name, $N>() },)*
             }
         }
 
@@ -144,9 +150,9 @@ macro_rules! integer_functions {
             }
         })*
 
-        fn integer_row<T: Integer>(function: Binary) -> Option<&'static ByLevel<ByInner<Kernel2>>> {
+        fn integer_row<T: Integer>(function: Binary) -> Option<&'static Row2> {
             match function {
-                $(Binary::$Name => Some(const { &kernels2::<OfIntegers<T, $Name>, CHEAP>() }),)*
+                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, CHEAP>() }),)*
                 _ => None,
             }
         }

@@ -2,22 +2,25 @@
 
 use std::marker::PhantomData;
 
-use super::rows::{ByInner, Function1, Function2, Isa, Kernel1, Kernel2, Params, Plain, kernels1, kernels2};
-use crate::kernels::{ByLevel, Inner};
+use super::rows::{
+    Function1, Function2, Isa, Kernel1, Kernel2, Params, Plain, Row1, Row2, Ways, questions1, questions2,
+    row1, row2,
+};
+use crate::kernels::{Inner, chain};
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Logic};
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The kernel that compares two numbers of a type, if there is one.
+/// The ways to compare two numbers of a type, if there is a kernel.
 pub(crate) fn compare(
     level: Level,
     comparison: Comparison,
     of: DataType,
     x: Inner,
     y: Inner,
-) -> Option<Kernel2> {
+) -> Option<Ways<Kernel2>> {
     let row = match of {
         DataType::F32 => comparisons::<f32>(comparison),
         DataType::F64 => comparisons::<f64>(comparison),
@@ -27,7 +30,7 @@ pub(crate) fn compare(
         DataType::U64 => comparisons::<u64>(comparison),
         _ => return None,
     };
-    Some(row[level as usize][x as usize][y as usize])
+    Some(row[level as usize].at(x, y))
 }
 
 /// The type in which numbers of a type are compared: itself, or one that holds all its values and has kernels; `None`
@@ -44,19 +47,19 @@ pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
     }
 }
 
-/// The kernel of a function of two truth values.
-pub(crate) fn logic(level: Level, logic: Logic, x: Inner, y: Inner) -> Kernel2 {
-    connectives(logic)[level as usize][x as usize][y as usize]
+/// The ways of a function of two truth values.
+pub(crate) fn logic(level: Level, logic: Logic, x: Inner, y: Inner) -> Ways<Kernel2> {
+    connectives(logic)[level as usize].at(x, y)
 }
 
-/// The kernel that turns a truth value around.
-pub(crate) fn not(level: Level) -> Kernel1 {
-    const KERNELS: ByLevel<Kernel1> = kernels1::<Not, BLOCK>();
-    KERNELS[level as usize]
+/// The ways to turn a truth value around.
+pub(crate) fn not(level: Level) -> Ways<Kernel1> {
+    const ROW: Row1 = row1::<Not, BLOCK>(chain::not());
+    ROW[level as usize]
 }
 
-/// The kernel that asks a floating-point number for its class; there is one for f32 and one for f64.
-pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Kernel1> {
+/// The ways to ask a floating-point number for its class; there are some for f32 and for f64.
+pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Ways<Kernel1>> {
     match of {
         DataType::F32 => Some(classes::<f32>(class)[level as usize]),
         DataType::F64 => Some(classes::<f64>(class)[level as usize]),
@@ -83,9 +86,9 @@ macro_rules! questions {
             }
         )*
 
-        fn $fn<T: Plain + PartialOrd>(question: $Vocabulary) -> &'static ByLevel<ByInner<Kernel2>> {
+        fn $fn<T: Plain + PartialOrd>(question: $Vocabulary) -> &'static Row2 {
             match question {
-                $($Vocabulary::$Name => const { &kernels2::<Of<T, $Name>, BLOCK>() },)*
+                $($Vocabulary::$Name => const { &questions2::<Of<T, $Name>, BLOCK>() },)*
             }
         }
     };
@@ -118,9 +121,9 @@ macro_rules! connectives {
             }
         )*
 
-        fn connectives(logic: Logic) -> &'static ByLevel<ByInner<Kernel2>> {
+        fn connectives(logic: Logic) -> &'static Row2 {
             match logic {
-                $(Logic::$Name => const { &kernels2::<$Name, BLOCK>() },)*
+                $(Logic::$Name => const { &row2::<$Name, BLOCK>(chain::logic(Logic::$Name)) },)*
             }
         }
     };
@@ -181,9 +184,9 @@ macro_rules! classes {
             }
         )*
 
-        fn classes<T: Float>(class: Class) -> &'static ByLevel<Kernel1> {
+        fn classes<T: Float>(class: Class) -> &'static Row1 {
             match class {
-                $(Class::$Name => const { &kernels1::<Of<T, $Name>, BLOCK>() },)*
+                $(Class::$Name => const { &questions1::<Of<T, $Name>, BLOCK>() },)*
             }
         }
     };

@@ -10,17 +10,16 @@ use std::marker::PhantomData;
 
 use super::canonical;
 use super::half::{Bf16, F16};
-use super::rows::{Function1, Isa, Kernel1, Params, Plain, kernels1};
-use crate::kernels::ByLevel;
+use super::rows::{Function1, Isa, Kernel1, Params, Plain, Row1, Ways, numbers1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
 /// More than the compiler unrolls before it has made vectors of a loop; it would leave scalar code.
 const BLOCK: usize = 128;
 
-/// The kernel that converts numbers of a type, or booleans, to numbers of another. There is none for the 4-bit and
-/// 8-bit floats, and none to boolean.
-pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Kernel1> {
+/// The ways to convert numbers of a type, or booleans, to numbers of another. There are none for the 4-bit
+/// and 8-bit floats, and none to boolean.
+pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Ways<Kernel1>> {
     let row = match from {
         DataType::Boolean => from_integer::<Truth>(to),
         DataType::S8 => from_integer::<i8>(to),
@@ -40,90 +39,90 @@ pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Kern
     row.map(|row| row[level as usize])
 }
 
-/// The kernel that rounds an f32 to the nearest value of f16 or bf16 and keeps it as an f32.
-pub(crate) fn round_to(level: Level, to: DataType) -> Option<Kernel1> {
+/// The ways to round an f32 to the nearest value of f16 or bf16 and to keep it as an f32.
+pub(crate) fn round_to(level: Level, to: DataType) -> Option<Ways<Kernel1>> {
     let row = match to {
-        DataType::F16 => kernels::<Via<f32, F16, f32>>(),
-        DataType::Bf16 => kernels::<Via<f32, Bf16, f32>>(),
+        DataType::F16 => ways::<Via<f32, F16, f32>>(),
+        DataType::Bf16 => ways::<Via<f32, Bf16, f32>>(),
         _ => return None,
     };
     Some(row[level as usize])
 }
 
-fn kernels<F: Function1>() -> &'static ByLevel<Kernel1> {
-    const { &kernels1::<F, BLOCK>() }
+fn ways<F: Function1>() -> &'static Row1 {
+    const { &numbers1::<F, BLOCK>() }
 }
 
-/// Signed and unsigned integers of a width have the same low bits, so they share kernels.
-fn from_integer<T>(to: DataType) -> Option<&'static ByLevel<Kernel1>>
+/// Signed and unsigned integers of a width have the same low bits, so they share their ways.
+fn from_integer<T>(to: DataType) -> Option<&'static Row1>
 where
     T: To<u8> + To<u16> + To<u32> + To<u64> + To<f32> + To<f64> + To<Odd>,
 {
     Some(match to {
-        DataType::S8 | DataType::U8 => kernels::<Convert<T, u8>>(),
-        DataType::S16 | DataType::U16 => kernels::<Convert<T, u16>>(),
-        DataType::S32 | DataType::U32 => kernels::<Convert<T, u32>>(),
-        DataType::S64 | DataType::U64 => kernels::<Convert<T, u64>>(),
-        DataType::F16 => kernels::<Via<T, Odd, F16>>(),
-        DataType::Bf16 => kernels::<Via<T, Odd, Bf16>>(),
-        DataType::F32 => kernels::<Convert<T, f32>>(),
-        DataType::F64 => kernels::<Convert<T, f64>>(),
+        DataType::S8 | DataType::U8 => ways::<Convert<T, u8>>(),
+        DataType::S16 | DataType::U16 => ways::<Convert<T, u16>>(),
+        DataType::S32 | DataType::U32 => ways::<Convert<T, u32>>(),
+        DataType::S64 | DataType::U64 => ways::<Convert<T, u64>>(),
+        DataType::F16 => ways::<Via<T, Odd, F16>>(),
+        DataType::Bf16 => ways::<Via<T, Odd, Bf16>>(),
+        DataType::F32 => ways::<Convert<T, f32>>(),
+        DataType::F64 => ways::<Convert<T, f64>>(),
         _ => return None,
     })
 }
 
-fn from_f32(to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+fn from_f32(to: DataType) -> Option<&'static Row1> {
     Some(match to {
-        DataType::S8 => kernels::<Convert<f32, i8>>(),
-        DataType::U8 => kernels::<Convert<f32, u8>>(),
-        DataType::S16 => kernels::<Convert<f32, i16>>(),
-        DataType::U16 => kernels::<Convert<f32, u16>>(),
-        DataType::S32 => kernels::<Convert<f32, i32>>(),
-        DataType::U32 => kernels::<Convert<f32, u32>>(),
-        DataType::S64 => kernels::<Convert<f32, i64>>(),
-        DataType::U64 => kernels::<Convert<f32, u64>>(),
-        DataType::F16 => kernels::<Convert<f32, F16>>(),
-        DataType::Bf16 => kernels::<Convert<f32, Bf16>>(),
-        DataType::F32 => kernels::<Convert<u32, u32>>(),
-        DataType::F64 => kernels::<Convert<f32, f64>>(),
+        DataType::S8 => ways::<Convert<f32, i8>>(),
+        DataType::U8 => ways::<Convert<f32, u8>>(),
+        DataType::S16 => ways::<Convert<f32, i16>>(),
+        DataType::U16 => ways::<Convert<f32, u16>>(),
+        DataType::S32 => ways::<Convert<f32, i32>>(),
+        DataType::U32 => ways::<Convert<f32, u32>>(),
+        DataType::S64 => ways::<Convert<f32, i64>>(),
+        DataType::U64 => ways::<Convert<f32, u64>>(),
+        DataType::F16 => ways::<Convert<f32, F16>>(),
+        DataType::Bf16 => ways::<Convert<f32, Bf16>>(),
+        DataType::F32 => ways::<Convert<u32, u32>>(),
+        DataType::F64 => ways::<Convert<f32, f64>>(),
         _ => return None,
     })
 }
 
-fn from_f64(to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+fn from_f64(to: DataType) -> Option<&'static Row1> {
     Some(match to {
-        DataType::S8 => kernels::<Convert<f64, i8>>(),
-        DataType::U8 => kernels::<Convert<f64, u8>>(),
-        DataType::S16 => kernels::<Convert<f64, i16>>(),
-        DataType::U16 => kernels::<Convert<f64, u16>>(),
-        DataType::S32 => kernels::<Convert<f64, i32>>(),
-        DataType::U32 => kernels::<Convert<f64, u32>>(),
-        DataType::S64 => kernels::<Convert<f64, i64>>(),
-        DataType::U64 => kernels::<Convert<f64, u64>>(),
-        DataType::F16 => kernels::<Via<f64, Odd, F16>>(),
-        DataType::Bf16 => kernels::<Via<f64, Odd, Bf16>>(),
-        DataType::F32 => kernels::<Convert<f64, f32>>(),
-        DataType::F64 => kernels::<Convert<u64, u64>>(),
+        DataType::S8 => ways::<Convert<f64, i8>>(),
+        DataType::U8 => ways::<Convert<f64, u8>>(),
+        DataType::S16 => ways::<Convert<f64, i16>>(),
+        DataType::U16 => ways::<Convert<f64, u16>>(),
+        DataType::S32 => ways::<Convert<f64, i32>>(),
+        DataType::U32 => ways::<Convert<f64, u32>>(),
+        DataType::S64 => ways::<Convert<f64, i64>>(),
+        DataType::U64 => ways::<Convert<f64, u64>>(),
+        DataType::F16 => ways::<Via<f64, Odd, F16>>(),
+        DataType::Bf16 => ways::<Via<f64, Odd, Bf16>>(),
+        DataType::F32 => ways::<Convert<f64, f32>>(),
+        DataType::F64 => ways::<Convert<u64, u64>>(),
         _ => return None,
     })
 }
 
 /// Every f16 and every bf16 is an f32, from which all else is reached.
-fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static ByLevel<Kernel1>> {
+fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static Row1> {
     Some(match to {
-        _ if to == from => kernels::<Convert<u16, u16>>(),
-        DataType::S8 => kernels::<Via<T, f32, i8>>(),
-        DataType::U8 => kernels::<Via<T, f32, u8>>(),
-        DataType::S16 => kernels::<Via<T, f32, i16>>(),
-        DataType::U16 => kernels::<Via<T, f32, u16>>(),
-        DataType::S32 => kernels::<Via<T, f32, i32>>(),
-        DataType::U32 => kernels::<Via<T, f32, u32>>(),
-        DataType::S64 => kernels::<Via<T, f32, i64>>(),
-        DataType::U64 => kernels::<Via<T, f32, u64>>(),
-        DataType::F16 => kernels::<Via<T, f32, F16>>(),
-        DataType::Bf16 => kernels::<Via<T, f32, Bf16>>(),
-        DataType::F32 => kernels::<Convert<T, f32>>(),
-        DataType::F64 => kernels::<Via<T, f32, f64>>(),
+        _ if to == from => ways::<Convert<u16, u16>>(),
+        DataType::S8 => ways::<Via<T, f32, i8>>(),
+        DataType::U8 => ways::<Via<T, f32, u8>>(),
+        DataType::S16 => ways::<Via<T, f32, i16>>(),
+        DataType::U16 => ways::<Via<T, f32, u16>>(),
+        DataType::S32 => ways::<Via<T, f32, i32>>(),
+        DataType::U32 => ways::<Via<T, f32, u32>>(),
+        DataType::S64 => ways::<Via<T, f32, i64>>(),
+        DataType::U64 => ways::<Via<T, f32, u64>>(),
+        DataType::F16 => ways::<Via<T, f32, F16>>(),
+        DataType::Bf16 => ways::<Via<T, f32, Bf16>>(),
+        DataType::F32 => ways::<Convert<T, f32>>(),
+        DataType::F64 => ways::<Via<T, f32, f64>>(),
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 
+use crate::kernels::chain::{self, Stage, Stages};
 use crate::kernels::simd::{self, mask_of_first};
 use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
 use crate::types::kind::Level;
@@ -249,7 +250,7 @@ fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> 
 ///
 /// So many bytes can be read and written, and do not overlap.
 #[inline(always)]
-unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
+pub(in crate::kernels) unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
     /// Two units, which overlap or meet.
     ///
     /// # Safety
@@ -413,16 +414,68 @@ fn inner(dense: bool) -> Inner {
     if dense { Inner::Dense } else { Inner::Repeated }
 }
 
-/// The kernels of a function of one element, computed in blocks of `N`.
-pub(in crate::kernels) const fn kernels1<F: Function1, const N: usize>() -> ByLevel<Kernel1> {
-    [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>]
+/// The ways in which a function is computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Ways<K> {
+    /// Over a tile.
+    pub(crate) kernel: K,
+    /// As a part of a chain, if it can be one.
+    pub(crate) stage: Option<Stage>,
+}
+
+/// The ways of a function of one element.
+pub(in crate::kernels) type Row1 = ByLevel<Ways<Kernel1>>;
+
+/// The ways of a function of two elements.
+pub(in crate::kernels) type Row2 = ByLevel<Ways<ByInner<Kernel2>>>;
+
+const fn row<K: Copy>(kernels: ByLevel<K>, stages: Stages) -> ByLevel<Ways<K>> {
+    let [portable, avx2, avx512] = kernels;
+    let [by_portable, by_avx2, by_avx512] = stages;
+    [
+        Ways { kernel: portable, stage: by_portable },
+        Ways { kernel: avx2, stage: by_avx2 },
+        Ways { kernel: avx512, stage: by_avx512 },
+    ]
+}
+
+/// The row of a function of one element that gives a number, computed in blocks of `N`.
+pub(in crate::kernels) const fn numbers1<F: Function1, const N: usize>() -> Row1 {
+    row1::<F, N>(chain::map1::<F, N>())
+}
+
+/// The row of a question to one element.
+pub(in crate::kernels) const fn questions1<F: Function1<To = u8>, const N: usize>() -> Row1 {
+    row1::<F, N>(chain::asked1::<F, N>())
+}
+
+/// The row of a function of one element with such stages.
+pub(in crate::kernels) const fn row1<F: Function1, const N: usize>(stages: Stages) -> Row1 {
+    row([portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>], stages)
 }
 
 /// By how the first operand runs along a row, then the second.
 pub(in crate::kernels) type ByInner<K> = [[K; 2]; 2];
 
-/// The kernels of a function of two elements, computed in blocks of `N`.
-pub(in crate::kernels) const fn kernels2<F: Function2, const N: usize>() -> ByLevel<ByInner<Kernel2>> {
+impl Ways<ByInner<Kernel2>> {
+    /// The ways for operands that run so.
+    pub(in crate::kernels) fn at(self, x: Inner, y: Inner) -> Ways<Kernel2> {
+        Ways { kernel: self.kernel[x as usize][y as usize], stage: self.stage }
+    }
+}
+
+/// The row of a function of two elements that gives a number, computed in blocks of `N`.
+pub(in crate::kernels) const fn numbers2<F: Function2, const N: usize>() -> Row2 {
+    row2::<F, N>(chain::map2::<F, N>())
+}
+
+/// The row of a question to two elements.
+pub(in crate::kernels) const fn questions2<F: Function2<To = u8>, const N: usize>() -> Row2 {
+    row2::<F, N>(chain::asked2::<F, N>())
+}
+
+/// The row of a function of two elements with such stages.
+pub(in crate::kernels) const fn row2<F: Function2, const N: usize>(stages: Stages) -> Row2 {
     macro_rules! by_inner {
         ($level:ident) => {
             [
@@ -431,5 +484,5 @@ pub(in crate::kernels) const fn kernels2<F: Function2, const N: usize>() -> ByLe
             ]
         };
     }
-    [by_inner!(portable), by_inner!(avx2), by_inner!(avx512)]
+    row([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages)
 }

@@ -2,15 +2,15 @@
 
 use std::marker::PhantomData;
 
-use super::rows::{Function1, Isa, Kernel1, Params, Plain, kernels1};
-use crate::kernels::{ByLevel, Width};
+use super::rows::{Function1, Isa, Kernel1, Params, Plain, Row1, Ways, numbers1};
+use crate::kernels::Width;
 use crate::types::function::Sign;
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The kernel that clears or flips the highest bit of elements of a width.
-pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Kernel1 {
+/// The ways to clear or flip the highest bit of elements of a width.
+pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Ways<Kernel1> {
     let row = match width {
         Width::W1 => row::<u8>(sign),
         Width::W2 => row::<u16>(sign),
@@ -20,10 +20,10 @@ pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Kernel1 {
     row[level as usize]
 }
 
-fn row<U: Bits>(sign: Sign) -> &'static ByLevel<Kernel1> {
+fn row<U: Bits>(sign: Sign) -> &'static Row1 {
     match sign {
-        Sign::Clear => const { &kernels1::<Clear<U>, BLOCK>() },
-        Sign::Flip => const { &kernels1::<Flip<U>, BLOCK>() },
+        Sign::Clear => const { &numbers1::<Clear<U>, BLOCK>() },
+        Sign::Flip => const { &numbers1::<Flip<U>, BLOCK>() },
     }
 }
 

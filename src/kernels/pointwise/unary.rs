@@ -3,9 +3,8 @@
 //! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
 //! what comes before.
 
-use super::rows::{Function1, Isa, Kernel1, Params, kernels1};
+use super::rows::{Function1, Isa, Kernel1, Params, Row1, Ways, numbers1};
 use super::{canonical, maximum, minimum};
-use crate::kernels::ByLevel;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
@@ -16,12 +15,12 @@ use crate::types::kind::Level;
 const CHEAP: usize = 64;
 const DEAR: usize = 16;
 
-/// The kernel of a function of one f32.
-pub(crate) fn unary(level: Level, function: Unary) -> Kernel1 {
+/// The ways of a function of one f32.
+pub(crate) fn unary(level: Level, function: Unary) -> Ways<Kernel1> {
     row(function)[level as usize]
 }
 
-/// One type for each function, one row of kernels for each type. A function of vectors stands in at level Avx512.
+/// One type for each function, one row of ways for each type. A function of vectors stands in at level Avx512.
 macro_rules! functions {
     ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
         $(
@@ -50,10 +49,10 @@ macro_rules! functions {
             }
         )*
 
-        fn row(function: Unary) -> &'static ByLevel<Kernel1> {
+        fn row(function: Unary) -> &'static Row1 {
             match function {
-                $(Unary::$Name => const { &kernels1::<$Name, $N>() },)*
-                Unary::Pow => const { &kernels1::<Pow, DEAR>() },
+                $(Unary::$Name => const { &numbers1::<$Name, $N>() },)*
+                Unary::Pow => const { &numbers1::<Pow, DEAR>() },
             }
         }
 

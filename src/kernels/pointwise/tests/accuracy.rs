@@ -190,7 +190,7 @@ impl Trial {
         Self {
             name: format!("{:?} {params:?}", row.function),
             limit: row.limit,
-            kernel: Box::new(move |level, x| run1(unary(level, row.function), x, params)),
+            kernel: Box::new(move |level, x| run1(unary(level, row.function).kernel, x, params)),
             want: Box::new(move |x| match x.is_nan() && row.function != Unary::Pow {
                 true => Some(f64::NAN),
                 false => Some((row.of)(x.into(), p, q)),

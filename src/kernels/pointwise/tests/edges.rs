@@ -62,7 +62,7 @@ fn arithmetic_is_that_of_f32() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for (function, rule) in rules {
-            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap();
+            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap().kernel;
             let got: Vec<f32> = run2(kernel, &x, &y, [-1.0, 2.0]);
             for ((&x, &y), got) in x.iter().zip(&y).zip(got) {
                 let want = rule(x, y);
@@ -82,12 +82,12 @@ fn every_nan_of_every_function_is_the_one() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for &function in crate::kernels::pointwise::unary::ALL {
-            if wrong(&run1(unary(level, function), &x, [0.5, 0.7])) {
+            if wrong(&run1(unary(level, function).kernel, &x, [0.5, 0.7])) {
                 faults.push(format!("{function:?} at {level}"));
             }
         }
         for &function in crate::kernels::pointwise::binary::ALL {
-            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap();
+            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap().kernel;
             if wrong(&run2(kernel, &x, &y, [0.5, 0.7])) {
                 faults.push(format!("{function:?} at {level}"));
             }
@@ -101,7 +101,7 @@ fn powers_have_the_special_cases_of_c() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for p in SPECIAL {
-            let got: Vec<f32> = run1(unary(level, Unary::Pow), &SPECIAL, [p, 0.0]);
+            let got: Vec<f32> = run1(unary(level, Unary::Pow).kernel, &SPECIAL, [p, 0.0]);
             for (x, got) in SPECIAL.into_iter().zip(got) {
                 let want = f64::from(x).powf(p.into());
                 if super::ulps(got, want) > 1.0 {
@@ -148,7 +148,7 @@ fn limits_are_met() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for (function, x, want) in rows {
-            let got: Vec<f32> = run1(unary(level, function), &[x], [0.5, 0.0]);
+            let got: Vec<f32> = run1(unary(level, function).kernel, &[x], [0.5, 0.0]);
             if got[0].to_bits() != canonical(want) {
                 faults.push(format!("{function:?} of {x:e} at {level}: {:e}, not {want:e}", got[0]));
             }
@@ -176,7 +176,7 @@ fn integers_wrap_around() {
         ];
         for level in Level::all_available() {
             for (function, rule) in functions {
-                let kernel = binary(level, function, of, Inner::Dense, Inner::Dense).unwrap();
+                let kernel = binary(level, function, of, Inner::Dense, Inner::Dense).unwrap().kernel;
                 let got: Vec<T> = run2(kernel, &x, &y, [0.0; 2]);
                 let want: Vec<T> = x.iter().zip(&y).map(|(&x, &y)| rule(x, y)).collect();
                 if got != want {
@@ -208,7 +208,7 @@ fn comparisons_compare() {
         ];
         for level in Level::all_available() {
             for (comparison, rule) in rules {
-                let kernel = compare(level, comparison, of, Inner::Dense, Inner::Dense).unwrap();
+                let kernel = compare(level, comparison, of, Inner::Dense, Inner::Dense).unwrap().kernel;
                 let got: Vec<u8> = run2(kernel, &x, &y, [0.0; 2]);
                 let want: Vec<u8> = x.iter().zip(&y).map(|(x, y)| u8::from(rule(x, y))).collect();
                 if got != want {
@@ -242,11 +242,11 @@ fn truth_values_are_what_is_not_zero() {
         [(Logic::And, |x, y| x && y), (Logic::Or, |x, y| x || y), (Logic::Xor, |x, y| x != y)];
     for level in Level::all_available() {
         for (which, rule) in rules {
-            let got: Vec<u8> = run2(logic(level, which, Inner::Dense, Inner::Dense), &x, &y, [0.0; 2]);
+            let got: Vec<u8> = run2(logic(level, which, Inner::Dense, Inner::Dense).kernel, &x, &y, [0.0; 2]);
             let want: Vec<u8> = x.iter().zip(&y).map(|(&x, &y)| u8::from(rule(x != 0, y != 0))).collect();
             assert_eq!(got, want, "{which:?} at {level}");
         }
-        let got: Vec<u8> = run1(not(level), &x, [0.0; 2]);
+        let got: Vec<u8> = run1(not(level).kernel, &x, [0.0; 2]);
         assert_eq!(got, x.iter().map(|&x| u8::from(x == 0)).collect::<Vec<_>>(), "not at {level}");
     }
 }
@@ -260,23 +260,24 @@ fn classes_and_signs() {
     for level in Level::all_available() {
         for (class, rule) in rules {
             let want: Vec<u8> = SPECIAL.iter().map(|&x| u8::from(rule(x.into()))).collect();
-            let got: Vec<u8> = run1(classify(level, class, DataType::F32).unwrap(), &SPECIAL, [0.0; 2]);
+            let got: Vec<u8> =
+                run1(classify(level, class, DataType::F32).unwrap().kernel, &SPECIAL, [0.0; 2]);
             assert_eq!(got, want, "{class:?} of f32 at {level}");
             let wide = SPECIAL.map(f64::from);
-            let got: Vec<u8> = run1(classify(level, class, DataType::F64).unwrap(), &wide, [0.0; 2]);
+            let got: Vec<u8> = run1(classify(level, class, DataType::F64).unwrap().kernel, &wide, [0.0; 2]);
             assert_eq!(got, want, "{class:?} of f64 at {level}");
         }
         for (what, rule) in
             [(Sign::Clear, (|x| x & (u64::MAX >> 1)) as fn(u64) -> u64), (Sign::Flip, |x| x ^ (1 << 63))]
         {
-            let got: Vec<u64> = run1(sign(level, Width::W8, what), &bits, [0.0; 2]);
+            let got: Vec<u64> = run1(sign(level, Width::W8, what).kernel, &bits, [0.0; 2]);
             assert_eq!(
                 got,
                 bits.iter().map(|&x| rule(x)).collect::<Vec<_>>(),
                 "{what:?} of 8 bytes at {level}"
             );
             let narrow: Vec<u16> = bits.iter().map(|&x| (x >> 48) as u16).collect();
-            let got: Vec<u16> = run1(sign(level, Width::W2, what), &narrow, [0.0; 2]);
+            let got: Vec<u16> = run1(sign(level, Width::W2, what).kernel, &narrow, [0.0; 2]);
             let want: Vec<u16> = narrow.iter().map(|&x| (rule(u64::from(x) << 48) >> 48) as u16).collect();
             assert_eq!(got, want, "{what:?} of 2 bytes at {level}");
         }

@@ -100,29 +100,29 @@ fn cases(level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |name: String, kernel, from, to| cases.push(Case { name, kernel, from, to });
     for &function in crate::kernels::pointwise::unary::ALL {
-        case(format!("{function:?}"), Kernel::One(unary(level, function)), 4, 4);
+        case(format!("{function:?}"), Kernel::One(unary(level, function).kernel), 4, 4);
     }
     for &function in crate::kernels::pointwise::binary::ALL {
-        let kernel = two(&|x, y| binary(level, function, DataType::F32, x, y).unwrap());
+        let kernel = two(&|x, y| binary(level, function, DataType::F32, x, y).unwrap().kernel);
         case(format!("{function:?}"), kernel, 4, 4);
     }
     for (of, size) in [(DataType::S32, 4), (DataType::S64, 8)] {
-        let kernel = two(&|x, y| binary(level, Binary::Multiply, of, x, y).unwrap());
+        let kernel = two(&|x, y| binary(level, Binary::Multiply, of, x, y).unwrap().kernel);
         case(format!("Multiply of {of}"), kernel, size, size);
     }
     for (of, size) in [(DataType::F32, 4), (DataType::F64, 8), (DataType::U64, 8)] {
-        let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap());
+        let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap().kernel);
         case(format!("Less of {of}"), kernel, size, 1);
     }
-    case("Xor".into(), two(&|x, y| logic(level, Logic::Xor, x, y)), 1, 1);
+    case("Xor".into(), two(&|x, y| logic(level, Logic::Xor, x, y).kernel), 1, 1);
     for width in [Width::W1, Width::W2, Width::W4, Width::W8] {
-        let kernel = Kernel::One(sign(level, width, Sign::Flip));
+        let kernel = Kernel::One(sign(level, width, Sign::Flip).kernel);
         case(format!("Flip of {width:?}"), kernel, width.bytes(), width.bytes());
     }
     for from in [DataType::Boolean, DataType::F16, DataType::Bf16, DataType::F32, DataType::F64, DataType::S8]
     {
         for to in [DataType::F16, DataType::Bf16, DataType::F32, DataType::S64, DataType::U8] {
-            let kernel = Kernel::One(convert(level, from, to).unwrap());
+            let kernel = Kernel::One(convert(level, from, to).unwrap().kernel);
             case(format!("{from} to {to}"), kernel, from.bits() / 8, to.bits() / 8);
         }
     }
@@ -216,11 +216,11 @@ fn rows_that_touch_are_still_rows() {
             let source = Source { at: x.as_ptr().cast(), pitch };
             let extent = Extent { rows: 7, columns };
             // SAFETY: the operands are as large as the extent says.
-            unsafe { unary(level, Unary::Square)(extent, source, target, &PARAMS) };
+            unsafe { unary(level, Unary::Square).kernel(extent, source, target, &PARAMS) };
             assert_eq!(to, x.iter().map(|x| x * x).collect::<Vec<_>>(), "at {level}");
             for (pitch, last) in [(4, 6), (0, 0)] {
                 let kernel =
-                    binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap();
+                    binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap().kernel;
                 // SAFETY: as above.
                 unsafe { kernel(extent, source, Source { at: y.as_ptr().cast(), pitch }, target, &PARAMS) };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();

@@ -1,0 +1,406 @@
+//! Makes chains of steps: one step takes in those whose results nobody else uses, and what they leave to each other stays
+//! in registers.
+
+use smallvec::SmallVec;
+
+use super::draft::Draft;
+use super::kernel::{Feeds, NO_PARAMS};
+use super::nest::Draught;
+use crate::kernels::chain::{self, Call, Operand, Program, Stage};
+use crate::kernels::pointwise::Params;
+use crate::kernels::{Inner, Stores, Width};
+use crate::plan::{Chain, Feed, Work};
+use crate::types::kind::Level;
+
+/// The most steps of a chain: as many functions may be within each other where the compiler makes no jumps of calls.
+const MOST_STEPS: usize = 32;
+
+/// A step as a part of a chain.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) verb: Verb,
+    pub(super) feeds: Feeds,
+}
+
+/// What a step does to the block and the truth values that a chain hands on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verb {
+    /// Nothing: the result is the operand.
+    Same,
+    /// A number from a number.
+    Number1(Stage, Params),
+    /// A truth value from a number.
+    Truth1(Stage, Params),
+    /// A number from two.
+    Number2 { stage: Stage, params: Params, commutes: bool },
+    /// A truth value from two numbers; and the same with the operands the other way round.
+    Truth2 { stage: Stage, mirrored: Stage },
+    /// A truth value from a truth value.
+    Not(Stage),
+    /// A truth value from two, whichever comes first.
+    Logic(Stage),
+    /// One of two numbers by a truth value: the block where it is true, and where it is false.
+    Select { if_true: Stage, if_false: Stage },
+}
+
+/// The steps of a nest, and its roots, with chains in place of the steps that they are made of.
+pub(super) fn chained(
+    draft: &Draft<'_>,
+    mut steps: Vec<Draught>,
+    mut roots: SmallVec<[usize; 2]>,
+    level: Level,
+) -> (Vec<Draught>, SmallVec<[usize; 2]>) {
+    let mut taken = vec![false; steps.len()];
+    for root in (0..steps.len()).rev() {
+        if taken[root] || !is_part(&steps, &roots, root) {
+            continue;
+        }
+        let members = members(&steps, &roots, root);
+        if members.len() < 2 {
+            continue;
+        }
+        let Some(chain) = Writer::new(draft, &steps, &members, level).chain() else { continue };
+        let cost = members.iter().map(|&step| steps[step].cost).sum();
+        members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
+        steps[root].work = Work::Chain(chain);
+        steps[root].cost = cost;
+    }
+    let order = order_of_pulls(&steps, &roots);
+    let mut numbers = vec![0; steps.len()];
+    order.iter().enumerate().for_each(|(number, &step)| numbers[step] = number);
+    let mut open: Vec<Option<Draught>> = steps.into_iter().map(Some).collect();
+    let mut steps: Vec<Draught> = order.into_iter().filter_map(|step| open[step].take()).collect();
+    steps.iter_mut().for_each(|step| step.work.renumber(&numbers));
+    roots.iter_mut().for_each(|root| *root = numbers[*root]);
+    (steps, roots)
+}
+
+/// The steps that roots pull, in the order in which they run where none is skipped. A chain pulls its operands in another
+/// order than its steps did, and scratch is shared by that order.
+fn order_of_pulls(steps: &[Draught], roots: &[usize]) -> Vec<usize> {
+    fn pull(steps: &[Draught], step: usize, seen: &mut [bool], order: &mut Vec<usize>) {
+        if !std::mem::replace(&mut seen[step], true) {
+            steps[step].work.pulls().for_each(|used| pull(steps, used, seen, order));
+            order.push(step);
+        }
+    }
+    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
+    roots.iter().for_each(|&root| pull(steps, root, &mut seen, &mut order));
+    order
+}
+
+/// The steps that a chain with a result can take in, in their order: each is used within the chain alone, and varies along
+/// the same loops.
+fn members(steps: &[Draught], roots: &[usize], root: usize) -> Vec<usize> {
+    let mut members = vec![root];
+    for step in (0..root).rev() {
+        let is_inner = |user: usize| members.contains(&user);
+        let mut users =
+            (step + 1..steps.len()).filter(|&user| steps[user].work.pulls().any(|used| used == step));
+        let fits = is_part(steps, roots, step)
+            && steps[step].varies == steps[root].varies
+            && steps[step].port.is_none()
+            && !roots.contains(&step);
+        if members.len() < MOST_STEPS && fits && users.clone().next().is_some() && users.all(is_inner) {
+            members.push(step);
+        }
+    }
+    members.reverse();
+    members
+}
+
+/// Whether a step can be part of a chain: it goes through all of a tile, and chains have a stage for it.
+fn is_part(steps: &[Draught], roots: &[usize], index: usize) -> bool {
+    let step = &steps[index];
+    let is_whole = step.space.rows && step.space.columns == Inner::Dense;
+    is_whole && step.part.is_some() && !spares_work(steps, roots, index)
+}
+
+/// Whether a verdict over the condition of a select may spare a step that no chain takes in, since it takes long.
+fn spares_work(steps: &[Draught], roots: &[usize], index: usize) -> bool {
+    let Work::Select(select) = &steps[index].work else { return false };
+    let is_dear = |step: usize| steps[step].part.is_none() && steps[step].varies == steps[index].varies;
+    [select.then.feed, select.else_.feed].into_iter().any(|branch| match branch {
+        Feed::Walk(_) => false,
+        Feed::Step(first) => super::tile::spared(steps, roots, index, first).any(is_dear),
+    })
+}
+
+/// Writes the program of a chain.
+struct Writer<'a> {
+    draft: &'a Draft<'a>,
+    steps: &'a [Draught],
+    members: &'a [usize],
+    level: Level,
+    calls: Vec<Call>,
+    /// What lies in memory before the chain begins.
+    operands: SmallVec<[(Feed, Operand); 4]>,
+    /// For each place of values put aside: the one that is there.
+    aside: Vec<Option<Feed>>,
+    /// How often each member's result is still used.
+    uses: Vec<usize>,
+    /// The members whose results have been made.
+    made: Vec<bool>,
+    /// Whose values the registers hold.
+    block: Option<Feed>,
+    truths: Option<Feed>,
+}
+
+/// Cells of values put aside are numbered from here on, until it is known how many others there are.
+const ASIDE: usize = 1 << 16;
+
+/// The cell of the result, until then.
+const RESULT: usize = 2 << 16;
+
+impl<'a> Writer<'a> {
+    fn new(draft: &'a Draft<'a>, steps: &'a [Draught], members: &'a [usize], level: Level) -> Self {
+        let mut uses = vec![0; steps.len()];
+        for feeds in members.iter().filter_map(|&step| steps[step].part.as_ref()).map(|part| &part.feeds) {
+            for &(feed, _) in feeds {
+                if let Feed::Step(step) = feed {
+                    uses[step] += 1;
+                }
+            }
+        }
+        Self {
+            draft,
+            steps,
+            members,
+            level,
+            calls: Vec::new(),
+            operands: SmallVec::new(),
+            aside: Vec::new(),
+            uses,
+            made: vec![false; steps.len()],
+            block: None,
+            truths: None,
+        }
+    }
+
+    /// The chain of all members; nothing where a value has no stage.
+    fn chain(mut self) -> Option<Chain> {
+        let root = *self.members.last()?;
+        let part = self.steps[root].part.as_ref()?;
+        let result = match part.verb {
+            Verb::Same => part.feeds[0].0,
+            _ => Feed::Step(root),
+        };
+        self.declare()?;
+        self.make(result)?;
+        let width = self.steps[root].width;
+        if self.truths == Some(result) {
+            self.call(chain::store_mask(), RESULT)?;
+        } else {
+            self.into_block(result)?;
+            self.call(chain::store(width, self.steps[root].stores), RESULT)?;
+        }
+        let operands = self.operands.len();
+        for call in &mut self.calls {
+            call.cell = match call.cell {
+                RESULT.. => operands,
+                ASIDE.. => call.cell - ASIDE + operands + 1,
+                _ => call.cell,
+            };
+        }
+        let (feeds, of_feeds) = self.operands.into_iter().unzip();
+        let program = Program::new(self.level, self.calls, of_feeds, width, self.aside.len())?;
+        Some(Chain { program, feeds })
+    }
+
+    /// Lists the operands that lie in memory.
+    fn declare(&mut self) -> Option<()> {
+        for &member in self.members {
+            for &(feed, inner) in &self.steps[member].part.as_ref()?.feeds {
+                if !self.is_member(feed) && self.operands.iter().all(|(known, _)| *known != feed) {
+                    self.operands.push((feed, Operand { width: self.width(feed), inner }));
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn is_member(&self, feed: Feed) -> bool {
+        matches!(feed, Feed::Step(step) if self.members.contains(&step))
+    }
+
+    fn width(&self, feed: Feed) -> Width {
+        match feed {
+            Feed::Walk(path) => self.draft.paths[path].width,
+            Feed::Step(step) => self.steps[step].width,
+        }
+    }
+
+    fn call(&mut self, stages: chain::Stages, cell: usize) -> Option<()> {
+        let stage = stages[self.level as usize]?;
+        self.push(stage, cell, NO_PARAMS);
+        Some(())
+    }
+
+    fn push(&mut self, stage: Stage, cell: usize, params: Params) {
+        self.calls.push(Call { stage, cell, params });
+    }
+
+    /// Sees to it that a value has been made.
+    fn make(&mut self, value: Feed) -> Option<()> {
+        let Feed::Step(step) = value else { return Some(()) };
+        if !self.is_member(value) || std::mem::replace(&mut self.made[step], true) {
+            return Some(());
+        }
+        let steps = self.steps;
+        let Part { verb, feeds } = steps[step].part.as_ref()?;
+        // The condition first: it waits in a register of its own while the branches are made, the first one last.
+        let order: &[usize] = if feeds.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
+        for &(feed, _) in order.iter().filter_map(|&place| feeds.get(place)) {
+            self.make(feed)?;
+        }
+        let operand = |place: usize| feeds[place].0;
+        match *verb {
+            Verb::Same => return None,
+            Verb::Number1(stage, params) => {
+                self.into_block(operand(0))?;
+                self.replace_block(step)?;
+                self.push(stage, 0, params);
+            }
+            Verb::Truth1(stage, params) => {
+                self.into_block(operand(0))?;
+                self.replace_truths(step)?;
+                self.push(stage, 0, params);
+            }
+            Verb::Number2 { stage, params, commutes } => {
+                let (x, y) = if commutes {
+                    self.in_block_first(operand(0), operand(1))
+                } else {
+                    (operand(0), operand(1))
+                };
+                let other = self.in_memory(y)?;
+                self.into_block(x)?;
+                self.replace_block(step)?;
+                self.push(stage, other, params);
+            }
+            Verb::Truth2 { stage, mirrored } => {
+                let (x, y) = self.in_block_first(operand(0), operand(1));
+                let stage = if x == operand(0) { stage } else { mirrored };
+                let other = self.in_memory(y)?;
+                self.into_block(x)?;
+                self.replace_truths(step)?;
+                self.push(stage, other, NO_PARAMS);
+            }
+            Verb::Not(stage) => {
+                self.into_truths(operand(0))?;
+                self.replace_truths(step)?;
+                self.push(stage, 0, NO_PARAMS);
+            }
+            Verb::Logic(stage) => {
+                let is_second = self.truths == Some(operand(1));
+                let (x, y) = if is_second { (operand(1), operand(0)) } else { (operand(0), operand(1)) };
+                let other = self.in_memory(y)?;
+                self.into_truths(x)?;
+                self.replace_truths(step)?;
+                self.push(stage, other, NO_PARAMS);
+            }
+            Verb::Select { if_true, if_false } => {
+                let (own, other) = self.in_block_first(operand(1), operand(2));
+                let stage = if own == operand(1) { if_true } else { if_false };
+                let other = self.in_memory(other)?;
+                self.into_block(own)?;
+                self.into_truths(operand(0))?;
+                self.replace_block(step)?;
+                self.push(stage, other, NO_PARAMS);
+            }
+        }
+        self.forget();
+        Some(())
+    }
+
+    /// Two operands, the one that the block holds first.
+    fn in_block_first(&self, x: Feed, y: Feed) -> (Feed, Feed) {
+        if self.block == Some(y) { (y, x) } else { (x, y) }
+    }
+
+    /// The cell of a value in memory, where it is put unless it is there.
+    fn in_memory(&mut self, value: Feed) -> Option<usize> {
+        if let Some(place) = self.operands.iter().position(|(feed, _)| *feed == value) {
+            return Some(place);
+        }
+        if let Some(place) = self.aside.iter().position(|there| *there == Some(value)) {
+            return Some(ASIDE + place);
+        }
+        let place = self.aside.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.aside.push(None);
+            self.aside.len() - 1
+        });
+        self.aside[place] = Some(value);
+        match self.truths == Some(value) {
+            true => self.call(chain::store_mask(), ASIDE + place)?,
+            false => self.call(chain::store(self.width(value), Stores::Ordinary), ASIDE + place)?,
+        }
+        Some(ASIDE + place)
+    }
+
+    /// Sees to it that the block is a value.
+    fn into_block(&mut self, value: Feed) -> Option<()> {
+        if self.block == Some(value) {
+            return Some(());
+        }
+        let cell = self.in_memory(value)?;
+        self.keep(self.block)?;
+        self.call(chain::load(self.width(value)), cell)?;
+        self.block = Some(value);
+        Some(())
+    }
+
+    /// Sees to it that the truth values are those of a value.
+    fn into_truths(&mut self, value: Feed) -> Option<()> {
+        if self.truths == Some(value) {
+            return Some(());
+        }
+        let cell = self.in_memory(value)?;
+        self.keep(self.truths)?;
+        self.call(chain::load_mask(), cell)?;
+        self.truths = Some(value);
+        Some(())
+    }
+
+    /// Puts a value aside that is used later.
+    fn keep(&mut self, value: Option<Feed>) -> Option<()> {
+        match value {
+            Some(value @ Feed::Step(step)) if self.is_member(value) && self.uses[step] > 0 => {
+                self.in_memory(value).map(|_| ())
+            }
+            _ => Some(()),
+        }
+    }
+
+    /// The block becomes the result of a step, which uses its operands.
+    fn replace_block(&mut self, step: usize) -> Option<()> {
+        self.use_operands(step);
+        self.keep(self.block)?;
+        self.block = Some(Feed::Step(step));
+        Some(())
+    }
+
+    /// The truth values become the result of a step, which uses its operands.
+    fn replace_truths(&mut self, step: usize) -> Option<()> {
+        self.use_operands(step);
+        self.keep(self.truths)?;
+        self.truths = Some(Feed::Step(step));
+        Some(())
+    }
+
+    fn use_operands(&mut self, step: usize) {
+        let steps = self.steps;
+        for &(feed, _) in steps[step].part.iter().flat_map(|part| &part.feeds) {
+            if let Feed::Step(used) = feed {
+                self.uses[used] -= 1;
+            }
+        }
+    }
+
+    /// Frees the places of values that nobody uses any more.
+    fn forget(&mut self) {
+        let uses = &self.uses;
+        for place in &mut self.aside {
+            place.take_if(|feed| matches!(feed, Feed::Step(step) if uses[*step] == 0));
+        }
+    }
+}

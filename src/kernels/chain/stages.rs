@@ -1,0 +1,479 @@
+//! The stages of chains: bodies for any level, and the shells that pass the state on in registers.
+
+#![allow(improper_ctypes_definitions, reason = "the C ABI passes vectors in registers; both sides are Rust")]
+
+use std::marker::PhantomData;
+
+use super::vectors::Vectors;
+use super::{BLOCK, Call, Cell, Stage, Stages};
+use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain};
+use crate::kernels::{ByLevel, Lane, Stores, Width};
+use crate::types::function::Logic;
+
+/// What stages hand on: a block of elements of up to four bytes, the first bytes of `A`, and a truth value for each.
+struct State<A> {
+    mask: u64,
+    block: A,
+}
+
+impl<A: Copy> State<A> {
+    /// The block, as elements of a type.
+    #[inline(always)]
+    fn elements<T: Copy>(&self) -> [T; BLOCK] {
+        const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
+        // SAFETY: the registers hold at least so many bytes, all of them initialised; `T` is a number.
+        unsafe { (&raw const self.block).cast::<[T; BLOCK]>().read_unaligned() }
+    }
+
+    /// The state with another block.
+    #[inline(always)]
+    fn with<T: Copy>(mut self, elements: [T; BLOCK]) -> Self {
+        const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
+        // SAFETY: the registers have room for so many bytes, and any bytes are vectors.
+        unsafe { (&raw mut self.block).cast::<[T; BLOCK]>().write_unaligned(elements) };
+        self
+    }
+}
+
+/// The body of a stage.
+trait Body {
+    /// # Safety
+    ///
+    /// A block of the operand, if the body has one, can be read or written at the address, and the machine runs the
+    /// level.
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A>;
+}
+
+/// A block in memory.
+///
+/// # Safety
+///
+/// It can be read.
+#[inline(always)]
+unsafe fn block_at<T: Copy>(at: *const u8) -> [T; BLOCK] {
+    // SAFETY: as the caller promises.
+    unsafe { at.cast::<[T; BLOCK]>().read_unaligned() }
+}
+
+/// The truth values that `f` gives for 16 elements at a time, of which the compiler makes comparisons of vectors.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn asked<I: Vectors>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
+    let mut mask = 0;
+    for i in (0..BLOCK).step_by(16) {
+        // SAFETY: as the caller promises.
+        mask |= u64::from(unsafe { I::truths(&f(i)) }) << i;
+    }
+    mask
+}
+
+/// 16 elements of a block, from `first` on.
+#[inline(always)]
+fn part<T: Plain>(block: &[T; BLOCK], first: usize) -> [T; 16] {
+    let mut part = [T::default(); 16];
+    part.copy_from_slice(&block[first..first + 16]);
+    part
+}
+
+/// The truth values in memory, as bytes.
+///
+/// # Safety
+///
+/// A block of bytes can be read, and the machine runs the level.
+#[inline(always)]
+unsafe fn mask_at<I: Vectors>(at: *const u8) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bytes = block_at(at);
+        asked::<I>(
+            #[inline(always)]
+            |i| part(&bytes, i),
+        )
+    }
+}
+
+struct Map1<F>(PhantomData<F>);
+struct Map2<F>(PhantomData<F>);
+struct Asked1<F>(PhantomData<F>);
+struct Asked2<F>(PhantomData<F>);
+
+impl<F: Function1> Body for Map1<F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, params: &Params) -> State<A> {
+        let to = F::of_block::<I, BLOCK>(&state.elements(), *params);
+        state.with(to)
+    }
+}
+
+impl<F: Function2> Body for Map2<F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        let y = unsafe { block_at(at) };
+        let to = F::of_block::<I, BLOCK>(&state.elements(), &y, *params);
+        state.with(to)
+    }
+}
+
+impl<F: Function1<To = u8>> Body for Asked1<F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, params: &Params) -> State<A> {
+        let x = state.elements();
+        // SAFETY: as the caller promises.
+        let mask = unsafe {
+            asked::<I>(
+                #[inline(always)]
+                |i| F::of_block::<I, 16>(&part(&x, i), *params),
+            )
+        };
+        State { mask, ..state }
+    }
+}
+
+impl<F: Function2<To = u8>> Body for Asked2<F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+        let x = state.elements();
+        // SAFETY: as the caller promises.
+        let mask = unsafe {
+            let y = block_at(at);
+            asked::<I>(
+                #[inline(always)]
+                |i| F::of_block::<I, 16>(&part(&x, i), &part(&y, i), *params),
+            )
+        };
+        State { mask, ..state }
+    }
+}
+
+/// Takes the block from memory.
+struct Load<U>(PhantomData<U>);
+/// Writes the block to memory.
+struct Store<U>(PhantomData<U>);
+/// Writes the block past the caches, where it starts at a cache line.
+struct Stream<U>(PhantomData<U>);
+
+impl<U: Lane> Body for Load<U> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        let block = unsafe { block_at::<U>(at) };
+        state.with(block)
+    }
+}
+
+impl<U: Lane> Body for Store<U> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        unsafe { at.cast::<[U; BLOCK]>().write_unaligned(state.elements()) };
+        state
+    }
+}
+
+impl<U: Lane> Body for Stream<U> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+        // SAFETY: as the caller promises; the address is that of a cache line where it says so.
+        unsafe {
+            match at.addr().is_multiple_of(64) {
+                true => I::stream(at, &state.elements::<U>()),
+                false => return Store::<U>::run::<I, A>(state, at, params),
+            }
+        }
+        state
+    }
+}
+
+/// Takes the truth values from bytes in memory.
+struct LoadMask;
+/// Writes the truth values to memory, as bytes that are 0 or 1.
+struct StoreMask;
+struct Not;
+struct And;
+struct Or;
+struct Xor;
+
+impl Body for LoadMask {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        State { mask: unsafe { mask_at::<I>(at) }, ..state }
+    }
+}
+
+impl Body for StoreMask {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        unsafe { at.cast::<[u8; BLOCK]>().write_unaligned(I::bytes(state.mask)) };
+        state
+    }
+}
+
+impl Body for Not {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, _: &Params) -> State<A> {
+        State { mask: !state.mask, ..state }
+    }
+}
+
+macro_rules! connectives {
+    ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+        $(impl Body for $Name {
+            #[inline(always)]
+            unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+                // SAFETY: as the caller promises.
+                let ($x, $y) = (state.mask, unsafe { mask_at::<I>(at) });
+                State { mask: $value, ..state }
+            }
+        })*
+    };
+}
+
+connectives! {
+    And: |x, y| x & y;
+    Or: |x, y| x | y;
+    Xor: |x, y| x ^ y;
+}
+
+/// The block where the truth values are as `TAKEN`, else what lies in memory.
+struct Choose<U, const TAKEN: bool>(PhantomData<U>);
+
+impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises.
+        let chosen = unsafe {
+            let (own, other) = (state.elements::<U>(), block_at::<U>(at));
+            let (then, else_) = if TAKEN { (own, other) } else { (other, own) };
+            I::choose(state.mask, &then, &else_)
+        };
+        state.with(chosen)
+    }
+}
+
+/// Runs a program on so many blocks.
+///
+/// # Safety
+///
+/// The calls are stages of one level, the last of them that level's [`LAST`]; every cell that they name holds so many
+/// blocks that can be read or written as they do; the machine runs the level.
+pub(super) type Run = unsafe fn(calls: *const Call, cells: *const Cell, blocks: usize);
+
+/// The shells of one level, which take the state in so many vectors.
+#[cfg(target_arch = "x86_64")]
+macro_rules! shells {
+    ($level:ident $Isa:ident: $features:literal, $Vector:ident: $($v:ident)*) => {
+        mod $level {
+            use std::arch::x86_64::$Vector;
+
+            use super::*;
+            use crate::kernels::pointwise::$Isa;
+
+            macro_rules! vector {
+                ($_:ident) => {
+                    $Vector
+                };
+            }
+
+            /// How stages of the level are called.
+            type Signature =
+                unsafe extern "C" fn(*const Call, *const Cell, usize, u64, $(vector!($v)),*);
+
+            #[target_feature(enable = $features)]
+            unsafe extern "C" fn shell<B: Body>(
+                call: *const Call,
+                cells: *const Cell,
+                block: usize,
+                mask: u64,
+                $($v: $Vector),*
+            ) {
+                let state = State { mask, block: [$($v),*] };
+                // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
+                unsafe {
+                    let Cell { at, advance } = *cells.add((*call).cell);
+                    let at = at.wrapping_add(advance * block);
+                    let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
+                    next(call.add(1), cells, block, mask, $($v),*);
+                }
+            }
+
+            /// Calls a stage; where that is the last thing that is done, it is a jump.
+            ///
+            /// # Safety
+            ///
+            /// As for [`Run`].
+            #[inline]
+            #[target_feature(enable = $features)]
+            unsafe fn next(
+                call: *const Call,
+                cells: *const Cell,
+                block: usize,
+                mask: u64,
+                $($v: $Vector),*
+            ) {
+                // SAFETY: all stages of the level have its signature.
+                unsafe {
+                    let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).stage.0);
+                    stage(call, cells, block, mask, $($v),*);
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe extern "C" fn end(
+                _: *const Call,
+                _: *const Cell,
+                _: usize,
+                _: u64,
+                $(_: vector!($v)),*
+            ) {
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn run(calls: *const Call, cells: *const Cell, blocks: usize) {
+                for block in 0..blocks {
+                    // SAFETY: zeros are vectors; as the caller promises.
+                    unsafe {
+                        let [$($v),*] = std::mem::zeroed();
+                        next(calls, cells, block, 0, $($v),*);
+                    }
+                }
+            }
+
+            const fn erased(stage: Signature) -> Stage {
+                // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
+                Stage(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
+            }
+
+            pub(super) const LAST: Stage = erased(end);
+
+            pub(super) const fn stage<B: Body>() -> Stage {
+                erased(shell::<B>)
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+shells!(avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c", __m256i: a b c d e f g h);
+#[cfg(target_arch = "x86_64")]
+shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512i: a b c d);
+
+/// No level of the machine has chains.
+const NONE: Stages = [None; 3];
+
+#[cfg(target_arch = "x86_64")]
+pub(super) const LAST: Stages = [None, Some(avx2::LAST), Some(avx512::LAST)];
+#[cfg(target_arch = "x86_64")]
+pub(super) const RUN: ByLevel<Run> = [nothing, avx2::run, avx512::run];
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const LAST: Stages = NONE;
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const RUN: ByLevel<Run> = [nothing; 3];
+
+/// Runs the programs of a level that has none.
+unsafe fn nothing(_: *const Call, _: *const Cell, _: usize) {}
+
+const fn stages<B: Body>() -> Stages {
+    #[cfg(target_arch = "x86_64")]
+    return [None, Some(avx2::stage::<B>()), Some(avx512::stage::<B>())];
+    #[cfg(not(target_arch = "x86_64"))]
+    return NONE;
+}
+
+/// Whether elements of a type can be in a state, and blocks of `N` of them are cheap enough to be worth a chain:
+/// functions that take long gain nothing from it.
+const fn fits<T, const N: usize>() -> bool {
+    size_of::<T>() <= 4 && N >= BLOCK
+}
+
+/// The block through a function that is computed in blocks of `N`.
+pub(in crate::kernels) const fn map1<F: Function1, const N: usize>() -> Stages {
+    if fits::<F::X, N>() && fits::<F::To, N>() { stages::<Map1<F>>() } else { NONE }
+}
+
+/// The block, and one in memory, through a function that is computed in blocks of `N`.
+pub(in crate::kernels) const fn map2<F: Function2, const N: usize>() -> Stages {
+    if fits::<F::X, N>() && fits::<F::To, N>() { stages::<Map2<F>>() } else { NONE }
+}
+
+/// The truth values of a question to the block.
+pub(in crate::kernels) const fn asked1<F: Function1<To = u8>, const N: usize>() -> Stages {
+    if fits::<F::X, N>() { stages::<Asked1<F>>() } else { NONE }
+}
+
+/// The truth values of a question to the block and one in memory.
+pub(in crate::kernels) const fn asked2<F: Function2<To = u8>, const N: usize>() -> Stages {
+    if fits::<F::X, N>() { stages::<Asked2<F>>() } else { NONE }
+}
+
+/// One stage for each width that a state holds.
+macro_rules! by_width {
+    ($width:expr, $U:ident => $Body:ty) => {
+        match $width {
+            Width::W1 => {
+                type $U = u8;
+                const { stages::<$Body>() }
+            }
+            Width::W2 => {
+                type $U = u16;
+                const { stages::<$Body>() }
+            }
+            Width::W4 => {
+                type $U = u32;
+                const { stages::<$Body>() }
+            }
+            Width::W8 => NONE,
+        }
+    };
+}
+
+/// Takes a block of a width from memory.
+pub(crate) fn load(width: Width) -> Stages {
+    by_width!(width, U => Load<U>)
+}
+
+/// Writes the block to memory.
+pub(crate) fn store(width: Width, stores: Stores) -> Stages {
+    match stores {
+        Stores::Ordinary => by_width!(width, U => Store<U>),
+        Stores::Streaming => by_width!(width, U => Stream<U>),
+    }
+}
+
+/// Takes truth values from memory.
+pub(crate) fn load_mask() -> Stages {
+    const { stages::<LoadMask>() }
+}
+
+/// Writes the truth values to memory.
+pub(crate) fn store_mask() -> Stages {
+    const { stages::<StoreMask>() }
+}
+
+/// The truth values turned around.
+pub(in crate::kernels) const fn not() -> Stages {
+    stages::<Not>()
+}
+
+/// The truth values joined with those in memory.
+pub(in crate::kernels) const fn logic(logic: Logic) -> Stages {
+    match logic {
+        Logic::And => stages::<And>(),
+        Logic::Or => stages::<Or>(),
+        Logic::Xor => stages::<Xor>(),
+    }
+}
+
+/// The block where the truth values are as `taken`, else the one in memory.
+pub(crate) fn choose(width: Width, taken: bool) -> Stages {
+    match taken {
+        true => by_width!(width, U => Choose<U, true>),
+        false => by_width!(width, U => Choose<U, false>),
+    }
+}

@@ -1,0 +1,125 @@
+//! What stages need of a level beyond plain Rust.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use super::BLOCK;
+use crate::kernels::Lane;
+
+/// A level that has chains. Masks have a bit an element, from the lowest on.
+///
+/// # Safety of the methods
+///
+/// The machine runs the level.
+pub(super) trait Vectors {
+    /// Which of 16 bytes are not zero.
+    unsafe fn truths(bytes: &[u8; 16]) -> u16;
+
+    /// A byte for each bit, 0 or 1.
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK];
+
+    /// `then` where a bit is set, `else_` in the others.
+    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
+
+    /// Writes a block past the caches. Its address is a multiple of 64, and a fence follows on the same thread.
+    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]);
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vectors for crate::kernels::pointwise::Avx2 {
+    #[inline(always)]
+    unsafe fn truths(bytes: &[u8; 16]) -> u16 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
+            !_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) as u16
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK] {
+        // Each byte of the mask is spread over eight bytes, of which each keeps a bit of its own.
+        const OWN_BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
+        let mut bytes = [0; BLOCK];
+        for i in 0..BLOCK / 32 {
+            // SAFETY: as the caller promises; 32 bytes from there on are within the block.
+            unsafe {
+                let half = _mm256_set1_epi32((mask >> (32 * i)) as i32);
+                let place =
+                    _mm256_set_epi64x(0x0303_0303_0303_0303, 0x0202_0202_0202_0202, 0x0101_0101_0101_0101, 0);
+                let spread = _mm256_shuffle_epi8(half, place);
+                let own = _mm256_set1_epi64x(OWN_BIT);
+                let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, own), own);
+                let ones = _mm256_and_si256(is_set, _mm256_set1_epi8(1));
+                bytes.as_mut_ptr().add(32 * i).cast::<__m256i>().write_unaligned(ones);
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+        // SAFETY: as the caller promises.
+        let conds = unsafe { Self::bytes(mask) };
+        let mut to = *else_;
+        for i in 0..BLOCK {
+            to[i] = U::blend(conds[i], then[i], else_[i]);
+        }
+        to
+    }
+
+    #[inline(always)]
+    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]) {
+        for at in (0..size_of_val(block)).step_by(32) {
+            // SAFETY: as the caller promises; a vector from there on is within the block.
+            unsafe {
+                let vector = block.as_ptr().cast::<u8>().add(at).cast::<__m256i>().read_unaligned();
+                _mm256_stream_si256(to.add(at).cast(), vector);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vectors for crate::kernels::pointwise::Avx512 {
+    #[inline(always)]
+    unsafe fn truths(bytes: &[u8; 16]) -> u16 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
+            _mm_test_epi8_mask(bytes, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK] {
+        // SAFETY: as the caller promises; any bytes are an array of bytes.
+        unsafe { std::mem::transmute::<__m512i, [u8; BLOCK]>(_mm512_maskz_set1_epi8(mask, 1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+        let mut to = *else_;
+        for i in (0..BLOCK).step_by(U::LANES) {
+            let part = if U::LANES == 64 { mask } else { mask >> i };
+            // SAFETY: as the caller promises; a vector from there on is within each block.
+            unsafe {
+                let then = then.as_ptr().add(i).cast::<__m512i>().read_unaligned();
+                let else_ = else_.as_ptr().add(i).cast::<__m512i>().read_unaligned();
+                to.as_mut_ptr().add(i).cast::<__m512i>().write_unaligned(U::choose(part, then, else_));
+            }
+        }
+        to
+    }
+
+    #[inline(always)]
+    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]) {
+        for at in (0..size_of_val(block)).step_by(64) {
+            // SAFETY: as the caller promises; a vector from there on is within the block.
+            unsafe {
+                let vector = block.as_ptr().cast::<u8>().add(at).cast::<__m512i>().read_unaligned();
+                _mm512_stream_si512(to.add(at).cast(), vector);
+            }
+        }
+    }
+}
