@@ -27,12 +27,14 @@ pub(super) struct Part {
 pub(super) enum Verb {
     /// Nothing: the result is the operand.
     Same,
-    /// A number from a number.
-    Number1(Stage, Params),
+    /// A number from a number, whatever NaN that is.
+    Number1 { stage: Stage, params: Params, gives_any_nan: bool },
+    /// A number from the bits of a number.
+    Bits(Stage),
     /// A truth value from a number.
     Truth1(Stage, Params),
-    /// A number from two.
-    Number2 { stage: Stage, params: Params, commutes: bool },
+    /// A number from two, whatever NaN they are.
+    Number2 { stage: Stage, params: Params, commutes: bool, gives_any_nan: bool },
     /// A truth value from two numbers; and the same with the operands the other way round.
     Truth2 { stage: Stage, mirrored: Stage },
     /// A truth value from a truth value.
@@ -126,6 +128,28 @@ fn spares_work(steps: &[Draught], roots: &[usize], index: usize) -> bool {
     })
 }
 
+/// Of which members, by step, the bits of a NaN are looked at: those that are stored, or that are moved or changed bit by bit
+/// on their way to what is stored. Arithmetic and questions take any NaN alike.
+fn bits_matter(steps: &[Draught], members: &[usize]) -> Vec<bool> {
+    let mut matter = vec![false; steps.len()];
+    members.last().into_iter().for_each(|&root| matter[root] = true);
+    for &member in members.iter().rev() {
+        let Some(Part { verb, feeds }) = &steps[member].part else { continue };
+        let looked_at = match verb {
+            Verb::Bits(_) => &feeds[..],
+            Verb::Same if matter[member] => &feeds[..],
+            Verb::Select { .. } if matter[member] => &feeds[1..],
+            _ => &[],
+        };
+        for &(feed, _) in looked_at {
+            if let Feed::Step(step) = feed {
+                matter[step] = true;
+            }
+        }
+    }
+    matter
+}
+
 /// Writes the program of a chain.
 struct Writer<'a> {
     draft: &'a Draft<'a>,
@@ -139,6 +163,8 @@ struct Writer<'a> {
     aside: Vec<Option<Feed>>,
     /// How often each member's result is still used.
     uses: Vec<usize>,
+    /// For each member, whether the bits of a NaN that it gives are looked at.
+    bits_matter: Vec<bool>,
     /// The members whose results have been made.
     made: Vec<bool>,
     /// Whose values the registers hold.
@@ -171,6 +197,7 @@ impl<'a> Writer<'a> {
             operands: SmallVec::new(),
             aside: Vec::new(),
             uses,
+            bits_matter: bits_matter(steps, members),
             made: vec![false; steps.len()],
             block: None,
             truths: None,
@@ -187,12 +214,12 @@ impl<'a> Writer<'a> {
         };
         self.declare()?;
         self.make(result)?;
-        let width = self.steps[root].width;
+        let Draught { width, stores, .. } = self.steps[root];
         if self.truths == Some(result) {
             self.call(chain::store_mask(), RESULT)?;
         } else {
             self.into_block(result)?;
-            self.call(chain::store(width, self.steps[root].stores), RESULT)?;
+            self.call(chain::store(width, stores), RESULT)?;
         }
         let operands = self.operands.len();
         for call in &mut self.calls {
@@ -203,7 +230,7 @@ impl<'a> Writer<'a> {
             };
         }
         let (feeds, of_feeds) = self.operands.into_iter().unzip();
-        let program = Program::new(self.level, self.calls, of_feeds, width, self.aside.len())?;
+        let program = Program::new(self.level, self.calls, of_feeds, width, stores, self.aside.len())?;
         Some(Chain { program, feeds })
     }
 
@@ -256,17 +283,23 @@ impl<'a> Writer<'a> {
         let operand = |place: usize| feeds[place].0;
         match *verb {
             Verb::Same => return None,
-            Verb::Number1(stage, params) => {
+            Verb::Number1 { stage, params, gives_any_nan } => {
                 self.into_block(operand(0))?;
                 self.replace_block(step)?;
                 self.push(stage, 0, params);
+                self.settle_nan(step, gives_any_nan)?;
+            }
+            Verb::Bits(stage) => {
+                self.into_block(operand(0))?;
+                self.replace_block(step)?;
+                self.push(stage, 0, NO_PARAMS);
             }
             Verb::Truth1(stage, params) => {
                 self.into_block(operand(0))?;
                 self.replace_truths(step)?;
                 self.push(stage, 0, params);
             }
-            Verb::Number2 { stage, params, commutes } => {
+            Verb::Number2 { stage, params, commutes, gives_any_nan } => {
                 let (x, y) = if commutes {
                     self.in_block_first(operand(0), operand(1))
                 } else {
@@ -276,6 +309,7 @@ impl<'a> Writer<'a> {
                 self.into_block(x)?;
                 self.replace_block(step)?;
                 self.push(stage, other, params);
+                self.settle_nan(step, gives_any_nan)?;
             }
             Verb::Truth2 { stage, mirrored } => {
                 let (x, y) = self.in_block_first(operand(0), operand(1));
@@ -310,6 +344,14 @@ impl<'a> Writer<'a> {
         }
         self.forget();
         Some(())
+    }
+
+    /// Makes any NaN in the block, the result of a step, the one NaN, if anybody looks at its bits.
+    fn settle_nan(&mut self, step: usize, gives_any_nan: bool) -> Option<()> {
+        match gives_any_nan && self.bits_matter[step] {
+            true => self.call(chain::canonical(), 0),
+            false => Some(()),
+        }
     }
 
     /// Two operands, the one that the block holds first.

@@ -32,14 +32,16 @@ pub(super) fn work(
     let two =
         |ways: Ways<Kernel2>, params| Work::Two { x: feeds[0].0, y: feeds[1].0, kernel: ways.kernel, params };
     let number = |ways: Ways<Kernel1>, params: Params| {
-        (one(ways, params), ways.stage.map(|stage| Verb::Number1(stage, params)))
+        let Ways { gives_any_nan, .. } = ways;
+        (one(ways, params), ways.stage.map(|stage| Verb::Number1 { stage, params, gives_any_nan }))
     };
     Some(match task {
         Task::Unary(function, params) => number(pointwise::unary(level, function), params),
         Task::Binary(function, params, of) => {
             let ways = pointwise::binary(level, function, of, runs(0), runs(1))?;
-            let commutes = function.commutes();
-            (two(ways, params), ways.stage.map(|stage| Verb::Number2 { stage, params, commutes }))
+            let (commutes, gives_any_nan) = (function.commutes(), ways.gives_any_nan);
+            let verb = |stage| Verb::Number2 { stage, params, commutes, gives_any_nan };
+            (two(ways, params), ways.stage.map(verb))
         }
         Task::Compare(comparison, of) => {
             let ways = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
@@ -59,7 +61,10 @@ pub(super) fn work(
             let ways = pointwise::classify(level, class, of)?;
             (one(ways, NO_PARAMS), ways.stage.map(|stage| Verb::Truth1(stage, NO_PARAMS)))
         }
-        Task::Sign(sign) => number(pointwise::sign(level, width, sign), NO_PARAMS),
+        Task::Sign(sign) => {
+            let ways = pointwise::sign(level, width, sign);
+            (one(ways, NO_PARAMS), ways.stage.map(Verb::Bits))
+        }
         Task::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
         Task::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
         Task::Index => match feeds[0].0 {

@@ -21,6 +21,10 @@ const PACKED_BYTES: usize = 1024;
 /// The most rows and columns of such a tile, which then stays in the second-level cache.
 const PACKED_MOST: usize = 256;
 
+/// The most elements of a tile in which a verdict may spare steps: few, so that many tiles have one. With conditions of
+/// which two rows of 1,024 in three are true, a gated GELU took 0.73 of the time that it took in tiles of two rows.
+const SPARED_MOST: usize = 1024;
+
 /// The fewest elements of a tile, so that what a step does outweighs finding it.
 const FEWEST_ELEMENTS: usize = 512;
 
@@ -120,6 +124,13 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) ->
         0 => TILE_BYTES / widest,
         _ => (caches().first_level / 2 / held).clamp(FEWEST_ELEMENTS, TILE_BYTES / widest),
     };
+    let may_spare = |step: &Draught| match &step.work {
+        Work::Select(select) => {
+            [select.then.feed, select.else_.feed].iter().any(|feed| matches!(feed, Feed::Step(_)))
+        }
+        _ => false,
+    };
+    let elements = if steps.iter().any(may_spare) { elements.min(SPARED_MOST) } else { elements };
     let columns = match space.columns.div_ceil(elements) {
         0 | 1 => space.columns,
         blocks => space.columns.div_ceil(blocks).next_multiple_of(64),

@@ -135,7 +135,7 @@ impl<K: Copy> ByWidth<K> {
 pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
 
 /// An unsigned integer that holds the bits of an element.
-trait Lane: simd::Wide + Copy + 'static {
+trait Lane: simd::Wide + Copy + Default + 'static {
     /// `then` where the condition byte is not zero, else `else_`, without a branch.
     fn blend(cond: u8, then: Self, else_: Self) -> Self;
 }

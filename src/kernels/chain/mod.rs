@@ -6,9 +6,8 @@
 //! f32 where a step over a tile takes 4 to 7, and beyond the caches the work of all stages goes on while memory is
 //! waited for, which tile after tile it does not.
 //!
-//! Registers hold one block. What is needed again later, or second, lies in the thread's scratch, block by block, and
-//! so do the ends of rows: stages only ever see whole blocks. At level Portable there are no vectors to pass, so there
-//! are no chains.
+//! Registers hold one block. What is needed again later, or second, lies in the thread's scratch, block by block. At
+//! level Portable there are no vectors to pass, so there are no chains.
 
 mod stages;
 mod vectors;
@@ -16,10 +15,10 @@ mod vectors;
 use smallvec::SmallVec;
 
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
-pub(crate) use stages::{choose, load, load_mask, store, store_mask};
+pub(crate) use stages::{canonical, choose, load, load_mask, store, store_mask};
 
-use super::pointwise::{Params, copy_short};
-use super::{ByLevel, Extent, Inner, Source, Target, Width};
+use super::pointwise::Params;
+use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width};
 use crate::types::kind::Level;
 
 /// Elements of a block.
@@ -44,11 +43,20 @@ pub(crate) struct Call {
     pub(crate) params: Params,
 }
 
-/// Where the block of an operand lies: so many bytes further with each block.
+/// Where the first block of an operand lies in a row; the others lie so many bytes further with each block, and with each
+/// row.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     at: *mut u8,
     advance: usize,
+    pitch: isize,
+}
+
+impl Cell {
+    /// Dense rows.
+    fn along(at: *mut u8, width: Width, pitch: isize) -> Self {
+        Self { at, advance: BLOCK * width.bytes(), pitch }
+    }
 }
 
 /// An operand in memory.
@@ -67,22 +75,25 @@ pub(crate) struct Program {
     calls: Vec<Call>,
     operands: SmallVec<[Operand; 4]>,
     result: Width,
+    stores: Stores,
     cells: usize,
 }
 
 impl Program {
-    /// A program of stages of a level, with so many values put aside; nothing where the level has no chains.
+    /// A program of stages of a level, the last of which stores the result so, with so many values put aside; nothing
+    /// where the level has no chains.
     pub(crate) fn new(
         level: Level,
         mut calls: Vec<Call>,
         operands: SmallVec<[Operand; 4]>,
         result: Width,
+        stores: Stores,
         aside: usize,
     ) -> Option<Self> {
         let last = Call { stage: stages::LAST[level as usize]?, cell: 0, params: [0.0; 2] };
         calls.push(last);
         let cells = operands.len() + 1 + aside;
-        Some(Self { level, calls, operands, result, cells })
+        Some(Self { level, calls, operands, result, stores, cells })
     }
 
     /// Bytes of scratch, aligned to a cache line.
@@ -107,74 +118,53 @@ impl Program {
         let cells = scratch.cast::<Cell>();
         let slot = |cell: usize| scratch.wrapping_add(self.slots_at() + cell * SLOT);
         // SAFETY: the scratch has room for all cells.
-        let set = |cell: usize, at: *mut u8, advance: usize| unsafe {
-            cells.add(cell).write(Cell { at, advance });
+        let set = |cell: usize, to: Cell| unsafe { cells.add(cell).write(to) };
+        // SAFETY: every cell holds so many rows of so many elements: dense ones those of the tile, slots a block that
+        // stays; a program ends with the last stage, and all its stages are of its level.
+        let run = |extent: Extent| unsafe {
+            stages::RUN[self.level as usize](self.calls.as_ptr(), cells, self.cells, extent);
         };
+        let in_slot = |cell: usize| Cell { at: slot(cell), advance: 0, pitch: 0 };
         let result = self.operands.len();
-        (result + 1..self.cells).for_each(|cell| set(cell, slot(cell), 0));
-        for row in 0..extent.rows {
-            let to: *mut u8 = to.row(row);
+        (result + 1..self.cells).for_each(|cell| set(cell, in_slot(cell)));
+        // Operands of one element a row, and rows that start between cache lines, are seen to row by row.
+        let is_repeated = |operand: &Operand| operand.inner == Inner::Repeated;
+        let varies = |(operand, from): (&Operand, &Source)| is_repeated(operand) && from.pitch != 0;
+        let by_rows = self.stores == Stores::Streaming || self.operands.iter().zip(sources).any(varies);
+        let step = if by_rows { 1 } else { extent.rows };
+        for row in (0..extent.rows).step_by(step) {
             for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                if operand.inner == Inner::Repeated && (row == 0 || from.pitch != 0) {
+                let at: *const u8 = from.row(row);
+                if !is_repeated(operand) {
+                    set(cell, Cell::along(at.cast_mut(), operand.width, from.pitch));
+                } else if row == 0 || from.pitch != 0 {
                     // SAFETY: the row has an element, as the caller promises, and a slot room for a block.
-                    unsafe { repeat(operand.width, from.row(row), slot(cell)) };
-                    set(cell, slot(cell), 0);
+                    unsafe { repeat(operand.width, at, slot(cell)) };
+                    set(cell, in_slot(cell));
                 }
             }
-            // Results are stored past the caches a line at a time, so that what comes before the first line is apart.
-            let head = match to.align_offset(64) {
-                bytes if bytes % self.result.bytes() == 0 => {
-                    (bytes / self.result.bytes()).min(extent.columns)
-                }
-                _ => 0,
-            };
-            let head = if extent.columns < 4 * BLOCK { 0 } else { head };
-            let blocks = (extent.columns - head) / BLOCK;
-            let tail = (extent.columns - head) % BLOCK;
-            for (column, count) in [(0, head), (head + blocks * BLOCK, tail)] {
-                if count == 0 {
-                    continue;
-                }
+            let at = to.row(row);
+            set(result, Cell::along(at, self.result, to.pitch));
+            let head = self.head(at, extent.columns);
+            if head > 0 {
+                run(Extent { rows: 1, columns: head });
                 for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                    if operand.inner == Inner::Dense {
-                        let from = from.row::<u8>(row).wrapping_add(column * operand.width.bytes());
-                        // SAFETY: so many elements from there on are within the row, and less than a block.
-                        unsafe { copy_short(from, slot(cell), count * operand.width.bytes()) };
-                        set(cell, slot(cell), 0);
+                    if !is_repeated(operand) {
+                        let at = from.row::<u8>(row).wrapping_add(head * operand.width.bytes());
+                        set(cell, Cell::along(at.cast_mut(), operand.width, from.pitch));
                     }
                 }
-                set(result, slot(result), 0);
-                let bytes = self.result.bytes();
-                // SAFETY: all cells are slots, as large as a block; as for the operands.
-                unsafe {
-                    self.blocks(cells, 1);
-                    copy_short(slot(result), to.wrapping_add(column * bytes), count * bytes);
-                }
+                set(result, Cell::along(at.wrapping_add(head * self.result.bytes()), self.result, to.pitch));
             }
-            if blocks > 0 {
-                for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                    if operand.inner == Inner::Dense {
-                        let width = operand.width.bytes();
-                        let from = from.row::<u8>(row).wrapping_add(head * width);
-                        set(cell, from.cast_mut(), BLOCK * width);
-                    }
-                }
-                let width = self.result.bytes();
-                set(result, to.wrapping_add(head * width), BLOCK * width);
-                // SAFETY: so many blocks from there on are within the row, by operands and result alike.
-                unsafe { self.blocks(cells, blocks) };
-            }
+            run(Extent { rows: step, columns: extent.columns - head });
         }
     }
 
-    /// Runs the stages on so many blocks.
-    ///
-    /// # Safety
-    ///
-    /// Every cell holds so many blocks that stages read or write, and the machine runs the level.
-    unsafe fn blocks(&self, cells: *const Cell, blocks: usize) {
-        // SAFETY: as the caller promises; a program ends with the last stage, and all its stages are of its level.
-        unsafe { stages::RUN[self.level as usize](self.calls.as_ptr(), cells, blocks) }
+    /// How many elements of a row come before the first cache line of the result: past the caches goes a line at a time.
+    fn head(&self, to: *mut u8, columns: usize) -> usize {
+        let (before, width) = (to.addr().wrapping_neg() % 64, self.result.bytes());
+        let is_worth_it = self.stores == Stores::Streaming && before % width == 0 && columns >= 2 * BLOCK;
+        if is_worth_it { before / width } else { 0 }
     }
 }
 

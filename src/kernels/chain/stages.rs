@@ -6,14 +6,50 @@ use std::marker::PhantomData;
 
 use super::vectors::Vectors;
 use super::{BLOCK, Call, Cell, Stage, Stages};
-use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain};
-use crate::kernels::{ByLevel, Lane, Stores, Width};
+use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part, write_block};
+use crate::kernels::{ByLevel, Extent, Lane, Stores, Width};
 use crate::types::function::Logic;
 
 /// What stages hand on: a block of elements of up to four bytes, the first bytes of `A`, and a truth value for each.
 struct State<A> {
     mask: u64,
     block: A,
+}
+
+/// Where in memory a block is, and how many of its elements there are: all but at the ends of rows.
+#[derive(Clone, Copy)]
+struct Place {
+    at: *mut u8,
+    count: usize,
+}
+
+impl Place {
+    /// The elements there; what is beyond them is anything.
+    ///
+    /// # Safety
+    ///
+    /// They can be read, and the machine runs the level.
+    #[inline(always)]
+    unsafe fn read<I: Isa, T: Plain>(self) -> [T; BLOCK] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.count == BLOCK {
+                true => self.at.cast::<[T; BLOCK]>().read_unaligned(),
+                false => read_part::<I, T, BLOCK>(self.at.cast(), self.count),
+            }
+        }
+    }
+
+    /// Writes the elements there.
+    ///
+    /// # Safety
+    ///
+    /// They can be written, and the machine runs the level.
+    #[inline(always)]
+    unsafe fn write<I: Isa, T: Plain>(self, block: [T; BLOCK]) {
+        // SAFETY: as the caller promises.
+        unsafe { write_block::<I, T, BLOCK>(self.at.cast(), 0, self.count, block) };
+    }
 }
 
 impl<A: Copy> State<A> {
@@ -39,20 +75,8 @@ impl<A: Copy> State<A> {
 trait Body {
     /// # Safety
     ///
-    /// A block of the operand, if the body has one, can be read or written at the address, and the machine runs the
-    /// level.
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A>;
-}
-
-/// A block in memory.
-///
-/// # Safety
-///
-/// It can be read.
-#[inline(always)]
-unsafe fn block_at<T: Copy>(at: *const u8) -> [T; BLOCK] {
-    // SAFETY: as the caller promises.
-    unsafe { at.cast::<[T; BLOCK]>().read_unaligned() }
+    /// The elements of the operand, if the body has one, can be read or written, and the machine runs the level.
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A>;
 }
 
 /// The truth values that `f` gives for 16 elements at a time, of which the compiler makes comparisons of vectors.
@@ -82,17 +106,11 @@ fn part<T: Plain>(block: &[T; BLOCK], first: usize) -> [T; 16] {
 ///
 /// # Safety
 ///
-/// A block of bytes can be read, and the machine runs the level.
+/// The bytes can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn mask_at<I: Vectors>(at: *const u8) -> u64 {
+unsafe fn mask_at<I: Isa + Vectors>(at: Place) -> u64 {
     // SAFETY: as the caller promises.
-    unsafe {
-        let bytes = block_at(at);
-        asked::<I>(
-            #[inline(always)]
-            |i| part(&bytes, i),
-        )
-    }
+    unsafe { I::mask(&at.read::<I, u8>()) }
 }
 
 struct Map1<F>(PhantomData<F>);
@@ -102,7 +120,7 @@ struct Asked2<F>(PhantomData<F>);
 
 impl<F: Function1> Body for Map1<F> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, params: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, params: &Params) -> State<A> {
         let to = F::of_block::<I, BLOCK>(&state.elements(), *params);
         state.with(to)
     }
@@ -110,9 +128,9 @@ impl<F: Function1> Body for Map1<F> {
 
 impl<F: Function2> Body for Map2<F> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
         // SAFETY: as the caller promises.
-        let y = unsafe { block_at(at) };
+        let y = unsafe { at.read::<I, _>() };
         let to = F::of_block::<I, BLOCK>(&state.elements(), &y, *params);
         state.with(to)
     }
@@ -120,7 +138,7 @@ impl<F: Function2> Body for Map2<F> {
 
 impl<F: Function1<To = u8>> Body for Asked1<F> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, params: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, params: &Params) -> State<A> {
         let x = state.elements();
         // SAFETY: as the caller promises.
         let mask = unsafe {
@@ -135,17 +153,28 @@ impl<F: Function1<To = u8>> Body for Asked1<F> {
 
 impl<F: Function2<To = u8>> Body for Asked2<F> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
         let x = state.elements();
         // SAFETY: as the caller promises.
         let mask = unsafe {
-            let y = block_at(at);
+            let y = at.read::<I, _>();
             asked::<I>(
                 #[inline(always)]
                 |i| F::of_block::<I, 16>(&part(&x, i), &part(&y, i), *params),
             )
         };
         State { mask, ..state }
+    }
+}
+
+/// Makes any NaN of a block of f32 the one NaN.
+struct Canonical;
+
+impl Body for Canonical {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
+        let block = I::canonical(state.elements::<f32>());
+        state.with(block)
     }
 }
 
@@ -158,29 +187,29 @@ struct Stream<U>(PhantomData<U>);
 
 impl<U: Lane> Body for Load<U> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
-        let block = unsafe { block_at::<U>(at) };
+        let block = unsafe { at.read::<I, U>() };
         state.with(block)
     }
 }
 
 impl<U: Lane> Body for Store<U> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
-        unsafe { at.cast::<[U; BLOCK]>().write_unaligned(state.elements()) };
+        unsafe { at.write::<I, U>(state.elements()) };
         state
     }
 }
 
 impl<U: Lane> Body for Stream<U> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, params: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
         // SAFETY: as the caller promises; the address is that of a cache line where it says so.
         unsafe {
-            match at.addr().is_multiple_of(64) {
-                true => I::stream(at, &state.elements::<U>()),
+            match at.count == BLOCK && at.at.addr().is_multiple_of(64) {
+                true => I::stream(at.at, &state.elements::<U>()),
                 false => return Store::<U>::run::<I, A>(state, at, params),
             }
         }
@@ -199,7 +228,7 @@ struct Xor;
 
 impl Body for LoadMask {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
         State { mask: unsafe { mask_at::<I>(at) }, ..state }
     }
@@ -207,16 +236,16 @@ impl Body for LoadMask {
 
 impl Body for StoreMask {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
-        unsafe { at.cast::<[u8; BLOCK]>().write_unaligned(I::bytes(state.mask)) };
+        unsafe { at.write::<I, u8>(I::bytes(state.mask)) };
         state
     }
 }
 
 impl Body for Not {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
         State { mask: !state.mask, ..state }
     }
 }
@@ -225,7 +254,7 @@ macro_rules! connectives {
     ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
         $(impl Body for $Name {
             #[inline(always)]
-            unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+            unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
                 // SAFETY: as the caller promises.
                 let ($x, $y) = (state.mask, unsafe { mask_at::<I>(at) });
                 State { mask: $value, ..state }
@@ -245,10 +274,10 @@ struct Choose<U, const TAKEN: bool>(PhantomData<U>);
 
 impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: *mut u8, _: &Params) -> State<A> {
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
         let chosen = unsafe {
-            let (own, other) = (state.elements::<U>(), block_at::<U>(at));
+            let (own, other) = (state.elements::<U>(), at.read::<I, U>());
             let (then, else_) = if TAKEN { (own, other) } else { (other, own) };
             I::choose(state.mask, &then, &else_)
         };
@@ -256,13 +285,13 @@ impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     }
 }
 
-/// Runs a program on so many blocks.
+/// Runs a program on rows of elements, with so many cells, which then lie behind the last row.
 ///
 /// # Safety
 ///
 /// The calls are stages of one level, the last of them that level's [`LAST`]; every cell that they name holds so many
-/// blocks that can be read or written as they do; the machine runs the level.
-pub(super) type Run = unsafe fn(calls: *const Call, cells: *const Cell, blocks: usize);
+/// elements that can be read or written as they do, or one block that stays; the machine runs the level.
+pub(super) type Run = unsafe fn(calls: *const Call, cells: *mut Cell, count: usize, extent: Extent);
 
 /// The shells of one level, which take the state in so many vectors.
 #[cfg(target_arch = "x86_64")]
@@ -282,23 +311,24 @@ macro_rules! shells {
 
             /// How stages of the level are called.
             type Signature =
-                unsafe extern "C" fn(*const Call, *const Cell, usize, u64, $(vector!($v)),*);
+                unsafe extern "C" fn(*const Call, *const Cell, usize, usize, u64, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
             unsafe extern "C" fn shell<B: Body>(
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
+                count: usize,
                 mask: u64,
                 $($v: $Vector),*
             ) {
                 let state = State { mask, block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
-                    let Cell { at, advance } = *cells.add((*call).cell);
-                    let at = at.wrapping_add(advance * block);
+                    let Cell { at, advance, .. } = *cells.add((*call).cell);
+                    let at = Place { at: at.wrapping_add(advance * block), count };
                     let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
-                    next(call.add(1), cells, block, mask, $($v),*);
+                    next(call.add(1), cells, block, count, mask, $($v),*);
                 }
             }
 
@@ -313,13 +343,14 @@ macro_rules! shells {
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
+                count: usize,
                 mask: u64,
                 $($v: $Vector),*
             ) {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
                     let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).stage.0);
-                    stage(call, cells, block, mask, $($v),*);
+                    stage(call, cells, block, count, mask, $($v),*);
                 }
             }
 
@@ -328,18 +359,29 @@ macro_rules! shells {
                 _: *const Call,
                 _: *const Cell,
                 _: usize,
+                _: usize,
                 _: u64,
                 $(_: vector!($v)),*
             ) {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn run(calls: *const Call, cells: *const Cell, blocks: usize) {
-                for block in 0..blocks {
+            pub(super) unsafe fn run(calls: *const Call, cells: *mut Cell, count: usize, extent: Extent) {
+                let (blocks, rest) = (extent.columns / BLOCK, extent.columns % BLOCK);
+                for _ in 0..extent.rows {
                     // SAFETY: zeros are vectors; as the caller promises.
                     unsafe {
                         let [$($v),*] = std::mem::zeroed();
-                        next(calls, cells, block, 0, $($v),*);
+                        for block in 0..blocks {
+                            next(calls, cells, block, BLOCK, 0, $($v),*);
+                        }
+                        if rest > 0 {
+                            next(calls, cells, blocks, rest, 0, $($v),*);
+                        }
+                        for cell in 0..count {
+                            let Cell { at, pitch, .. } = &mut *cells.add(cell);
+                            *at = at.wrapping_offset(*pitch);
+                        }
                     }
                 }
             }
@@ -377,7 +419,7 @@ pub(super) const LAST: Stages = NONE;
 pub(super) const RUN: ByLevel<Run> = [nothing; 3];
 
 /// Runs the programs of a level that has none.
-unsafe fn nothing(_: *const Call, _: *const Cell, _: usize) {}
+unsafe fn nothing(_: *const Call, _: *mut Cell, _: usize, _: Extent) {}
 
 const fn stages<B: Body>() -> Stages {
     #[cfg(target_arch = "x86_64")]
@@ -444,6 +486,11 @@ pub(crate) fn store(width: Width, stores: Stores) -> Stages {
         Stores::Ordinary => by_width!(width, U => Store<U>),
         Stores::Streaming => by_width!(width, U => Stream<U>),
     }
+}
+
+/// Makes any NaN of a block of f32 the one NaN.
+pub(crate) fn canonical() -> Stages {
+    const { stages::<Canonical>() }
 }
 
 /// Takes truth values from memory.

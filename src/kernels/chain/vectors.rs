@@ -15,6 +15,9 @@ pub(super) trait Vectors {
     /// Which of 16 bytes are not zero.
     unsafe fn truths(bytes: &[u8; 16]) -> u16;
 
+    /// Which bytes of a block are not zero.
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64;
+
     /// A byte for each bit, 0 or 1.
     unsafe fn bytes(mask: u64) -> [u8; BLOCK];
 
@@ -34,6 +37,20 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
             let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
             !_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) as u16
         }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64 {
+        let mut mask = 0;
+        for i in (0..BLOCK).step_by(32) {
+            // SAFETY: as the caller promises; 32 bytes from there on are within the block.
+            let zeros = unsafe {
+                let bytes = bytes.as_ptr().add(i).cast::<__m256i>().read_unaligned();
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256()))
+            };
+            mask |= u64::from(!zeros as u32) << i;
+        }
+        mask
     }
 
     #[inline(always)]
@@ -88,6 +105,15 @@ impl Vectors for crate::kernels::pointwise::Avx512 {
         unsafe {
             let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
             _mm_test_epi8_mask(bytes, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m512i>().read_unaligned();
+            _mm512_test_epi8_mask(bytes, bytes)
         }
     }
 

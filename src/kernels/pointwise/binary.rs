@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use super::rows::{Function2, Isa, Kernel2, Params, Plain, Row2, Ways, numbers2};
-use super::{canonical, maximum, minimum};
+use super::{maximum, minimum};
 use crate::kernels::{Inner, math};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -45,7 +45,14 @@ macro_rules! functions {
 
                 #[inline(always)]
                 fn of<I: Isa>($x: f32, $y: f32, [$p, $q]: Params) -> f32 {
-                    canonical($value)
+                    $value
+                }
+
+                const GIVES_ANY_NAN: bool = true;
+
+                #[inline(always)]
+                fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+                    I::canonical(block)
                 }
             }
         )*

@@ -4,8 +4,13 @@
 //! to a block. So an element's result depends on the element alone, and a target may stand where a source does. The
 //! loop over a block has a fixed length and no branch, which the compiler turns into the vectors of the level.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    _mm512_fixupimm_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps,
+};
 use std::mem::MaybeUninit;
 
+use super::canonical;
 use crate::kernels::chain::{self, Stage, Stages};
 use crate::kernels::simd::{self, mask_of_first};
 use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
@@ -38,6 +43,12 @@ pub(in crate::kernels) trait Isa: 'static {
 
     /// As [`mul_add`](Self::mul_add).
     fn mul_add_64(x: f64, y: f64, z: f64) -> f64;
+
+    /// The numbers, any NaN among them made the one NaN.
+    #[inline(always)]
+    fn canonical<const N: usize>(block: [f32; N]) -> [f32; N] {
+        block.map(canonical)
+    }
 }
 
 pub(in crate::kernels) struct Portable;
@@ -59,9 +70,11 @@ impl Isa for Portable {
 }
 
 macro_rules! fused {
-    ($($Isa:ident)*) => {
+    ($($Isa:ident { $($more:item)* })*) => {
         $(impl Isa for $Isa {
             const LEVEL: Level = Level::$Isa;
+
+            $($more)*
 
             #[inline(always)]
             fn mul_add(x: f32, y: f32, z: f32) -> f32 {
@@ -76,7 +89,28 @@ macro_rules! fused {
     };
 }
 
-fused!(Avx2 Avx512);
+fused! {
+    Avx2 {}
+    Avx512 {
+        #[cfg(target_arch = "x86_64")]
+        #[inline(always)]
+        fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
+            /// By the kind of a number, from quiet and signalling NaN on: 0 for the other operand, 1 for itself.
+            const KINDS: i32 = 0x1111_1100;
+            let (parts, rest) = block.as_chunks_mut::<16>();
+            for part in parts {
+                // SAFETY: only kernels of the level get here; a part has the size of a vector.
+                unsafe {
+                    let (x, nan) = (_mm512_loadu_ps(part.as_ptr()), _mm512_set1_ps(super::NAN));
+                    let x = _mm512_fixupimm_ps::<0>(nan, x, _mm512_set1_epi32(KINDS));
+                    _mm512_storeu_ps(part.as_mut_ptr(), x);
+                }
+            }
+            rest.iter_mut().for_each(#[inline(always)] |x| *x = canonical(*x));
+            block
+        }
+    }
+}
 
 /// What an element is held in; the default pads the end of a row.
 pub(in crate::kernels) trait Plain: Copy + Default + 'static {}
@@ -94,6 +128,15 @@ pub(in crate::kernels) trait Function1: 'static {
     #[inline(always)]
     fn of_block<I: Isa, const N: usize>(x: &[Self::X; N], params: Params) -> [Self::To; N] {
         one_by_one::<Self, I, N>(x, params)
+    }
+
+    /// Whether any NaN can come out, which is then to be made the one NaN.
+    const GIVES_ANY_NAN: bool = false;
+
+    /// A block that came out, its NaN made the one NaN.
+    #[inline(always)]
+    fn finished<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
+        block
     }
 }
 
@@ -125,6 +168,15 @@ pub(in crate::kernels) trait Function2: 'static {
             to[i] = Self::of::<I>(x[i], y[i], params);
         }
         to
+    }
+
+    /// As [`Function1::GIVES_ANY_NAN`].
+    const GIVES_ANY_NAN: bool = false;
+
+    /// As [`Function1::finished`].
+    #[inline(always)]
+    fn finished<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
+        block
     }
 }
 
@@ -184,7 +236,12 @@ impl<T: Plain, const N: usize> Reader<T, N> {
 ///
 /// Those elements can be written.
 #[inline(always)]
-unsafe fn write<I: Isa, T: Plain, const N: usize>(row: *mut T, column: usize, count: usize, block: [T; N]) {
+pub(in crate::kernels) unsafe fn write<I: Isa, T: Plain, const N: usize>(
+    row: *mut T,
+    column: usize,
+    count: usize,
+    block: [T; N],
+) {
     let to = row.wrapping_add(column);
     if I::LEVEL == Level::Avx512 && count != N {
         for (at, mask) in masks::<T, N>(count) {
@@ -213,7 +270,10 @@ unsafe fn write<I: Isa, T: Plain, const N: usize>(row: *mut T, column: usize, co
 ///
 /// Those elements can be read.
 #[inline(always)]
-unsafe fn read_part<I: Isa, T: Plain, const N: usize>(from: *const T, count: usize) -> [T; N] {
+pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Plain, const N: usize>(
+    from: *const T,
+    count: usize,
+) -> [T; N] {
     let mut part = [T::default(); N];
     if I::LEVEL == Level::Avx512 {
         for (at, mask) in masks::<T, N>(count) {
@@ -250,7 +310,7 @@ fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> 
 ///
 /// So many bytes can be read and written, and do not overlap.
 #[inline(always)]
-pub(in crate::kernels) unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
+unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
     /// Two units, which overlap or meet.
     ///
     /// # Safety
@@ -308,7 +368,7 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(extent: Extent, x: Source, 
             for column in (0..extent.columns).step_by(N) {
                 let count = N.min(extent.columns - column);
                 let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
-                write::<I, _, N>(to, column, count, block);
+                write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
             }
         }
     }
@@ -343,7 +403,7 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
                 let count = N.min(extent.columns - column);
                 let block =
                     F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
-                write::<I, _, N>(to, column, count, block);
+                write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
             }
         }
     }
@@ -421,6 +481,8 @@ pub(crate) struct Ways<K> {
     pub(crate) kernel: K,
     /// As a part of a chain, if it can be one.
     pub(crate) stage: Option<Stage>,
+    /// Whether any NaN can come out of the stage, where the kernel gives the one NaN.
+    pub(crate) gives_any_nan: bool,
 }
 
 /// The ways of a function of one element.
@@ -429,13 +491,13 @@ pub(in crate::kernels) type Row1 = ByLevel<Ways<Kernel1>>;
 /// The ways of a function of two elements.
 pub(in crate::kernels) type Row2 = ByLevel<Ways<ByInner<Kernel2>>>;
 
-const fn row<K: Copy>(kernels: ByLevel<K>, stages: Stages) -> ByLevel<Ways<K>> {
+const fn row<K: Copy>(kernels: ByLevel<K>, stages: Stages, gives_any_nan: bool) -> ByLevel<Ways<K>> {
     let [portable, avx2, avx512] = kernels;
     let [by_portable, by_avx2, by_avx512] = stages;
     [
-        Ways { kernel: portable, stage: by_portable },
-        Ways { kernel: avx2, stage: by_avx2 },
-        Ways { kernel: avx512, stage: by_avx512 },
+        Ways { kernel: portable, stage: by_portable, gives_any_nan },
+        Ways { kernel: avx2, stage: by_avx2, gives_any_nan },
+        Ways { kernel: avx512, stage: by_avx512, gives_any_nan },
     ]
 }
 
@@ -451,7 +513,9 @@ pub(in crate::kernels) const fn questions1<F: Function1<To = u8>, const N: usize
 
 /// The row of a function of one element with such stages.
 pub(in crate::kernels) const fn row1<F: Function1, const N: usize>(stages: Stages) -> Row1 {
-    row([portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>], stages)
+    let kernels: ByLevel<Kernel1> =
+        [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>];
+    row(kernels, stages, F::GIVES_ANY_NAN)
 }
 
 /// By how the first operand runs along a row, then the second.
@@ -460,7 +524,11 @@ pub(in crate::kernels) type ByInner<K> = [[K; 2]; 2];
 impl Ways<ByInner<Kernel2>> {
     /// The ways for operands that run so.
     pub(in crate::kernels) fn at(self, x: Inner, y: Inner) -> Ways<Kernel2> {
-        Ways { kernel: self.kernel[x as usize][y as usize], stage: self.stage }
+        Ways {
+            kernel: self.kernel[x as usize][y as usize],
+            stage: self.stage,
+            gives_any_nan: self.gives_any_nan,
+        }
     }
 }
 
@@ -484,5 +552,5 @@ pub(in crate::kernels) const fn row2<F: Function2, const N: usize>(stages: Stage
             ]
         };
     }
-    row([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages)
+    row([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages, F::GIVES_ANY_NAN)
 }

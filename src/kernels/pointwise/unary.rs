@@ -4,7 +4,7 @@
 //! what comes before.
 
 use super::rows::{Function1, Isa, Kernel1, Params, Row1, Ways, numbers1};
-use super::{canonical, maximum, minimum};
+use super::{maximum, minimum};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
@@ -32,7 +32,14 @@ macro_rules! functions {
 
                 #[inline(always)]
                 fn of<I: Isa>($x: f32, [$p, $q]: Params) -> f32 {
-                    canonical($value)
+                    $value
+                }
+
+                const GIVES_ANY_NAN: bool = true;
+
+                #[inline(always)]
+                fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+                    I::canonical(block)
                 }
 
                 $(
@@ -41,7 +48,7 @@ macro_rules! functions {
                     fn of_block<I: Isa, const N: usize>(x: &[f32; N], params: Params) -> [f32; N] {
                         match I::LEVEL {
                             // SAFETY: kernels of the level run on machines that run it.
-                            Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) }.map(canonical),
+                            Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) },
                             _ => super::rows::one_by_one::<Self, I, N>(x, params),
                         }
                     }
@@ -103,7 +110,7 @@ impl Function1 for Pow {
             (|$x:ident| $value:expr) => {
                 for i in 0..N {
                     let $x = x[i];
-                    to[i] = canonical($value);
+                    to[i] = $value;
                 }
             };
         }
@@ -116,6 +123,13 @@ impl Function1 for Pow {
             _ => each!(|x| math::pow::<I>(x.into(), p.into()) as f32),
         }
         to
+    }
+
+    const GIVES_ANY_NAN: bool = true;
+
+    #[inline(always)]
+    fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+        I::canonical(block)
     }
 }
 
