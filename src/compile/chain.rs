@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 
 use super::draft::Draft;
 use super::kernel::{Feeds, NO_PARAMS};
-use super::nest::Draught;
-use crate::kernels::chain::{self, Call, Operand, Program, Stage};
+use super::nest::{Draught, Walked};
+use super::tile;
+use crate::kernels::chain::{self, BLOCK, Call, Operand, Program, Stage};
 use crate::kernels::pointwise::Params;
 use crate::kernels::{Inner, Stores, Width};
 use crate::plan::{Chain, Feed, Work};
@@ -48,16 +49,19 @@ pub(super) enum Verb {
 /// The steps of a nest, and its roots, with chains in place of the steps that they are made of.
 pub(super) fn chained(
     draft: &Draft<'_>,
+    walked: &Walked,
     mut steps: Vec<Draught>,
     mut roots: SmallVec<[usize; 2]>,
     level: Level,
 ) -> (Vec<Draught>, SmallVec<[usize; 2]>) {
     let mut taken = vec![false; steps.len()];
+    let is_part: Vec<bool> =
+        (0..steps.len()).map(|step| is_part(draft, walked, &steps, &roots, step)).collect();
     for root in (0..steps.len()).rev() {
-        if taken[root] || !is_part(&steps, &roots, root) {
+        if taken[root] || !is_part[root] {
             continue;
         }
-        let members = members(&steps, &roots, root);
+        let members = members(&steps, &roots, &is_part, root);
         if members.len() < 2 {
             continue;
         }
@@ -93,13 +97,13 @@ fn order_of_pulls(steps: &[Draught], roots: &[usize]) -> Vec<usize> {
 
 /// The steps that a chain with a result can take in, in their order: each is used within the chain alone, and varies along
 /// the same loops.
-fn members(steps: &[Draught], roots: &[usize], root: usize) -> Vec<usize> {
+fn members(steps: &[Draught], roots: &[usize], is_part: &[bool], root: usize) -> Vec<usize> {
     let mut members = vec![root];
     for step in (0..root).rev() {
         let is_inner = |user: usize| members.contains(&user);
         let mut users =
             (step + 1..steps.len()).filter(|&user| steps[user].work.pulls().any(|used| used == step));
-        let fits = is_part(steps, roots, step)
+        let fits = is_part[step]
             && steps[step].varies == steps[root].varies
             && steps[step].port.is_none()
             && !roots.contains(&step);
@@ -112,10 +116,16 @@ fn members(steps: &[Draught], roots: &[usize], root: usize) -> Vec<usize> {
 }
 
 /// Whether a step can be part of a chain: it goes through all of a tile, and chains have a stage for it.
-fn is_part(steps: &[Draught], roots: &[usize], index: usize) -> bool {
+fn is_part(draft: &Draft<'_>, walked: &Walked, steps: &[Draught], roots: &[usize], index: usize) -> bool {
     let step = &steps[index];
     let is_whole = step.space.rows && step.space.columns == Inner::Dense;
-    is_whole && step.part.is_some() && !spares_work(steps, roots, index)
+    // Blocks that rows leave half empty take as long as full ones.
+    let columns = walked.columns.extent;
+    let fills_blocks = columns.next_multiple_of(BLOCK) <= columns / 4 * 5 || walked.rows.extent == 1;
+    is_whole
+        && step.part.is_some()
+        && (fills_blocks || tile::lies_flat(draft, walked, steps, index))
+        && !spares_work(steps, roots, index)
 }
 
 /// Whether a verdict over the condition of a select may spare a step that no chain takes in, since it takes long.
@@ -124,7 +134,7 @@ fn spares_work(steps: &[Draught], roots: &[usize], index: usize) -> bool {
     let is_dear = |step: usize| steps[step].part.is_none() && steps[step].varies == steps[index].varies;
     [select.then.feed, select.else_.feed].into_iter().any(|branch| match branch {
         Feed::Walk(_) => false,
-        Feed::Step(first) => super::tile::spared(steps, roots, index, first).any(is_dear),
+        Feed::Step(first) => tile::spared(steps, roots, index, first).any(is_dear),
     })
 }
 
@@ -156,7 +166,7 @@ struct Writer<'a> {
     steps: &'a [Draught],
     members: &'a [usize],
     level: Level,
-    calls: Vec<Call>,
+    calls: Vec<(Stage, usize, Params)>,
     /// What lies in memory before the chain begins.
     operands: SmallVec<[(Feed, Operand); 4]>,
     /// For each place of values put aside: the one that is there.
@@ -177,6 +187,9 @@ const ASIDE: usize = 1 << 16;
 
 /// The cell of the result, until then.
 const RESULT: usize = 2 << 16;
+
+/// The cell of stages that use none.
+const NO_CELL: usize = ASIDE - 1;
 
 impl<'a> Writer<'a> {
     fn new(draft: &'a Draft<'a>, steps: &'a [Draught], members: &'a [usize], level: Level) -> Self {
@@ -221,16 +234,16 @@ impl<'a> Writer<'a> {
             self.into_block(result)?;
             self.call(chain::store(width, stores), RESULT)?;
         }
-        let operands = self.operands.len();
-        for call in &mut self.calls {
-            call.cell = match call.cell {
-                RESULT.. => operands,
-                ASIDE.. => call.cell - ASIDE + operands + 1,
-                _ => call.cell,
-            };
-        }
+        let operands = &self.operands;
+        let call = |(stage, cell, params)| match cell {
+            RESULT.. => Call::new(stage, operands.len(), Inner::Dense, params),
+            ASIDE.. => Call::new(stage, cell - ASIDE + operands.len() + 1, Inner::Dense, params),
+            NO_CELL => Call::new(stage, 0, Inner::Dense, params),
+            _ => Call::new(stage, cell, operands[cell].1.inner, params),
+        };
+        let calls = self.calls.into_iter().map(call).collect::<Option<Vec<Call>>>()?;
         let (feeds, of_feeds) = self.operands.into_iter().unzip();
-        let program = Program::new(self.level, self.calls, of_feeds, width, stores, self.aside.len())?;
+        let program = Program::new(self.level, calls, of_feeds, width, stores, self.aside.len())?;
         Some(Chain { program, feeds })
     }
 
@@ -264,7 +277,7 @@ impl<'a> Writer<'a> {
     }
 
     fn push(&mut self, stage: Stage, cell: usize, params: Params) {
-        self.calls.push(Call { stage, cell, params });
+        self.calls.push((stage, cell, params));
     }
 
     /// Sees to it that a value has been made.
@@ -286,18 +299,18 @@ impl<'a> Writer<'a> {
             Verb::Number1 { stage, params, gives_any_nan } => {
                 self.into_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, 0, params);
+                self.push(stage, NO_CELL, params);
                 self.settle_nan(step, gives_any_nan)?;
             }
             Verb::Bits(stage) => {
                 self.into_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, 0, NO_PARAMS);
+                self.push(stage, NO_CELL, NO_PARAMS);
             }
             Verb::Truth1(stage, params) => {
                 self.into_block(operand(0))?;
                 self.replace_truths(step)?;
-                self.push(stage, 0, params);
+                self.push(stage, NO_CELL, params);
             }
             Verb::Number2 { stage, params, commutes, gives_any_nan } => {
                 let (x, y) = if commutes {
@@ -322,7 +335,7 @@ impl<'a> Writer<'a> {
             Verb::Not(stage) => {
                 self.into_truths(operand(0))?;
                 self.replace_truths(step)?;
-                self.push(stage, 0, NO_PARAMS);
+                self.push(stage, NO_CELL, NO_PARAMS);
             }
             Verb::Logic(stage) => {
                 let is_second = self.truths == Some(operand(1));
@@ -349,7 +362,7 @@ impl<'a> Writer<'a> {
     /// Makes any NaN in the block, the result of a step, the one NaN, if anybody looks at its bits.
     fn settle_nan(&mut self, step: usize, gives_any_nan: bool) -> Option<()> {
         match gives_any_nan && self.bits_matter[step] {
-            true => self.call(chain::canonical(), 0),
+            true => self.call(chain::canonical(), NO_CELL),
             false => Some(()),
         }
     }

@@ -152,7 +152,7 @@ pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level) -> Option<Ma
     };
     let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
-    let (steps, roots) = chain::chained(draft, steps, roots, level);
+    let (steps, roots) = chain::chained(draft, &walked, steps, roots, level);
     Some(tile::nest(draft, &walked, steps, roots))
 }
 

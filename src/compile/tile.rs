@@ -80,8 +80,14 @@ pub(super) fn nest(
     Made { nest, scratch, cost }
 }
 
-/// Whether the rows of a step's result and of all its operands follow each other without a gap.
+/// Whether a step can go through a tile as through one row.
 fn is_flat(draft: &Draft<'_>, walked: &Walked, tile: Extent, steps: &[Draught], index: usize) -> bool {
+    let spans = tile.columns == walked.columns.extent && walked.columns.extent > 1 && tile.rows > 1;
+    spans && lies_flat(draft, walked, steps, index)
+}
+
+/// Whether the rows of a step's result and of all its operands follow each other without a gap.
+pub(super) fn lies_flat(draft: &Draft<'_>, walked: &Walked, steps: &[Draught], index: usize) -> bool {
     let step = &steps[index];
     let follows = |path: usize| {
         let width = draft.paths[path].width.bytes() as isize;
@@ -99,12 +105,7 @@ fn is_flat(draft: &Draft<'_>, walked: &Walked, tile: Extent, steps: &[Draught], 
         }
     };
     let is_map = !matches!(step.work, Work::Gather { .. } | Work::Scatter { .. } | Work::Index { .. });
-    let spans = tile.columns == walked.columns.extent && walked.columns.extent > 1 && tile.rows > 1;
-    spans
-        && is_map
-        && is_whole(step.space)
-        && step.port.is_none_or(follows)
-        && step.work.feeds().into_iter().all(fits)
+    is_map && is_whole(step.space) && step.port.is_none_or(follows) && step.work.feeds().into_iter().all(fits)
 }
 
 /// Rows and columns of a tile.

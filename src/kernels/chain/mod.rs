@@ -27,9 +27,18 @@ pub(crate) const BLOCK: usize = 64;
 /// Bytes of a block of the widest elements that a state holds.
 const SLOT: usize = BLOCK * 4;
 
-/// One thing done to the state. Only a program of the stage's level can call it.
+/// A function that does one thing to the state. Only a program of its level can call it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stage(unsafe extern "C" fn());
+struct Entry(unsafe extern "C" fn());
+
+/// One thing done to the state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stage {
+    /// With an operand in memory of which there is a block, or with none.
+    dense: Entry,
+    /// With an operand in memory of which there is one element.
+    repeated: Option<Entry>,
+}
 
 /// A stage at every level that has chains.
 pub(crate) type Stages = ByLevel<Option<Stage>>;
@@ -37,10 +46,21 @@ pub(crate) type Stages = ByLevel<Option<Stage>>;
 /// A stage with what it works on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
-    pub(crate) stage: Stage,
+    entry: Entry,
     /// The operand in memory, by its place among the cells; any where the stage uses none.
-    pub(crate) cell: usize,
-    pub(crate) params: Params,
+    cell: usize,
+    params: Params,
+}
+
+impl Call {
+    /// Nothing where the stage has no operand that runs so.
+    pub(crate) fn new(stage: Stage, cell: usize, inner: Inner, params: Params) -> Option<Self> {
+        let entry = match inner {
+            Inner::Dense => Some(stage.dense),
+            Inner::Repeated => stage.repeated,
+        };
+        entry.map(|entry| Self { entry, cell, params })
+    }
 }
 
 /// Where the first block of an operand lies in a row; the others lie so many bytes further with each block, and with each
@@ -49,13 +69,20 @@ pub(crate) struct Call {
 struct Cell {
     at: *mut u8,
     advance: usize,
+    /// Where the block lies in the first row.
+    first: *mut u8,
     pitch: isize,
 }
 
 impl Cell {
-    /// Dense rows.
-    fn along(at: *mut u8, width: Width, pitch: isize) -> Self {
-        Self { at, advance: BLOCK * width.bytes(), pitch }
+    /// Rows of an operand from a column on.
+    fn new(row: *mut u8, pitch: isize, operand: Operand, column: usize) -> Self {
+        let width = match operand.inner {
+            Inner::Dense => operand.width.bytes(),
+            Inner::Repeated => 0,
+        };
+        let first = row.wrapping_add(column * width);
+        Self { at: first, advance: BLOCK * width, first, pitch }
     }
 }
 
@@ -90,7 +117,7 @@ impl Program {
         stores: Stores,
         aside: usize,
     ) -> Option<Self> {
-        let last = Call { stage: stages::LAST[level as usize]?, cell: 0, params: [0.0; 2] };
+        let last = Call::new(stages::LAST[level as usize]?, 0, Inner::Dense, [0.0; 2])?;
         calls.push(last);
         let cells = operands.len() + 1 + aside;
         Some(Self { level, calls, operands, result, stores, cells })
@@ -98,7 +125,7 @@ impl Program {
 
     /// Bytes of scratch, aligned to a cache line.
     pub(crate) fn scratch(&self) -> usize {
-        self.slots_at() + self.cells * SLOT
+        self.slots_at() + (self.cells - self.operands.len() - 1) * SLOT
     }
 
     /// Where the slots begin behind the cells.
@@ -116,78 +143,43 @@ impl Program {
     /// results are followed by a [`fence`](super::simd::StoreFence) on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
         let cells = scratch.cast::<Cell>();
-        let slot = |cell: usize| scratch.wrapping_add(self.slots_at() + cell * SLOT);
         // SAFETY: the scratch has room for all cells.
         let set = |cell: usize, to: Cell| unsafe { cells.add(cell).write(to) };
-        // SAFETY: every cell holds so many rows of so many elements: dense ones those of the tile, slots a block that
-        // stays; a program ends with the last stage, and all its stages are of its level.
+        // SAFETY: every cell holds so many rows of so many elements: those of the tile, or a block that stays; a
+        // program ends with the last stage, and all its stages are of its level.
         let run = |extent: Extent| unsafe {
             stages::RUN[self.level as usize](self.calls.as_ptr(), cells, self.cells, extent);
         };
-        let in_slot = |cell: usize| Cell { at: slot(cell), advance: 0, pitch: 0 };
         let result = self.operands.len();
-        (result + 1..self.cells).for_each(|cell| set(cell, in_slot(cell)));
-        // Operands of one element a row, and rows that start between cache lines, are seen to row by row.
-        let is_repeated = |operand: &Operand| operand.inner == Inner::Repeated;
-        let varies = |(operand, from): (&Operand, &Source)| is_repeated(operand) && from.pitch != 0;
-        let by_rows = self.stores == Stores::Streaming || self.operands.iter().zip(sources).any(varies);
-        let step = if by_rows { 1 } else { extent.rows };
-        for row in (0..extent.rows).step_by(step) {
+        for aside in 0..self.cells - result - 1 {
+            let at = scratch.wrapping_add(self.slots_at() + aside * SLOT);
+            set(result + 1 + aside, Cell { at, advance: 0, first: at, pitch: 0 });
+        }
+        let place = |row: usize, column: usize| {
             for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                let at: *const u8 = from.row(row);
-                if !is_repeated(operand) {
-                    set(cell, Cell::along(at.cast_mut(), operand.width, from.pitch));
-                } else if row == 0 || from.pitch != 0 {
-                    // SAFETY: the row has an element, as the caller promises, and a slot room for a block.
-                    unsafe { repeat(operand.width, at, slot(cell)) };
-                    set(cell, in_slot(cell));
-                }
+                set(cell, Cell::new(from.row::<u8>(row).cast_mut(), from.pitch, *operand, column));
             }
-            let at = to.row(row);
-            set(result, Cell::along(at, self.result, to.pitch));
-            let head = self.head(at, extent.columns);
-            if head > 0 {
-                run(Extent { rows: 1, columns: head });
-                for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                    if !is_repeated(operand) {
-                        let at = from.row::<u8>(row).wrapping_add(head * operand.width.bytes());
-                        set(cell, Cell::along(at.cast_mut(), operand.width, from.pitch));
-                    }
-                }
-                set(result, Cell::along(at.wrapping_add(head * self.result.bytes()), self.result, to.pitch));
+            let operand = Operand { width: self.result, inner: Inner::Dense };
+            set(result, Cell::new(to.row(row), to.pitch, operand, column));
+        };
+        if self.stores == Stores::Ordinary {
+            place(0, 0);
+            return run(extent);
+        }
+        // Past the caches goes a line at a time, so what comes before the first line of a row is apart.
+        for row in 0..extent.rows {
+            let head = self.head(to.row(row), extent.columns);
+            for (column, columns) in [(0, head), (head, extent.columns - head)] {
+                place(row, column);
+                run(Extent { rows: 1, columns });
             }
-            run(Extent { rows: step, columns: extent.columns - head });
         }
     }
 
-    /// How many elements of a row come before the first cache line of the result: past the caches goes a line at a time.
+    /// How many elements of a row come before the first cache line of the result; 0 where it is not worth it.
     fn head(&self, to: *mut u8, columns: usize) -> usize {
         let (before, width) = (to.addr().wrapping_neg() % 64, self.result.bytes());
-        let is_worth_it = self.stores == Stores::Streaming && before % width == 0 && columns >= 2 * BLOCK;
+        let is_worth_it = before % width == 0 && columns >= 2 * BLOCK;
         if is_worth_it { before / width } else { 0 }
-    }
-}
-
-/// Fills a slot with one element.
-///
-/// # Safety
-///
-/// The element can be read, and a block of its width written.
-unsafe fn repeat(width: Width, from: *const u8, to: *mut u8) {
-    /// # Safety
-    ///
-    /// As for [`repeat`].
-    unsafe fn filled<U: Copy>(from: *const u8, to: *mut u8) {
-        // SAFETY: as the caller promises.
-        unsafe { to.cast::<[U; BLOCK]>().write_unaligned([from.cast::<U>().read_unaligned(); BLOCK]) };
-    }
-    // SAFETY: as the caller promises.
-    unsafe {
-        match width {
-            Width::W1 => filled::<u8>(from, to),
-            Width::W2 => filled::<u16>(from, to),
-            Width::W4 => filled::<u32>(from, to),
-            Width::W8 => filled::<u64>(from, to),
-        }
     }
 }

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use super::vectors::Vectors;
-use super::{BLOCK, Call, Cell, Stage, Stages};
+use super::{BLOCK, Call, Cell, Entry, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part, write_block};
 use crate::kernels::{ByLevel, Extent, Lane, Stores, Width};
 use crate::types::function::Logic;
@@ -16,11 +16,14 @@ struct State<A> {
     block: A,
 }
 
-/// Where in memory a block is, and how many of its elements there are: all but at the ends of rows.
+/// Where in memory a block is.
 #[derive(Clone, Copy)]
 struct Place {
     at: *mut u8,
+    /// How many elements of the block there are: all but at the ends of rows.
     count: usize,
+    /// Whether there is one element, which stands for all.
+    is_repeated: bool,
 }
 
 impl Place {
@@ -33,6 +36,9 @@ impl Place {
     unsafe fn read<I: Isa, T: Plain>(self) -> [T; BLOCK] {
         // SAFETY: as the caller promises.
         unsafe {
+            if self.is_repeated {
+                return [self.at.cast::<T>().read_unaligned(); BLOCK];
+            }
             match self.count == BLOCK {
                 true => self.at.cast::<[T; BLOCK]>().read_unaligned(),
                 false => read_part::<I, T, BLOCK>(self.at.cast(), self.count),
@@ -73,6 +79,9 @@ impl<A: Copy> State<A> {
 
 /// The body of a stage.
 trait Body {
+    /// Whether it reads an operand in memory.
+    const READS: bool = false;
+
     /// # Safety
     ///
     /// The elements of the operand, if the body has one, can be read or written, and the machine runs the level.
@@ -127,6 +136,8 @@ impl<F: Function1> Body for Map1<F> {
 }
 
 impl<F: Function2> Body for Map2<F> {
+    const READS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -152,6 +163,8 @@ impl<F: Function1<To = u8>> Body for Asked1<F> {
 }
 
 impl<F: Function2<To = u8>> Body for Asked2<F> {
+    const READS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
         let x = state.elements();
@@ -186,6 +199,8 @@ struct Store<U>(PhantomData<U>);
 struct Stream<U>(PhantomData<U>);
 
 impl<U: Lane> Body for Load<U> {
+    const READS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -227,6 +242,8 @@ struct Or;
 struct Xor;
 
 impl Body for LoadMask {
+    const READS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -253,6 +270,8 @@ impl Body for Not {
 macro_rules! connectives {
     ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
         $(impl Body for $Name {
+            const READS: bool = true;
+
             #[inline(always)]
             unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
                 // SAFETY: as the caller promises.
@@ -273,6 +292,8 @@ connectives! {
 struct Choose<U, const TAKEN: bool>(PhantomData<U>);
 
 impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
+    const READS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -285,7 +306,7 @@ impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     }
 }
 
-/// Runs a program on rows of elements, with so many cells, which then lie behind the last row.
+/// Runs a program on rows of elements, with so many cells.
 ///
 /// # Safety
 ///
@@ -314,7 +335,7 @@ macro_rules! shells {
                 unsafe extern "C" fn(*const Call, *const Cell, usize, usize, u64, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
-            unsafe extern "C" fn shell<B: Body>(
+            unsafe extern "C" fn shell<B: Body, const REPEATED: bool>(
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
@@ -326,7 +347,8 @@ macro_rules! shells {
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
                     let Cell { at, advance, .. } = *cells.add((*call).cell);
-                    let at = Place { at: at.wrapping_add(advance * block), count };
+                    let at = at.wrapping_add(advance * block);
+                    let at = Place { at, count, is_repeated: REPEATED };
                     let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
                     next(call.add(1), cells, block, count, mask, $($v),*);
                 }
@@ -349,7 +371,7 @@ macro_rules! shells {
             ) {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
-                    let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).stage.0);
+                    let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).entry.0);
                     stage(call, cells, block, count, mask, $($v),*);
                 }
             }
@@ -368,9 +390,13 @@ macro_rules! shells {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn run(calls: *const Call, cells: *mut Cell, count: usize, extent: Extent) {
                 let (blocks, rest) = (extent.columns / BLOCK, extent.columns % BLOCK);
-                for _ in 0..extent.rows {
+                for row in 0..extent.rows {
                     // SAFETY: zeros are vectors; as the caller promises.
                     unsafe {
+                        for cell in 0..count {
+                            let Cell { at, first, pitch, .. } = &mut *cells.add(cell);
+                            *at = first.wrapping_offset(*pitch * row as isize);
+                        }
                         let [$($v),*] = std::mem::zeroed();
                         for block in 0..blocks {
                             next(calls, cells, block, BLOCK, 0, $($v),*);
@@ -378,23 +404,20 @@ macro_rules! shells {
                         if rest > 0 {
                             next(calls, cells, blocks, rest, 0, $($v),*);
                         }
-                        for cell in 0..count {
-                            let Cell { at, pitch, .. } = &mut *cells.add(cell);
-                            *at = at.wrapping_offset(*pitch);
-                        }
                     }
                 }
             }
 
-            const fn erased(stage: Signature) -> Stage {
+            const fn erased(stage: Signature) -> Entry {
                 // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
-                Stage(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
+                Entry(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
             }
 
-            pub(super) const LAST: Stage = erased(end);
+            pub(super) const LAST: Stage = Stage { dense: erased(end), repeated: None };
 
             pub(super) const fn stage<B: Body>() -> Stage {
-                erased(shell::<B>)
+                let repeated = if B::READS { Some(erased(shell::<B, true>)) } else { None };
+                Stage { dense: erased(shell::<B, false>), repeated }
             }
         }
     };
