@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
         if self.truths == Some(result) {
             self.call(chain::store_mask(), RESULT)?;
         } else {
-            self.into_block(result)?;
+            self.load_block(result)?;
             self.call(chain::store(width, stores), RESULT)?;
         }
         let operands = &self.operands;
@@ -297,18 +297,18 @@ impl<'a> Writer<'a> {
         match *verb {
             Verb::Same => return None,
             Verb::Number1 { stage, params, gives_any_nan } => {
-                self.into_block(operand(0))?;
+                self.load_block(operand(0))?;
                 self.replace_block(step)?;
                 self.push(stage, NO_CELL, params);
                 self.settle_nan(step, gives_any_nan)?;
             }
             Verb::Bits(stage) => {
-                self.into_block(operand(0))?;
+                self.load_block(operand(0))?;
                 self.replace_block(step)?;
                 self.push(stage, NO_CELL, NO_PARAMS);
             }
             Verb::Truth1(stage, params) => {
-                self.into_block(operand(0))?;
+                self.load_block(operand(0))?;
                 self.replace_truths(step)?;
                 self.push(stage, NO_CELL, params);
             }
@@ -319,7 +319,7 @@ impl<'a> Writer<'a> {
                     (operand(0), operand(1))
                 };
                 let other = self.in_memory(y)?;
-                self.into_block(x)?;
+                self.load_block(x)?;
                 self.replace_block(step)?;
                 self.push(stage, other, params);
                 self.settle_nan(step, gives_any_nan)?;
@@ -328,12 +328,12 @@ impl<'a> Writer<'a> {
                 let (x, y) = self.in_block_first(operand(0), operand(1));
                 let stage = if x == operand(0) { stage } else { mirrored };
                 let other = self.in_memory(y)?;
-                self.into_block(x)?;
+                self.load_block(x)?;
                 self.replace_truths(step)?;
                 self.push(stage, other, NO_PARAMS);
             }
             Verb::Not(stage) => {
-                self.into_truths(operand(0))?;
+                self.load_truths(operand(0))?;
                 self.replace_truths(step)?;
                 self.push(stage, NO_CELL, NO_PARAMS);
             }
@@ -341,7 +341,7 @@ impl<'a> Writer<'a> {
                 let is_second = self.truths == Some(operand(1));
                 let (x, y) = if is_second { (operand(1), operand(0)) } else { (operand(0), operand(1)) };
                 let other = self.in_memory(y)?;
-                self.into_truths(x)?;
+                self.load_truths(x)?;
                 self.replace_truths(step)?;
                 self.push(stage, other, NO_PARAMS);
             }
@@ -349,8 +349,8 @@ impl<'a> Writer<'a> {
                 let (own, other) = self.in_block_first(operand(1), operand(2));
                 let stage = if own == operand(1) { if_true } else { if_false };
                 let other = self.in_memory(other)?;
-                self.into_block(own)?;
-                self.into_truths(operand(0))?;
+                self.load_block(own)?;
+                self.load_truths(operand(0))?;
                 self.replace_block(step)?;
                 self.push(stage, other, NO_PARAMS);
             }
@@ -393,7 +393,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Sees to it that the block is a value.
-    fn into_block(&mut self, value: Feed) -> Option<()> {
+    fn load_block(&mut self, value: Feed) -> Option<()> {
         if self.block == Some(value) {
             return Some(());
         }
@@ -405,7 +405,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Sees to it that the truth values are those of a value.
-    fn into_truths(&mut self, value: Feed) -> Option<()> {
+    fn load_truths(&mut self, value: Feed) -> Option<()> {
         if self.truths == Some(value) {
             return Some(());
         }

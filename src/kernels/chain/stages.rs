@@ -1,6 +1,7 @@
 //! The stages of chains: bodies for any level, and the shells that pass the state on in registers.
 
 #![allow(improper_ctypes_definitions, reason = "the C ABI passes vectors in registers; both sides are Rust")]
+#![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
 
 use std::marker::PhantomData;
 

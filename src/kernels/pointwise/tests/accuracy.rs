@@ -204,7 +204,9 @@ impl Trial {
         Self {
             name: format!("{:?} {params:?} of {y:e}", row.function),
             limit: row.limit,
-            kernel: Box::new(move |level, x| run2(kernel(level).expect("f32 has all"), x, &[y], params)),
+            kernel: Box::new(move |level, x| {
+                run2(kernel(level).expect("f32 has all").kernel, x, &[y], params)
+            }),
             want: Box::new(move |x| {
                 let slope = (row.of)(x.into(), p, q);
                 // The sign of no slope at all means nothing.

@@ -216,7 +216,7 @@ fn rows_that_touch_are_still_rows() {
             let source = Source { at: x.as_ptr().cast(), pitch };
             let extent = Extent { rows: 7, columns };
             // SAFETY: the operands are as large as the extent says.
-            unsafe { unary(level, Unary::Square).kernel(extent, source, target, &PARAMS) };
+            unsafe { (unary(level, Unary::Square).kernel)(extent, source, target, &PARAMS) };
             assert_eq!(to, x.iter().map(|x| x * x).collect::<Vec<_>>(), "at {level}");
             for (pitch, last) in [(4, 6), (0, 0)] {
                 let kernel =

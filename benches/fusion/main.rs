@@ -1,0 +1,302 @@
+//! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
+//!
+//! `cargo bench --features json --bench fusion -- [--rounds N] [FILTER ...]` runs the graphs of `examples/graphs` in
+//! four sizes. All that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
+//!
+//! - *apart / fused*: how many times longer the separate partitions take together;
+//! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
+//! - *memory / fused*: the time in which a plain loop reads as many bytes and stores as many, divided by the fused time;
+//! - *arithmetic / fused*: the same for the time that the elements would take at the speed of 4,096 of them in cache.
+//!
+//! Run as a test, it only checks that fused and apart give the same bits.
+
+#[path = "../rows/mod.rs"]
+mod rows;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rows::{Memory, Pages, Random};
+use sterna::{
+    CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, Policy, Stream, Tensor, TensorMut,
+};
+use stream::Streamed;
+
+/// How long the executions that are timed together take at least, so that the clock does not matter.
+const SAMPLE_SECONDS: f64 = 0.002;
+
+/// What each dim of a graph becomes; dims that are not listed stay.
+type Size = &'static [(i64, i64)];
+
+struct Row {
+    name: &'static str,
+    json: &'static str,
+    /// From 16 elements to more than the caches hold; the second one is what the arithmetic is timed on.
+    sizes: [Size; 4],
+}
+
+macro_rules! rows {
+    ($($file:literal: $sizes:expr;)*) => {
+        &[$(Row {
+            name: $file,
+            json: include_str!(concat!("../../examples/graphs/", $file, ".json")),
+            sizes: $sizes,
+        }),*]
+    };
+}
+
+static ROWS: &[Row] = rows! {
+    "causal_scale_select": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]];
+    "padding_bias_select": [&[(4, 1), (8, 1), (64, 4)], &[(4, 1), (8, 1)], &[], &[(64, 512)]];
+    "safe_softmax_guard": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]];
+    "gelu_gated_select": [&[(2, 1), (32, 1), (1024, 16)], &[(2, 1), (32, 4)], &[], &[(2, 8), (32, 512), (1024, 4096)]];
+    "nan_to_num": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
+    "swin_selects": [&[(16, 1), (6, 1), (49, 4)], &[(16, 1), (6, 2)], &[(16, 4)], &[(16, 256), (6, 12)]];
+    "clamp_backward": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
+    "t5_bucket": [&[(64, 4)], &[], &[(64, 256)], &[(64, 2048)]];
+    "chain_of_12": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
+};
+
+/// Which of the sizes the arithmetic is timed on.
+const IN_CACHE: usize = 1;
+
+struct Options {
+    filters: Vec<String>,
+    rounds: usize,
+    /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
+    bench: bool,
+}
+
+impl Options {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self { filters: Vec::new(), rounds: 9, bench: false };
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--bench" => options.bench = true,
+                "--rounds" => {
+                    let rounds = args.next().and_then(|rounds| rounds.parse().ok());
+                    options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
+                }
+                _ if arg.starts_with('-') => return Err(format!("unknown option {arg}")),
+                _ => options.filters.push(arg),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let takes =
+        |row: &&Row| options.filters.is_empty() || options.filters.iter().any(|f| row.name.contains(f));
+    if !options.bench {
+        return ROWS.iter().filter(takes).try_for_each(|row| {
+            let graph = resized(row, row.sizes[IN_CACHE])?;
+            let engine = Engine::builder().threads(1).build();
+            let [mut fused, mut apart] =
+                [Policy::Fusion, Policy::Debug].map(|policy| Run::new(&graph, policy, &engine));
+            let [fused, apart] = [&mut fused, &mut apart].map(|run| {
+                let run = run.as_mut().map_err(|error| error.to_string())?;
+                run.execute();
+                Ok::<_, String>(run.results())
+            });
+            if fused? == apart? {
+                Ok(())
+            } else {
+                Err(format!("{}: fused differs from apart", row.name).into())
+            }
+        });
+    }
+    // The caller takes part, so one worker makes two threads; all use the same one.
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(1).build()?);
+    for threads in [1, 2] {
+        println!("\n## {threads} thread{}\n", if threads == 1 { "" } else { "s" });
+        println!(
+            "| graph | elements | MB | partitions fused, apart | fused, µs | apart / fused | bytes, apart / fused | memory / fused | arithmetic / fused |"
+        );
+        println!("|---|---|---|---|---|---|---|---|---|");
+        for row in ROWS.iter().filter(takes) {
+            measure(row, threads, &pool, options.rounds)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    row: &Row,
+    threads: usize,
+    pool: &Arc<ThreadPool>,
+    rounds: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
+    let one = Engine::builder().threads(1).build();
+    let mut small = Run::new(&resized(row, row.sizes[IN_CACHE])?, Policy::Fusion, &one)?;
+    for size in row.sizes {
+        let graph = resized(row, size)?;
+        let mut fused = Run::new(&graph, Policy::Fusion, &engine)?;
+        let mut apart = Run::new(&graph, Policy::Debug, &engine)?;
+        let mut memory = Streamed::new(fused.bytes_read(), fused.bytes_written(), threads, pool.clone());
+        let mut runs: [&mut dyn FnMut(); 4] =
+            [&mut || fused.execute(), &mut || apart.execute(), &mut || memory.run(), &mut || small.execute()];
+        let counts = runs.each_mut().map(|run| {
+            let once = seconds(1, run).min(seconds(1, run)).max(1e-9);
+            (SAMPLE_SECONDS / once).ceil() as usize
+        });
+        let mut times: [Vec<f64>; 4] = Default::default();
+        for round in 0..rounds {
+            for turn in 0..4 {
+                let which = (turn + round) % 4;
+                times[which].push(seconds(counts[which], &mut *runs[which]));
+            }
+        }
+        let ratio =
+            |which: usize| median(times[which].iter().zip(&times[0]).map(|(other, fused)| other / fused));
+        let elements = fused.elements();
+        let arithmetic = ratio(3) * elements as f64 / small.elements() as f64 / threads as f64;
+        println!(
+            "| {} | {elements} | {:.3} | {}, {} | {:.2} | {:.2} | {:.2} | {:.2} | {arithmetic:.2} |",
+            row.name,
+            (fused.bytes_read() + fused.bytes_written()) as f64 / 1e6,
+            fused.steps.len(),
+            apart.steps.len(),
+            median(times[0].iter().copied()) * 1e6,
+            ratio(1),
+            apart.bytes_moved() as f64 / fused.bytes_moved() as f64,
+            ratio(2),
+        );
+    }
+    Ok(())
+}
+
+/// The graph of a row with other dims.
+fn resized(row: &Row, size: Size) -> sterna::Result<Graph> {
+    let resize = |tensor: &LogicalTensor| {
+        let (id, data_type) = (tensor.id(), tensor.data_type());
+        if tensor.is_host_scalar() {
+            return Ok(tensor.clone());
+        }
+        let dim = |&dim: &i64| size.iter().find(|(from, _)| *from == dim).map_or(dim, |&(_, to)| to);
+        let dims: Vec<i64> = tensor.dims().unwrap_or(&[]).iter().map(dim).collect();
+        LogicalTensor::strided(id, data_type, &dims)
+    };
+    let mut graph = Graph::new();
+    for op in Graph::from_json(row.json)?.ops() {
+        let mut resized = Op::new(op.id(), op.kind());
+        for (attr, value) in op.attrs() {
+            resized = resized.attr(attr, value.clone());
+        }
+        for tensor in op.inputs() {
+            resized = resized.input(resize(tensor)?);
+        }
+        for tensor in op.outputs() {
+            resized = resized.output(resize(tensor)?);
+        }
+        graph.add_op(resized)?;
+    }
+    graph.finalize()?;
+    Ok(graph)
+}
+
+/// Compiled partitions of a graph with memory for all of its tensors.
+struct Run {
+    engine: Engine,
+    stream: Stream,
+    steps: Vec<CompiledPartition>,
+    memory: BTreeMap<usize, Memory>,
+    outputs: Vec<LogicalTensor>,
+}
+
+impl Run {
+    fn new(graph: &Graph, policy: Policy, engine: &Engine) -> sterna::Result<Self> {
+        let mut steps = Vec::new();
+        let mut memory = BTreeMap::new();
+        for partition in graph.partitions(policy)? {
+            let compiled = partition.compile(engine, partition.inputs(), partition.outputs())?;
+            for tensor in compiled.inputs().iter().chain(compiled.outputs()) {
+                memory.entry(tensor.id()).or_insert_with(|| filled(tensor));
+            }
+            steps.push(compiled);
+        }
+        let outputs = graph.outputs().into_iter().cloned().collect();
+        Ok(Self { engine: engine.clone(), stream: Stream::new(engine), steps, memory, outputs })
+    }
+
+    fn execute(&mut self) {
+        for compiled in &self.steps {
+            let at = |tensor: &LogicalTensor| self.memory[&tensor.id()].bytes().as_ptr();
+            // SAFETY: the memory of each tensor has its size, belongs to this run, and nothing else runs.
+            let inputs: Vec<Tensor<'_>> = (compiled.inputs().iter())
+                .map(|tensor| unsafe {
+                    match tensor.is_host_scalar() {
+                        true => Tensor::scalar_from_raw(tensor, at(tensor)).expect("it is a host scalar"),
+                        false => Tensor::from_raw_parts(tensor, &self.engine, at(tensor)),
+                    }
+                })
+                .collect();
+            // SAFETY: as above.
+            let mut outputs: Vec<TensorMut<'_>> = (compiled.outputs().iter())
+                .map(|tensor| unsafe {
+                    TensorMut::from_raw_parts(tensor, &self.engine, at(tensor).cast_mut())
+                })
+                .collect();
+            compiled.execute(&self.stream, &inputs, &mut outputs).expect("the rows are sound");
+        }
+    }
+
+    fn results(&self) -> Vec<Vec<u8>> {
+        self.outputs.iter().map(|tensor| self.memory[&tensor.id()].bytes().to_vec()).collect()
+    }
+
+    fn bytes_moved(&self) -> usize {
+        self.steps.iter().map(CompiledPartition::bytes_moved).sum()
+    }
+
+    fn bytes_written(&self) -> usize {
+        self.outputs.iter().map(LogicalTensor::memory_size).sum()
+    }
+
+    fn bytes_read(&self) -> usize {
+        self.bytes_moved() - self.bytes_written()
+    }
+
+    fn elements(&self) -> usize {
+        self.outputs.iter().filter_map(LogicalTensor::element_count).sum()
+    }
+}
+
+/// Memory of a tensor: numbers between −2 and 2, some NaN among the f32; conditions at random; 1.5 or 3 for scalars.
+fn filled(tensor: &LogicalTensor) -> Memory {
+    let size = if tensor.is_host_scalar() { 8 } else { tensor.memory_size() };
+    let mut memory = Memory::new(size, Pages::Small);
+    let mut random = Random(tensor.id() as u64 + 1);
+    let mut number = || (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    let bytes = memory.bytes_mut();
+    match tensor.data_type() {
+        DataType::Boolean => bytes.iter_mut().for_each(|byte| *byte = u8::from(number() > 0.0)),
+        DataType::Bf16 => {
+            bytes.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&number().to_bits().to_ne_bytes()[2..]));
+        }
+        DataType::F32 => bytes.chunks_exact_mut(4).for_each(|x| {
+            let number = number();
+            x.copy_from_slice(&if number > 1.99 { f32::NAN } else { number }.to_ne_bytes());
+        }),
+        _ => bytes.iter_mut().for_each(|byte| *byte = (number() * 32.0) as i8 as u8),
+    }
+    memory
+}
+
+/// Seconds that one run takes, of so many in a row.
+fn seconds(runs: usize, run: &mut (dyn FnMut() + '_)) -> f64 {
+    let start = Instant::now();
+    (0..runs).for_each(|_| run());
+    start.elapsed().as_secs_f64() / runs as f64
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
