@@ -5,15 +5,18 @@ mod args;
 mod check;
 mod fill;
 mod held;
+mod manual;
 mod npy;
 mod ops;
 mod report;
 mod run;
+mod source;
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anstyle::{AnsiColor, Style};
 use clap::Parser;
 
 use self::args::{Args, Command, RunArgs};
@@ -38,6 +41,7 @@ impl Ending {
     }
 }
 
+const FINE: u8 = 0;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
     let ended = match Args::parse().command {
         Command::Run(args) => run(&args),
         Command::Ops { kind } => ops(kind.as_deref()),
+        Command::Completions { shell } => print(&manual::completions(shell)),
+        Command::Man { dir: None } => manual::page().and_then(|page| print(&page)),
+        Command::Man { dir: Some(dir) } => manual::write_pages(&dir),
     };
     ExitCode::from(match ended {
         Ok(code) => code,
@@ -65,7 +72,7 @@ fn run(args: &RunArgs) -> Result<u8, Ending> {
     print(&text)?;
     report.notes.iter().for_each(|note| say("note", note));
     report.failures.iter().for_each(|failure| say("error", failure));
-    Ok(if report.failures.is_empty() { 0 } else { FAILED })
+    Ok(if report.failures.is_empty() { FINE } else { FAILED })
 }
 
 fn ops(kind: Option<&str>) -> Result<u8, Ending> {
@@ -73,22 +80,24 @@ fn ops(kind: Option<&str>) -> Result<u8, Ending> {
         None => ops::table(),
         Some(name) => ops::detail(name).map_err(Ending::usage)?,
     };
-    print(&text)?;
-    Ok(0)
+    print(&text)
 }
 
 /// Prints to standard output. Whoever closes it early has read enough, which is no error.
-fn print(text: &str) -> Result<(), Ending> {
+fn print(text: &str) -> Result<u8, Ending> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Ending::failed(anyhow::anyhow!("cannot write to standard output: {error}")))
         }
-        _ => Ok(()),
+        _ => Ok(FINE),
     }
 }
 
-/// Prints to standard error; where nobody reads it, there is nobody to tell.
+/// Prints to standard error, in colours where that is a terminal that wants them; where nobody reads it, there is nobody
+/// to tell.
 fn say(what: &str, text: impl Display) {
-    let _ = writeln!(io::stderr(), "{what}: {text}");
+    let colour = if what == "error" { AnsiColor::Red } else { AnsiColor::Yellow };
+    let style = Style::new().bold().fg_color(Some(colour.into()));
+    let _ = writeln!(anstream::stderr(), "{style}{what}:{style:#} {text}");
 }

@@ -846,5 +846,5 @@ fn help_and_version_are_fine() {
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{args:?}");
         assert!(!ended.out.is_empty(), "{args:?}");
     }
-    assert!(sterna(&["run", "--help"]).out.contains("Exit codes: 0 all is well; 1 "));
+    assert!(sterna(&["run", "--help"]).out.contains("Exit codes:\n  0  all is well\n  1  "));
 }
