@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use sterna::TensorId;
 
 use crate::fill::Fill;
+use crate::inspect::InspectArgs;
 use crate::source::GraphArgs;
 
 /// What every command ends its help with.
@@ -16,7 +17,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   1  the graph, or something done with it, failed
   2  wrong usage, or a file that cannot be used";
 
-/// Runs, checks and times graphs with Sterna.
+/// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]
 #[command(name = "sterna", version, about, after_help = join(&[HELP_EXAMPLES, ENVIRONMENT, EXIT_CODES]))]
 pub(crate) struct Args {
@@ -25,6 +26,7 @@ pub(crate) struct Args {
 }
 
 const HELP_EXAMPLES: &str = "Examples:
+  sterna inspect graph.json -o graph.html
   sterna run graph.json --check
   sterna ops Select";
 
@@ -37,6 +39,8 @@ const ENVIRONMENT: &str = "Environment:
 pub(crate) enum Command {
     /// Partitions a graph, compiles and executes each partition, and reports times.
     Run(RunArgs),
+    /// Shows a graph, its partitions, the plan of each, and why neighbours were not fused.
+    Inspect(InspectArgs),
     /// Prints what an op must look like: every kind in a table, or one kind in detail.
     #[command(after_help = join(&[OPS_EXAMPLES, EXIT_CODES]))]
     Ops {

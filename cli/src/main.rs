@@ -1,10 +1,11 @@
-//! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna ops` prints
-//! what ops must look like.
+//! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna inspect` shows
+//! what becomes of it; `sterna ops` prints what ops must look like.
 
 mod args;
 mod check;
 mod fill;
 mod held;
+mod inspect;
 mod manual;
 mod npy;
 mod ops;
@@ -14,12 +15,15 @@ mod source;
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use anyhow::Context;
 use clap::Parser;
 
 use self::args::{Args, Command, RunArgs};
+use self::inspect::InspectArgs;
 
 /// How a command ends when it cannot do what was asked.
 enum Ending {
@@ -48,6 +52,7 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let ended = match Args::parse().command {
         Command::Run(args) => run(&args),
+        Command::Inspect(args) => inspect(&args),
         Command::Ops { kind } => ops(kind.as_deref()),
         Command::Completions { shell } => print(&manual::completions(shell)),
         Command::Man { dir: None } => manual::page().and_then(|page| print(&page)),
@@ -75,6 +80,17 @@ fn run(args: &RunArgs) -> Result<u8, Ending> {
     Ok(if report.failures.is_empty() { FINE } else { FAILED })
 }
 
+fn inspect(args: &InspectArgs) -> Result<u8, Ending> {
+    let shown = inspect::inspect(args)?;
+    match &args.output {
+        None => print(&shown.text)?,
+        Some(path) => write(path, &shown.text)?,
+    };
+    shown.notes.iter().for_each(|note| say("note", note));
+    shown.failures.iter().for_each(|failure| say("error", failure));
+    Ok(if shown.failures.is_empty() { FINE } else { FAILED })
+}
+
 fn ops(kind: Option<&str>) -> Result<u8, Ending> {
     let text = match kind {
         None => ops::table(),
@@ -83,9 +99,18 @@ fn ops(kind: Option<&str>) -> Result<u8, Ending> {
     print(&text)
 }
 
-/// Prints to standard output. Whoever closes it early has read enough, which is no error.
+/// Writes a file, without the colours of text for a terminal.
+fn write(path: &Path, text: &str) -> Result<u8, Ending> {
+    let text = anstream::adapter::strip_str(text).to_string();
+    std::fs::write(path, text)
+        .with_context(|| format!("cannot write {}", path.display()))
+        .map_err(Ending::usage)?;
+    Ok(FINE)
+}
+
+/// Prints to standard output, in colours where that is a terminal that wants them. Whoever closes it early has read enough, which is no error.
 fn print(text: &str) -> Result<u8, Ending> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Ending::failed(anyhow::anyhow!("cannot write to standard output: {error}")))
