@@ -20,7 +20,9 @@ pub(crate) fn completions(shell: Shell) -> String {
 /// The manual page of the whole.
 pub(crate) fn page() -> Result<String, Ending> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(Args::command()).render(&mut page).map_err(Ending::failed)?;
+    // Written into a folder, pages are none of `help`.
+    let command = Args::command().disable_help_subcommand(true);
+    clap_mangen::Man::new(command).render(&mut page).map_err(Ending::failed)?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 

@@ -138,7 +138,7 @@ fn of_frame(part: usize) -> String {
 
 /// Room around everything, and above a frame for what it is called.
 const MARGIN: f64 = 16.0;
-const TITLE: f64 = 18.0;
+const TITLE: f64 = 8.0;
 
 /// Takes the places out of a graph that has been laid out.
 fn read(inspection: &Inspection, graph: &Graph<NodeLabel, EdgeLabel>, framed: Vec<usize>) -> Result<Layout> {

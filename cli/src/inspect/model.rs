@@ -272,7 +272,7 @@ impl<'a> Wiring<'a> {
             match explanation.verdict {
                 _ if !is_on => None,
                 Verdict::Matched => None,
-                Verdict::NoMatch => Some(format!("{neighbour} is nothing for the fusion `{fusion}`")),
+                Verdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
                 Verdict::Rejected(why) => Some(format!("the fusion `{fusion}` refused {neighbour}: {why}")),
             }
         });

@@ -35,7 +35,7 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
             body {
                 header {
                     h1 { (source) }
-                    p { (ops) " ops · " (parts.len()) " partitions, " (unsupported) " not supported · kernels "
+                    p { "ops " (ops) " · partitions " (parts.len()) ", not supported " (unsupported) " · kernels "
                         (level) " · threads " (threads) }
                 }
                 main {
@@ -55,7 +55,8 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
 fn marks(parts: &[Part]) -> String {
     let mut marks = String::new();
     for Part { id, .. } in parts {
-        let _ = write!(marks, "body:has(#partition-{id}:target) .of-{id}>rect{{stroke-width:4}}");
+        let _ =
+            write!(marks, "body:has(#partition-{id}:target) .of-{id}>:is(.frame,.alone){{stroke-width:4}}");
     }
     marks
 }

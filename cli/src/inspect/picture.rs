@@ -33,8 +33,9 @@ pub(super) fn style() -> String {
         "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
          text-anchor:middle;dominant-baseline:central}\
          svg .back{fill:#ffffff}svg .kind{font-weight:600;font-size:13px}svg .small{font-size:11px;fill:#57606a}\
-         svg .title{text-anchor:start;font-weight:600}\
-         svg .way{fill:none;stroke:#6e7781;stroke-width:1.3}svg .tip{fill:#6e7781}\
+         svg .title{text-anchor:start;font-weight:600;paint-order:stroke;stroke-width:4px;stroke-linejoin:round;\
+         pointer-events:none}\
+         svg .way,svg .label{pointer-events:none}svg .way{fill:none;stroke:#6e7781;stroke-width:1.3}svg .tip{fill:#6e7781}\
          svg .label{font-size:11px;paint-order:stroke;stroke:#ffffff;stroke-width:4px;stroke-linejoin:round}\
          svg .op{fill:#ffffff;stroke-width:1.2}svg .tensor{fill:#f0f2f4;stroke:#8c959f}\
          svg .frame,svg .alone{stroke-width:1.8}\
@@ -48,11 +49,15 @@ pub(super) fn style() -> String {
          svg .hatch-ground{fill:#161b22}svg .hatch-line{stroke:#2b323b}",
     );
     for (index, Colour { light, line, dark: ground, line_on_dark }) in COLOURS.iter().enumerate() {
-        let _ = write!(style, "svg .c{index}{{fill:{light};stroke:{line}}}svg .in-c{index}{{stroke:{line}}}");
-        let _ = write!(
-            dark,
-            "svg .c{index}{{fill:{ground};stroke:{line_on_dark}}}svg .in-c{index}{{stroke:{line_on_dark}}}"
-        );
+        let add = |to: &mut String, fill: &str, line: &str| {
+            let _ = write!(
+                to,
+                "svg .c{index}{{fill:{fill};stroke:{line}}}svg .in-c{index}{{stroke:{line}}}\
+                 svg .on-c{index}{{stroke:{fill}}}"
+            );
+        };
+        add(&mut style, light, line);
+        add(&mut dark, ground, line_on_dark);
     }
     format!("{style}@media(prefers-color-scheme:dark){{{dark}}}")
 }
@@ -69,10 +74,12 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
     let layout = layout::layout(inspection)?;
     let Layout { width, height, boxes, frames, ways } = &layout;
     let view = format!("0 0 {width:.0} {height:.0}");
+    // In a page it shrinks to fit, as far as it can still be read.
+    let shrink = links.then(|| format!("max-width:100%;min-width:{:.0}px;height:auto", width * 0.6));
     let nodes = || inspection.nodes.iter().zip(boxes);
     Ok(html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(view) width=(px(*width)) height=(px(*height))
-            role="group" aria-label={ "The graph of " (inspection.source) } {
+            style=[shrink] role="group" aria-label={ "The graph of " (inspection.source) } {
             title { "The graph of " (inspection.source) }
             (head)
             defs {
@@ -87,6 +94,7 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
             rect class="back" width="100%" height="100%" {}
             @for (part, placed) in frames { (frame(inspection, *part, placed, links)) }
             @for way in ways { path class="way" d=(curve(way)) marker-end="url(#tip)" {} }
+            @for (part, placed) in frames { (title(inspection, *part, placed)) }
             @for (node, placed) in nodes() { (node_box(inspection, node, placed, links)) }
             @for (way, edge) in ways.iter().zip(&inspection.edges) {
                 text class="label" x=(px(way.label.0)) y=(px(way.label.1)) { (edge.label) }
@@ -95,20 +103,21 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
     })
 }
 
-/// The frame of a partition of several ops, and what it is called.
+/// The frame of a partition of several ops.
 fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> Markup {
-    let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
-    let title = format!("partition {part}: {}", inspection.parts[part].headline());
     let class = format!("frame {}", class_of(inspection, part));
-    linked(
-        html! {
-            (rect(&class, placed, 10.0))
-            text class="title" x=(px(left + 10.0)) y=(px(top + 14.0)) { (title) }
-        },
-        inspection,
-        part,
-        links.then_some(true),
-    )
+    linked(rect(&class, placed, 10.0), inspection, part, links.then_some(true))
+}
+
+/// What a frame is called; ways pass behind it.
+fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
+    let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
+    let class = format!("title on-c{}", part % COLOURS.len());
+    html! {
+        text class=(class) x=(px(left + 10.0)) y=(px(top + 12.0)) {
+            "partition " (part) ": " (inspection.parts[part].headline())
+        }
+    }
 }
 
 fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, links: bool) -> Markup {
