@@ -4,37 +4,86 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use sterna::TensorId;
 
 use crate::fill::Fill;
+use crate::inspect::InspectArgs;
+use crate::source::GraphArgs;
 
-/// Runs, checks and times graphs with Sterna.
+/// What every command ends its help with.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0  all is well
+  1  the graph, or something done with it, failed
+  2  wrong usage, or a file that cannot be used";
+
+/// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]
-#[command(name = "sterna", version, about)]
+#[command(name = "sterna", version, about, after_help = join(&[HELP_EXAMPLES, ENVIRONMENT, EXIT_CODES]))]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+const HELP_EXAMPLES: &str = "Examples:
+  sterna inspect graph.json -o graph.html
+  sterna run graph.json --check
+  sterna ops Select";
+
+const ENVIRONMENT: &str = "Environment:
+  STERNA_MAX_CPU_ISA  the highest CPU level to use: portable, avx2 or avx512
+  STERNA_NUM_THREADS  the most threads of an engine; without it OMP_NUM_THREADS
+  NO_COLOR            set to anything, it turns colours off";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Partitions a graph, compiles and executes each partition, and reports times.
     Run(RunArgs),
+    /// Shows a graph, its partitions, the plan of each, and why neighbours were not fused.
+    Inspect(InspectArgs),
     /// Prints what an op must look like: every kind in a table, or one kind in detail.
+    #[command(after_help = join(&[OPS_EXAMPLES, EXIT_CODES]))]
     Ops {
         /// An op kind, such as Select.
         kind: Option<String>,
     },
+    /// Prints a script that completes commands and options in a shell.
+    #[command(after_help = join(&[COMPLETIONS_EXAMPLES, EXIT_CODES]))]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Prints the manual page, or writes one page for each command into a folder.
+    #[command(after_help = join(&[MAN_EXAMPLES, EXIT_CODES]))]
+    Man {
+        /// The folder, which is made where it is missing.
+        dir: Option<PathBuf>,
+    },
+}
+
+const OPS_EXAMPLES: &str = "Examples:
+  sterna ops
+  sterna ops Select";
+
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  sterna completions bash > ~/.local/share/bash-completion/completions/sterna
+  sterna completions fish > ~/.config/fish/completions/sterna.fish";
+
+const MAN_EXAMPLES: &str = "Examples:
+  sterna man | man -l -
+  sterna man ~/.local/share/man/man1";
+
+/// Paragraphs with a line between them.
+pub(crate) fn join(paragraphs: &[&str]) -> String {
+    paragraphs.join("\n\n")
 }
 
 /// What `sterna run` is asked for.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 all is well; 1 the graph, an execution or a check failed; 2 wrong usage."
-)]
+#[command(after_help = join(&[RUN_EXAMPLES, EXIT_CODES]))]
 pub(crate) struct RunArgs {
-    /// The graph in JSON; `-` reads standard input.
-    pub(crate) graph: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: GraphArgs,
     /// Reads an input tensor from a file; its type and shape must be those of the tensor.
     #[arg(long, value_name = "ID=FILE.npy", value_parser = id_and_path)]
     pub(crate) input: Vec<(TensorId, PathBuf)>,
@@ -45,10 +94,6 @@ pub(crate) struct RunArgs {
     /// two dims), or one value everywhere (a number, inf, -inf, nan, true, false).
     #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill)]
     pub(crate) fill: Vec<(TensorId, Fill)>,
-    /// Gives an input tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are
-    /// inferred anew. `ID=` with nothing behind it is a scalar.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = id_and_shape)]
-    pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
     /// Seeds the random fill.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -67,13 +112,18 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
+const RUN_EXAMPLES: &str = "Examples:
+  sterna run graph.json --check
+  sterna run graph.json --repeat 100 --threads 1
+  sterna run graph.json --input 0=mask.npy --fill 1=ones --output 3=out.npy
+  sterna run - --json < graph.json";
+
 impl RunArgs {
     /// Checks that no tensor is spoken of twice.
     pub(crate) fn check_ids(&self) -> Result<()> {
         once("--input", self.input.iter().map(|(id, _)| *id))?;
         once("--output", self.output.iter().map(|(id, _)| *id))?;
         once("--fill", self.fill.iter().map(|(id, _)| *id))?;
-        once("--override-shape", self.override_shape.iter().map(|(id, _)| *id))?;
         match self.input.iter().find(|(id, _)| self.fill.iter().any(|(filled, _)| id == filled)) {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
             None => Ok(()),
@@ -81,7 +131,8 @@ impl RunArgs {
     }
 }
 
-fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
+/// Checks that no id is there twice.
+pub(crate) fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
     let mut ids: Vec<TensorId> = ids.collect();
     ids.sort_unstable();
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -111,7 +162,8 @@ fn id_and_fill(text: &str) -> Result<(TensorId, Fill), String> {
     Ok((id, fill.parse()?))
 }
 
-fn id_and_shape(text: &str) -> Result<(TensorId, Vec<i64>), String> {
+/// Splits `ID=2x3`.
+pub(crate) fn id_and_shape(text: &str) -> Result<(TensorId, Vec<i64>), String> {
     let (id, shape) = id_and_rest(text)?;
     if shape.is_empty() {
         return Ok((id, Vec::new()));

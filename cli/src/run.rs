@@ -1,9 +1,6 @@
 //! `sterna run`: from a graph and arguments to a report.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -17,16 +14,12 @@ use crate::fill::Fill;
 use crate::held::Held;
 use crate::npy;
 use crate::report::{Execution, PartitionReport, PortReport, Report, Runner, Written};
+use crate::source::{check_id, ids};
 
 /// Does all that the arguments ask for. What fails within a partition is part of the report, and the others go on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     args.check_ids().map_err(Ending::usage)?;
-    let text = read_graph(&args.graph).map_err(Ending::usage)?;
-    let graph = Graph::from_json(&text)
-        .with_context(|| format!("cannot read a graph from {}", args.graph.display()))
-        .map_err(Ending::failed)?;
-    let mut graph = with_shapes(graph, &args.override_shape)?;
-    graph.finalize().map_err(Ending::failed)?;
+    let graph = args.source.load()?;
     let partitions = graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
     check_ids(args, &graph, &partitions).map_err(Ending::usage)?;
 
@@ -35,7 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         None => Engine::new(),
     };
     let mut report = Report {
-        graph: args.graph.clone(),
+        graph: args.source.graph.clone(),
         ops: graph.ops().len(),
         threads: engine.threads(),
         partitions: Vec::new(),
@@ -59,58 +52,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     Ok(report)
 }
 
-fn read_graph(path: &Path) -> Result<String> {
-    if path == Path::new("-") {
-        return io::read_to_string(io::stdin()).context("cannot read a graph from standard input");
-    }
-    let mut text = String::new();
-    let mut file = fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    file.read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text)
-}
-
-/// The graph with other shapes for some of its inputs. What ops produce then loses its shape, to be inferred anew.
-fn with_shapes(graph: Graph, shapes: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
-    if shapes.is_empty() {
-        return Ok(graph);
-    }
-    let inputs = ids(graph.inputs());
-    for (id, _) in shapes {
-        check_id("--override-shape", *id, &inputs, "an input of the graph").map_err(Ending::usage)?;
-    }
-    let redescribed = |desc: &LogicalTensor| -> Result<LogicalTensor> {
-        let (id, data_type) = (desc.id(), desc.data_type());
-        match shapes.iter().find(|(given, _)| *given == id) {
-            Some((_, dims)) => {
-                Ok(LogicalTensor::strided(id, data_type, dims)?.with_property(desc.property())?)
-            }
-            None if inputs.contains(&id) => Ok(desc.clone()),
-            None => Ok(LogicalTensor::unknown(id, data_type).with_property(desc.property())?),
-        }
-    };
-    let rebuilt = |op: &Op| -> Result<Op> {
-        let mut rebuilt = Op::new(op.id(), op.kind()).named(op.name());
-        for (attr, value) in op.attrs() {
-            rebuilt = rebuilt.attr(attr, value.clone());
-        }
-        for input in op.inputs() {
-            rebuilt = rebuilt.input(redescribed(input)?);
-        }
-        for output in op.outputs() {
-            rebuilt = rebuilt.output(redescribed(output)?);
-        }
-        Ok(rebuilt)
-    };
-    let mut reshaped = Graph::new();
-    reshaped.set_fpmath(graph.fpmath()).map_err(Ending::failed)?;
-    for op in graph.ops() {
-        let op =
-            rebuilt(op).context("--override-shape gives a shape that cannot be").map_err(Ending::usage)?;
-        reshaped.add_op(op).map_err(Ending::failed)?;
-    }
-    Ok(reshaped)
-}
-
 /// Checks that the tensors that options name are there.
 fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<()> {
     let inputs = ids(graph.inputs());
@@ -125,18 +66,6 @@ fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<
         check_id("--output", *id, &computed, "handed out by a partition")?;
     }
     Ok(())
-}
-
-fn ids<'a>(tensors: impl IntoIterator<Item = &'a LogicalTensor>) -> Vec<TensorId> {
-    tensors.into_iter().map(LogicalTensor::id).collect()
-}
-
-fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
-    if known.contains(&id) {
-        return Ok(());
-    }
-    let known: Vec<String> = known.iter().map(TensorId::to_string).collect();
-    bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
 }
 
 /// The inputs of the graph, from files or filled.

@@ -68,6 +68,7 @@ pub(super) fn chained(
         let Some(chain) = Writer::new(draft, &steps, &members, level).chain() else { continue };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
         members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
+        steps[root].tasks = members.iter().flat_map(|&step| &steps[step].tasks).cloned().collect();
         steps[root].work = Work::Chain(chain);
         steps[root].cost = cost;
     }

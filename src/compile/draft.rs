@@ -3,6 +3,8 @@
 //! A value is had raw, in its own type, as its port or a move needs it, or in the wider type in which it is computed with:
 //! f32 for bf16 and f16. A wide value has been rounded to its own type all the same: it is the raw one, widened.
 
+use std::fmt;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -85,6 +87,25 @@ pub(super) enum Task {
     /// Rounds an f32 to what another type can hold.
     Round(DataType),
     Index,
+}
+
+/// What a task is called where a plan is shown: its function, and the type on which it works unless that is always f32.
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unary(function, _) => write!(f, "{function:?}"),
+            Self::Binary(function, _, of) => write!(f, "{function:?} {of}"),
+            Self::Compare(comparison, of) => write!(f, "{comparison:?} {of}"),
+            Self::Logic(logic) => write!(f, "{logic:?}"),
+            Self::Not => f.write_str("Not"),
+            Self::Classify(class, of) => write!(f, "Is{class:?} {of}"),
+            Self::Sign(sign) => write!(f, "{sign:?} sign"),
+            Self::Select => f.write_str("Select"),
+            Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
+            Self::Round(to) => write!(f, "Round to {to}"),
+            Self::Index => f.write_str("Index"),
+        }
+    }
 }
 
 impl<'a> Draft<'a> {

@@ -13,8 +13,10 @@ use super::tensor::{Tensor, TensorMut};
 use super::{Bound, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::plan::Plan;
+use crate::plan::summary::PlanSummary;
+use crate::plan::{Nest, Plan};
 use crate::types::kind::TensorId;
+use crate::types::shape;
 
 /// Two tensors that may share one buffer: the output replaces the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,6 +109,19 @@ impl CompiledPartition {
     /// Bytes that an execution reads and writes, each distinct element counted once.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.bytes_moved
+    }
+
+    /// What an execution does, for people to read.
+    pub fn plan(&self) -> PlanSummary {
+        let Inner { plan, engine, ports, .. } = &*self.inner;
+        let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
+        let size = |output: &LogicalTensor| {
+            let count = output.dims().and_then(shape::element_count).unwrap_or(0);
+            count as usize * output.data_type().size().unwrap_or(0)
+        };
+        let bytes_written = self.outputs().iter().map(size).sum();
+        let threads_of = |nest: &Nest| threads(plan, engine).min(nest.tiles());
+        plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
     /// The scratch memory that one execution needs, in bytes: it comes from the engine's allocator, or from the caller

@@ -4,6 +4,7 @@
 //! [`Step`]s, which pull the steps that they need. Nothing in a plan has an id: tensors are ports by position.
 
 pub(crate) mod loops;
+pub(crate) mod summary;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -173,6 +174,8 @@ pub(crate) enum Place {
 /// result varies, so what nobody needs in a tile is not done.
 #[derive(Debug)]
 pub(crate) struct Step {
+    /// What it does, one thing after another, where the plan is shown.
+    pub(crate) tasks: Vec<String>,
     /// What is done.
     pub(crate) work: Work,
     /// Where the result goes.

@@ -1,0 +1,92 @@
+//! `sterna inspect`: what becomes of a graph, for people to look at.
+
+mod dot;
+mod layout;
+mod model;
+mod page;
+mod picture;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use self::model::Inspection;
+use crate::Ending;
+use crate::args::{EXIT_CODES, join};
+use crate::source::GraphArgs;
+
+/// What `sterna inspect` is asked for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = join(&[INSPECT_EXAMPLES, EXIT_CODES]))]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) source: GraphArgs,
+    /// In which form; unless given, the ending of the output file says it, and otherwise it is text.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Writes to a file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Threads to compile for; as many as the machine runs at once unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: Option<u16>,
+}
+
+const INSPECT_EXAMPLES: &str = "Examples:
+  sterna inspect graph.json
+  sterna inspect graph.json -o graph.html
+  sterna inspect graph.json --format dot | dot -Tpdf > graph.pdf
+  sterna inspect - --format svg < graph.json > graph.svg
+  sterna inspect graph.json --override-shape 3=2x8x128x128";
+
+/// The forms in which a graph is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Text for a terminal.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// A picture.
+    Svg,
+    /// A page with the picture, in which a click on a partition shows its plan.
+    Html,
+}
+
+impl InspectArgs {
+    /// The form that is asked for, in words or by the name of the file.
+    pub(crate) fn format(&self) -> Format {
+        let by_name = || {
+            let ending = self.output.as_deref()?.extension()?.to_str()?;
+            Some(match ending {
+                "dot" | "gv" => Format::Dot,
+                "svg" => Format::Svg,
+                "html" | "htm" => Format::Html,
+                _ => return None,
+            })
+        };
+        self.format.or_else(by_name).unwrap_or(Format::Text)
+    }
+}
+
+/// What is shown, and what the reader should know besides.
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    /// What keeps partitions from being compiled: the user's to mend, or what only an execution would tell.
+    pub(crate) failures: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Shows a graph in the form that is asked for.
+pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
+    let graph = args.source.load()?;
+    let inspection =
+        Inspection::new(&args.source.name(), &graph, args.threads.map(Into::into)).map_err(Ending::failed)?;
+    let text = match args.format() {
+        Format::Text => text::text(&inspection),
+        Format::Dot => dot::dot(&inspection),
+        Format::Svg => picture::file(&inspection).map_err(Ending::failed)?,
+        Format::Html => page::page(&inspection).map_err(Ending::failed)?,
+    };
+    Ok(Shown { text, failures: inspection.failures(), notes: inspection.notes() })
+}

@@ -1,0 +1,207 @@
+//! The graph as a picture.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use maud::{Markup, PreEscaped, html};
+
+use super::layout::{self, Layout, Placed, Way};
+use super::model::{Inspection, Node};
+
+/// What a partition is filled and framed with, on white and on black.
+pub(super) struct Colour {
+    pub(super) light: &'static str,
+    pub(super) line: &'static str,
+    dark: &'static str,
+    line_on_dark: &'static str,
+}
+
+/// Partitions get these by turns.
+pub(super) const COLOURS: [Colour; 7] = [
+    Colour { light: "#dbe9fb", line: "#2563b0", dark: "#142c4a", line_on_dark: "#6aa5ee" },
+    Colour { light: "#ddf3dd", line: "#2c7a35", dark: "#143818", line_on_dark: "#6cc274" },
+    Colour { light: "#fdeacc", line: "#a86004", dark: "#43290a", line_on_dark: "#eaa24a" },
+    Colour { light: "#efdff8", line: "#7d3ba6", dark: "#371c48", line_on_dark: "#c18be6" },
+    Colour { light: "#d6f1f0", line: "#13777a", dark: "#0d3839", line_on_dark: "#57bfc0" },
+    Colour { light: "#fbdfe6", line: "#b02e53", dark: "#481826", line_on_dark: "#ee8299" },
+    Colour { light: "#eeefc8", line: "#6d6f0c", dark: "#33340d", line_on_dark: "#bfc155" },
+];
+
+/// How the picture looks, alone or in a page.
+pub(super) fn style() -> String {
+    let mut style = String::from(
+        "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
+         text-anchor:middle;dominant-baseline:central}\
+         svg .back{fill:#ffffff}svg .kind{font-weight:600;font-size:13px}svg .small{font-size:11px;fill:#57606a}\
+         svg .title{text-anchor:start;font-weight:600;paint-order:stroke;stroke-width:4px;stroke-linejoin:round;\
+         pointer-events:none}\
+         svg .way,svg .label{pointer-events:none}svg .way{fill:none;stroke:#6e7781;stroke-width:1.3}svg .tip{fill:#6e7781}\
+         svg .label{font-size:11px;paint-order:stroke;stroke:#ffffff;stroke-width:4px;stroke-linejoin:round}\
+         svg .op{fill:#ffffff;stroke-width:1.2}svg .tensor{fill:#f0f2f4;stroke:#8c959f}\
+         svg .frame,svg .alone{stroke-width:1.8}\
+         svg .open{stroke-dasharray:5 3}svg .hatched{stroke:#6e7781;fill:url(#hatch)}\
+         svg .hatch-ground{fill:#f6f7f8}svg .hatch-line{stroke:#d5dae0;stroke-width:4}",
+    );
+    let mut dark = String::from(
+        "svg text{fill:#e6edf3}svg .back{fill:#0d1117}svg .small{fill:#9aa4af}svg .way{stroke:#8b949e}\
+         svg .tip{fill:#8b949e}svg .label{stroke:#0d1117}svg .op{fill:#161b22}\
+         svg .tensor{fill:#21262d;stroke:#6e7681}svg .hatched{stroke:#8b949e}\
+         svg .hatch-ground{fill:#161b22}svg .hatch-line{stroke:#2b323b}",
+    );
+    for (index, Colour { light, line, dark: ground, line_on_dark }) in COLOURS.iter().enumerate() {
+        let add = |to: &mut String, fill: &str, line: &str| {
+            let _ = write!(
+                to,
+                "svg .c{index}{{fill:{fill};stroke:{line}}}svg .in-c{index}{{stroke:{line}}}\
+                 svg .on-c{index}{{stroke:{fill}}}"
+            );
+        };
+        add(&mut style, light, line);
+        add(&mut dark, ground, line_on_dark);
+    }
+    format!("{style}@media(prefers-color-scheme:dark){{{dark}}}")
+}
+
+/// The picture as a file.
+pub(super) fn file(inspection: &Inspection) -> Result<String> {
+    let style = PreEscaped(style());
+    let picture = picture(inspection, html! { style { (style) } }, false)?;
+    Ok(format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", picture.into_string()))
+}
+
+/// The picture, with something at its head; in a page, partitions link to what is said of them.
+pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Result<Markup> {
+    let layout = layout::layout(inspection)?;
+    let Layout { width, height, boxes, frames, ways } = &layout;
+    let view = format!("0 0 {width:.0} {height:.0}");
+    // In a page it shrinks to fit, as far as it can still be read.
+    let shrink = links.then(|| format!("max-width:100%;min-width:{:.0}px;height:auto", width * 0.6));
+    let nodes = || inspection.nodes.iter().zip(boxes);
+    Ok(html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(view) width=(px(*width)) height=(px(*height))
+            style=[shrink] role="group" aria-label={ "The graph of " (inspection.source) } {
+            title { "The graph of " (inspection.source) }
+            (head)
+            defs {
+                pattern id="hatch" width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                    rect class="hatch-ground" width="9" height="9" {}
+                    line class="hatch-line" x1="0" y1="0" x2="0" y2="9" {}
+                }
+                marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto" {
+                    path class="tip" d="M0 0L8 4L0 8z" {}
+                }
+            }
+            rect class="back" width="100%" height="100%" {}
+            @for (part, placed) in frames { (frame(inspection, *part, placed, links)) }
+            @for way in ways { path class="way" d=(curve(way)) marker-end="url(#tip)" {} }
+            @for (part, placed) in frames { (title(inspection, *part, placed)) }
+            @for (node, placed) in nodes() { (node_box(inspection, node, placed, links)) }
+            @for (way, edge) in ways.iter().zip(&inspection.edges) {
+                text class="label" x=(px(way.label.0)) y=(px(way.label.1)) { (edge.label) }
+            }
+        }
+    })
+}
+
+/// The frame of a partition of several ops.
+fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> Markup {
+    let class = format!("frame {}", class_of(inspection, part));
+    linked(rect(&class, placed, 10.0), inspection, part, links.then_some(true))
+}
+
+/// What a frame is called; ways pass behind it.
+fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
+    let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
+    let class = format!("title on-c{}", part % COLOURS.len());
+    html! {
+        text class=(class) x=(px(left + 10.0)) y=(px(top + 12.0)) {
+            "partition " (part) ": " (inspection.parts[part].headline())
+        }
+    }
+}
+
+fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, links: bool) -> Markup {
+    let lines = layout::lines(inspection, node);
+    let first = placed.y - 8.0 * (lines.len() as f64 - 1.0);
+    let text = html! {
+        @for (index, line) in lines.iter().enumerate() {
+            @let class = if index == 0 { "kind" } else { "small" };
+            text class=(class) x=(px(placed.x)) y=(px(first + 16.0 * index as f64)) { (line) }
+        }
+    };
+    match node {
+        Node::Op { part, .. } => {
+            let is_framed = layout::is_framed(inspection, *part);
+            let class = match is_framed {
+                true => format!("op in-c{}", part % COLOURS.len()),
+                false => format!("alone {}", class_of(inspection, *part)),
+            };
+            // One stop of the keyboard for each partition is enough.
+            linked(
+                html! { (rect(&class, placed, 6.0)) (text) },
+                inspection,
+                *part,
+                links.then_some(!is_framed),
+            )
+        }
+        Node::Input { .. } | Node::Output { .. } => html! {
+            (rect("tensor", placed, placed.height / 2.0)) (text)
+        },
+    }
+}
+
+/// What belongs to a partition: in a page, a link to what is said of it, at which the keyboard stops or not.
+fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bool>) -> Markup {
+    let class = format!("of-{part}");
+    let tip = format!("partition {part}: {}", inspection.parts[part].headline());
+    match stop {
+        None => html! { g class=(class) { title { (tip) } (content) } },
+        Some(true) => html! {
+            a class=(class) href={ "#partition-" (part) } aria-label=(tip) { title { (tip) } (content) }
+        },
+        Some(false) => html! {
+            a class=(class) href={ "#partition-" (part) } tabindex="-1" aria-hidden="true" { (content) }
+        },
+    }
+}
+
+/// The colour of a partition; hatched, where nothing runs it, and with a dashed line where it has no plan.
+pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
+    use super::model::Fate;
+    let colour = part % COLOURS.len();
+    match &inspection.parts[part].fate {
+        Fate::Unsupported(_) => "hatched".into(),
+        Fate::Compiled { .. } => format!("c{colour}"),
+        Fate::Open(_) | Fate::Failed(_) => format!("open c{colour}"),
+    }
+}
+
+fn rect(class: &str, placed: &Placed, radius: f64) -> Markup {
+    let Placed { x, y, width, height } = placed;
+    html! {
+        rect class=(class) x=(px(x - width / 2.0)) y=(px(y - height / 2.0)) width=(px(*width)) height=(px(*height))
+            rx=(px(radius)) {}
+    }
+}
+
+/// A path that bends at the points on its way.
+fn curve(way: &Way) -> String {
+    let mut points = way.points.iter().copied();
+    let mut path = points.next().map_or_else(String::new, |(x, y)| format!("M{x:.1} {y:.1}"));
+    let rest: Vec<(f64, f64)> = points.collect();
+    for (index, (x, y)) in rest.iter().enumerate() {
+        let _ = match rest.get(index + 1) {
+            None => write!(path, "L{x:.1} {y:.1}"),
+            Some((next_x, next_y)) => {
+                write!(path, "Q{x:.1} {y:.1} {:.1} {:.1}", (x + next_x) / 2.0, (y + next_y) / 2.0)
+            }
+        };
+    }
+    path
+}
+
+/// Pixels, to a tenth.
+fn px(pixels: f64) -> String {
+    let text = format!("{pixels:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}

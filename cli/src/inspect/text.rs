@@ -1,0 +1,61 @@
+//! The graph as text.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use super::model::{Fate, Inspection, Part};
+
+/// Partitions get these by turns.
+const COLOURS: [AnsiColor; 5] =
+    [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
+
+/// The graph as text, with colours that whoever prints it takes out where nobody sees them.
+pub(super) fn text(inspection: &Inspection) -> String {
+    let Inspection { source, level, threads, parts, .. } = inspection;
+    let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
+    let mut text = format!(
+        "{source}: ops {ops}, partitions {} ({unsupported} not supported), kernels {level}, threads {threads}\n",
+        parts.len()
+    );
+    parts.iter().for_each(|part| {
+        text.push('\n');
+        add(&mut text, part);
+    });
+    text
+}
+
+fn add(text: &mut String, part: &Part) {
+    let style = match part.is_unsupported() {
+        true => Style::new().dimmed(),
+        false => Style::new().bold().fg_color(Some(COLOURS[part.id % COLOURS.len()].into())),
+    };
+    let _ = writeln!(text, "{style}partition {}: {}{style:#}", part.id, part.headline());
+    for (op, name) in part.ops.iter().zip(&part.names) {
+        let _ = writeln!(text, "  op       {} {} {name:?}", op.kind, op.id);
+    }
+    for port in &part.inputs {
+        let _ = writeln!(text, "  in       {port}");
+    }
+    for port in &part.outputs {
+        let _ = writeln!(text, "  out      {port}");
+    }
+    match &part.fate {
+        Fate::Compiled { plan, in_place } => {
+            for pair in in_place {
+                let (input, output) = (pair.input, pair.output);
+                let _ = writeln!(text, "  in place {output} may take the place of {input}");
+            }
+            plan.to_string().lines().for_each(|line| {
+                let _ = writeln!(text, "  {line}");
+            });
+        }
+        Fate::Open(why) | Fate::Failed(why) | Fate::Unsupported(why) => {
+            let _ = writeln!(text, "  no plan  {why}");
+        }
+    }
+    for neighbour in &part.neighbours {
+        let (producer, consumer, why) = (neighbour.producer, neighbour.consumer, &neighbour.why);
+        let _ = writeln!(text, "  apart    {producer} → {consumer}, partition {}: {why}", neighbour.part);
+    }
+}

@@ -1,0 +1,142 @@
+//! The built `sterna` as a process, and what tests hand it.
+#![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub struct Ended {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub fn sterna(args: &[&str]) -> Ended {
+    sterna_reading("", args)
+}
+
+pub fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A process that refuses its arguments never reads.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+pub fn graphs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/graphs")
+}
+
+/// A folder for one test.
+pub struct Room(pub TempDir);
+
+impl Room {
+    pub fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().into()
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+pub fn tensor(id: usize, dtype: &str, dims: &[i64]) -> Value {
+    let mut strides = vec![1; dims.len()];
+    for axis in (1..dims.len()).rev() {
+        strides[axis - 1] = strides[axis] * dims[axis].max(1);
+    }
+    json!({"id": id, "dtype": dtype, "shape": dims, "stride": strides, "layout_type": "strided",
+           "property_type": "undef"})
+}
+
+pub fn op(id: usize, kind: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
+    json!({"id": id, "name": format!("the {kind}"), "kind": kind, "attrs": {}, "inputs": inputs, "outputs": outputs})
+}
+
+pub fn graph(ops: Vec<Value>) -> String {
+    json!({"version": "3.13.0", "engine_kind": "cpu", "fpmath_mode": "strict", "graph": ops}).to_string()
+}
+
+/// One select: cond 0, then 1, else 2, dst 3, all of one shape.
+pub fn select(dtype: &str, dims: &[i64]) -> String {
+    let inputs = vec![tensor(0, "boolean", dims), tensor(1, dtype, dims), tensor(2, dtype, dims)];
+    graph(vec![op(7, "Select", inputs, vec![tensor(3, dtype, dims)])])
+}
+
+/// An `.npy` file, version 1.
+pub fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    while !(header.len() + 11).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [&b"\x93NUMPY\x01\x00"[..], &length, header.as_bytes(), elements].concat()
+}
+
+/// The header, as text, and the elements of an `.npy` file of version 1.
+pub fn read_npy(path: &str) -> (String, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    assert!(bytes.starts_with(b"\x93NUMPY\x01\x00"));
+    let end = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    (String::from_utf8(bytes[10..end].to_vec()).unwrap(), bytes[end..].to_vec())
+}
+
+/// Fails with all that was found wrong.
+pub fn none_of(wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What is wrong with how a process ended, if anything.
+pub fn complaint(what: &str, ended: &Ended, code: i32, message: &str) -> Option<String> {
+    let fine = ended.code == code && ended.err.contains(message) && !ended.err.contains("panicked");
+    (!fine).then(|| format!("{what}: exit {} for {code}, no {message:?} in {:?}", ended.code, ended.err))
+}
+
+/// The types: name in a graph, type in a file, bytes.
+pub const TYPES: &[(&str, &str, usize)] = &[
+    ("f16", "f2", 2),
+    ("bf16", "u2", 2),
+    ("f32", "f4", 4),
+    ("f64", "f8", 8),
+    ("s8", "i1", 1),
+    ("s16", "i2", 2),
+    ("s32", "i4", 4),
+    ("s64", "i8", 8),
+    ("u8", "u1", 1),
+    ("u16", "u2", 2),
+    ("u32", "u4", 4),
+    ("u64", "u8", 8),
+    ("boolean", "b1", 1),
+    ("f8_e5m2", "u1", 1),
+    ("f8_e4m3", "u1", 1),
+];
+
+pub fn order_of(size: usize) -> &'static str {
+    match size {
+        1 => "|",
+        _ if cfg!(target_endian = "little") => "<",
+        _ => ">",
+    }
+}

@@ -1,0 +1,81 @@
+//! Promise: the command line explains itself: help, completions, manual pages, and no colours where nobody sees them.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Room, none_of, sterna};
+
+const COMMANDS: &[&str] = &["run", "inspect", "ops", "completions", "man"];
+
+#[test]
+fn help_shows_examples_and_exit_codes() {
+    let mut wrong = Vec::new();
+    let version = sterna(&["--version"]);
+    assert_eq!((version.code, version.err.as_str()), (0, ""));
+    let of_commands = COMMANDS.iter().map(|command| vec![*command, "--help"]);
+    for args in of_commands.chain([vec!["--help"]]) {
+        let ended = sterna(&args);
+        let has = |text: &str| ended.out.contains(text);
+        let is_fine = ended.code == 0
+            && ended.err.is_empty()
+            && has("Exit codes:\n  0  all is well\n  1  ")
+            && has(&format!("Examples:\n  sterna {}", if args.len() > 1 { args[0] } else { "" }))
+            && (args.len() > 1 || COMMANDS.iter().all(|command| has(&format!("\n  {command} "))));
+        if !is_fine {
+            wrong.push(format!("{args:?}: {} {} {}", ended.code, ended.out, ended.err));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let mut wrong = Vec::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ended = sterna(&["completions", shell]);
+        let is_fine = ended.code == 0 && COMMANDS.iter().all(|command| ended.out.contains(command));
+        if !is_fine || !ended.out.contains("override-shape") {
+            wrong.push(format!("{shell}: {} {}", ended.code, ended.out));
+        }
+    }
+    let room = Room::new();
+    let (page, pages) = (sterna(&["man"]), room.path("man/man1"));
+    assert_eq!(sterna(&["man", &pages]).code, 0);
+    let written =
+        |name: &str| fs::read_to_string(room.path(&format!("man/man1/{name}.1"))).unwrap_or_default();
+    if page.code != 0 || page.out != written("sterna") || !page.out.contains(".TH sterna 1") {
+        wrong.push(format!("man: {} {}", page.code, page.out));
+    }
+    for command in COMMANDS {
+        if !written(&format!("sterna-{command}")).contains(".SH NAME") {
+            wrong.push(format!("no page for {command}"));
+        }
+    }
+    // A file stands where the folder would be.
+    let file = room.write("file", "");
+    assert_eq!(sterna(&["man", &file]).code, 2);
+    none_of(wrong);
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let coloured = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sterna"));
+        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+            command.env_remove(name);
+        }
+        let output = command.args(["run", "no such file"]).envs(variables.iter().copied()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap().contains('\u{1b}')
+    };
+    // Variables, and whether there are colours where standard error is no terminal.
+    let rows: &[(&[(&str, &str)], bool)] = &[
+        (&[], false),
+        (&[("NO_COLOR", "1")], false),
+        (&[("CLICOLOR_FORCE", "1")], true),
+        (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")], true),
+    ];
+    let wrong = rows.iter().filter(|(variables, expected)| coloured(variables) != *expected);
+    none_of(wrong.map(|row| format!("{row:?}")).collect());
+}

@@ -1,0 +1,297 @@
+//! Promise: `sterna inspect` shows every graph in every form, whatever its names hold, and says what it cannot show.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Room, complaint, graph, graphs, none_of, op, select, sterna, sterna_reading, tensor};
+use serde_json::json;
+
+/// Names that would do harm in a page, a picture, a graph of Graphviz or a terminal.
+const HOSTILE: &[&str] = &[
+    "</title></style><script>document.title='gone'</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "' onclick='alert(1)",
+    "&lt;not &amp; escaped &#x3c;",
+    "]]><x>",
+    "\u{1b}[31mred\u{7}\u{0}",
+    "\u{202e}backwards\u{2028}",
+    "a\\\" -> b [label=\"x",
+    "\u{fffe}\u{ffff}",
+    "\n]}; digraph",
+];
+
+fn hostile_graph() -> String {
+    let chain = HOSTILE.iter().enumerate().map(|(index, name)| {
+        let kind = if index % 3 == 1 { "SoftMax" } else { "ReLU" };
+        let mut op = op(index, kind, vec![tensor(index, "f32", &[4])], vec![tensor(index + 1, "f32", &[4])]);
+        op["name"] = json!(name);
+        if kind == "SoftMax" {
+            op["attrs"] = json!({"axis": {"type": "s64", "value": 0}});
+        }
+        op
+    });
+    graph(chain.collect())
+}
+
+/// What is wrong with a picture of so many ops.
+fn faults_of_picture(text: &str, ops: usize, unsupported: usize) -> Vec<String> {
+    let document = match roxmltree::Document::parse(text) {
+        Ok(document) => document,
+        Err(error) => return vec![format!("no XML: {error}")],
+    };
+    let classes = |class: &str| {
+        let has = |node: &roxmltree::Node<'_, '_>| {
+            node.attribute("class").is_some_and(|all| all.split(' ').any(|one| one == class))
+        };
+        document.descendants().filter(has).count()
+    };
+    let mut faults = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            faults.push(what);
+        }
+    };
+    must(
+        classes("op") + classes("alone") == ops,
+        format!("{} boxes for {ops} ops", classes("op") + classes("alone")),
+    );
+    must(
+        classes("hatched") == unsupported,
+        format!("{} boxes are hatched, not {unsupported}", classes("hatched")),
+    );
+    must(classes("way") == classes("label"), "each edge has a label".into());
+    let known = ["svg", "title", "style", "defs", "pattern", "rect", "line", "marker", "path", "g", "text"];
+    for node in document.descendants().filter(|node| node.is_element()) {
+        must(known.contains(&node.tag_name().name()), format!("an element {}", node.tag_name().name()));
+        must(node.attributes().all(|attr| !attr.name().starts_with("on")), "an attribute acts".into());
+    }
+    faults
+}
+
+#[test]
+fn every_example_is_shown_in_every_form() {
+    let room = Room::new();
+    let mut wrong = Vec::new();
+    let hostile = room.write("hostile.json", hostile_graph());
+    let examples =
+        fs::read_dir(graphs()).unwrap().map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
+    for path in examples.chain([hostile]) {
+        let shown = |format: &str| sterna(&["inspect", &path, "--format", format]);
+        let [text, dot, svg, html] = ["text", "dot", "svg", "html"].map(shown);
+        for ended in [&text, &dot, &svg, &html] {
+            wrong.extend(complaint(&path, ended, 0, ""));
+            if !ended.err.is_empty() || ended.out.chars().any(|c| c.is_control() && c != '\n') {
+                wrong.push(format!("{path}: {:?}, or control characters", ended.err));
+            }
+        }
+        let ops = text.out.lines().filter(|line| line.starts_with("  op ")).count();
+        let unsupported =
+            text.out.lines().filter(|line| line.starts_with("partition") && line.contains("not s")).count();
+        let plans = text.out.lines().filter(|line| line.starts_with("  memory ")).count();
+        let partitions = text.out.lines().filter(|line| line.starts_with("partition ")).count();
+        if ops == 0 || plans + unsupported != partitions {
+            wrong.push(format!("{path}: {ops} ops, {plans} plans, {partitions} partitions: {}", text.out));
+        }
+        wrong.extend(
+            faults_of_picture(&svg.out, ops, unsupported).iter().map(|fault| format!("{path}: {fault}")),
+        );
+        if dot.out.matches("subgraph cluster_").count() != partitions || dot.out.lines().any(has_odd_quotes) {
+            wrong.push(format!("{path}: {}", dot.out));
+        }
+        let sections = html.out.matches("<section class=\"partition\"").count();
+        let loads = ["<script", "<img", "src=", "url(http", "@import", "<link"].into_iter();
+        let loads: Vec<&str> = loads.filter(|word| html.out.contains(word)).collect();
+        // Escaped, a name may look like a source.
+        if sections != partitions || !(loads.is_empty() || loads == ["src="] && path.contains("hostile")) {
+            wrong.push(format!("{path}: {sections} sections for {partitions} partitions, loads {loads:?}"));
+        }
+    }
+    none_of(wrong);
+}
+
+/// Whether a line holds an odd number of quotes that no backslash escapes.
+fn has_odd_quotes(line: &str) -> bool {
+    let (mut quotes, mut escaped) = (0, false);
+    for c in line.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => quotes += 1,
+            _ => {}
+        }
+    }
+    quotes % 2 == 1
+}
+
+#[test]
+fn text_tells_the_plan_and_why_neighbours_are_apart() {
+    let ended =
+        sterna(&["inspect", graphs().join("gpt_additive_mask.json").to_str().unwrap(), "--threads", "1"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    for line in [
+        "gpt_additive_mask.json: ops 6, partitions 4 (3 not supported), kernels ",
+        ", threads 1\n",
+        "partition 0: 1 op, not supported\n",
+        "  no plan  no kernel runs MatMul\n",
+        "partition 1: 3 ops fused\n",
+        "  op       Divide 1 \"scale\"\n",
+        "  in       15 boolean {1,1,64,64} strides {4096,4096,64,1} variable\n",
+        "  in place 19 may take the place of 12\n",
+        "  memory   69644 bytes in, 65536 bytes out\n",
+        "  loops    tile ",
+        " of 4 rows × 4096 columns\n",
+        " to tensor 19",
+        "  apart    Add (op 3) → SoftMax (op 4), partition 2: the fusion `pointwise` takes no SoftMax (op 4)\n",
+        "  apart    SoftMax (op 4) → MatMul (op 5), partition 3: no fusion starts at SoftMax or at MatMul\n",
+    ] {
+        assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
+    }
+}
+
+#[test]
+fn a_rejected_neighbour_and_one_that_lends_its_shape_are_told_apart() {
+    // The first sum feeds the second both directly and through SoftMax; the index needs the shape of SoftMax alone.
+    let mut soft = op(1, "SoftMax", vec![tensor(2, "f32", &[4])], vec![tensor(3, "f32", &[4])]);
+    let mut index = op(3, "GenIndex", vec![tensor(3, "f32", &[4])], vec![tensor(5, "s32", &[4])]);
+    soft["attrs"] = json!({"axis": {"type": "s64", "value": 0}});
+    index["attrs"] = soft["attrs"].clone();
+    let add = |id, x, y, to| {
+        op(id, "Add", vec![tensor(x, "f32", &[4]), tensor(y, "f32", &[4])], vec![tensor(to, "f32", &[4])])
+    };
+    let text = graph(vec![add(0, 0, 1, 2), soft, add(2, 2, 3, 4), index]);
+    let ended = sterna_reading(&text, &["inspect", "-"]);
+    for line in [
+        "standard input: ops 4, partitions 4",
+        "the fusion `pointwise` refused Add (op 2): a path would leave the group and come back into it",
+        "only the shape of tensor 3 is used, and no group grows along that",
+    ] {
+        assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
+    }
+}
+
+#[test]
+fn nothing_is_shown_as_nothing() {
+    let judged = ["text", "dot", "svg", "html"].map(|format| {
+        let ended = sterna_reading(&graph(vec![]), &["inspect", "-", "--format", format]);
+        complaint(format, &ended, 0, "")
+            .or_else(|| ended.out.is_empty().then(|| format!("{format}: prints nothing")))
+    });
+    none_of(judged.into_iter().flatten().collect());
+}
+
+#[test]
+fn the_form_follows_the_name_of_the_file_unless_said() {
+    let room = Room::new();
+    let graph = room.write("graph.json", select("f32", &[8, 3]));
+    let rows: &[(&str, &[&str], &str)] = &[
+        ("a.svg", &[], "<?xml"),
+        ("a.html", &[], "<!DOCTYPE html>"),
+        ("a.dot", &[], "digraph"),
+        ("a.txt", &[], "ops 1"),
+        ("a", &[], "ops 1"),
+        ("b.svg", &["--format", "dot"], "digraph"),
+    ];
+    let mut wrong = Vec::new();
+    for (name, more, start) in rows {
+        let out = room.path(name);
+        let ended = sterna(&[&["inspect", &graph, "-o", &out], *more].concat());
+        let text = fs::read_to_string(&out).unwrap_or_default();
+        let starts = text.lines().next().is_some_and(|line| line.contains(start));
+        if ended.code != 0 || !ended.out.is_empty() || !starts {
+            wrong.push(format!("{name} {more:?}: {} {:?} {text}", ended.code, ended.err));
+        }
+    }
+    let nowhere = room.path("no/such/folder.svg");
+    wrong.extend(complaint("nowhere", &sterna(&["inspect", &graph, "-o", &nowhere]), 2, "cannot write"));
+    none_of(wrong);
+}
+
+#[test]
+fn what_has_no_plan_is_shown_with_the_reason() {
+    let mut open = tensor(1, "f32", &[2, 2]);
+    open["shape"] = json!([i64::MIN]);
+    let select = |then: serde_json::Value| {
+        let inputs = vec![tensor(0, "boolean", &[2]), then, tensor(2, "f32", &[2])];
+        graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[2, 2])])])
+    };
+    let needs_shape = "partition 0: the shape of tensor 1 is not known; give it with --override-shape 1=...";
+    let open = select(open);
+    let unfit = select(tensor(1, "f32", &[2, 3]));
+    let given = ["inspect", "-", "--override-shape", "1=2x2"];
+    // Graph, arguments, exit code, what is said on standard error, what is shown.
+    let rows: &[(&str, &str, &[&str], i32, &str, &str)] = &[
+        ("open", &open, &["inspect", "-"], 0, needs_shape, "1 op, not compiled"),
+        ("given", &open, &given, 0, "", "  memory "),
+        (
+            "unfit",
+            &unfit,
+            &["inspect", "-"],
+            1,
+            "error: partition 0: Select (op 7)",
+            "  no plan  Select (op 7)",
+        ),
+        (
+            "unfit picture",
+            &unfit,
+            &["inspect", "-", "--format", "svg"],
+            1,
+            "Select (op 7)",
+            "class=\"alone open",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (what, graph, args, code, said, shown) in rows {
+        let ended = sterna_reading(graph, args);
+        wrong.extend(complaint(what, &ended, *code, said));
+        if !ended.out.contains(shown) {
+            wrong.push(format!("{what}: no {shown:?} in {}", ended.out));
+        }
+    }
+    none_of(wrong);
+}
+
+/// A graph of so many ops, every fifth of which nothing runs.
+fn large(ops: usize) -> String {
+    let one = |id: usize| {
+        let (x, y) = (id, id.saturating_sub(id % 7));
+        let inputs = vec![tensor(x, "f32", &[4, 4]), tensor(y, "f32", &[4, 4])];
+        op(id, if id % 5 == 4 { "MatMul" } else { "Add" }, inputs, vec![tensor(id + 1, "f32", &[4, 4])])
+    };
+    graph((0..ops).map(one).collect())
+}
+
+#[test]
+fn hundreds_of_ops_are_shown_in_seconds() {
+    let mut wrong = Vec::new();
+    // With frames around partitions, and without, as so many have none.
+    for (ops, format) in [(150, "svg"), (500, "svg"), (2000, "dot")] {
+        let began = Instant::now();
+        let ended = sterna_reading(&large(ops), &["inspect", "-", "--format", format]);
+        wrong.extend(complaint(&format!("{ops} ops"), &ended, 0, ""));
+        if format == "svg" {
+            wrong.extend(faults_of_picture(&ended.out, ops, ops / 5));
+        }
+        // Far more than it takes, for machines that are busy.
+        if began.elapsed() > Duration::from_secs(60) {
+            wrong.push(format!("{ops} ops as {format} took {:?}", began.elapsed()));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn the_picture_in_the_readme_is_what_inspect_makes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let args = ["inspect", "examples/graphs/gpt_additive_mask.json", "--format", "svg"];
+    let made = Command::new(env!("CARGO_BIN_EXE_sterna")).args(args).current_dir(&root).output().unwrap();
+    let (made, file) = (String::from_utf8(made.stdout).unwrap(), root.join("docs/inspect.svg"));
+    if std::env::var_os("STERNA_REWRITE").is_some() {
+        fs::write(&file, &made).unwrap();
+    }
+    let there = fs::read_to_string(file).unwrap_or_default();
+    assert!(made == there, "docs/inspect.svg is another picture; STERNA_REWRITE=1 writes it anew");
+}

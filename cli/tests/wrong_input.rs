@@ -1,0 +1,155 @@
+//! Promise: whatever is wrong is said in a sentence that names it, with the exit code that the help states.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use common::{Room, complaint, graph, none_of, npy, op, select, sterna, sterna_reading, tensor};
+use serde_json::json;
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_what_to_do() {
+    let room = Room::new();
+    let graph_text = select("f32", &[2, 2]);
+    let graph = room.write("graph.json", &graph_text);
+    let npy = room.write("ones.npy", npy("<f4", false, "(2, 2)", &1f32.to_le_bytes().repeat(4)));
+    let input = format!("1={npy}");
+    let missing_file = format!("1={}", room.path("none.npy"));
+    let unwritable = format!("3={}", room.path("no/such/folder.npy"));
+    let missing_graph = room.path("none.json");
+    let mut open = tensor(1, "f32", &[2, 2]);
+    open["shape"] = json!([i64::MIN]);
+    let open_graph = room.write("open.json", {
+        let inputs = vec![tensor(0, "boolean", &[2, 2]), open, tensor(2, "f32", &[2, 2])];
+        self::graph(vec![op(0, "Select", inputs, vec![tensor(3, "f32", &[2, 2])])])
+    });
+    let rows: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["jump"], "jump"),
+        (&["run"], "GRAPH"),
+        (&["run", &missing_graph], "cannot open"),
+        (&["run", room.0.path().to_str().unwrap()], "cannot read"),
+        (&["run", &graph, "--input", "1"], "write it as ID=..."),
+        (&["run", &graph, "--input", "one=x.npy"], "\"one\" is no tensor id"),
+        (&["run", &graph, "--input", "1="], "name a file"),
+        (&["run", &graph, "--input=-1=x.npy"], "\"-1\" is no tensor id"),
+        (
+            &["run", &graph, "--input", "9=x.npy"],
+            "tensor 9, which is not an input of the graph; choose from 0, 1, 2",
+        ),
+        (&["run", &graph, "--input", "3=x.npy"], "tensor 3, which is not an input of the graph"),
+        (&["run", &graph, "--input", &missing_file], "cannot open"),
+        (&["run", &graph, "--fill", "9=ones"], "--fill names tensor 9"),
+        (&["run", &graph, "--fill", "1"], "write it as ID=..."),
+        (&["run", &graph, "--output", "9=x.npy"], "--output names tensor 9"),
+        (&["run", &graph, "--output", "1=x.npy"], "not handed out by a partition; choose from 3"),
+        (&["run", &graph, "--output", &unwritable], "cannot write tensor 3 to"),
+        (&["run", &graph, "--override-shape", "9=2x2"], "--override-shape names tensor 9"),
+        (&["run", &graph, "--override-shape", "3=2x2"], "tensor 3, which is not an input of the graph"),
+        (&["run", &graph, "--override-shape", "1=2xx2"], "\"\" is no dim"),
+        (&["run", &graph, "--override-shape", "1=-2"], "\"-2\" is no dim"),
+        (&["run", &graph, "--override-shape", "1=1x1x1x1x1x1x1x1x1x1x1x1x1"], "rank 13"),
+        (&["run", &graph, "--override-shape", "1=9223372036854775807x2"], "address space"),
+        (&["run", &graph, "--input", &input, "--fill", "1=ones"], "by --input and by --fill"),
+        (&["run", &graph, "--input", &input, "--input", &input], "--input names tensor 1 more than once"),
+        (&["run", &graph, "--fill", "1=1", "--fill", "1=2"], "--fill names tensor 1 more than once"),
+        (&["run", &graph, "--threads", "0"], "--threads"),
+        (&["run", &graph, "--repeat", "0"], "--repeat"),
+        (&["run", &graph, "--seed", "x"], "--seed"),
+        (&["run", &graph, "--chek"], "--check"),
+        (&["run", &open_graph], "give it with --override-shape 1=..."),
+        (&["ops", "select"], "is it Select?"),
+        (&["ops", "Pool"], "AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward"),
+        (&["ops", "Nonsense"], "`sterna ops` lists them all"),
+        (&["ops", ""], "`sterna ops` lists them all"),
+    ];
+    let mut wrong = Vec::new();
+    for (args, message) in rows {
+        let ended = sterna(args);
+        wrong.extend(complaint(&format!("{args:?}"), &ended, 2, message));
+        if !ended.out.is_empty() {
+            wrong.push(format!("{args:?}: prints {:?}", ended.out));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn a_graph_that_fails_ends_with_1() {
+    let whole = select("f32", &[2, 2]);
+    let unfit = {
+        let inputs = vec![tensor(0, "boolean", &[2]), tensor(1, "f32", &[2]), tensor(2, "f32", &[3])];
+        graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[3])])])
+    };
+    let relu = |id, from, to| op(id, "ReLU", vec![tensor(from, "f32", &[2])], vec![tensor(to, "f32", &[2])]);
+    let rows = [
+        ("nothing", String::new(), "cannot read a graph"),
+        ("truncated", whole[..whole.len() / 2].into(), "cannot read a graph"),
+        ("deep", "[".repeat(100_000), "cannot read a graph"),
+        ("unknown kind", whole.replace("\"Select\"", "\"Choose\""), "Choose"),
+        ("wrong type", whole.replace("boolean", "f32"), "cond"),
+        ("shapes", unfit, "Select (op 7)"),
+        ("two producers", graph(vec![relu(0, 0, 1), relu(1, 2, 1)]), "tensor 1 is produced by"),
+        ("cycle", graph(vec![relu(0, 0, 1), relu(1, 1, 0)]), "depends on its own result"),
+        ("one id", graph(vec![relu(0, 0, 1), relu(0, 1, 2)]), "an op of this id"),
+    ];
+    let judged =
+        rows.map(|(what, text, message)| complaint(what, &sterna_reading(&text, &["run", "-"]), 1, message));
+    none_of(judged.into_iter().flatten().collect());
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_errors() {
+    let graph = select("f32", &[2]);
+    let ended = sterna_reading(&graph, &["run", "-", "--override-shape", "1=1125899906842624"]);
+    none_of(
+        complaint("enormous", &ended, 1, "no memory can be made for input tensor 1").into_iter().collect(),
+    );
+
+    // Few bytes that stand for very many elements.
+    let mut repeated = tensor(1, "f32", &[1 << 50]);
+    repeated["stride"] = json!([0]);
+    let inputs = vec![tensor(0, "boolean", &[1]), repeated, tensor(2, "f32", &[1])];
+    let graph = self::graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[1 << 50])])]);
+    let ended = sterna_reading(&graph, &["run", "-"]);
+    none_of(complaint("repeated", &ended, 2, "tensor 1 cannot be filled").into_iter().collect());
+}
+
+#[test]
+fn whoever_closes_the_pipe_early_is_no_error() {
+    for args in [&["ops"][..], &["run", "-"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let _ = child.stdin.take().unwrap().write_all(select("f32", &[2]).as_bytes());
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        let code = child.wait().unwrap().code();
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn an_error_in_json_is_shown_in_its_line() {
+    let long = format!("{{\"graph\": [{}{{\"id\": 7, \"kind\": \"Relu\"}}]}}", " ".repeat(500));
+    let rows = [
+        (
+            "a kind",
+            "{\"graph\":\n [{\"id\": 7, \"kind\": \"Relu\"}]}".to_owned(),
+            "line 2, column 21: op 0 (id 7), key `kind`: no op kind is called \"Relu\"\n  |\n\
+             2 |  [{\"id\": 7, \"kind\": \"Relu\"}]}\n  |                     ^\n",
+        ),
+        ("the end", "{\n  \"graph\": [".to_owned(), "2 |   \"graph\": [\n  |             ^\n"),
+        ("a tab and an escape", "\t\u{1b}[31m{".to_owned(), "1 |   [31m{\n  |  ^\n"),
+        ("a long line", long, "\n1 | …"),
+    ];
+    let judged =
+        rows.map(|(what, text, shown)| complaint(what, &sterna_reading(&text, &["inspect", "-"]), 1, shown));
+    none_of(judged.into_iter().flatten().collect());
+}

@@ -1,0 +1,276 @@
+//! A plan in words and numbers, for who wants to know what an execution will do.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::loops::Role;
+use super::{Base, Feed, Nest, Place, Plan, Step, Work};
+use crate::kernels::{Inner, Stores};
+use crate::types::kind::{Level, TensorId};
+
+/// What a compiled partition does when it is executed: its loops after merging, tiles, steps and memory.
+///
+/// It is there to be read by people and to be shown by tools, and is made anew by each call of
+/// [`CompiledPartition::plan`](crate::CompiledPartition::plan). What stands in it may change from version to version.
+/// [`Display`] writes it as text.
+///
+/// ```
+/// use sterna::{DataType, Engine, LogicalTensor, Op, Partition};
+/// let dense = |id, data_type| LogicalTensor::strided(id, data_type, &[64, 128]);
+/// let select = Op::select(
+///     0,
+///     dense(0, DataType::Boolean)?,
+///     dense(1, DataType::F32)?,
+///     dense(2, DataType::F32)?,
+///     dense(3, DataType::F32)?,
+/// );
+/// let partition = Partition::from_op(select)?;
+/// let plan = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?.plan();
+/// assert_eq!((plan.bytes_read, plan.bytes_written), (64 * 128 * 9, 64 * 128 * 4));
+/// let [nest] = &plan.nests[..] else { unreachable!("one shape is one nest") };
+/// assert_eq!((nest.rows, nest.columns), (1, 64 * 128), "both dims became one loop");
+/// assert_eq!(nest.steps[0].tasks, ["Select"]);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanSummary {
+    /// The CPU level of the kernels.
+    pub level: Level,
+    /// Scratch memory of each thread, in bytes.
+    pub scratch_per_thread: usize,
+    /// Bytes of the distinct elements that are read.
+    pub bytes_read: usize,
+    /// Bytes of the elements that are written.
+    pub bytes_written: usize,
+    /// Whether results are stored past the caches.
+    pub streams: bool,
+    /// The loop nests, in the order in which they run.
+    pub nests: Vec<NestSummary>,
+}
+
+/// Loops that run together over tiles, and the steps done in each tile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NestSummary {
+    /// The loops around the tiles, the outermost first; those that turn once are left out.
+    pub loops: Vec<LoopSummary>,
+    /// How often the second innermost loop turns that merging left over.
+    pub rows: usize,
+    /// How often the innermost loop turns that merging left over.
+    pub columns: usize,
+    /// Rows of a tile; the last one of a column of tiles may have fewer.
+    pub tile_rows: usize,
+    /// Columns of a tile; the last one of a row of tiles may have fewer.
+    pub tile_columns: usize,
+    /// How many tiles there are.
+    pub tiles: usize,
+    /// How many threads share the tiles.
+    pub threads: usize,
+    /// The steps. Each stands behind those whose results it uses.
+    pub steps: Vec<StepSummary>,
+}
+
+/// A loop around tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopSummary {
+    /// How often it turns.
+    pub extent: usize,
+    /// What it goes through.
+    pub over: LoopOver,
+    /// Whether its tiles may be shared by threads; where not, its turns add to the same elements.
+    pub is_shared: bool,
+}
+
+/// What a loop around tiles goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoopOver {
+    /// One dim, or several that were merged.
+    Dims,
+    /// The rows, a tile's worth at a time.
+    RowBlocks,
+    /// The columns, a tile's worth at a time.
+    ColumnBlocks,
+}
+
+/// One thing done in a tile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StepSummary {
+    /// What is done: one thing, or several one after another that leave their results to each other in registers.
+    pub tasks: Vec<String>,
+    /// What it is done with.
+    pub operands: Vec<StepOperand>,
+    /// The tensor that it writes; `None` where the result goes to scratch.
+    pub output: Option<TensorId>,
+    /// Whether the result differs from row to row.
+    pub varies_by_row: bool,
+    /// Whether the result differs along a row.
+    pub varies_by_column: bool,
+    /// Whether it looks at the condition of a tile first, and leaves out the steps of a branch that nobody chooses.
+    pub skips_branches: bool,
+}
+
+/// An operand of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepOperand {
+    /// A tensor of the partition, by its id.
+    Tensor(TensorId),
+    /// The result of another step, by its place among the steps of the nest.
+    Step(usize),
+    /// An element that is the same everywhere.
+    Constant,
+    /// The place of each element along a dim.
+    Index,
+}
+
+impl Plan {
+    /// The plan in words, given the ids of the ports, inputs first, and for each nest how many threads share it.
+    pub(crate) fn summary(
+        &self,
+        ids: &[TensorId],
+        bytes_written: usize,
+        level: Level,
+        threads: impl Fn(&Nest) -> usize,
+    ) -> PlanSummary {
+        PlanSummary {
+            level,
+            scratch_per_thread: self.scratch,
+            bytes_read: self.bytes_moved.saturating_sub(bytes_written),
+            bytes_written,
+            streams: self.stores == Stores::Streaming,
+            nests: self.nests.iter().map(|nest| nest.summary(ids, threads(nest))).collect(),
+        }
+    }
+}
+
+impl Nest {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let over = |place: usize| match place {
+            _ if place == self.row_blocks => LoopOver::RowBlocks,
+            _ if place == self.column_blocks => LoopOver::ColumnBlocks,
+            _ => LoopOver::Dims,
+        };
+        let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
+        NestSummary {
+            loops: turning
+                .map(|(place, l)| LoopSummary {
+                    extent: l.extent,
+                    over: over(place),
+                    is_shared: l.role == Role::Spatial,
+                })
+                .collect(),
+            rows: self.space.rows,
+            columns: self.space.columns,
+            tile_rows: self.tile.rows,
+            tile_columns: self.tile.columns,
+            tiles: self.tiles(),
+            threads,
+            steps: self.steps.iter().map(|step| self.step_summary(step, ids)).collect(),
+        }
+    }
+
+    fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
+        let walked = |walk: usize| match self.walks[walk].base {
+            Base::Port(port) => StepOperand::Tensor(ids[port]),
+            Base::Constant(_) => StepOperand::Constant,
+            Base::Index => StepOperand::Index,
+        };
+        let operand = |feed| match feed {
+            Feed::Walk(walk) => walked(walk),
+            Feed::Step(step) => StepOperand::Step(step),
+        };
+        let output = match step.to {
+            Place::Port(walk) => match walked(walk) {
+                StepOperand::Tensor(id) => Some(id),
+                _ => None,
+            },
+            Place::Scratch(..) => None,
+        };
+        StepSummary {
+            tasks: step.tasks.clone(),
+            operands: step.work.feeds().into_iter().map(operand).collect(),
+            output,
+            varies_by_row: step.space.rows,
+            varies_by_column: step.space.columns == Inner::Dense,
+            skips_branches: matches!(&step.work, Work::Select(select) if select.judge.is_some()),
+        }
+    }
+}
+
+impl Display for PlanSummary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { level, bytes_read, bytes_written, scratch_per_thread, .. } = self;
+        let stores = if self.streams { ", stored past the caches" } else { "" };
+        writeln!(f, "kernels  {level}")?;
+        writeln!(f, "memory   {bytes_read} bytes in, {bytes_written} bytes out{stores}")?;
+        writeln!(f, "scratch  {scratch_per_thread} bytes a thread")?;
+        self.nests.iter().try_for_each(|nest| write!(f, "{nest}"))
+    }
+}
+
+impl Display for NestSummary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
+        f.write_str("loops    ")?;
+        for LoopSummary { extent, over, is_shared } in &self.loops {
+            let not_shared = if *is_shared { "" } else { ", in order" };
+            let over = match over {
+                LoopOver::Dims => "",
+                LoopOver::RowBlocks => " blocks of rows",
+                LoopOver::ColumnBlocks => " blocks of columns",
+            };
+            write!(f, "{extent}{over}{not_shared} × ")?;
+        }
+        writeln!(f, "tile {tile_rows} × {tile_columns}, of {rows} rows × {columns} columns")?;
+        let shared = if *threads > 1 { format!(", shared by {threads} threads") } else { String::new() };
+        writeln!(f, "tiles    {tiles}{shared}")?;
+        for (place, step) in self.steps.iter().enumerate() {
+            writeln!(f, "step {place:<3} {step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for StepSummary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tasks.join(", "))?;
+        for (place, operand) in self.operands.iter().enumerate() {
+            write!(f, "{}{operand}", if place == 0 { " of " } else { ", " })?;
+        }
+        match self.output {
+            Some(id) => write!(f, " to tensor {id}")?,
+            None => f.write_str(" to scratch")?,
+        }
+        f.write_str(self.once())?;
+        if self.skips_branches {
+            f.write_str("; skips a branch that no element of a tile chooses")?;
+        }
+        Ok(())
+    }
+}
+
+impl StepSummary {
+    /// How often it is done in a tile, where that is not for each element.
+    fn once(&self) -> &'static str {
+        match (self.varies_by_row, self.varies_by_column) {
+            (true, true) => "",
+            (true, false) => ", once a row",
+            (false, true) => ", one row for all",
+            (false, false) => ", one element for all",
+        }
+    }
+}
+
+impl Display for StepOperand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor(id) => write!(f, "tensor {id}"),
+            Self::Step(step) => write!(f, "step {step}"),
+            Self::Constant => f.write_str("a constant"),
+            Self::Index => f.write_str("indices"),
+        }
+    }
+}
