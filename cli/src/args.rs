@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use sterna::TensorId;
 
+use crate::bench::args::BenchArgs;
 use crate::fill::Fill;
 use crate::inspect::InspectArgs;
 use crate::source::GraphArgs;
@@ -28,6 +29,7 @@ pub(crate) struct Args {
 const HELP_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna run graph.json --check
+  sterna bench --suite select
   sterna ops Select";
 
 const ENVIRONMENT: &str = "Environment:
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Shows a graph, its partitions, the plan of each, and why neighbours were not fused.
     Inspect(InspectArgs),
+    /// Measures how fast partitions run, beside what plain copies of as many bytes take on this machine.
+    Bench(Box<BenchArgs>),
     /// Prints what an op must look like: every kind in a table, or one kind in detail.
     #[command(after_help = join(&[OPS_EXAMPLES, EXIT_CODES]))]
     Ops {
@@ -91,7 +95,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID=FILE.npy", value_parser = id_and_path)]
     pub(crate) output: Vec<(TensorId, PathBuf)>,
     /// Fills an input tensor: random (the default), zeros, ones, causal (1 on and below the diagonal of the last
-    /// two dims), or one value everywhere (a number, inf, -inf, nan, true, false).
+    /// two dims), padding (1 in the first elements of each row, a random number of them), or one value everywhere
+    /// (a number, inf, -inf, nan, true, false).
     #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill)]
     pub(crate) fill: Vec<(TensorId, Fill)>,
     /// Seeds the random fill.
@@ -157,7 +162,7 @@ fn id_and_path(text: &str) -> Result<(TensorId, PathBuf), String> {
     }
 }
 
-fn id_and_fill(text: &str) -> Result<(TensorId, Fill), String> {
+pub(crate) fn id_and_fill(text: &str) -> Result<(TensorId, Fill), String> {
     let (id, fill) = id_and_rest(text)?;
     Ok((id, fill.parse()?))
 }

@@ -17,6 +17,8 @@ pub(crate) enum Fill {
     Random,
     /// 1 where the column is not beyond the row, else 0, in the last two dims.
     Causal,
+    /// 1 in the first elements of each row of the last dim, a random number of them, else 0.
+    Padding,
     /// One value everywhere, which is read when the type is known.
     Value(String),
 }
@@ -28,6 +30,7 @@ impl FromStr for Fill {
         Ok(match text {
             "random" => Self::Random,
             "causal" => Self::Causal,
+            "padding" => Self::Padding,
             "zeros" => Self::Value("0".into()),
             "ones" => Self::Value("1".into()),
             "true" | "false" => Self::Value(text.into()),
@@ -35,7 +38,7 @@ impl FromStr for Fill {
             _ if text.parse::<f64>().is_ok() => Self::Value(text.into()),
             _ => {
                 return Err(format!(
-                    "{text:?} is no fill; write random, zeros, ones, causal or a value (a number, inf, -inf, nan, \
+                    "{text:?} is no fill; write random, zeros, ones, causal, padding or a value (a number, inf, -inf, nan, \
                      true, false)"
                 ));
             }
@@ -51,6 +54,7 @@ impl Fill {
         let elements = match self {
             Self::Random => random(data_type, count, seed_of(desc.id(), seed)),
             Self::Causal => causal(data_type, count, dims),
+            Self::Padding => padding(data_type, count, dims, seed_of(desc.id(), seed)),
             Self::Value(text) => element(text, data_type).and_then(|element| repeated(&element, count)),
         };
         elements
@@ -117,6 +121,21 @@ fn causal(data_type: DataType, count: usize, dims: &[i64]) -> Result<Vec<u8>> {
     for index in 0..count as i64 {
         let (row, column) = (index / columns % rows, index % columns);
         filled.extend_from_slice(if column <= row { &one } else { &zero });
+    }
+    Ok(filled)
+}
+
+fn padding(data_type: DataType, count: usize, dims: &[i64], seed: u64) -> Result<Vec<u8>> {
+    let &[.., columns] = dims else { bail!("padding needs at least one dim, and it has none") };
+    let (zero, one) = (element("0", data_type)?, element("1", data_type)?);
+    let (mut rng, mut length) = (Rng::with_seed(seed), 0);
+    let mut filled = room_for(count, zero.len())?;
+    for index in 0..count as i64 {
+        let column = index % columns;
+        if column == 0 {
+            length = rng.i64(1..=columns);
+        }
+        filled.extend_from_slice(if column < length { &one } else { &zero });
     }
     Ok(filled)
 }

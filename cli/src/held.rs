@@ -38,6 +38,23 @@ impl Held {
         &mut self.elements
     }
 
+    /// The memory, to be read.
+    pub(crate) fn elements(&self) -> &TensorBuf {
+        &self.elements
+    }
+
+    /// Writes the elements.
+    pub(crate) fn put(&mut self, value: &Value) -> Result<()> {
+        let dense = LogicalTensor::strided(self.desc.id(), self.desc.data_type(), value.dims())?;
+        let is_dense = self.desc.strides() == dense.strides() && self.desc.dims() == dense.dims();
+        match self.elements.as_mut_bytes() {
+            // As they lie in the value, which saves finding the place of each.
+            bytes if is_dense && bytes.len() == value.bytes().len() => bytes.copy_from_slice(value.bytes()),
+            _ => value.write(&mut self.elements)?,
+        }
+        Ok(())
+    }
+
     /// The tensor, to be given to an execution.
     pub(crate) fn tensor(&self) -> Result<Tensor<'_>> {
         if !self.desc.is_host_scalar() {

@@ -1,7 +1,8 @@
 //! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna inspect` shows
-//! what becomes of it; `sterna ops` prints what ops must look like.
+//! what becomes of it; `sterna bench` measures how fast partitions run; `sterna ops` prints what ops must look like.
 
 mod args;
+mod bench;
 mod check;
 mod fill;
 mod held;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let ended = match Args::parse().command {
         Command::Run(args) => run(&args),
         Command::Inspect(args) => inspect(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Ops { kind } => ops(kind.as_deref()),
         Command::Completions { shell } => print(&manual::completions(shell)),
         Command::Man { dir: None } => manual::page().and_then(|page| print(&page)),

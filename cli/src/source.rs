@@ -96,7 +96,7 @@ impl Display for Pointer<'_> {
 }
 
 /// The graph with other shapes for some of its inputs. What ops produce then loses its shape, to be inferred anew.
-fn with_shapes(graph: Graph, shapes: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
+pub(crate) fn with_shapes(graph: Graph, shapes: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
     if shapes.is_empty() {
         return Ok(graph);
     }

@@ -93,6 +93,7 @@ fn values_that_a_type_cannot_hold_are_wrong_usage() {
         ("f8_e4m3", &[2], "inf", "f8_e4m3 cannot hold inf"),
         ("f32", &[2], "causal", "causal needs at least two dims"),
         ("f32", &[], "causal", "causal needs at least two dims"),
+        ("f32", &[], "padding", "padding needs at least one dim"),
         ("f32", &[2], "sometimes", "\"sometimes\" is no fill"),
         ("f32", &[2], "", "\"\" is no fill"),
     ];
@@ -117,6 +118,26 @@ fn causal_is_one_on_and_below_the_diagonal_of_the_last_two_dims() {
     }
     let (_, elements) = filled(&room, "f32", &[2, 2], &["--fill", "1=causal"]);
     assert_eq!(elements.unwrap(), [1f32, 0.0, 1.0, 1.0].map(f32::to_ne_bytes).concat());
+}
+
+#[test]
+fn padding_is_one_in_the_first_elements_of_each_row() {
+    let room = Room::new();
+    for dtype in ["u8", "boolean"] {
+        let (ended, elements) = filled(&room, dtype, &[4, 10, 7], &["--fill", "1=padding"]);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let elements = elements.unwrap();
+        let lengths: Vec<usize> =
+            elements.chunks(7).map(|row| row.iter().filter(|&&one| one == 1).count()).collect();
+        assert!(lengths.iter().all(|length| (1..=7).contains(length)), "{dtype}: {lengths:?}");
+        assert!(lengths.iter().any(|&length| length != lengths[0]), "{dtype}: {lengths:?}");
+        for (row, length) in elements.chunks(7).zip(&lengths) {
+            assert!(
+                row.iter().enumerate().all(|(at, &one)| (one == 1) == (at < *length)),
+                "{dtype}: {row:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! What `sterna bench` is asked for.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use clap::{ArgGroup, ValueEnum};
+use sterna::TensorId;
+
+use crate::args::{id_and_fill, id_and_shape, join};
+use crate::fill::Fill;
+
+/// What `sterna bench` is asked for.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = ArgGroup::new("subject").required(true).args(["graph", "suite", "load"]),
+    after_help = join(&[HOW, EXAMPLES, EXIT_CODES])
+)]
+pub(crate) struct BenchArgs {
+    /// The graph in JSON; `-` reads standard input. Each partition that runs is a case, on inputs filled at random.
+    pub(crate) graph: Option<PathBuf>,
+    /// Measures cases that are built in.
+    #[arg(long, value_enum)]
+    pub(crate) suite: Option<Suite>,
+    /// Measures nothing and takes what --save wrote.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "time", "list"])]
+    pub(crate) load: Option<PathBuf>,
+    /// Numbers of threads, each measured for itself; unless given, 1 and as many as the machine runs at once.
+    #[arg(long, value_name = "N,N")]
+    pub(crate) threads: Option<Threads>,
+    /// How long to measure each case on each number of threads, warm-up aside.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    pub(crate) time: Duration,
+    /// Takes only cases whose names contain this; given more than once, any of them.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Vec<String>,
+    /// Prints the names of the cases and measures nothing.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Fills an input tensor of GRAPH, as `sterna run` does.
+    #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill, conflicts_with_all = ["suite", "load"])]
+    pub(crate) fill: Vec<(TensorId, Fill)>,
+    /// Gives an input tensor of GRAPH another shape, as `sterna run` does.
+    #[arg(long, value_name = "ID=SHAPE", value_parser = id_and_shape, conflicts_with_all = ["suite", "load"])]
+    pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
+    /// Seeds the random fill.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Writes what was measured as JSON, for --against and --load.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Compares with what --save wrote.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
+    /// Exits with 1 where a case is slower than in the saved run, which must be of this machine.
+    #[arg(long, requires = "against")]
+    pub(crate) fail_if_slower: bool,
+    /// Draws each case beneath the streaming limit by the bytes that it moves.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Prints one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const HOW: &str = "\
+How it measures:
+  A case is executed a few times to warm up, then in rounds: each times some executions that together take 2 ms or
+  more, and as many milliseconds of the streaming limit, in alternating order. Times are medians over the rounds,
+  quartiles say between what parts below and above the median the middle half of the rounds lies, share is the
+  median of the limit's time divided by the case's.
+
+  The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain copies
+  from one buffer to another (what is read beyond that is summed, what is written beyond it filled). The fastest of
+  several ways is taken: on one thread or on as many as the case has, in one piece, where the system's copy goes past
+  the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four places by turns. A case that reads
+  only what it needs of its inputs may pass it, and so may one that fits into a cache, where wide vectors count.
+
+  --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several runs.
+
+  --against calls a case faster or slower where the middle halves of both runs do not overlap, and the medians
+  differ by more than 3 %. It compares runs of different machines as well, and says so.";
+
+const EXAMPLES: &str = "\
+Examples:
+  sterna bench --suite select --threads 1,2
+  sterna bench graph.json --override-shape 10=1x1x512x512 --fill 10=causal
+  sterna bench --suite fusion --save before.json
+  sterna bench --suite fusion --against before.json --fail-if-slower --plot fusion.svg
+  sterna bench --load after.json --against before.json";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all is well
+  1    the graph, or something done with it, failed, or --fail-if-slower found a case that is slower
+  2    wrong usage, or a file that cannot be used
+  130  interrupted by Ctrl-C, after the cases that were finished";
+
+/// Cases that are built in.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Suite {
+    /// One select, of the shapes that masks of transformers and kernels of other libraries are known by.
+    Select,
+    /// Pointwise groups around selects, each at three sizes.
+    Fusion,
+}
+
+/// Numbers of threads, each once, in the order given.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Threads(pub(crate) Vec<usize>);
+
+impl FromStr for Threads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Err(
+                "it names no number; write numbers of threads with commas between them, such as 1,2".into()
+            );
+        }
+        let mut seen = BTreeSet::new();
+        let number = |text: &str| match text.trim().parse() {
+            Ok(number @ 1..=4096) => Ok(number),
+            _ => Err(format!("{text:?} is no number of threads; write numbers from 1 to 4096, such as 1,2")),
+        };
+        let numbers = text.split(',').map(number).collect::<Result<Vec<usize>, _>>()?;
+        Ok(Self(numbers.into_iter().filter(|&number| seen.insert(number)).collect()))
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        match available_parallelism().map_or(1, NonZeroUsize::get) {
+            1 => Self(vec![1]),
+            most => Self(vec![1, most]),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write seconds from 0.001 to 3600".into()),
+    }
+}

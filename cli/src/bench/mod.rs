@@ -1,0 +1,163 @@
+//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same machine.
+
+pub(crate) mod args;
+mod compare;
+mod limit;
+mod machine;
+mod measure;
+mod plot;
+mod progress;
+mod record;
+mod session;
+mod suites;
+mod table;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+
+use self::args::BenchArgs;
+use self::compare::{Comparison, Verdict};
+use self::machine::Machine;
+use self::progress::INTERRUPTED;
+use self::record::{Case, Run};
+use self::session::{Ended, Session};
+use self::suites::Subject;
+use crate::args::once;
+use crate::source::GraphArgs;
+use crate::{Ending, FAILED, print, say};
+
+/// A quartile further off the median than this says that something else runs.
+const UNSTEADY: f64 = 0.1;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    run: &'a Run,
+    comparison: Option<&'a Comparison>,
+    notes: &'a [String],
+}
+
+/// Does all that the arguments ask for, and returns the exit code.
+pub(crate) fn bench(args: &BenchArgs) -> Result<u8, Ending> {
+    for path in [&args.save, &args.plot].into_iter().flatten() {
+        can_be_written(path).map_err(Ending::usage)?;
+    }
+    let mut before = args.against.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
+    if let Some(before) = &mut before {
+        before.cases.retain(|case| is_wanted(&args.filter, &case.name));
+    }
+    let loaded = args.load.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
+    if let (Some(before), true) = (&before, args.fail_if_slower) {
+        let machine = loaded.as_ref().map_or_else(Machine::here, |run| run.machine.clone());
+        is_of(before, &machine).map_err(Ending::usage)?;
+    }
+    let ended = match loaded {
+        Some(run) => only_wanted(run, args).map_err(Ending::usage)?,
+        None => {
+            let (name, subjects) = subjects(args)?;
+            let session = Session::new(args, &subjects)?;
+            if args.list {
+                print(&session.names().map(|name| format!("{name}\n")).collect::<String>())?;
+                return Ok(0);
+            }
+            session.run(name)?
+        }
+    };
+    report(args, before.as_ref(), &ended)
+}
+
+fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, Ending> {
+    let Ended { run, notes, interrupted } = ended;
+    let compared = match (before, interrupted) {
+        (Some(before), false) => Some(Comparison::of(before, run).map_err(Ending::usage)?),
+        _ => None,
+    };
+    let text = match args.json {
+        true => {
+            let document = Document { run, comparison: compared.as_ref(), notes };
+            serde_json::to_string_pretty(&document).map_err(Ending::failed)? + "\n"
+        }
+        false => table::text(run, compared.as_ref()),
+    };
+    print(&text)?;
+    let notes = notes.iter().chain(compared.iter().flat_map(|compared| &compared.notes));
+    notes.for_each(|note| say("note", note));
+    let is_unsteady = |case: &&Case| case.seconds.spread().iter().any(|part| part.abs() > UNSTEADY);
+    let unsteady = run.cases.iter().filter(is_unsteady).count();
+    if unsteady > 0 {
+        let (all, percent) = (run.cases.len(), 100.0 * UNSTEADY);
+        say(
+            "note",
+            format!(
+                "{unsteady} of {all} cases have a quartile more than {percent} % off the median: something else runs"
+            ),
+        );
+    }
+    if *interrupted {
+        say("note", "interrupted; nothing was saved, compared or drawn");
+        return Ok(INTERRUPTED);
+    }
+    if let Some(path) = &args.save {
+        run.save(path).map_err(Ending::usage)?;
+    }
+    if let Some(path) = &args.plot {
+        let svg = plot::svg(run).map_err(Ending::failed)?;
+        std::fs::write(path, svg)
+            .with_context(|| format!("cannot write {}", path.display()))
+            .map_err(Ending::usage)?;
+    }
+    let slower = compared.map_or(0, |compared| compared.count(Verdict::Slower));
+    Ok(if args.fail_if_slower && slower > 0 { FAILED } else { 0 })
+}
+
+/// What is to be measured, and its name.
+fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
+    match (&args.graph, args.suite) {
+        (Some(path), _) => {
+            once("--fill", args.fill.iter().map(|(id, _)| *id)).map_err(Ending::usage)?;
+            let source = GraphArgs { graph: path.clone(), override_shape: args.override_shape.clone() };
+            let is_stdin = path == Path::new("-");
+            let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
+            let name = name.to_string_lossy().into_owned();
+            let subject = Subject { name: name.clone(), graph: source.load()?, fills: args.fill.clone() };
+            Ok((name, vec![subject]))
+        }
+        (None, Some(suite)) => Ok((format!("suite {}", suite.name()), suite.subjects()?)),
+        (None, None) => Err(Ending::usage(anyhow::anyhow!("name a graph, --suite or --load"))),
+    }
+}
+
+/// A saved run with the cases that the filters take.
+fn only_wanted(mut run: Run, args: &BenchArgs) -> Result<Ended> {
+    run.cases.retain(|case| is_wanted(&args.filter, &case.name));
+    ensure!(!run.cases.is_empty(), "the saved run has no case that --filter takes");
+    Ok(Ended { run, notes: Vec::new(), interrupted: false })
+}
+
+/// Whether a case is among those that were asked for.
+fn is_wanted(filters: &[String], name: &str) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+}
+
+/// So that nobody waits for a run whose file then cannot be written.
+fn can_be_written(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    ensure!(folder.is_dir(), "cannot write {}: {} is no folder", path.display(), folder.display());
+    ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file", path.display());
+    Ok(())
+}
+
+/// Whether a saved run tells what is slower on this machine.
+fn is_of(before: &Run, machine: &Machine) -> Result<()> {
+    if before.machine == *machine {
+        return Ok(());
+    }
+    bail!(
+        "--fail-if-slower cannot judge by a run of another machine ({}, here {machine}); save one here, or compare \
+         without it",
+        before.machine
+    )
+}

@@ -1,0 +1,125 @@
+//! A run as data: what is printed, saved, compared and drawn.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::limit::Traffic;
+use super::machine::Machine;
+use super::measure::Sample;
+
+/// The number of the form in which runs are saved.
+const FORMAT: u32 = 1;
+
+/// Everything that was measured in one go.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Run {
+    format: u32,
+    /// The version of Sterna.
+    pub(crate) sterna: String,
+    pub(crate) machine: Machine,
+    /// The level of the kernels.
+    pub(crate) level: String,
+    /// What was measured: a suite, or a file.
+    pub(crate) subject: String,
+    pub(crate) seconds_per_case: f64,
+    pub(crate) cases: Vec<Case>,
+    /// The streaming limit by size; measured where it is saved or drawn.
+    #[serde(default)]
+    pub(crate) ceilings: Vec<Ceiling>,
+}
+
+/// A case on some number of threads.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) threads: usize,
+    /// Bytes that one execution moves, each distinct element counted once.
+    pub(crate) bytes: Traffic,
+    pub(crate) rounds: usize,
+    /// Seconds of one execution.
+    pub(crate) seconds: Sample,
+    /// Seconds of the streaming limit, measured by turns with it.
+    pub(crate) limit: Sample,
+    /// The median over the rounds of the limit's time divided by the case's.
+    pub(crate) share: f64,
+}
+
+/// The streaming limit of one size, read and written in equal parts.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Ceiling {
+    pub(crate) threads: usize,
+    pub(crate) bytes: usize,
+    /// The least that was measured: a roof is what the machine can do.
+    pub(crate) seconds: f64,
+}
+
+impl Run {
+    pub(crate) fn new(machine: Machine, level: &str, subject: String, seconds_per_case: f64) -> Self {
+        Self {
+            format: FORMAT,
+            sterna: env!("CARGO_PKG_VERSION").into(),
+            machine,
+            level: level.into(),
+            subject,
+            seconds_per_case,
+            cases: Vec::new(),
+            ceilings: Vec::new(),
+        }
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let read = || {
+            let text = fs::read_to_string(path)?;
+            let run: Self = serde_json::from_str(&text)?;
+            run.check()?;
+            Ok(run)
+        };
+        read().map_err(|error: anyhow::Error| {
+            let hint = "name a file that `sterna bench --save` wrote";
+            error.context(format!("cannot read a saved run from {}; {hint}", path.display()))
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.format == FORMAT, "it is of format {}, and format {FORMAT} is known here", self.format);
+        let mut names = BTreeSet::new();
+        for case in &self.cases {
+            let Case { name, threads, .. } = case;
+            let is_time = |Sample { lower, median, upper }| 0.0 < lower && lower <= median && median <= upper;
+            if !is_time(case.seconds) || !is_time(case.limit) || case.share <= 0.0 || *threads == 0 {
+                bail!("case {name:?} on {threads} threads holds a time, share or number that cannot be");
+            }
+            ensure!(names.insert((name, threads)), "it holds case {name:?} on {threads} threads twice");
+        }
+        let can_be = |ceiling: &Ceiling| ceiling.seconds > 0.0 && ceiling.bytes > 0 && ceiling.threads > 0;
+        ensure!(self.ceilings.iter().all(can_be), "it holds a streaming limit that cannot be");
+        Ok(())
+    }
+
+    pub(crate) fn save(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Case {
+    /// 10⁹ bytes a second.
+    pub(crate) fn gb_per_second(&self) -> f64 {
+        self.bytes.bytes() as f64 / self.seconds.median / 1e9
+    }
+
+    pub(crate) fn limit_gb_per_second(&self) -> f64 {
+        self.bytes.bytes() as f64 / self.limit.median / 1e9
+    }
+}
+
+impl Ceiling {
+    pub(crate) fn gb_per_second(&self) -> f64 {
+        self.bytes as f64 / self.seconds / 1e9
+    }
+}

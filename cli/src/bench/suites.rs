@@ -1,0 +1,178 @@
+//! The cases that are built in, as tables.
+
+use anyhow::Result;
+use sterna::{AutoBroadcast, DataType, Graph, LogicalTensor, Op, TensorId};
+
+use super::args::Suite;
+use crate::Ending;
+use crate::fill::Fill;
+use crate::source::with_shapes;
+
+/// A finalized graph, and what its inputs are filled with, if not at random.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) graph: Graph,
+    pub(crate) fills: Vec<(TensorId, Fill)>,
+}
+
+/// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of `cond`.
+type Select = (&'static str, DataType, [&'static [i64]; 3], &'static str);
+
+const SQUARE: [&[i64]; 3] = [&[4096, 4096]; 3];
+const HEADS: [&[i64]; 3] = [&[8, 1, 512, 512], &[8, 12, 512, 512], &[]];
+
+/// Named by the shape, the type and the condition.
+const SELECTS: &[Select] = &[
+    ("all-4096x4096/f32/random", DataType::F32, SQUARE, "random"),
+    ("all-4096x4096/f32/true", DataType::F32, SQUARE, "true"),
+    ("all-4096x4096/u8/random", DataType::U8, SQUARE, "random"),
+    ("all-2048x2048/s64/random", DataType::S64, [&[2048, 2048]; 3], "random"),
+    ("all-256x256/f32/random", DataType::F32, [&[256, 256]; 3], "random"),
+    ("all-16/f32/random", DataType::F32, [&[16]; 3], "random"),
+    ("heads-8x12x512x512/f32/random", DataType::F32, HEADS, "random"),
+    ("heads-8x12x512x512/f16/random", DataType::F16, HEADS, "random"),
+    (
+        "mask-1x32x1024x1024/f32/causal",
+        DataType::F32,
+        [&[1, 1, 1024, 1024], &[1, 32, 1024, 1024], &[1]],
+        "causal",
+    ),
+    ("mask-64x12x64x512/f32/padding", DataType::F32, [&[64, 1, 1, 512], &[64, 12, 64, 512], &[1]], "padding"),
+    ("cond-column-4096x1024/f32/random", DataType::F32, [&[4096, 1], &[4096, 1024], &[4096, 1024]], "random"),
+    (
+        "mixed-64x256x32x256/f32/random",
+        DataType::F32,
+        [&[1, 256, 1, 256], &[64, 1, 32, 256], &[1, 256, 32, 1]],
+        "random",
+    ),
+    ("cond-alone-2x1x512x512/f32/random", DataType::F32, [&[2, 1, 512, 512], &[1], &[1]], "random"),
+];
+
+/// A graph: its file's name, its JSON, and the dims of its inputs at each size; the name of a size is the number of
+/// elements of its outputs.
+type Fusion = (&'static str, &'static str, &'static [Size]);
+
+type Size = (&'static str, &'static [(TensorId, &'static [i64])]);
+
+macro_rules! graph {
+    ($name:literal) => {
+        include_str!(concat!("../../graphs/", $name, ".json"))
+    };
+}
+
+const FUSIONS: &[Fusion] = &[
+    (
+        "causal_scale_select",
+        graph!("causal_scale_select"),
+        &[
+            ("16", &[(0, &[1, 1, 4, 4])]),
+            ("98304", &[(0, &[2, 12, 64, 64])]),
+            ("6291456", &[(0, &[2, 12, 512, 512])]),
+        ],
+    ),
+    (
+        "padding_bias_select",
+        graph!("padding_bias_select"),
+        &[
+            ("16", &[(0, &[1, 1, 4, 4]), (1, &[1, 1, 4, 4]), (2, &[1, 1, 1, 4])]),
+            ("131072", &[(0, &[4, 8, 64, 64]), (1, &[1, 8, 64, 64]), (2, &[4, 1, 1, 64])]),
+            ("8388608", &[(0, &[4, 8, 512, 512]), (1, &[1, 8, 512, 512]), (2, &[4, 1, 1, 512])]),
+        ],
+    ),
+    (
+        "safe_softmax_guard",
+        graph!("safe_softmax_guard"),
+        &[
+            ("16", &[(0, &[16])]),
+            ("98304", &[(0, &[2, 12, 64, 64])]),
+            ("6291456", &[(0, &[2, 12, 512, 512])]),
+        ],
+    ),
+    (
+        "gelu_gated_select",
+        graph!("gelu_gated_select"),
+        &[
+            ("16", &[(0, &[1, 1, 16]), (1, &[1, 1, 16]), (2, &[1, 1, 1])]),
+            ("65536", &[(0, &[2, 32, 1024]), (1, &[2, 32, 1024]), (2, &[2, 32, 1])]),
+            ("16777216", &[(0, &[4, 1024, 4096]), (1, &[4, 1024, 4096]), (2, &[4, 1024, 1])]),
+        ],
+    ),
+    (
+        "nan_to_num",
+        graph!("nan_to_num"),
+        &[("16", &[(0, &[16])]), ("49152", &[(0, &[2, 32, 768])]), ("6291456", &[(0, &[8, 1024, 768])])],
+    ),
+    (
+        "swin_selects",
+        graph!("swin_selects"),
+        &[
+            ("16", &[(0, &[1, 1, 4, 1]), (1, &[1, 1, 1, 4]), (2, &[1, 1, 4, 4])]),
+            ("230496", &[(0, &[16, 1, 49, 1]), (1, &[16, 1, 1, 49]), (2, &[16, 6, 49, 49])]),
+            ("7375872", &[(0, &[256, 1, 49, 1]), (1, &[256, 1, 1, 49]), (2, &[256, 12, 49, 49])]),
+        ],
+    ),
+    (
+        "clamp_backward",
+        graph!("clamp_backward"),
+        &[
+            ("16", &[(0, &[16]), (1, &[16])]),
+            ("49152", &[(0, &[2, 32, 768]), (1, &[2, 32, 768])]),
+            ("6291456", &[(0, &[8, 1024, 768]), (1, &[8, 1024, 768])]),
+        ],
+    ),
+    (
+        "t5_bucket",
+        graph!("t5_bucket"),
+        &[("16", &[(0, &[4, 4])]), ("16384", &[(0, &[128, 128])]), ("4194304", &[(0, &[2048, 2048])])],
+    ),
+    (
+        "chain_of_12",
+        graph!("chain_of_12"),
+        &[
+            ("16", &[(0, &[1, 1, 16]), (1, &[16]), (2, &[16]), (5, &[1, 1, 16]), (6, &[1, 1, 1])]),
+            ("49152", &[(0, &[2, 32, 768]), (5, &[2, 32, 768]), (6, &[2, 32, 1])]),
+            ("6291456", &[(0, &[8, 1024, 768]), (5, &[8, 1024, 768]), (6, &[8, 1024, 1])]),
+        ],
+    ),
+];
+
+impl Suite {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Fusion => "fusion",
+        }
+    }
+
+    pub(crate) fn subjects(self) -> Result<Vec<Subject>, Ending> {
+        match self {
+            Self::Select => SELECTS.iter().map(|row| select(row).map_err(Ending::failed)).collect(),
+            Self::Fusion => {
+                let sizes = |(name, json, sizes): &Fusion| sizes.iter().map(|size| fusion(name, json, size));
+                FUSIONS.iter().flat_map(sizes).collect()
+            }
+        }
+    }
+}
+
+fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subject> {
+    let op = Op::select(
+        0,
+        LogicalTensor::strided(0, DataType::Boolean, cond)?,
+        LogicalTensor::strided(1, *data_type, then)?,
+        LogicalTensor::strided(2, *data_type, other)?,
+        LogicalTensor::unknown(3, *data_type),
+    );
+    let mut graph = Graph::new();
+    graph.add_op(op.auto_broadcast(AutoBroadcast::Multidirectional))?;
+    graph.finalize()?;
+    let fill = fill.parse().map_err(anyhow::Error::msg::<String>)?;
+    Ok(Subject { name: (*name).into(), graph, fills: vec![(0, fill)] })
+}
+
+fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
+    let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
+    let mut graph = with_shapes(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
+    graph.finalize().map_err(Ending::failed)?;
+    Ok(Subject { name: format!("{name}/{size}"), graph, fills: Vec::new() })
+}
