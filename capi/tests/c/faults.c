@@ -176,11 +176,20 @@ static int run(struct workflow w) {
 }
 
 int main(void) {
-    for (int variant = 0; variant < 8; variant++) {
+    static const struct {
+        int64_t length;
+        sterna_partition_policy_t policy;
+        int own_scratch;
+    } variants[] = {
+        {SMALL, STERNA_PARTITION_POLICY_DEBUG, 0},  {SMALL, STERNA_PARTITION_POLICY_DEBUG, 1},
+        {SMALL, STERNA_PARTITION_POLICY_FUSION, 0}, {SMALL, STERNA_PARTITION_POLICY_FUSION, 1},
+        {LARGE, STERNA_PARTITION_POLICY_FUSION, 0}, /* with workers */
+    };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         struct workflow w = {0};
-        w.length = variant & 4 ? LARGE : SMALL;
-        w.policy = variant & 2 ? STERNA_PARTITION_POLICY_FUSION : STERNA_PARTITION_POLICY_DEBUG;
-        w.own_scratch = variant & 1;
+        w.length = variants[i].length;
+        w.policy = variants[i].policy;
+        w.own_scratch = variants[i].own_scratch;
         fail_at = 0;
         const int needed = run(w);
         REQUIRE(failures == 0);
@@ -188,8 +197,7 @@ int main(void) {
         for (fail_at = 1; fail_at <= needed + 1; fail_at++) {
             run(w);
             if (failures != (fail_at <= needed)) {
-                fprintf(stderr, "variant %d, call %d of %d: %d calls ran out of memory\n", variant, fail_at, needed,
-                        failures);
+                fprintf(stderr, "variant %zu, call %d of %d: %d calls ran out of memory\n", i, fail_at, needed, failures);
                 return 1;
             }
         }
