@@ -133,15 +133,16 @@ unsafe impl Allocator for Failing {
 
 #[test]
 fn a_call_that_fails_leaves_the_mode_as_it_was() {
-    // Of bf16, so that the square needs scratch, and at once computes.
-    let desc = |id| LogicalTensor::strided(id, DataType::Bf16, &[1000]).unwrap();
-    let partition = Partition::from_op(Op::new(0, OpKind::Square).input(desc(0)).output(desc(1))).unwrap();
-    let values = vec![half::bf16::ONE; 1000];
+    // With gaps between its elements, so that the square needs scratch.
+    let from = LogicalTensor::with_strides(0, DataType::F32, &[1000], &[2]).unwrap();
+    let to = LogicalTensor::strided(1, DataType::F32, &[1000]).unwrap();
+    let partition = Partition::from_op(Op::new(0, OpKind::Square).input(from).output(to)).unwrap();
+    let values = vec![1.5f32; 2000];
     for (mode, panics) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let failing = Arc::new(Failing { panics, asked_in: AtomicU32::new(0) });
         let engine = Engine::builder().threads(1).allocator(failing.clone()).build();
         let stream = Stream::new(&engine);
-        let mut result = vec![half::bf16::ZERO; 1000];
+        let mut result = vec![0f32; 1000];
         in_mode(mode, || {
             let compile = |inputs: &[LogicalTensor]| partition.compile(&engine, inputs, partition.outputs());
             assert!(matches!(compile(&[]), Err(Error::Compile { .. })));
