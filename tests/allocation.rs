@@ -3,58 +3,15 @@
 //! One test alone in its binary: a second one would start threads of its own while this one counts.
 
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "common/counting.rs"]
+mod counting;
 
 use common::{COND, Case, DST, ELSE, Random, THEN, report};
+use counting::allocations;
 use sterna::{
     AutoBroadcast, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream,
     Tensor, TensorBuf, TensorMut,
 };
-
-/// The system's allocator, which counts what each thread asks of it.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending has no counter any more.
-    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Calls of the allocator, on this thread, while something runs.
-fn allocations(run: impl FnOnce()) -> usize {
-    let before = CALLS.get();
-    run();
-    CALLS.get() - before
-}
 
 /// Threads of this process, where the system tells.
 fn threads() -> usize {

@@ -179,47 +179,6 @@ fn a_scratchpad_can_be_handed_in() {
     assert_eq!(error.unwrap_err(), Error::Execute(fault));
 }
 
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn the_floating_point_environment_of_the_caller_does_not_matter() {
-    #[allow(unsafe_code, reason = "the environment has no safe interface")]
-    fn control() -> u32 {
-        let mut control = 0u32;
-        // SAFETY: the instruction writes four bytes there.
-        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
-        control
-    }
-    #[allow(unsafe_code, reason = "the environment has no safe interface")]
-    fn set_control(control: u32) {
-        // SAFETY: the instruction reads four bytes there; every word given masks all exceptions.
-        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
-    }
-    /// Runs something with a control word, and checks that it is still in force afterwards.
-    fn with_control<T>(given: u32, run: impl FnOnce() -> T) -> T {
-        const FLAGS: u32 = 0x3f;
-        let before = control();
-        set_control(given);
-        let result = run();
-        let after = control();
-        set_control(before);
-        assert_eq!(after & !FLAGS, given & !FLAGS, "the environment is restored");
-        result
-    }
-    const DEFAULT: u32 = 0x1f80;
-    // Flush to zero, denormals are zero, and rounding down, up, towards zero.
-    for control in [DEFAULT | 0x8000, DEFAULT | 0x40, DEFAULT | 0x2000, DEFAULT | 0x4000, DEFAULT | 0xe040] {
-        for seed in 0..40 {
-            let graph = RandomGraph::on(&mut Random::new(seed), 12, vec![3, 70]);
-            let [fused, _] = graphs::both(&graph.graph);
-            let engine = Engine::builder().threads(1).build();
-            let inputs = graphs::filled(&graph, &engine, seed);
-            let run = || graphs::run(&fused, &graph.outputs, &engine, &inputs, None).unwrap();
-            let (here, there) = (run(), with_control(control, run));
-            assert_eq!(graphs::differs(&here, &there), None, "{control:x}, seed {seed}");
-        }
-    }
-}
-
 /// A select between an expensive power and a plain input, under one condition everywhere; `is_output` hands the
 /// power out as well.
 fn powers(count: usize, condition: bool, is_output: bool) -> (Duration, Vec<TensorBuf>) {

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::guarded::{AT_BACK, AT_FRONT, Guarded, Place};
 use common::{COND, Case, DST, ELSE, GAP, Random, THEN, engines, report};
 use sterna::{
     AutoBroadcast, CompiledPartition, DataType, Engine, InPlacePair, Level, Stream, Tensor, TensorMut,
@@ -14,101 +15,6 @@ use sterna::{
 
 /// One type for each width of an element.
 const TYPES: [DataType; 4] = [DataType::U8, DataType::F16, DataType::F32, DataType::S64];
-
-/// Memory that ends at a page which faults when it is touched, and starts behind another.
-struct Guarded {
-    first: *mut u8,
-    size: usize,
-}
-
-#[cfg(unix)]
-impl Guarded {
-    /// At least so many bytes.
-    fn new(size: usize) -> Self {
-        let page = page_size();
-        let size = size.next_multiple_of(page);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh mapping; the pages between the first and the last are made accessible.
-        unsafe {
-            let mapped = libc::mmap(std::ptr::null_mut(), size + 2 * page, libc::PROT_NONE, flags, -1, 0);
-            assert_ne!(mapped, libc::MAP_FAILED);
-            let first = mapped.cast::<u8>().add(page);
-            assert_eq!(libc::mprotect(first.cast(), size, access), 0);
-            Self { first, size }
-        }
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        let page = page_size();
-        // SAFETY: the whole of the mapping that `new` made, which nobody uses any more.
-        unsafe { libc::munmap(self.first.sub(page).cast(), self.size + 2 * page) };
-    }
-}
-
-#[cfg(unix)]
-fn page_size() -> usize {
-    // SAFETY: a query without side effects.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-/// Without guard pages, all else is still checked.
-#[cfg(not(unix))]
-impl Guarded {
-    fn new(size: usize) -> Self {
-        let memory = vec![0u8; size.next_multiple_of(4096)].leak();
-        Self { first: memory.as_mut_ptr(), size: memory.len() }
-    }
-}
-
-impl Guarded {
-    fn at(&self, offset: usize) -> *mut u8 {
-        assert!(offset <= self.size);
-        self.first.wrapping_add(offset)
-    }
-
-    fn bytes(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.end <= self.size);
-        // SAFETY: within the mapping, which starts as zeros; executions run while no such slice is alive.
-        unsafe { std::slice::from_raw_parts(self.at(range.start), range.len()) }
-    }
-
-    fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        assert!(range.end <= self.size);
-        // SAFETY: as in `bytes`, uniquely borrowed.
-        unsafe { std::slice::from_raw_parts_mut(self.at(range.start), range.len()) }
-    }
-}
-
-/// Where an operand lies in its memory.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// So many bytes behind the guard page before the memory.
-    Front(usize),
-    /// Ends so many bytes before the guard page behind the memory.
-    Back(usize),
-}
-
-impl Place {
-    fn range(self, memory: &Guarded, span: usize) -> Range<usize> {
-        let start = match self {
-            Self::Front(offset) => offset,
-            Self::Back(offset) => memory.size - offset - span,
-        };
-        start..start + span
-    }
-
-    fn random(random: &mut Random) -> Self {
-        let offset = random.below(64);
-        random.pick(&[Self::Front(offset), Self::Back(offset)])
-    }
-}
-
-const AT_BACK: [Place; 4] = [Place::Back(0); 4];
-const AT_FRONT: [Place; 4] = [Place::Front(0); 4];
 
 /// What the bytes of a condition are.
 #[derive(Debug, Clone, Copy)]

@@ -357,3 +357,6 @@ impl std::fmt::Debug for ScratchPool {
         f.debug_struct("ScratchPool").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 pub mod graphs;
+pub mod guarded;
 
 use sterna::{
     Attr, AttrRow, AttrType, AttrValue, AutoBroadcast, CompiledPartition, Count, DataType, Engine, Graph,

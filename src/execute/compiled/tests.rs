@@ -1,0 +1,123 @@
+//! A kernel that panics, which only a defect could make one do: no caller can. So the plan of a compiled partition is
+//! given such a kernel here.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::compile::cache::set_compiled_partition_cache_capacity;
+use crate::graph::op::Op;
+use crate::kernels::pointwise::{Kernel1, Params};
+use crate::kernels::{Extent, Source, Target};
+use crate::partition::Partition;
+use crate::plan::Work;
+use crate::types::dtype::DataType;
+use crate::types::kind::OpKind;
+
+/// Enough for workers to be woken.
+const LENGTH: usize = 3_000_000;
+
+/// What the kernel does where nobody is to panic.
+static WORKING: OnceLock<Kernel1> = OnceLock::new();
+static WORKERS_PANIC: AtomicBool = AtomicBool::new(false);
+static CALLER_PANICS: AtomicBool = AtomicBool::new(false);
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn may_panic(extent: Extent, x: Source, to: Target, params: &Params) {
+    let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("sterna-"));
+    let panics = if is_worker { &WORKERS_PANIC } else { &CALLER_PANICS };
+    if panics.load(Ordering::Relaxed) {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        panic!("a kernel panics");
+    }
+    // The caller would do all the work before a worker is awake.
+    let start = Instant::now();
+    while WORKERS_PANIC.load(Ordering::Relaxed)
+        && PANICS.load(Ordering::Relaxed) == 0
+        && start.elapsed() < Duration::from_secs(20)
+    {
+        std::thread::yield_now();
+    }
+    // SAFETY: as the caller of the kernel that this one stands for promises.
+    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params) }
+}
+
+/// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may panic.
+fn compiled() -> CompiledPartition {
+    let dims = [LENGTH as i64];
+    let from = LogicalTensor::with_strides(0, DataType::F32, &dims, &[2]).unwrap();
+    let to = LogicalTensor::strided(1, DataType::F32, &dims).unwrap();
+    let op = Op::new(0, OpKind::Square).input(from).output(to);
+    let partition = Partition::from_op(op).unwrap();
+    // A plan that the cache does not share can be changed.
+    set_compiled_partition_cache_capacity(0);
+    let engine = Engine::builder().threads(3).build();
+    let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
+    let steps = plan.nests.iter_mut().flat_map(|nest| &mut nest.steps);
+    let mut kernels = steps.filter_map(|step| match &mut step.work {
+        Work::One { kernel, .. } => Some(kernel),
+        _ => None,
+    });
+    let kernel = kernels.next().unwrap();
+    WORKING.set(*kernel).unwrap();
+    *kernel = may_panic;
+    compiled
+}
+
+/// The control word of the thread's floating-point environment, without the flags of what has happened.
+#[cfg(target_arch = "x86_64")]
+fn control() -> u32 {
+    let mut control = 0u32;
+    // SAFETY: the instruction writes four bytes to the address.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
+    control & !0x3f
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_control(control: u32) {
+    // SAFETY: the instruction reads four bytes there; the words given mask all exceptions.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
+}
+
+#[test]
+fn a_panic_anywhere_is_an_error_and_the_next_execution_works() {
+    let compiled = compiled();
+    let (engine, stream) = (compiled.engine().clone(), Stream::new(compiled.engine()));
+    assert_ne!(compiled.scratchpad_size(), 0);
+    let values: Vec<f32> = (0..2 * LENGTH).map(|i| (i % 1000) as f32).collect();
+    let input = Tensor::new(&compiled.inputs()[0], &engine, &values).unwrap();
+    let execute = || {
+        let mut result = vec![f32::NAN; LENGTH];
+        let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result).unwrap();
+        compiled.execute(&stream, &[input], &mut [output]).map(|()| result)
+    };
+    let works = || {
+        let result = execute().unwrap();
+        assert!(result.iter().zip(values.iter().step_by(2)).all(|(square, x)| *square == x * x));
+    };
+    works();
+    for round in 0..4 {
+        for (workers, caller) in [(true, false), (false, true), (true, true)] {
+            // Flush to zero and round down, which holds afterwards as well.
+            #[cfg(target_arch = "x86_64")]
+            set_control(0x1f80 | 0x8000 | 0x2000);
+            PANICS.store(0, Ordering::Relaxed);
+            WORKERS_PANIC.store(workers, Ordering::Relaxed);
+            CALLER_PANICS.store(caller, Ordering::Relaxed);
+            let result = execute();
+            WORKERS_PANIC.store(false, Ordering::Relaxed);
+            CALLER_PANICS.store(false, Ordering::Relaxed);
+            #[cfg(target_arch = "x86_64")]
+            {
+                assert_eq!(control(), 0x1f80 | 0x8000 | 0x2000, "round {round}");
+                set_control(0x1f80);
+            }
+            assert_ne!(PANICS.load(Ordering::Relaxed), 0, "round {round}");
+            let error = result.unwrap_err();
+            assert_eq!(error, Error::Execute(ExecuteFault::Panicked), "round {round}");
+            works();
+        }
+    }
+}
