@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libfuzzer_sys::fuzz_target;
-use sterna::{AttrValue, OpKind};
+use sterna::AttrValue;
 use sterna_capi::allocator::*;
 use sterna_capi::compiled_partition::*;
 use sterna_capi::constant_tensor_cache::*;
@@ -33,7 +33,7 @@ use sterna_capi::tensor::*;
 use sterna_capi::verbose::sterna_verbose_set;
 use sterna_capi::version::*;
 use sterna_fuzz::common::Random;
-use sterna_fuzz::{MOST_BYTES, PLAIN_OPS, trace};
+use sterna_fuzz::{MOST_BYTES, PLAIN_OPS, some_kind, trace};
 
 const SUCCESS: Status = 0;
 const RUNTIME_ERROR: Status = 5;
@@ -97,6 +97,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// What the calls so far have made.
+#[allow(clippy::vec_box, reason = "handles are boxes")]
 struct World {
     random: Random,
     dims: Vec<i64>,
@@ -219,7 +220,7 @@ fn code(random: &mut Random, good: c_int) -> c_int {
 /// An array: mostly as it is, or with a pointer or count that is refused before any element is looked at, or shorter.
 fn array<T>(random: &mut Random, values: &[T]) -> (*const T, usize) {
     let (at, len) = (values.as_ptr(), values.len());
-    match random.below(64) {
+    match random.below(256) {
         63 => (ptr::null(), len),
         62 if align_of::<T>() > 1 => (at.wrapping_byte_add(1), len),
         61 => (at, random.pick(&[usize::MAX, usize::MAX - 7, usize::MAX / 2 + 1])),
@@ -422,12 +423,41 @@ impl World {
             Some(_) if !errs(&mut self.random, 16) => IDS + self.mentions.len(),
             _ => id,
         };
-        let desc = self.desc(id, data_type)?;
+        let desc = match errs(&mut self.random, 4) {
+            true => self.desc(id, data_type)?,
+            false => self.dense(id, data_type, 0)?,
+        };
         Some(*self.mentions.entry(id).or_insert(desc))
     }
 
+    /// A tensor that nobody has mentioned yet, and of which only the type is known.
+    fn open(&mut self, data_type: c_int) -> Option<LogicalTensor> {
+        let id = IDS + self.mentions.len();
+        let desc = self.unknown(id, data_type)?;
+        self.mentions.insert(id, desc);
+        Some(desc)
+    }
+
+    fn unknown(&mut self, id: usize, data_type: c_int) -> Option<LogicalTensor> {
+        made(&mut self.random, |to: Option<&mut MaybeUninit<LogicalTensor>>| {
+            let at = to.map_or(ptr::null_mut(), MaybeUninit::as_mut_ptr);
+            call!(sterna_logical_tensor_init(at, id, data_type, -1, 1, 0))
+        })
+    }
+
+    /// A dense tensor of a shape that mostly fits the others.
+    fn dense(&mut self, id: usize, data_type: c_int, property: c_int) -> Option<LogicalTensor> {
+        let mut dims = self.some_dims();
+        dims.truncate(if property == HOST_SCALAR { 0 } else { 12 });
+        let (rank, dims) = (dims.len() as i32, dims.as_ptr());
+        made(&mut self.random, |to: Option<&mut MaybeUninit<LogicalTensor>>| {
+            let at = to.map_or(ptr::null_mut(), MaybeUninit::as_mut_ptr);
+            call!(sterna_logical_tensor_init_with_dims(at, id, data_type, rank, dims, STRIDED, property))
+        })
+    }
+
     fn op(&mut self) {
-        let kind = self.random.pick(OpKind::ALL);
+        let kind = some_kind(&mut self.random);
         let plain = &PLAIN_OPS[&kind];
         let (id, name) = (self.random.below(IDS), word(&mut self.random, "op"));
         let name = if errs(&mut self.random, 48) { ptr::null() } else { name.as_ptr().cast() };
@@ -440,7 +470,8 @@ impl World {
             ok(call!(sterna_op_add_input(Some(&mut op), desc.as_ref())));
         }
         for port in plain.outputs() {
-            let desc = self.mention(port.data_type().code() as c_int);
+            let data_type = port.data_type().code() as c_int;
+            let desc = if errs(&mut self.random, 8) { self.mention(data_type) } else { self.open(data_type) };
             ok(call!(sterna_op_add_output(Some(&mut op), desc.as_ref())));
         }
         for (attr, value) in plain.attrs() {
@@ -507,7 +538,7 @@ impl World {
     }
 
     fn graph(&mut self) {
-        if self.graphs.is_empty() || errs(&mut self.random, 8) {
+        if self.graphs.is_empty() || errs(&mut self.random, 4) {
             let (kind, mode) = (code(&mut self.random, CPU), code(&mut self.random, 0));
             let graph = match self.random.below(2) {
                 0 => made(&mut self.random, |to| call!(sterna_graph_create(to, kind))),
@@ -619,12 +650,18 @@ impl World {
         }
         let index = self.random.below(self.partitions.len());
         let ports = [false, true].map(|gives| Self::ports(&self.partitions[index], gives));
-        let concrete = ports.each_ref().map(|ports| {
-            let settle =
-                |port: &LogicalTensor| match port.layout_type == STRIDED && !errs(&mut self.random, 8) {
-                    true if port.ndims >= 0 => *port,
-                    _ => self.desc(port.id, port.data_type).unwrap_or(*port),
+        let concrete = [false, true].map(|gives| {
+            let ports = &ports[usize::from(gives)];
+            let settle = |port: &LogicalTensor| {
+                let other = match self.random.below(16) {
+                    0 => self.desc(port.id, port.data_type),
+                    1..5 => self.dense(port.id, port.data_type, port.property),
+                    _ if port.layout_type == STRIDED && port.ndims >= 0 => None,
+                    _ if gives => self.unknown(port.id, port.data_type),
+                    _ => self.dense(port.id, port.data_type, port.property),
                 };
+                other.unwrap_or(*port)
+            };
             ports.iter().map(settle).collect::<Vec<LogicalTensor>>()
         });
         let lists = concrete.each_ref().map(|descs| {
@@ -644,7 +681,11 @@ impl World {
         let fresh = made(&mut self.random, |to| call!(sterna_compiled_partition_create(to, partition)));
         let Some(mut handle) = fresh else { return };
         let to = if errs(&mut self.random, 48) { None } else { Some(&mut *handle) };
-        ok(call!(sterna_partition_compile(partition, to, in_num, ins, out_num, outs, engine)));
+        let compiles = ok(call!(sterna_partition_compile(partition, to, in_num, ins, out_num, outs, engine)));
+        if !compiles && !errs(&mut self.random, 4) {
+            assert!(ok(call!(sterna_compiled_partition_destroy(Some(handle)))));
+            return;
+        }
         let ids = ports.map(|ports| ports.iter().map(|port| port.id).collect());
         let compiled = Compiled { handle, engine, ports: ids };
         let (mut num, mut pairs) = (MaybeUninit::uninit(), MaybeUninit::uninit());

@@ -10,14 +10,16 @@ use libfuzzer_sys::fuzz_target;
 use sterna::reference::{self, Value};
 use sterna::{
     Attr, AttrType, AttrValue, AutoBroadcast, CompiledPartition, DataType, Element, Engine, Error, FpMath,
-    FpMathMode, Graph, Layout, LogicalTensor, Op, OpKind, Partition, Policy, Property, Result, Schema,
-    Status, Stream, Tensor, TensorBuf, TensorFault, TensorMut, UNKNOWN_DIM,
+    FpMathMode, Graph, Layout, LogicalTensor, Op, Partition, Policy, Property, Result, Schema, Status,
+    Stream, Tensor, TensorBuf, TensorFault, TensorMut, UNKNOWN_DIM,
 };
 use sterna_fuzz::common::{GAP, Random};
-use sterna_fuzz::{ENGINES, MOST_BYTES, PLAIN_OPS, Tight, one_of_the_engines, trace};
+use sterna_fuzz::{ENGINES, MOST_BYTES, PLAIN_OPS, Tight, check_json, one_of_the_engines, some_kind, trace};
+
+type Call = fn(&mut World);
 
 /// Calls by name, the frequent ones more than once.
-const CALLS: &[(&str, fn(&mut World))] = &[
+const CALLS: &[(&str, Call)] = &[
     ("describe", World::describe),
     ("build an op", World::build_op),
     ("build an op", World::build_op),
@@ -205,7 +207,7 @@ impl World {
     }
 
     fn build_op(&mut self) {
-        let kind = self.random.pick(OpKind::ALL);
+        let kind = some_kind(&mut self.random);
         let id = self.random.below(IDS) + if self.errs(8) { usize::MAX - IDS } else { 0 };
         let plain = &PLAIN_OPS[&kind];
         let mut op = Op::new(id, kind);
@@ -304,8 +306,7 @@ impl World {
         seen(graph.finalize());
         let ends = graph.inputs().len() + graph.outputs().len();
         assert!(ends <= graph.ops().iter().map(|op| op.inputs().len() + op.outputs().len()).sum());
-        let again = Graph::from_json(&graph.to_json());
-        assert_eq!(again.as_ref(), Ok(&*graph), "{}", graph.to_json());
+        check_json(graph);
     }
 
     fn partition(&mut self) {

@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
-use sterna::{Allocator, Engine, Level, LogicalTensor, Op, OpKind, SystemAllocator, Tensor, TensorMut};
+use sterna::{
+    Allocator, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition, SystemAllocator, Tensor,
+    TensorMut, UNKNOWN_DIM,
+};
 
 use self::common::Random;
 
@@ -75,6 +78,28 @@ impl Tight {
 /// An op of each kind that a graph takes.
 pub static PLAIN_OPS: LazyLock<HashMap<OpKind, Op>> =
     LazyLock::new(|| OpKind::ALL.iter().map(|&kind| (kind, common::plain_op(kind))).collect());
+
+/// The kinds that partitions run on the tensors of their plain op.
+static RUNNING: LazyLock<Vec<OpKind>> = LazyLock::new(|| {
+    let runs = |op: &Op| Partition::from_op(op.clone()).is_ok_and(|partition| partition.is_supported());
+    OpKind::ALL.iter().copied().filter(|kind| runs(&PLAIN_OPS[kind])).collect()
+});
+
+/// A kind of op, mostly one that runs.
+pub fn some_kind(random: &mut Random) -> OpKind {
+    if random.below(4) == 0 { random.pick(OpKind::ALL) } else { random.pick(&RUNNING) }
+}
+
+/// What is written of a graph is read back to an equal one, save for what the format cannot say: that a tensor of which no
+/// dim is known has rank 1.
+pub fn check_json(graph: &Graph) {
+    let written = graph.to_json();
+    let again = Graph::from_json(&written).unwrap_or_else(|error| panic!("{error} in {written}"));
+    assert_eq!(again.to_json(), written);
+    let is_lost = |tensor: &LogicalTensor| tensor.dims() == Some(&[UNKNOWN_DIM][..]);
+    let mut tensors = graph.ops().iter().flat_map(|op| op.inputs().iter().chain(op.outputs()));
+    assert!(&again == graph || tensors.any(is_lost), "{written}");
+}
 
 /// Writes a line on each call of a sequence, for whoever reads a crash; off unless `STERNA_FUZZ_TRACE` is set.
 pub fn trace(call: &str) {

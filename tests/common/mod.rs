@@ -214,7 +214,7 @@ impl Random {
 
     /// Each choice takes as many bytes as it needs; behind the last one, all choices are 0.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self::Bytes(bytes.to_vec().into_iter())
+        Self::Bytes(Vec::from(bytes).into_iter())
     }
 
     /// Whether bytes spelled the choices out and none is left.
