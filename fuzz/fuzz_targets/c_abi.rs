@@ -32,7 +32,7 @@ use sterna_capi::string::*;
 use sterna_capi::tensor::*;
 use sterna_capi::verbose::sterna_verbose_set;
 use sterna_capi::version::*;
-use sterna_fuzz::common::Random;
+use sterna_fuzz::common::{GAP, Random};
 use sterna_fuzz::{MOST_BYTES, PLAIN_OPS, some_kind, trace};
 
 const SUCCESS: Status = 0;
@@ -173,15 +173,23 @@ fn take_text(text: *mut c_char) -> String {
     copy
 }
 
-/// What a call makes; now and then it is given no place for it.
+/// What a call makes; now and then it is given no place for it. A call that fails writes nothing there.
 fn made<T>(random: &mut Random, make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> Status) -> Option<T> {
-    let mut value = MaybeUninit::uninit();
     if errs(random, 48) {
         assert!(!ok(make(None)), "a call took no place for its result");
         return None;
     }
-    // SAFETY: the call succeeded, so the value was written.
-    ok(make(Some(&mut value))).then(|| unsafe { value.assume_init() })
+    let mut value = MaybeUninit::uninit();
+    // SAFETY: any bytes may be written to what is not initialised.
+    unsafe { ptr::write_bytes(&raw mut value, GAP, 1) };
+    if ok(make(Some(&mut value))) {
+        // SAFETY: the call succeeded, so the value was written.
+        return Some(unsafe { value.assume_init() });
+    }
+    // SAFETY: all bytes have been written just now, and the call was to leave them alone.
+    let bytes = unsafe { std::slice::from_raw_parts(value.as_ptr().cast::<u8>(), size_of::<T>()) };
+    assert!(bytes.iter().all(|&byte| byte == GAP), "a call that failed has written");
+    None
 }
 
 /// Whether something is to go wrong, once in so many times.
