@@ -11,7 +11,7 @@ use common::graphs::{self, RandomGraph};
 use common::{Random, report};
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, Level, LogicalTensor, Op, OpKind,
-    Partition, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
+    Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 /// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
@@ -21,35 +21,6 @@ fn seeds() -> std::ops::Range<u64> {
     };
     let first = number("STERNA_FUSION_FIRST", 0);
     first..first + number("STERNA_FUSION_SEEDS", 20_000)
-}
-
-/// Runs one graph every way and says what is wrong.
-fn check(seed: u64, engines: &[Engine]) -> std::result::Result<(), String> {
-    let mut random = Random::new(seed);
-    let graph = RandomGraph::new(&mut random, 20);
-    let [fused, alone] = graphs::both(&graph.graph);
-    if let Some(partition) = fused.iter().chain(&alone).find(|partition| !partition.is_supported()) {
-        return Err(format!("{:?}", partition.unsupported_reason()));
-    }
-    for engine in engines {
-        let inputs = graphs::filled(&graph, engine, seed);
-        let run = |partitions: &[Partition], in_place: Option<Random>| {
-            graphs::run(partitions, &graph.outputs, engine, &inputs, in_place)
-        };
-        let place = |what: &str, why: String| {
-            format!("{what}, {}: {why}\n{}", engine.level(), graphs::describe(&graph))
-        };
-        let apart = run(&alone, None).map_err(|why| place("alone", why))?;
-        graphs::check_ops(&graph, &inputs, &apart).map_err(|why| place("alone", why))?;
-        for in_place in [None, Some(Random::new(seed))] {
-            let what = if in_place.is_some() { "fused, in place" } else { "fused" };
-            let together = run(&fused, in_place).map_err(|why| place(what, why))?;
-            if let Some(why) = graphs::differs(&together, &apart) {
-                return Err(place(what, why));
-            }
-        }
-    }
-    Ok(())
 }
 
 #[test]
@@ -71,7 +42,8 @@ fn random_graphs_give_the_same_bits_fused_and_op_by_op() {
             } else {
                 &engines[seed as usize % engines.len()..][..1]
             };
-            if let Err(why) = check(seed, engines) {
+            let graph = RandomGraph::new(&mut Random::new(seed), 20);
+            if let Err(why) = graphs::check(&graph, seed, engines) {
                 println!("seed {seed}: {why}");
                 wrong.lock().unwrap().push((seed, why));
             }

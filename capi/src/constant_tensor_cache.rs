@@ -15,7 +15,7 @@ static CAPACITIES: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)]
 const MOST: usize = usize::MAX >> 20;
 
 fn capacity_of(kind: EngineKind) -> Result<&'static AtomicUsize, Fault> {
-    let place = usize::try_from(kind - 1).ok().and_then(|place| CAPACITIES.get(place));
+    let place = kind.checked_sub(1).and_then(|place| CAPACITIES.get(usize::try_from(place).ok()?));
     place.ok_or_else(|| {
         let name = ENGINE_KINDS.iter().find(|(code, _)| *code == kind).map(|(_, name)| *name);
         Fault::unknown("engine kind with a cache", name.map_or(kind.to_string(), str::to_owned))

@@ -200,8 +200,9 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
             push("out of range", "0x7fff".into());
         }
         number if number.starts_with("sterna_") && number.ends_with("_t") && !is_callback => {
-            push("no such number", "-1".into());
-            push("no such number", "0x7fff".into());
+            for value in ["-1", "0x7fff", "INT32_MIN", "INT32_MAX"] {
+                push("no such number", value.into());
+            }
         }
         _ => {}
     }

@@ -477,19 +477,49 @@ pub fn check_ops(
     made: &BTreeMap<usize, TensorBuf>,
 ) -> Result<(), String> {
     let held = |id: usize| value(inputs.get(&id).or_else(|| made.get(&id)).unwrap());
-    for op in &graph.ops {
+    graph.ops.iter().try_for_each(|op| {
         let operands: Vec<Value> = op.inputs().iter().map(|input| held(input.id())).collect();
-        let expected = reference::run(op, &operands).map_err(|e| e.to_string())?.remove(0);
-        let given = held(op.outputs()[0].id());
-        let most = i64::from(reference::ulps(op));
-        if given.dims() != expected.dims() {
-            return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
-        }
-        // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked out.
-        let only_finite = most > 0 && BACKWARD.contains(&op.kind());
-        let is_judged = |element: &[u8]| !only_finite || is_finite(op.outputs()[0].data_type(), element);
-        if let Some(difference) = difference_where(&given, &expected, most, is_judged) {
-            return Err(format!("{difference} in {op:?}"));
+        check_op(op, &operands, &held(op.outputs()[0].id()))
+    })
+}
+
+/// Holds the result of an op against the reference, given the operands that it had; says what is wrong.
+pub fn check_op(op: &Op, operands: &[Value], given: &Value) -> Result<(), String> {
+    let expected = reference::run(op, operands).map_err(|e| e.to_string())?.remove(0);
+    let most = i64::from(reference::ulps(op));
+    if given.dims() != expected.dims() {
+        return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
+    }
+    // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked out.
+    let only_finite = most > 0 && BACKWARD.contains(&op.kind());
+    let is_judged = |element: &[u8]| !only_finite || is_finite(op.outputs()[0].data_type(), element);
+    match difference_where(given, &expected, most, is_judged) {
+        Some(difference) => Err(format!("{difference} in {op:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Runs a graph every way, fused and op by op, in place and not, on inputs from a seed; says what is wrong.
+pub fn check(graph: &RandomGraph, seed: u64, engines: &[Engine]) -> Result<(), String> {
+    let [fused, alone] = both(&graph.graph);
+    if let Some(partition) = fused.iter().chain(&alone).find(|partition| !partition.is_supported()) {
+        return Err(format!("{:?}", partition.unsupported_reason()));
+    }
+    for engine in engines {
+        let inputs = filled(graph, engine, seed);
+        let run = |partitions: &[Partition], in_place: Option<Random>| {
+            run(partitions, &graph.outputs, engine, &inputs, in_place)
+        };
+        let place =
+            |what: &str, why: String| format!("{what}, {}: {why}\n{}", engine.level(), describe(graph));
+        let apart = run(&alone, None).map_err(|why| place("alone", why))?;
+        check_ops(graph, &inputs, &apart).map_err(|why| place("alone", why))?;
+        for in_place in [None, Some(Random::new(seed))] {
+            let what = if in_place.is_some() { "fused, in place" } else { "fused" };
+            let together = run(&fused, in_place).map_err(|why| place(what, why))?;
+            if let Some(why) = differs(&together, &apart) {
+                return Err(place(what, why));
+            }
         }
     }
     Ok(())

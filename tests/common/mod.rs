@@ -200,26 +200,55 @@ pub fn broadcast(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3]) -
     }
 }
 
-/// Numbers that look random, the same from run to run (xorshift64*).
+/// Where choices come from: numbers that look random and are the same from run to run (xorshift64*), or bytes that spell
+/// the choices out, as a fuzzer does.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub enum Random {
+    Seed(u64),
+    Bytes(std::vec::IntoIter<u8>),
+}
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(2).wrapping_add(1))
+        Self::Seed(seed.wrapping_mul(2).wrapping_add(1))
+    }
+
+    /// Each choice takes as many bytes as it needs; behind the last one, all choices are 0.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self::Bytes(Vec::from(bytes).into_iter())
+    }
+
+    /// Whether bytes spelled the choices out and none is left.
+    pub fn is_spent(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.len() == 0)
     }
 
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+        match self {
+            Self::Seed(state) => {
+                *state ^= *state >> 12;
+                *state ^= *state << 25;
+                *state ^= *state >> 27;
+                state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+            }
+            Self::Bytes(_) => self.spelled(8),
+        }
     }
 
     /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        let number = match self {
+            Self::Seed(_) => self.next(),
+            Self::Bytes(_) if n <= 1 => 0,
+            Self::Bytes(_) => self.spelled(1 + (n - 1).ilog2() / 8),
+        };
+        (number % n as u64) as usize
+    }
+
+    fn spelled(&mut self, count: u32) -> u64 {
+        let Self::Bytes(bytes) = self else { unreachable!("a seed spells nothing out") };
+        (0..count).fold(0, |number, _| number << 8 | u64::from(bytes.next().unwrap_or(0)))
     }
 
     /// One of some values.

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, two at a time, from the corpus of earlier
+# runs and the seeds. Says what each did, and ends with an error where one crashed; what crashed it is in artifacts/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+readonly seconds=${1:?how many seconds}
+shift
+if [ "$#" -eq 0 ]; then set -- c_abi graph_json pointwise rust_api select; fi
+
+# fuzz SECONDS TARGET: the last lines of a run, or all of one that failed.
+fuzz() {
+    local folders=("corpus/$2" "seeds/$2") flags=(-max_len=2000)
+    if [ "$2" = graph_json ]; then
+        folders+=(../examples/graphs)
+        flags=(-max_len=8192 -dict=graph_json.dict)
+    fi
+    mkdir -p "corpus/$2" artifacts
+    # Standard output is closed: it is full of what the library says there, and of nothing else.
+    flags+=(-max_total_time="$1" -len_control=0 -timeout=60 -rss_limit_mb=3000 -close_fd_mask=1 -print_final_stats=1)
+    local log=artifacts/$2.log
+    if ! cargo +nightly fuzz run "$2" "${folders[@]}" -- "${flags[@]}" >"$log" 2>&1; then
+        cat "$log"
+        return 1
+    fi
+    echo "$2: $(grep -o '^#.*DONE.*corp' "$log" | sed 's/ corp//')"
+}
+export -f fuzz
+
+cargo +nightly fuzz build
+printf '%s\n' "$@" | xargs -P 2 -I '{}' bash -euo pipefail -c 'fuzz "$1" "$2"' - "$seconds" '{}'

@@ -1,0 +1,160 @@
+//! Runs a graph that anybody may have written: each partition that has all its inputs, and what only the reference knows.
+
+use std::collections::BTreeMap;
+
+use sterna::reference::{self, Value};
+use sterna::{
+    CompiledPartition, DataType, Engine, Error, LogicalTensor, Op, Partition, Status, Stream, Tensor,
+    TensorBuf, TensorId,
+};
+
+use crate::common::graphs::{self, fill};
+use crate::common::{GAP, Random};
+
+/// The largest tensor that is run on.
+const MOST_ELEMENTS: usize = 2048;
+/// The largest operand that the reference is given without a compiled partition to bound the result.
+const MOST_OPERAND: usize = 64;
+/// What an unknown dim becomes.
+const UNKNOWN_BECOMES: i64 = 3;
+
+/// A tensor and its elements.
+pub struct Held {
+    buffer: TensorBuf,
+    /// Of a host scalar, the description that says so.
+    scalar: Option<LogicalTensor>,
+}
+
+impl Held {
+    /// An input as the graph describes it, with what is unknown settled; `None` where it is too large, or cannot be one.
+    pub fn input(mention: &LogicalTensor, engine: &Engine, seed: u64) -> Option<Self> {
+        let (id, data_type) = (mention.id(), mention.data_type());
+        let settle = |&dim: &i64| if dim == sterna::UNKNOWN_DIM { UNKNOWN_BECOMES } else { dim };
+        let dims: Vec<i64> = mention.dims().unwrap_or(&[UNKNOWN_BECOMES]).iter().map(settle).collect();
+        let desc = match mention.strides().filter(|strides| strides.len() == dims.len()) {
+            Some(strides) => LogicalTensor::with_strides(id, data_type, &dims, strides),
+            None => LogicalTensor::strided(id, data_type, &dims),
+        };
+        let desc = desc.ok().filter(is_small)?;
+        let mut buffer = TensorBuf::zeroed(desc, engine).ok()?;
+        fill(&mut buffer, &mut Random::new(seed ^ id as u64));
+        let scalar = mention.is_host_scalar().then(|| mention.clone());
+        Some(Self { buffer, scalar })
+    }
+
+    fn of_value(value: &Value, port: &LogicalTensor, engine: &Engine) -> Option<Self> {
+        let desc =
+            LogicalTensor::strided(port.id(), value.data_type(), value.dims()).ok().filter(is_small)?;
+        let mut buffer = TensorBuf::zeroed(desc, engine).ok()?;
+        value.write(&mut buffer).expect("type and dims are those of the value");
+        Some(Self { buffer, scalar: None })
+    }
+
+    fn desc(&self) -> &LogicalTensor {
+        self.scalar.as_ref().unwrap_or(self.buffer.desc())
+    }
+
+    fn tensor(&self) -> Tensor<'_> {
+        let Some(desc) = &self.scalar else { return self.buffer.as_tensor() };
+        let tensor = match desc.data_type() {
+            DataType::F32 => self.buffer.as_slice::<f32>().and_then(|of| Tensor::scalar(desc, of[0])),
+            DataType::S32 => self.buffer.as_slice::<i32>().and_then(|of| Tensor::scalar(desc, of[0])),
+            _ => self.buffer.as_slice::<i64>().and_then(|of| Tensor::scalar(desc, of[0])),
+        };
+        tensor.expect("a host scalar is of one of three types")
+    }
+
+    /// The elements as a dense value.
+    pub fn value(&self) -> Value {
+        graphs::value(&self.buffer)
+    }
+}
+
+fn is_small(desc: &LogicalTensor) -> bool {
+    let spans = |count: Option<usize>, most| count.is_some_and(|count| count <= most);
+    desc.memory_size() <= 8 * 8 * MOST_ELEMENTS
+        && spans(desc.span(), 8 * MOST_ELEMENTS)
+        && spans(desc.element_count(), MOST_ELEMENTS)
+}
+
+/// The tensors of a graph by id.
+pub type Tensors = BTreeMap<TensorId, Held>;
+
+/// What became of a partition.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// It ran.
+    Done,
+    /// It was refused, with a status that is no defect.
+    Refused(Status),
+    /// An input is missing, or something is too large to be run here.
+    Skipped,
+}
+
+/// Runs partitions one after the other on the tensors that are there, and adds those that they give. Says what became of
+/// each.
+pub fn run(partitions: &[Partition], tensors: &mut Tensors, engine: &Engine) -> Vec<Outcome> {
+    partitions.iter().map(|partition| run_one(partition, tensors, engine)).collect()
+}
+
+fn run_one(partition: &Partition, tensors: &mut Tensors, engine: &Engine) -> Outcome {
+    if !partition.is_supported() {
+        return interpret(&partition.ops()[0], tensors, engine);
+    }
+    let inputs: Option<Vec<&Held>> = partition.inputs().iter().map(|port| tensors.get(&port.id())).collect();
+    let Some(inputs) = inputs else { return Outcome::Skipped };
+    let descs: Vec<LogicalTensor> = inputs.iter().map(|held| held.desc().clone()).collect();
+    let compiled = match partition.compile(engine, &descs, partition.outputs()) {
+        Ok(compiled) => compiled,
+        Err(error) => return refused(&error),
+    };
+    if !compiled.outputs().iter().all(is_small) || compiled.scratchpad_size() > crate::MOST_BYTES {
+        return Outcome::Skipped;
+    }
+    let results = match execute(&compiled, &inputs, engine) {
+        Ok(results) => results,
+        Err(error) => return refused(&error),
+    };
+    tensors.extend(results.into_iter().map(|buffer| (buffer.desc().id(), Held { buffer, scalar: None })));
+    Outcome::Done
+}
+
+fn execute(compiled: &CompiledPartition, inputs: &[&Held], engine: &Engine) -> Result<Vec<TensorBuf>, Error> {
+    let make = |desc: &LogicalTensor| {
+        let mut buffer = TensorBuf::zeroed(desc.clone(), engine)?;
+        buffer.as_mut_bytes().fill(GAP);
+        Ok(buffer)
+    };
+    let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<TensorBuf>, Error>>()?;
+    let sources: Vec<Tensor<'_>> = inputs.iter().map(|held| held.tensor()).collect();
+    let mut targets: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+    compiled.execute(&Stream::new(engine), &sources, &mut targets)?;
+    Ok(results)
+}
+
+fn refused(error: &Error) -> Outcome {
+    assert_ne!(error.status(), Status::RuntimeError, "{error}");
+    assert!(!error.to_string().is_empty());
+    Outcome::Refused(error.status())
+}
+
+/// Gives the results of an op that no partition runs.
+fn interpret(op: &Op, tensors: &mut Tensors, engine: &Engine) -> Outcome {
+    let operands: Option<Vec<Value>> =
+        op.inputs().iter().map(|input| Some(tensors.get(&input.id())?.value())).collect();
+    let Some(operands) = operands else { return Outcome::Skipped };
+    let count = |value: &Value| value.dims().iter().product::<i64>() as usize;
+    if operands.iter().any(|operand| count(operand) > MOST_OPERAND) {
+        return Outcome::Skipped;
+    }
+    match reference::run(op, &operands) {
+        Ok(results) => {
+            for (port, value) in op.outputs().iter().zip(&results) {
+                let Some(held) = Held::of_value(value, port, engine) else { return Outcome::Skipped };
+                tensors.insert(port.id(), held);
+            }
+            Outcome::Done
+        }
+        Err(error) => refused(&error),
+    }
+}
