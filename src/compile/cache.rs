@@ -14,17 +14,33 @@ const DEFAULT_CAPACITY: usize = 1024;
 static PLANS: LazyLock<OnceCache<Key, Plan, Error>> = LazyLock::new(|| OnceCache::new(DEFAULT_CAPACITY));
 
 /// How many plans the compiled-partition cache keeps; 1024 unless set.
+///
+/// ```
+/// assert_eq!(sterna::compiled_partition_cache_capacity(), 1024);
+/// ```
 pub fn compiled_partition_cache_capacity() -> usize {
     PLANS.capacity()
 }
 
 /// Sets how many plans the compiled-partition cache keeps. The least recently used ones beyond that are dropped;
 /// 0 empties the cache and turns it off. Compiled partitions keep their plans.
+///
+/// ```
+/// sterna::set_compiled_partition_cache_capacity(0); // compile anew each time, keep nothing
+/// assert_eq!(sterna::compiled_partition_cache_stats().len, 0);
+/// ```
 pub fn set_compiled_partition_cache_capacity(capacity: usize) {
     PLANS.set_capacity(capacity);
 }
 
 /// What the compiled-partition cache has seen.
+///
+/// ```
+/// let before = sterna::compiled_partition_cache_stats();
+/// // … compile …
+/// let found = sterna::compiled_partition_cache_stats().hits - before.hits;
+/// println!("{found} compilations found their plan");
+/// ```
 pub fn compiled_partition_cache_stats() -> CacheStats {
     PLANS.stats()
 }

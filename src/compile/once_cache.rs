@@ -26,6 +26,11 @@ struct State<K, V, E> {
 }
 
 /// What the compiled-partition cache has seen since the process started.
+///
+/// ```
+/// let stats = sterna::compiled_partition_cache_stats();
+/// assert_eq!((stats.hits, stats.misses, stats.len), (0, 0, 0)); // nothing was compiled yet
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
     /// Compilations that found their plan, or waited for another thread to finish it.
