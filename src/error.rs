@@ -7,6 +7,14 @@ use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind, TensorId};
 use crate::types::shape::{Braced, BroadcastFault, Dims, MAX_RANK};
 
 /// The result of everything in this crate that can fail.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor};
+/// fn row(id: usize, length: i64) -> sterna::Result<LogicalTensor> {
+///     LogicalTensor::strided(id, DataType::F32, &[1, length])
+/// }
+/// assert!(row(0, 3).is_ok() && row(0, -3).is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this crate. Its text is one sentence that names the op, the port and the values that clash.
@@ -109,6 +117,13 @@ impl Error {
 }
 
 /// How a call ended, as the C ABI says it; the codes are those of `dnnl_status_t`.
+///
+/// ```
+/// use sterna::{OpFault, Error, Graph, Op, OpKind, Status};
+/// let error = Graph::new().add_op(Op::new(4, OpKind::Select)).unwrap_err();
+/// assert_eq!(error.status(), Status::InvalidGraphOp);
+/// assert!(matches!(error, Error::Op { op, fault: OpFault::Count { given: 0, .. } } if op.id == 4));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]

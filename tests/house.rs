@@ -99,6 +99,15 @@ fn lib_only_names_things() {
     report(&faults);
 }
 
+/// The library and its tests are compiled in one profile. With `--release`, tests run without these checks.
+#[test]
+#[cfg(debug_assertions)]
+fn tests_run_with_overflow_checks() {
+    let largest = std::hint::black_box(i64::MAX);
+    let overflow = std::panic::catch_unwind(|| std::hint::black_box(largest + 1));
+    assert!(overflow.is_err(), "{overflow:?}");
+}
+
 #[test]
 fn the_reader_reads_rust() {
     let rows: &[(&str, &str, &[&str])] = &[

@@ -9,7 +9,15 @@ mod kernel;
 mod key;
 mod lower;
 mod nest;
+mod once_cache;
 mod tile;
+
+/// The locks of `once_cache`.
+mod sync {
+    pub(super) use std::sync::OnceLock;
+
+    pub(super) use parking_lot::Mutex;
+}
 
 use smallvec::SmallVec;
 

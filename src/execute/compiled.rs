@@ -19,6 +19,18 @@ use crate::types::kind::TensorId;
 use crate::types::shape;
 
 /// Two tensors that may share one buffer: the output replaces the input.
+///
+/// ```
+/// use sterna::{DataType, Engine, InPlacePair, LogicalTensor, Op, Partition};
+/// # let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[4]);
+/// # let (cond, then) = (tensor(0, DataType::Boolean)?, tensor(1, DataType::F32)?);
+/// # let op = Op::select(0, cond, then, tensor(2, DataType::F32)?, LogicalTensor::unknown(3, DataType::F32));
+/// # let partition = Partition::from_op(op)?;
+/// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+/// // The result of a select may replace either branch.
+/// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1, output: 3 }));
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InPlacePair {
     /// The input.
@@ -30,6 +42,26 @@ pub struct InPlacePair {
 /// A partition compiled for concrete tensors, to be executed any number of times, from any number of threads at once.
 ///
 /// A clone is the same compiled partition.
+///
+/// ```
+/// use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};
+/// # let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[4]);
+/// # let (cond, then) = (tensor(0, DataType::Boolean)?, tensor(1, DataType::F32)?);
+/// # let op = Op::select(0, cond, then, tensor(2, DataType::F32)?, LogicalTensor::unknown(3, DataType::F32));
+/// # let partition = Partition::from_op(op)?;
+/// let engine = Engine::new();
+/// let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+/// let mut result = [0.0f32; 4];
+/// let inputs = [
+///     Tensor::new(&compiled.inputs()[0], &engine, &[true, false, false, true])?,
+///     Tensor::new(&compiled.inputs()[1], &engine, &[1.0f32; 4])?,
+///     Tensor::new(&compiled.inputs()[2], &engine, &[2.0f32; 4])?,
+/// ];
+/// let output = TensorMut::new(compiled.logical_tensor(3)?, &engine, &mut result)?;
+/// compiled.execute(&Stream::new(&engine), &inputs, &mut [output])?;
+/// assert_eq!(result, [1.0, 2.0, 2.0, 1.0]);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct CompiledPartition {
     inner: Arc<Inner>,

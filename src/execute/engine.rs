@@ -23,6 +23,36 @@ pub(crate) const ALIGNMENT: usize = 64;
 ///
 /// A block that `allocate` returns has at least `size` bytes, starts at a multiple of `align`, and belongs to the
 /// caller alone until it is handed to `deallocate`.
+///
+/// ```
+/// use std::ptr::NonNull;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// use sterna::{Allocator, DataType, Engine, LogicalTensor, SystemAllocator, TensorBuf};
+///
+/// #[derive(Default)]
+/// struct Counting(AtomicUsize);
+///
+/// // SAFETY: hands on what another allocator gives.
+/// unsafe impl Allocator for Counting {
+///     fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+///         self.0.fetch_add(size, Ordering::Relaxed);
+///         SystemAllocator.allocate(size, align)
+///     }
+///
+///     unsafe fn deallocate(&self, block: NonNull<u8>, size: usize, align: usize) {
+///         // SAFETY: as the caller promises.
+///         unsafe { SystemAllocator.deallocate(block, size, align) }
+///     }
+/// }
+///
+/// let counting = Arc::new(Counting::default());
+/// let engine = Engine::builder().allocator(counting.clone()).build();
+/// TensorBuf::zeroed(LogicalTensor::strided(0, DataType::F32, &[8])?, &engine)?;
+/// assert!(counting.0.load(Ordering::Relaxed) >= 32);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 pub unsafe trait Allocator: Send + Sync {
     /// A block of `size` bytes (at least 1) aligned to `align` (a power of two); `None` where there is none.
     fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>>;
@@ -36,6 +66,13 @@ pub unsafe trait Allocator: Send + Sync {
 }
 
 /// Memory from Rust's global allocator.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sterna::{Engine, SystemAllocator};
+/// let engine = Engine::builder().allocator(Arc::new(SystemAllocator)).build(); // which is the default
+/// # drop(engine);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemAllocator;
 
@@ -196,6 +233,12 @@ impl fmt::Debug for Engine {
 }
 
 /// Chooses what an [`Engine`] is made of.
+///
+/// ```
+/// use sterna::{Engine, Level};
+/// let plain = Engine::builder().threads(1).max_level(Level::Portable).build();
+/// assert_eq!((plain.threads(), plain.level()), (1, Level::Portable));
+/// ```
 pub struct EngineBuilder {
     allocator: Arc<dyn Allocator>,
     threads: Option<usize>,

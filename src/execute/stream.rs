@@ -5,6 +5,14 @@ use super::engine::Engine;
 /// An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is written.
 ///
 /// Any number of threads may execute on one stream at once; each runs its execution on its own.
+///
+/// ```
+/// use sterna::{Engine, Stream};
+/// let engine = Engine::new();
+/// let stream = Stream::new(&engine);
+/// assert!(stream.engine().is_same(&engine));
+/// stream.wait(); // returns at once
+/// ```
 #[derive(Debug, Clone)]
 pub struct Stream {
     engine: Engine,

@@ -6,6 +6,14 @@ use crate::types::kind::{Property, TensorId};
 use crate::types::shape::{self, Dims, MAX_RANK, UNKNOWN_DIM};
 
 /// How the elements of a tensor lie in memory.
+///
+/// ```
+/// use sterna::{DataType, Layout, LogicalTensor};
+/// let tensor = LogicalTensor::strided(0, DataType::F32, &[2, 3])?;
+/// assert_eq!(tensor.layout(), &Layout::Strided([3, 1][..].into()));
+/// assert_eq!(LogicalTensor::any(0, DataType::F32, &[2, 3])?.layout().name(), "any");
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Nothing is said.

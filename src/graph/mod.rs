@@ -52,6 +52,14 @@ pub struct Graph {
 }
 
 /// How far a graph lets arithmetic be relaxed.
+///
+/// ```
+/// use sterna::{FpMath, FpMathMode, Graph};
+/// let mut graph = Graph::new();
+/// graph.set_fpmath(FpMath { mode: FpMathMode::Bf16, apply_to_int: false })?;
+/// assert_eq!(graph.fpmath().mode, FpMathMode::Bf16);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FpMath {
     /// The mode.

@@ -10,6 +10,12 @@ use crate::error::{Direction, OpRef, PortRef};
 use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind};
 
 /// The value of an attribute.
+///
+/// ```
+/// use sterna::{Attr, AttrValue, Op, OpKind};
+/// let op = Op::new(0, OpKind::Clamp).attr(Attr::Min, -1.0f32).attr(Attr::Max, 1.0f32);
+/// assert_eq!(op.get_attr(Attr::Max), Some(&AttrValue::F32(1.0)));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AttrValue {

@@ -4,6 +4,15 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
 /// What an op of one kind must look like.
+///
+/// ```
+/// use sterna::{Attr, AttrType, DataType, OpKind, Schema};
+/// let select = Schema::of(OpKind::Select);
+/// assert!(select.input_count.allows(3) && !select.input_count.allows(2));
+/// assert!(select.types.contains(&("T1", &[DataType::Boolean])));
+/// let axis = select.attributes.iter().find(|row| row.attr == Attr::Axis);
+/// assert!(axis.is_some_and(|row| row.value_type == AttrType::S64 && !row.required));
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Schema {

@@ -22,6 +22,21 @@ pub enum Verdict {
 /// One verdict of a fusion: the answer to "why was this not fused?".
 ///
 /// `Graph::explain` lists them.
+///
+/// ```
+/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Verdict};
+/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+/// let mut graph = Graph::new();
+/// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+/// graph.add_op(Op::new(1, OpKind::SoftMax).input(tensor(1)?).output(tensor(2)?))?;
+/// graph.finalize()?;
+/// for line in graph.explain()? {
+///     if let Verdict::Rejected(why) = line.verdict {
+///         println!("{} at {}: {why}", line.fusion, line.seed);
+///     }
+/// }
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The fusion.

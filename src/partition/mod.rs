@@ -23,6 +23,20 @@ use crate::types::kind::{Policy, TensorId};
 ///
 /// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the graph,
 /// each listed once.
+///
+/// ```
+/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
+/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+/// let mut graph = Graph::new();
+/// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+/// graph.add_op(Op::new(1, OpKind::End).input(tensor(1)?))?;
+/// graph.finalize()?;
+/// for partition in graph.partitions(Policy::Fusion)? {
+///     let kind = partition.ops()[0].kind();
+///     assert_eq!(partition.is_supported(), kind == OpKind::Exp, "{:?}", partition.unsupported_reason());
+/// }
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
     inner: Arc<Inner>,

@@ -6,6 +6,23 @@
 //! output. For a sum, difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour
 //! over f64 never changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every
 //! machine.
+//!
+//! ```
+//! use sterna::reference::{self, Value};
+//! use sterna::{DataType, LogicalTensor, Op};
+//!
+//! let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[3]);
+//! let (cond, dst) = (tensor(0, DataType::Boolean)?, tensor(3, DataType::F32)?);
+//! let op = Op::select(0, cond, tensor(1, DataType::F32)?, tensor(2, DataType::F32)?, dst);
+//! let inputs = [
+//!     Value::from_slice(&[3], &[true, false, true])?,
+//!     Value::from_slice(&[3], &[1.0f32, 2.0, 3.0])?,
+//!     Value::from_slice(&[3], &[-1.0f32, -2.0, -3.0])?,
+//! ];
+//! let result = reference::run(&op, &inputs)?;
+//! assert_eq!(result[0].elements::<f32>().unwrap(), [1.0, -2.0, 3.0]);
+//! # Ok::<(), sterna::Error>(())
+//! ```
 
 mod functions;
 mod number;

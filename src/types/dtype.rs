@@ -9,6 +9,14 @@ coded_enum! {
     /// The type of a tensor's elements.
     ///
     /// Codes below `0x100` are those of oneDNN's `dnnl_data_type_t`; the others are Sterna's own.
+    ///
+    /// ```
+    /// use sterna::DataType;
+    /// assert_eq!(DataType::Bf16.name(), "bf16");
+    /// assert_eq!("bf16".parse(), Ok(DataType::Bf16));
+    /// assert_eq!(DataType::from_code(2), Some(DataType::Bf16));
+    /// assert!(DataType::S4.bits() == 4 && !DataType::S4.is_whole());
+    /// ```
     pub enum DataType: "data type" {
         Undef = 0 => "undef",
         F16 = 1 => "f16",
@@ -114,6 +122,15 @@ impl DataType {
 /// # Safety
 ///
 /// Every bit pattern of the type is a valid value, it has no padding, and its size is that of `DATA_TYPE`.
+///
+/// ```
+/// use sterna::{DataType, Element, F8E4m3};
+/// fn type_of<T: Element>(_: &[T]) -> DataType {
+///     T::DATA_TYPE
+/// }
+/// assert_eq!(type_of(&[1i64]), DataType::S64);
+/// assert_eq!(type_of(&[F8E4m3(0x38)]), DataType::F8E4m3);
+/// ```
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The data type that this Rust type stands for.
     const DATA_TYPE: DataType;
@@ -127,6 +144,11 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// # Safety
 ///
 /// The type has no padding and its size is that of `DATA_TYPE`.
+///
+/// ```
+/// use sterna::{DataType, InputElement};
+/// assert_eq!(<bool as InputElement>::DATA_TYPE, DataType::Boolean);
+/// ```
 pub unsafe trait InputElement: Copy + Send + Sync + 'static {
     /// The data type that this Rust type stands for.
     const DATA_TYPE: DataType;
@@ -155,6 +177,11 @@ unsafe impl InputElement for bool {
 }
 
 /// An element of a boolean tensor: any byte, true when it is not zero.
+///
+/// ```
+/// use sterna::Bool8;
+/// assert!(Bool8(7).get() && !Bool8::from(false).get());
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Bool8(pub u8);
@@ -173,11 +200,23 @@ impl From<bool> for Bool8 {
 }
 
 /// An 8-bit float with five exponent bits, as its bits.
+///
+/// ```
+/// use sterna::F8E5m2;
+/// let one = F8E5m2(0x3c);
+/// assert_eq!(one.0, 15 << 2); // an exponent of 15 less the bias of 15, and no mantissa
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct F8E5m2(pub u8);
 
 /// An 8-bit float with four exponent bits, as its bits.
+///
+/// ```
+/// use sterna::F8E4m3;
+/// let one = F8E4m3(0x38);
+/// assert_eq!(one.0, 7 << 3); // an exponent of 7 less the bias of 7, and no mantissa
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct F8E4m3(pub u8);

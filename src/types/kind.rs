@@ -3,9 +3,21 @@
 use super::codes::coded_enum;
 
 /// Names one op within a graph.
+///
+/// ```
+/// use sterna::{Op, OpId, OpKind};
+/// let id: OpId = 12;
+/// assert_eq!(Op::new(id, OpKind::Select).id(), id);
+/// ```
 pub type OpId = usize;
 
 /// Names one tensor within a graph: ops that mention the same id are linked by it.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, TensorId};
+/// let id: TensorId = 30;
+/// assert_eq!(LogicalTensor::unknown(id, DataType::F32).id(), id);
+/// ```
 pub type TensorId = usize;
 
 coded_enum! {
@@ -14,6 +26,12 @@ coded_enum! {
     /// Kinds below `0x1000` carry the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Those from there on are Sterna's
     /// own: what stands around a select and oneDNN lacks. Their numbers are as stable.
     /// `sterna ops KIND` prints what an op of a kind must look like.
+    ///
+    /// ```
+    /// use sterna::OpKind;
+    /// assert_eq!("Select".parse(), Ok(OpKind::Select));
+    /// assert!(OpKind::MatMul.code() < 0x1000 && OpKind::LogicalAnd.code() >= 0x1000);
+    /// ```
     pub enum OpKind: "op kind" {
         Abs = 0 => "Abs",
         AbsBackward = 1 => "AbsBackward",
@@ -126,6 +144,13 @@ coded_enum! {
 
 coded_enum! {
     /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`, from `0x1000` on Sterna's own.
+    ///
+    /// ```
+    /// use sterna::{Attr, Op, OpKind};
+    /// let op = Op::new(0, OpKind::Select).attr(Attr::AutoBroadcast, "none");
+    /// assert_eq!(op.get_attr(Attr::AutoBroadcast).unwrap().to_string(), "none");
+    /// assert_eq!(Attr::AutoBroadcast.name(), "auto_broadcast");
+    /// ```
     #[derive(PartialOrd, Ord)]
     pub enum Attr: "attribute" {
         Alpha = 0x1 => "alpha",
@@ -179,6 +204,12 @@ coded_enum! {
     /// How far floating-point arithmetic may be relaxed; the codes are those of `dnnl_fpmath_mode_t`.
     ///
     /// Sterna keeps the mode with the graph and writes it to JSON; it computes as under `Strict` in every mode.
+    ///
+    /// ```
+    /// use sterna::FpMathMode;
+    /// assert_eq!(FpMathMode::ALL.first(), Some(&FpMathMode::Strict));
+    /// assert_eq!("tf32".parse(), Ok(FpMathMode::Tf32));
+    /// ```
     pub enum FpMathMode: "floating-point math mode" {
         Strict = 0 => "strict",
         Bf16 = 1 => "bf16",
@@ -190,6 +221,13 @@ coded_enum! {
 
 coded_enum! {
     /// What becomes of a tensor between executions; the codes are those of `dnnl_graph_tensor_property_t`.
+    ///
+    /// ```
+    /// use sterna::{DataType, LogicalTensor, Property};
+    /// let weights = LogicalTensor::strided(0, DataType::F32, &[8])?.with_property(Property::Constant)?;
+    /// assert_eq!(weights.property(), Property::Constant);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
     pub enum Property: "tensor property" {
         Undef = 0 => "undef",
         Variable = 1 => "variable",
@@ -200,6 +238,17 @@ coded_enum! {
 
 coded_enum! {
     /// How a two- or three-input op fits the shapes of its inputs together.
+    ///
+    /// ```
+    /// use sterna::{AutoBroadcast, DataType, LogicalTensor, Op};
+    /// let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[2]);
+    /// let (cond, dst) = (tensor(0, DataType::Boolean)?, tensor(3, DataType::S8)?);
+    /// let op = Op::select(0, cond, tensor(1, DataType::S8)?, tensor(2, DataType::S8)?, dst);
+    /// let op = op.auto_broadcast(AutoBroadcast::Multidirectional); // `cond` may enlarge the result
+    /// assert_eq!("pdpd".parse(), Ok(AutoBroadcast::Pdpd));
+    /// # drop(op);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
     pub enum AutoBroadcast: "broadcast mode" {
         None = 0 => "none",
         Numpy = 1 => "numpy",
@@ -210,6 +259,12 @@ coded_enum! {
 
 coded_enum! {
     /// The instruction-set levels that kernels are built for, from the plainest to the widest.
+    ///
+    /// ```
+    /// use sterna::Level;
+    /// assert!(Level::Portable < Level::Avx2 && Level::Avx2 < Level::Avx512);
+    /// assert!(Level::all_available().any(|level| level == Level::Portable));
+    /// ```
     #[derive(PartialOrd, Ord)]
     pub enum Level: "CPU level" {
         Portable = 0 => "portable",
@@ -220,6 +275,17 @@ coded_enum! {
 
 coded_enum! {
     /// How a graph is cut into partitions; the codes are those of `dnnl_graph_partition_policy_t`.
+    ///
+    /// ```
+    /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
+    /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+    /// let mut graph = Graph::new();
+    /// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+    /// graph.add_op(Op::new(1, OpKind::Sqrt).input(tensor(1)?).output(tensor(2)?))?;
+    /// graph.finalize()?;
+    /// assert_eq!(graph.partitions(Policy::Debug)?.len(), 2);
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
     pub enum Policy: "partition policy" {
         /// Ops that gain from running together share a partition.
         Fusion = 1 => "fusion",

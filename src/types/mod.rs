@@ -7,6 +7,12 @@ pub(crate) mod kind;
 pub(crate) mod shape;
 
 /// A name that none of a closed list is.
+///
+/// ```
+/// use sterna::OpKind;
+/// let unknown = "Selct".parse::<OpKind>().unwrap_err();
+/// assert_eq!(unknown.to_string(), "no op kind is called \"Selct\"");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is called {name:?}")]
 pub struct UnknownName {

@@ -5,12 +5,31 @@ use std::fmt;
 use smallvec::SmallVec;
 
 /// Sizes or strides, one a dim; up to six of them are stored without an allocation.
+///
+/// ```
+/// use sterna::Dims;
+/// let dims: Dims = [2, 3, 4][..].into();
+/// assert_eq!(dims.iter().product::<i64>(), 24);
+/// ```
 pub type Dims = SmallVec<[i64; 6]>;
 
 /// The largest rank of a tensor.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, MAX_RANK};
+/// assert!(LogicalTensor::strided(0, DataType::U8, &[1; MAX_RANK]).is_ok());
+/// assert!(LogicalTensor::strided(0, DataType::U8, &[1; MAX_RANK + 1]).is_err());
+/// ```
 pub const MAX_RANK: usize = 12;
 
 /// Stands for a dim or a stride that is not known yet.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, UNKNOWN_DIM};
+/// let rows = LogicalTensor::strided(0, DataType::F32, &[UNKNOWN_DIM, 64])?;
+/// assert_eq!((rows.rank(), rows.known_dims()), (Some(2), None));
+/// # Ok::<(), sterna::Error>(())
+/// ```
 pub const UNKNOWN_DIM: i64 = i64::MIN;
 
 /// How two shapes fail to fit together.

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Measures what the library costs. Fails where that is over a limit, or not what the table in the README says.
+
+    .ci/budgets.py [--rewrite]
+
+Builds what it measures. --rewrite writes the table anew. Sizes and times differ a little from one compiler and machine
+to the next, so of those only the limits are compared with the README; what can be counted is compared exactly.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BEGIN = "<!-- The table of budgets, written by .ci/budgets.py. -->\n"
+END = "<!-- End of the table of budgets. -->\n"
+MB = 1_000_000
+# A function of the tables of kernels is a shell in which a body is compiled for one level. Shells that only serve
+# others, for one body in several orders of operands, are not counted.
+SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d)?(::<|$)")
+
+
+def run(*command, **options):
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+
+
+def stripped_size(library):
+    with tempfile.NamedTemporaryFile() as file:
+        run("strip", "-o", file.name, library)
+        return os.path.getsize(file.name)
+
+
+def target_folder():
+    return pathlib.Path(json.loads(run("cargo", "metadata", "--no-deps", "--format-version=1"))["target_directory"])
+
+
+def size_of_sterna():
+    run("cargo", "cbuild", "--locked", "--release", "--package", "sterna-capi")
+    host = re.search(r"^host: (.*)$", run("rustc", "-vV"), re.M)[1]
+    return stripped_size(target_folder() / host / "release" / "libsterna.so")
+
+
+def size_of_dnnl():
+    with tempfile.TemporaryDirectory() as folder:
+        run("cargo", "dnnl", folder)
+        return stripped_size(f"{folder}/libdnnl.so.3")
+
+
+def dependencies(*features):
+    tree = run("cargo", "tree", "--package", "sterna", "--edges=normal", "--prefix=none", *features)
+    packages = {line.removesuffix(" (*)") for line in tree.splitlines()}
+    return len(packages) - 1
+
+
+def clean_build():
+    """The library alone, for release, into an empty folder; how long it took, and the kernels in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        run("cargo", "fetch", "--locked")
+        began = time.monotonic()
+        run("cargo", "build", "--locked", "--quiet", "--release", "--package", "sterna", "--target-dir", folder)
+        took = time.monotonic() - began
+        symbols = run("nm", "--demangle", f"{folder}/release/libsterna.rlib", stderr=subprocess.DEVNULL)
+        return took, sum(1 for line in symbols.splitlines() if SHELL.search(line))
+
+
+def machine():
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())[1]
+    return f"{os.cpu_count()} cores of {model}"
+
+
+def main():
+    seconds, kernels = clean_build()
+    plain, with_json = dependencies(), dependencies("--features=json")
+    sizes = {"libsterna.so": size_of_sterna(), "libdnnl.so.3": size_of_dnnl()}
+    # What, as measured, as the README says it, the limit, and the limit as the README says it.
+    rows = [
+        (f"`{name}`, stripped", size, f"{size / MB:.2f} MB", 3 * MB, "3 MB") for name, size in sizes.items()
+    ] + [
+        ("packages that the library depends on", plain, str(plain), 32, "32"),
+        ("the same, with the feature `json`", with_json, str(with_json), 40, "40"),
+        ("kernels instantiated, at three levels", kernels, str(kernels), 3000, "3000"),
+        (
+            "clean build of the library, release",
+            seconds,
+            f"{seconds:.0f} s on {machine()}, rustc {run('rustc', '--version').split()[1]}",
+            300,
+            "300 s",
+        ),
+    ]
+    table = "| what | measured | at most |\n|---|---|---|\n"
+    table += "".join(f"| {what} | {said} | {most} |\n" for what, _, said, _, most in rows)
+    print(table)
+
+    faults = [f"{what}: {said} is over {most}" for what, found, said, limit, most in rows if found > limit]
+    if kernels == 0:
+        faults.append("no kernel was found in the library")
+    readme = README.read_text()
+    before, rest = readme.split(BEGIN)
+    shown, after = rest.split(END)
+    if "--rewrite" in sys.argv[1:]:
+        README.write_text(before + BEGIN + table + END + after)
+    else:
+        shown = {cells[1]: cells[2:4] for cells in map(row, shown.splitlines()) if len(cells) > 3}
+        for what, _, said, _, most in rows:
+            counted = said.isdigit()
+            in_readme = shown.get(what, ["nothing", "nothing"])
+            if in_readme[1] != most or (counted and in_readme[0] != said):
+                faults.append(f"{what}: {said}, at most {most}; the README says {in_readme}")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return bool(faults)
+
+
+def row(line):
+    return [cell.strip() for cell in line.split("|")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+//! Values by key: each made once however many threads ask for it at once, the least recently used dropped first.
+//!
+//! The locks come from the module above, so that `tests/interleavings` can put those of a model checker in their
+//! place.
+
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use rustc_hash::FxBuildHasher;
+
+use super::sync::{Mutex, OnceLock};
+
+/// A value that is being made, or made. Whoever asks while it is being made waits for it.
+type Slot<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
+type Slots<K, V, E> = LruCache<K, Slot<V, E>, FxBuildHasher>;
+
+pub(super) struct OnceCache<K, V, E>(Mutex<State<K, V, E>>);
+
+struct State<K, V, E> {
+    /// `None` where the capacity is 0.
+    slots: Option<Slots<K, V, E>>,
+    hits: u64,
+    misses: u64,
+}
+
+/// What the compiled-partition cache has seen since the process started.
+///
+/// ```
+/// let stats = sterna::compiled_partition_cache_stats();
+/// assert_eq!((stats.hits, stats.misses, stats.len), (0, 0, 0)); // nothing was compiled yet
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Compilations that found their plan, or waited for another thread to finish it.
+    pub hits: u64,
+    /// Compilations that made their plan.
+    pub misses: u64,
+    /// Plans kept now.
+    pub len: usize,
+}
+
+impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self(Mutex::new(State { slots: NonZeroUsize::new(capacity).map(new_slots), hits: 0, misses: 0 }))
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.0.lock().slots.as_ref().map_or(0, |slots| slots.cap().get())
+    }
+
+    /// Drops the least recently used values beyond the capacity; 0 turns the cache off.
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        let mut state = self.0.lock();
+        state.slots = match (NonZeroUsize::new(capacity), state.slots.take()) {
+            (Some(capacity), Some(mut slots)) => {
+                slots.resize(capacity);
+                Some(slots)
+            }
+            (Some(capacity), None) => Some(new_slots(capacity)),
+            (None, _) => None,
+        };
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        let state = self.0.lock();
+        CacheStats {
+            hits: state.hits,
+            misses: state.misses,
+            len: state.slots.as_ref().map_or(0, LruCache::len),
+        }
+    }
+
+    /// The value of a key, made by `make` unless it is here. Of several threads that miss one key at once, one makes
+    /// the value and the others wait for it. A failure is not kept.
+    pub(super) fn get_or_make(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let slot = {
+            let mut state = self.0.lock();
+            let State { slots, hits, misses } = &mut *state;
+            let Some(slots) = slots else {
+                *misses += 1;
+                drop(state);
+                return make().map(Arc::new);
+            };
+            match slots.get(key) {
+                Some(slot) => {
+                    *hits += 1;
+                    slot.clone()
+                }
+                None => {
+                    *misses += 1;
+                    let slot = Slot::default();
+                    slots.put(key.clone(), slot.clone());
+                    slot
+                }
+            }
+        };
+        let value = slot.get_or_init(|| make().map(Arc::new)).clone();
+        if value.is_err()
+            && let Some(slots) = &mut self.0.lock().slots
+            // Meanwhile another thread may have failed with this slot, and a third one put its own in its place.
+            && slots.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &slot))
+        {
+            slots.pop(key);
+        }
+        value
+    }
+}
+
+fn new_slots<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> Slots<K, V, E> {
+    // Unbounded at first, so that memory is taken as it is needed and not for the whole capacity at once.
+    let mut slots = LruCache::unbounded_with_hasher(FxBuildHasher);
+    slots.resize(capacity);
+    slots
+}
