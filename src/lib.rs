@@ -52,6 +52,8 @@ mod compile;
 mod error;
 mod execute;
 mod graph;
+#[cfg(doctest)]
+mod guide;
 mod kernels;
 mod partition;
 mod plan;
