@@ -265,4 +265,6 @@ fn the_reader_of_pages_reads_them() {
     assert_eq!(named("# two words.txt\n"), None);
     assert_eq!(named("#include <x.h>\n"), None);
     assert!(block.printed("h\n").is_none() && block.printed("i\n").is_some());
+    let planned = Block { output: None, plan: Some("a 1\n...\nb 22\n".into()), ..block.clone() };
+    assert!(planned.printed("a 3\nx\nb 4\n").is_none() && planned.printed("b 4\na 3\n").is_some());
 }

@@ -25,6 +25,8 @@ pub struct Block {
     pub text: String,
     /// What it prints: the block of language `output` behind it, if there is one.
     pub output: Option<String>,
+    /// Lines of what it prints, with numbers of one machine: the block of language `plan` behind it, if there is one.
+    pub plan: Option<String>,
 }
 
 /// The pages that the summary lists, in its order.
@@ -44,7 +46,7 @@ impl Page {
         Path::new(&self.path).file_stem().and_then(|name| name.to_str()).expect("pages have names")
     }
 
-    /// The blocks of code; one of language `output` belongs to the block before it.
+    /// The blocks of code; one of language `output` or `plan` belongs to the block before it.
     pub fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut lines = self.text.lines().enumerate();
@@ -54,11 +56,13 @@ impl Page {
             let text: String = inside.flat_map(|line| [line, "\n"]).collect();
             match blocks.last_mut() {
                 Some(before) if language == "output" && before.output.is_none() => before.output = Some(text),
+                Some(before) if language == "plan" && before.plan.is_none() => before.plan = Some(text),
                 _ => blocks.push(Block {
                     place: format!("{}:{}", self.path, number + 1),
                     language: language.to_owned(),
                     text,
                     output: None,
+                    plan: None,
                 }),
             }
         }
@@ -77,11 +81,27 @@ impl Block {
 
     /// What is wrong where the block printed this.
     pub fn printed(&self, found: &str) -> Option<String> {
-        let expected = self.output.as_deref()?;
         let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
-        (lines(expected) != lines(found))
-            .then(|| format!("{}: printed\n{found}instead of\n{expected}", self.place))
+        let is_printed = self.output.as_ref().is_none_or(|expected| lines(expected) == lines(found));
+        let mut left = found.lines().map(without_numbers);
+        let mut has_line = |line: &str| line.trim() == "..." || left.any(|own| own == without_numbers(line));
+        let has_plan = self.plan.as_ref().is_none_or(|plan| plan.lines().all(&mut has_line));
+        let expected = [&self.output, &self.plan].map(|text| text.as_deref().unwrap_or_default()).concat();
+        (!is_printed || !has_plan).then(|| format!("{}: printed\n{found}instead of\n{expected}", self.place))
     }
+}
+
+/// A line with each number as one sign: sizes of tiles depend on the machine.
+fn without_numbers(line: &str) -> String {
+    let mut kept = String::new();
+    for c in line.trim_end().chars() {
+        if !c.is_ascii_digit() {
+            kept.push(c);
+        } else if !kept.ends_with('#') {
+            kept.push('#');
+        }
+    }
+    kept
 }
 
 /// Follows a page: writes the files that it names to a folder of their own below `home`, and runs its commands: those
