@@ -1,6 +1,7 @@
 //! What a call costs besides its work: executions of few elements, with tensors made before and with new ones;
-//! executions of many elements while the workers are asleep, which show from what size on they are worth waking; and
-//! compilations, cold and from the cache, from one thread and from two.
+//! executions of many elements while the workers are asleep, which show from what size on they are worth waking;
+//! compilations, cold and from the cache, from one thread and from two; and a decoder that adds a key each step, with
+//! the number of keys as it is and rounded up.
 
 mod limit;
 mod rows;
@@ -15,8 +16,8 @@ use limit::{LimitLoop, Store};
 use rayon::ThreadPoolBuilder;
 use rows::{COND, Condition, DST, ELSE, Limit, Operands, Pages, Row, Shape, THEN};
 use sterna::{
-    CompiledPartition, DataType, Engine, Stream, Tensor, TensorMut, compiled_partition_cache_capacity,
-    set_compiled_partition_cache_capacity,
+    CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream, Tensor,
+    TensorMut, compiled_partition_cache_capacity, set_compiled_partition_cache_capacity,
 };
 
 macro_rules! lengths {
@@ -173,6 +174,75 @@ fn compile(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Keys of the longest step of the decoder; four times as many as the cache keeps plans.
+const KEYS: u64 = 4096;
+
+/// What of the shapes of a step is compiled: attention scores of 12 heads and one query over so many keys.
+fn step(keys: u64) -> sterna::Result<[LogicalTensor; 4]> {
+    let keys = keys as i64;
+    Ok([
+        LogicalTensor::strided(COND, DataType::Boolean, &[1, 1, 1, keys])?,
+        LogicalTensor::strided(THEN, DataType::F32, &[1, 12, 1, keys])?,
+        LogicalTensor::strided(ELSE, DataType::F32, &[])?,
+        LogicalTensor::unknown(DST, DataType::F32),
+    ])
+}
+
+/// The mask of a step alone, and with the scale of the scores before it.
+fn decoders() -> sterna::Result<[(&'static str, Partition); 2]> {
+    const SCALE: usize = 4;
+    const SCALED: usize = 5;
+    let unknown = |id| LogicalTensor::unknown(id, if id == COND { DataType::Boolean } else { DataType::F32 });
+    let mask = |scores| Op::select(0, unknown(COND), unknown(scores), unknown(ELSE), unknown(DST));
+    let mut graph = Graph::new();
+    graph.add_op(
+        Op::new(1, OpKind::Multiply).inputs_from([THEN, SCALE].map(unknown)).output(unknown(SCALED)),
+    )?;
+    graph.add_op(mask(SCALED))?;
+    graph.finalize()?;
+    let group = graph.partitions(Policy::Fusion)?.remove(0);
+    assert_eq!(group.ops().len(), 2, "scale and mask share a partition");
+    Ok([("mask", Partition::from_op(mask(THEN))?), ("scale-and-mask", group)])
+}
+
+fn growing(criterion: &mut Criterion) {
+    let engine = Engine::builder().threads(1).build();
+    let stream = Stream::new(&engine);
+    let scale = LogicalTensor::strided(4, DataType::F32, &[]).expect("a scalar is a tensor");
+    let (cond, scores) = (vec![true; KEYS as usize], vec![1.0f32; 12 * KEYS as usize]);
+    let mut result = vec![0.0f32; 12 * KEYS as usize];
+    for (name, partition) in decoders().expect("the graphs are sound") {
+        let compile = |keys| {
+            let [cond, then, else_, dst] = step(keys)?;
+            partition.compile(&engine, &[cond, then, else_, scale.clone()], &[dst])
+        };
+        let mut execute = |compiled: &CompiledPartition| {
+            let inputs = compiled.inputs().iter().map(|desc| match desc.id() {
+                COND => Tensor::new(desc, &engine, &cond),
+                _ => Tensor::new(desc, &engine, &scores),
+            });
+            let inputs = inputs.collect::<sterna::Result<Vec<_>>>()?;
+            let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result)?;
+            compiled.execute(&stream, &inputs, &mut [output])
+        };
+        let mut group = criterion.benchmark_group(format!("growing/{name}"));
+        short(&mut group);
+        // The number of keys is rounded up to a multiple of this.
+        for multiple in [1u64, 64, 256] {
+            let mut keys = 0u64;
+            let mut next = || {
+                keys = keys % KEYS + 1;
+                compile(keys.next_multiple_of(multiple)).expect("the graphs are sound")
+            };
+            group.bench_function(format!("compile/keys-by-{multiple}"), |bencher| bencher.iter(&mut next));
+            group.bench_function(format!("compile-and-execute/keys-by-{multiple}"), |bencher| {
+                bencher.iter(|| execute(&next()).expect("the tensors are those compiled for"));
+            });
+        }
+        group.finish();
+    }
+}
+
 /// Runs one thing over and over on a second thread while another is measured.
 fn beside(other: impl Fn() + Sync, measured: impl FnOnce()) {
     let over = AtomicBool::new(false);
@@ -191,5 +261,5 @@ fn short(group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallT
     group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
 }
 
-criterion_group!(benches, execute, asleep, compile);
+criterion_group!(benches, execute, asleep, compile, growing);
 criterion_main!(benches);

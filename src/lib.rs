@@ -45,6 +45,8 @@
 //!
 //! With the feature `json`, graphs are read and written in the JSON format of oneDNN's graph dumps.
 #![deny(unsafe_code)]
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The example of the README is compiled and run with the documentation tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
@@ -52,6 +54,8 @@ mod compile;
 mod error;
 mod execute;
 mod graph;
+#[cfg(doctest)]
+mod guide;
 mod kernels;
 mod partition;
 mod plan;

@@ -1,6 +1,8 @@
 //! What the tests share: a C compiler, the libraries that were built, and where things are.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod guide;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::io::Write;
@@ -36,6 +38,12 @@ pub fn compiler() -> OsString {
     env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
 
+/// The C++ compiler, if there is one: `CXX`, or `c++`.
+pub fn cpp_compiler() -> Option<OsString> {
+    let name = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    Command::new(&name).arg("--version").output().is_ok().then_some(name)
+}
+
 /// Compiles a C source with all warnings as errors.
 pub fn compile(source: &Path, to: &Path, arguments: &[&str]) -> Result<(), String> {
     succeeded(compile_command(&compiler(), source, to).args(arguments)).map(drop)
@@ -50,11 +58,20 @@ fn compile_command(compiler: &OsStr, source: &Path, to: &Path) -> Command {
 
 /// Compiles a C program and links it with the shared library of this package.
 pub fn compile_with(compiler: &OsStr, source: &Path, to: &Path, flags: &[&str]) -> Result<(), String> {
+    link(compiler, source, to, &[&["-std=c99"], flags].concat())
+}
+
+/// Compiles a program in C++17 and links it with the shared library of this package.
+pub fn compile_cpp(compiler: &OsStr, source: &Path, to: &Path) -> Result<(), String> {
+    link(compiler, source, to, &["-std=c++17"])
+}
+
+fn link(compiler: &OsStr, source: &Path, to: &Path, flags: &[&str]) -> Result<(), String> {
     let folder = library_folder();
     let mut rpath = OsString::from("-Wl,-rpath,");
     rpath.push(&folder);
     let mut command = compile_command(compiler, source, to);
-    command.arg("-std=c99").args(flags).arg(folder.join("libsterna_capi.so")).arg(rpath);
+    command.args(flags).arg(folder.join("libsterna_capi.so")).arg(rpath);
     succeeded(command.args(["-lpthread", "-ldl", "-lm"])).map(drop)
 }
 
