@@ -222,8 +222,9 @@ fn what_has_no_plan_is_shown_with_the_reason() {
     let open = select(open);
     let unfit = select(tensor(1, "f32", &[2, 3]));
     let given = ["inspect", "-", "--override-shape", "1=2x2"];
-    // Graph, arguments, exit code, what is said on standard error, what is shown.
-    let rows: &[(&str, &str, &[&str], i32, &str, &str)] = &[
+    /// Graph, arguments, exit code, what is said on standard error, what is shown.
+    type Row<'a> = (&'a str, &'a str, &'a [&'a str], i32, &'a str, &'a str);
+    let rows: &[Row<'_>] = &[
         ("open", &open, &["inspect", "-"], 0, needs_shape, "1 op, not compiled"),
         ("given", &open, &given, 0, "", "  memory "),
         (

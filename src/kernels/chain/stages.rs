@@ -458,9 +458,11 @@ const fn fits<T, const N: usize>() -> bool {
     size_of::<T>() <= 4 && N >= BLOCK
 }
 
-/// The block through a function that is computed in blocks of `N`.
+/// The block through a function that is computed in blocks of `N`. Results of one byte are left to steps, as the code of
+/// all that can become so small would be much and is seldom needed.
 pub(in crate::kernels) const fn map1<F: Function1, const N: usize>() -> Stages {
-    if fits::<F::X, N>() && fits::<F::To, N>() { stages::<Map1<F>>() } else { NONE }
+    let is_narrow = size_of::<F::To>() == 1 || (size_of::<F::X>() == 1 && size_of::<F::To>() == 2);
+    if fits::<F::X, N>() && fits::<F::To, N>() && !is_narrow { stages::<Map1<F>>() } else { NONE }
 }
 
 /// The block, and one in memory, through a function that is computed in blocks of `N`.

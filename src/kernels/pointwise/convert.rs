@@ -14,8 +14,11 @@ use super::rows::{Function1, Isa, Kernel1, Params, Plain, Row1, Ways, numbers1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
-/// More than the compiler unrolls before it has made vectors of a loop; it would leave scalar code.
-const BLOCK: usize = 128;
+const BLOCK: usize = 64;
+
+/// The same where elements become wider, or as wide as they get: more than the compiler unrolls before it has made vectors
+/// of the loop; it would leave scalar code.
+const WIDENING: usize = 128;
 
 /// The ways to convert numbers of a type, or booleans, to numbers of another. There are none for the 4-bit
 /// and 8-bit floats, and none to boolean.
@@ -50,7 +53,12 @@ pub(crate) fn round_to(level: Level, to: DataType) -> Option<Ways<Kernel1>> {
 }
 
 fn ways<F: Function1>() -> &'static Row1 {
-    const { &numbers1::<F, BLOCK>() }
+    const {
+        match (size_of::<F::X>(), size_of::<F::To>()) {
+            (_, 8) | (1, 2..) => &numbers1::<F, WIDENING>(),
+            _ => &numbers1::<F, BLOCK>(),
+        }
+    }
 }
 
 /// Signed and unsigned integers of a width have the same low bits, so they share their ways.

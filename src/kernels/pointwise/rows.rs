@@ -304,12 +304,13 @@ fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> 
     )
 }
 
-/// Copies fewer bytes than a block's: mostly without a call, which would take as long as a whole short row.
+/// Copies fewer bytes than a block's: mostly without a call of `memcpy`, which would take as long as a whole
+/// short row. Not inlined: it would be most of every kernel below level Avx512, which has masks instead.
 ///
 /// # Safety
 ///
 /// So many bytes can be read and written, and do not overlap.
-#[inline(always)]
+#[inline(never)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
     /// Two units, which overlap or meet.
     ///
