@@ -270,15 +270,21 @@ fn hundreds_of_ops_are_shown_in_seconds() {
     let mut wrong = Vec::new();
     // With frames around partitions, and without, as so many have none.
     for (ops, format) in [(150, "svg"), (500, "svg"), (2000, "dot")] {
-        let began = Instant::now();
-        let ended = sterna_reading(&large(ops), &["inspect", "-", "--format", format]);
+        let text = large(ops);
+        let mut shown = None;
+        // Far more than it takes, and three tries, for machines that are busy or hold processes up.
+        let is_quick = (0..3).any(|_| {
+            let began = Instant::now();
+            shown = Some(sterna_reading(&text, &["inspect", "-", "--format", format]));
+            began.elapsed() < Duration::from_secs(60)
+        });
+        let Some(ended) = shown else { continue };
         wrong.extend(complaint(&format!("{ops} ops"), &ended, 0, ""));
         if format == "svg" {
             wrong.extend(faults_of_picture(&ended.out, ops, ops / 5));
         }
-        // Far more than it takes, for machines that are busy.
-        if began.elapsed() > Duration::from_secs(60) {
-            wrong.push(format!("{ops} ops as {format} took {:?}", began.elapsed()));
+        if !is_quick {
+            wrong.push(format!("{ops} ops as {format} took more than a minute, three times"));
         }
     }
     none_of(wrong);
