@@ -16,9 +16,9 @@ use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The same where elements become wider, or as wide as they get: more than the compiler unrolls before it has made vectors
-/// of the loop; it would leave scalar code.
-const WIDENING: usize = 128;
+/// The same where elements become as wide as they get: more than the compiler unrolls before it has made vectors of the
+/// loop; it would leave scalar code at level Avx2.
+const WIDEST: usize = 128;
 
 /// The ways to convert numbers of a type, or booleans, to numbers of another. There are none for the 4-bit
 /// and 8-bit floats, and none to boolean.
@@ -55,7 +55,7 @@ pub(crate) fn round_to(level: Level, to: DataType) -> Option<Ways<Kernel1>> {
 fn ways<F: Function1>() -> &'static Row1 {
     const {
         match (size_of::<F::X>(), size_of::<F::To>()) {
-            (_, 8) | (1, 2..) => &numbers1::<F, WIDENING>(),
+            (_, 8) => &numbers1::<F, WIDEST>(),
             _ => &numbers1::<F, BLOCK>(),
         }
     }
