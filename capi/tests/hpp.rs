@@ -2,6 +2,8 @@
 //!
 //! `STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp` writes its enumerations from those of `sterna.h`.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -9,6 +11,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
+
+use common::VALGRIND;
 
 const BEGIN: &str = "// The numbers of sterna.h by name; written by the test of this header.\n\n";
 const END: &str = "// The end of what the test writes.\n";
@@ -209,15 +213,6 @@ fn programs_in_cpp_pass_every_tool() {
     if env::var_os("STERNA_TEST_TOOLS").is_none() {
         return skipped("g++ and clang++ with valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
     }
-    const VALGRIND: &[&str] = &[
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        // The cache of compiled partitions lives as long as the process; what points into it counts as possible.
-        "--errors-for-leak-kinds=definite,indirect",
-        "--show-leak-kinds=definite,indirect",
-    ];
     let ways: &[Way] = &[
         (&["-std=c++20", "-O3"], &[]),
         (&["-std=c++17", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], &[]),

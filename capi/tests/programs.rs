@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile_with, library_folder, report, say_skipped, scratch_folder, succeeded};
+use common::{VALGRIND, compile_with, library_folder, report, say_skipped, scratch_folder, succeeded};
 
 /// The programs of a folder of this package, by name.
 fn programs(folder: &str) -> Vec<PathBuf> {
@@ -109,15 +109,6 @@ fn programs_pass_every_tool() {
         say_skipped("gcc, clang, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
         return;
     }
-    const VALGRIND: &[&str] = &[
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        // The cache of compiled partitions lives as long as the process; what points into it counts as possible.
-        "--errors-for-leak-kinds=definite,indirect",
-        "--show-leak-kinds=definite,indirect",
-    ];
     const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     /// Programs that leave workers behind, or fork while they live, on purpose.
     const LEAVE_THREADS: &[&str] = &["exit", "fork", "unload"];

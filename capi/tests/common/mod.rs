@@ -10,6 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
+/// Valgrind, for programs whose every block of memory is to be given back.
+pub const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    // The cache of compiled partitions lives as long as the process; what points into it counts as possible.
+    "--errors-for-leak-kinds=definite,indirect",
+    "--show-leak-kinds=definite,indirect",
+];
+
 /// The folder of the whole project.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("capi is in the project").to_owned()
