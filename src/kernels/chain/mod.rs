@@ -169,10 +169,12 @@ impl Program {
         // Past the caches goes a line at a time, so what comes before the first line of a row is apart.
         for row in 0..extent.rows {
             let head = self.head(to.row(row), extent.columns);
-            for (column, columns) in [(0, head), (head, extent.columns - head)] {
-                place(row, column);
-                run(Extent { rows: 1, columns });
+            if head > 0 {
+                place(row, 0);
+                run(Extent { rows: 1, columns: head });
             }
+            place(row, head);
+            run(Extent { rows: 1, columns: extent.columns - head });
         }
     }
 
