@@ -54,6 +54,10 @@ pub(super) fn chained(
     mut roots: SmallVec<[usize; 2]>,
     level: Level,
 ) -> (Vec<Draught>, SmallVec<[usize; 2]>) {
+    let mut users = vec![Vec::new(); steps.len()];
+    for (user, step) in steps.iter().enumerate() {
+        step.work.pulls().for_each(|used| users[used].push(user));
+    }
     let mut taken = vec![false; steps.len()];
     let is_part: Vec<bool> =
         (0..steps.len()).map(|step| is_part(draft, walked, &steps, &roots, step)).collect();
@@ -61,14 +65,14 @@ pub(super) fn chained(
         if taken[root] || !is_part[root] {
             continue;
         }
-        let members = members(&steps, &roots, &is_part, root);
+        let members = members(&steps, &users, &is_part, root);
         if members.len() < 2 {
             continue;
         }
         let Some(chain) = Writer::new(draft, &steps, &members, level).chain() else { continue };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
         members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
-        steps[root].tasks = members.iter().flat_map(|&step| &steps[step].tasks).cloned().collect();
+        steps[root].deeds = members.iter().flat_map(|&step| &steps[step].deeds).copied().collect();
         steps[root].work = Work::Chain(chain);
         steps[root].cost = cost;
     }
@@ -98,17 +102,14 @@ fn order_of_pulls(steps: &[Draught], roots: &[usize]) -> Vec<usize> {
 
 /// The steps that a chain with a result can take in, in their order: each is used within the chain alone, and varies along
 /// the same loops.
-fn members(steps: &[Draught], roots: &[usize], is_part: &[bool], root: usize) -> Vec<usize> {
+fn members(steps: &[Draught], users: &[Vec<usize>], is_part: &[bool], root: usize) -> Vec<usize> {
     let mut members = vec![root];
     for step in (0..root).rev() {
-        let is_inner = |user: usize| members.contains(&user);
-        let mut users =
-            (step + 1..steps.len()).filter(|&user| steps[user].work.pulls().any(|used| used == step));
-        let fits = is_part[step]
-            && steps[step].varies == steps[root].varies
-            && steps[step].port.is_none()
-            && !roots.contains(&step);
-        if members.len() < MOST_STEPS && fits && users.clone().next().is_some() && users.all(is_inner) {
+        // What is written to a port is used outside.
+        let fits = is_part[step] && steps[step].varies == steps[root].varies && steps[step].port.is_none();
+        let is_inner =
+            fits && !users[step].is_empty() && users[step].iter().all(|user| members.contains(user));
+        if is_inner && members.len() < MOST_STEPS {
             members.push(step);
         }
     }

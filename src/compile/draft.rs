@@ -3,18 +3,16 @@
 //! A value is had raw, in its own type, as its port or a move needs it, or in the wider type in which it is computed with:
 //! f32 for bf16 and f16. A wide value has been rounded to its own type all the same: it is the raw one, widened.
 
-use std::fmt;
-
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::group::{Group, Made};
-use crate::graph::function::{Function, Params};
+use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::kernels::pointwise::compared_in;
 use crate::plan::Base;
+use crate::plan::task::Task;
 use crate::types::dtype::DataType;
-use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::shape;
 
 /// A set of axes of a nest's index space, one bit each.
@@ -70,42 +68,6 @@ pub(super) struct Node {
     pub(super) operands: SmallVec<[Operand; 3]>,
     pub(super) width: Width,
     pub(super) varies: Axes,
-}
-
-/// What a step does. Types are those of the operands unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Task {
-    Unary(Unary, Params),
-    Binary(Binary, Params, DataType),
-    Compare(Comparison, DataType),
-    Logic(Logic),
-    Not,
-    Classify(Class, DataType),
-    Sign(Sign),
-    Select,
-    Convert(DataType, DataType),
-    /// Rounds an f32 to what another type can hold.
-    Round(DataType),
-    Index,
-}
-
-/// What a task is called where a plan is shown: its function, and the type on which it works unless that is always f32.
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unary(function, _) => write!(f, "{function:?}"),
-            Self::Binary(function, _, of) => write!(f, "{function:?} {of}"),
-            Self::Compare(comparison, of) => write!(f, "{comparison:?} {of}"),
-            Self::Logic(logic) => write!(f, "{logic:?}"),
-            Self::Not => f.write_str("Not"),
-            Self::Classify(class, of) => write!(f, "Is{class:?} {of}"),
-            Self::Sign(sign) => write!(f, "{sign:?} sign"),
-            Self::Select => f.write_str("Select"),
-            Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
-            Self::Round(to) => write!(f, "Round to {to}"),
-            Self::Index => f.write_str("Index"),
-        }
-    }
 }
 
 impl<'a> Draft<'a> {

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::chain::Verb;
-use super::draft::Task;
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ways};
 use crate::kernels::{Inner, Stores, Width, chain, pointwise, select};
+use crate::plan::task::Task;
 use crate::plan::{Branch, Feed, Select, Work};
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::draft::{Draft, Operand, Task};
+use super::draft::{Draft, Operand};
 use super::group::Group;
 use super::in_place;
 use super::kernel;
@@ -14,6 +14,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::Stores;
 use crate::kernels::caches::caches;
 use crate::partition::Partition;
+use crate::plan::task::Task;
 use crate::plan::{Base, Plan};
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};

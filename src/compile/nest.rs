@@ -1,13 +1,14 @@
 //! From a draft to a nest: loops, kernels, tiles, and who waits for whom.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::chain::{self, Part, Verb};
-use super::draft::{Axes, Draft, Operand, Task};
+use super::draft::{Axes, Draft, Operand};
 use super::kernel::{self, Feeds};
 use super::tile;
 use crate::kernels::{Inner, Stores, Width, pack, select};
 use crate::plan::loops::{Loop, Role, Steps, normalise};
+use crate::plan::task::{Deed, Task};
 use crate::plan::{Feed, Nest, StepSpace, Sweep, Work};
 use crate::types::kind::Level;
 use crate::types::shape;
@@ -23,8 +24,8 @@ pub(super) struct Root {
 
 /// A step whose place in scratch is still open.
 pub(super) struct Draught {
-    /// What it does, one thing after another, where the plan is shown.
-    pub(super) tasks: Vec<String>,
+    /// What it does; see [`Step::deeds`](crate::plan::Step::deeds).
+    pub(super) deeds: SmallVec<[Deed; 1]>,
     pub(super) work: Work,
     /// The walk of the port to which it writes; scratch where there is none.
     pub(super) port: Option<usize>,
@@ -217,16 +218,16 @@ impl Builder<'_> {
         }
         let width = self.draft.paths[path].width;
         let work = Work::Gather { from: path, kernel: pack::gather(self.level, width) };
-        let step = self.push("Gather", work, width, self.walked.varies(path), kernel::GATHER_COST);
+        let step = self.push(Deed::Gather, work, width, self.walked.varies(path), kernel::GATHER_COST);
         self.gathered.push((path, step));
         step
     }
 
-    fn push(&mut self, task: impl Into<String>, work: Work, width: Width, varies: u32, cost: usize) -> usize {
-        let (tasks, space) = (vec![task.into()], self.walked.space(varies));
+    fn push(&mut self, deed: Deed, work: Work, width: Width, varies: u32, cost: usize) -> usize {
+        let (deeds, space) = (smallvec![deed], self.walked.space(varies));
         let (sweep, stores) = (Sweep::Rows, Stores::Ordinary);
         self.steps.push(Draught {
-            tasks,
+            deeds,
             work,
             port: None,
             width,
@@ -272,7 +273,7 @@ impl Builder<'_> {
         };
         let (work, verb) = kernel::work(node.task, node.width, &feeds, self.level, stores, input)?;
         let port = writes.map(|root| root.path);
-        let step = self.push(node.task.to_string(), work, node.width, varies, kernel::cost(node.task));
+        let step = self.push(Deed::Task(node.task), work, node.width, varies, kernel::cost(node.task));
         self.steps[step].port = port;
         self.steps[step].sweep = sweep;
         self.steps[step].stores = stores;
@@ -313,7 +314,7 @@ impl Builder<'_> {
         if !is_strided || !is_dense_step {
             let stores = if is_strided { Stores::Ordinary } else { root.stores };
             let work = Work::Move { from: feed, kernel: select::copy(self.level, width, inner, stores) };
-            let step = self.push("Copy", work, width, all, kernel::COPY_COST);
+            let step = self.push(Deed::Copy, work, width, all, kernel::COPY_COST);
             if !is_strided {
                 self.steps[step].port = Some(root.path);
                 self.steps[step].stores = stores;
@@ -325,7 +326,7 @@ impl Builder<'_> {
         }
         debug_assert_eq!(inner, Inner::Dense);
         let work = Work::Scatter { from: feed, kernel: pack::scatter(self.level, width) };
-        let step = self.push("Scatter", work, width, all, kernel::GATHER_COST);
+        let step = self.push(Deed::Scatter, work, width, all, kernel::GATHER_COST);
         self.steps[step].port = Some(root.path);
         Some(step)
     }

@@ -58,7 +58,7 @@ pub(super) fn nest(
     let place = |(index, step): (usize, Draught)| {
         let to = step.port.map_or(places[index], Place::Port);
         let sweep = if flat[index] { Sweep::Flat } else { step.sweep };
-        Step { tasks: step.tasks, work: step.work, to, space: step.space, sweep }
+        Step { deeds: step.deeds, work: step.work, to, space: step.space, sweep }
     };
     let at = |loop_: usize| loops.order.iter().position(|&l| l == loop_).unwrap_or(0);
     let (row_blocks, column_blocks) = (at(loops.all.len() - 2), at(loops.all.len() - 1));

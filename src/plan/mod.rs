@@ -5,10 +5,12 @@
 
 pub(crate) mod loops;
 pub(crate) mod summary;
+pub(crate) mod task;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
+use self::task::Deed;
 use crate::kernels::chain::Program;
 use crate::kernels::pack::{Gather, Scatter};
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
@@ -174,8 +176,8 @@ pub(crate) enum Place {
 /// result varies, so what nobody needs in a tile is not done.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// What it does, one thing after another, where the plan is shown.
-    pub(crate) tasks: Vec<String>,
+    /// What it does, one thing after another, by name: for where the plan is shown.
+    pub(crate) deeds: SmallVec<[Deed; 1]>,
     /// What is done.
     pub(crate) work: Work,
     /// Where the result goes.

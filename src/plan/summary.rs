@@ -190,7 +190,7 @@ impl Nest {
             Place::Scratch(..) => None,
         };
         StepSummary {
-            tasks: step.tasks.clone(),
+            tasks: step.deeds.iter().map(ToString::to_string).collect(),
             operands: step.work.feeds().into_iter().map(operand).collect(),
             output,
             varies_by_row: step.space.rows,
