@@ -96,12 +96,12 @@ trait Body {
 /// The machine runs the level.
 #[inline(always)]
 unsafe fn asked<I: Vectors>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
-    let mut mask = 0;
-    for i in (0..BLOCK).step_by(16) {
-        // SAFETY: as the caller promises.
-        mask |= u64::from(unsafe { I::truths(&f(i)) }) << i;
-    }
-    mask
+    const { assert!(BLOCK == 4 * 16) };
+    // Not a loop, as the compiler may leave one, and the block then goes through the stack.
+    // SAFETY: as the caller promises.
+    let [a, b, c, d] =
+        unsafe { [I::truths(&f(0)), I::truths(&f(16)), I::truths(&f(32)), I::truths(&f(48))] }.map(u64::from);
+    a | b << 16 | c << 32 | d << 48
 }
 
 /// 16 elements of a block, from `first` on.
