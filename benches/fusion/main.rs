@@ -267,7 +267,8 @@ impl Run {
     }
 }
 
-/// Memory of a tensor: numbers between −2 and 2, some NaN among the f32; conditions at random; 1.5 or 3 for scalars.
+/// Memory of a tensor: numbers between −2 and 2, some NaN among the f32; conditions at random, half of
+/// them true; 1.5 or 3 for scalars.
 fn filled(tensor: &LogicalTensor) -> Memory {
     let size = if tensor.is_host_scalar() { 8 } else { tensor.memory_size() };
     let mut memory = Memory::new(size, Pages::Small);
@@ -275,7 +276,11 @@ fn filled(tensor: &LogicalTensor) -> Memory {
     let mut number = || (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0;
     let bytes = memory.bytes_mut();
     match tensor.data_type() {
-        DataType::Boolean => bytes.iter_mut().for_each(|byte| *byte = u8::from(number() > 0.0)),
+        // Half of them exactly, as a condition for each row decides how much is computed.
+        DataType::Boolean => bytes.chunks_mut(2).for_each(|pair| {
+            let first = u8::from(number() > 0.0);
+            pair.iter_mut().zip([first, 1 - first]).for_each(|(byte, truth)| *byte = truth);
+        }),
         DataType::Bf16 => {
             bytes.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&number().to_bits().to_ne_bytes()[2..]));
         }
