@@ -103,32 +103,40 @@ fn mask_scores_line(entry: usize) -> String {
     format!("entry {entry} keeps {} scores of {}\n", 3 * kept, 3 * 40 * 40)
 }
 
+// One test for each compiler, so that they run side by side.
 #[test]
-fn programs_pass_every_tool() {
+fn programs_of_gcc_pass_every_tool() {
+    pass_every_tool("gcc");
+}
+
+#[test]
+fn programs_of_clang_pass_every_tool() {
+    pass_every_tool("clang");
+}
+
+fn pass_every_tool(compiler: &str) {
     if std::env::var_os("STERNA_TEST_TOOLS").is_none() {
-        say_skipped("gcc, clang, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
+        say_skipped(&format!("{compiler}, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them"));
         return;
     }
     const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     /// Programs that leave workers behind, or fork while they live, on purpose.
     const LEAVE_THREADS: &[&str] = &["exit", "fork", "unload"];
-    let folder = scratch_folder("tools");
+    let folder = scratch_folder(&format!("tools-{compiler}"));
     let mut wrong = Vec::new();
-    for compiler in ["gcc", "clang"] {
-        for program in all_programs() {
-            let tidy = !LEAVE_THREADS.contains(&name(&program));
-            let mut try_out = |flags: &[&str], tool: &[&str]| {
-                wrong.extend(run(&program, &folder, OsStr::new(compiler), flags, tool).err());
-            };
-            try_out(&[], &[]);
-            try_out(&["-O3"], &[]);
-            if tidy {
-                try_out(SANITIZE, &[]);
-                // As much of the debug information as valgrind reads. It knows no AVX-512.
-                for level in ["portable", "avx2"] {
-                    let level = format!("STERNA_MAX_CPU_ISA={level}");
-                    try_out(&["-gdwarf-4"], &[&["env", &level], VALGRIND].concat());
-                }
+    for program in all_programs() {
+        let tidy = !LEAVE_THREADS.contains(&name(&program));
+        let mut try_out = |flags: &[&str], tool: &[&str]| {
+            wrong.extend(run(&program, &folder, OsStr::new(compiler), flags, tool).err());
+        };
+        try_out(&[], &[]);
+        try_out(&["-O3"], &[]);
+        if tidy {
+            try_out(SANITIZE, &[]);
+            // As much of the debug information as valgrind reads. It knows no AVX-512.
+            for level in ["portable", "avx2"] {
+                let level = format!("STERNA_MAX_CPU_ISA={level}");
+                try_out(&["-gdwarf-4"], &[&["env", &level], VALGRIND].concat());
             }
         }
     }

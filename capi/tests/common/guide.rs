@@ -131,6 +131,11 @@ pub fn follow(page: &Page, repository: &Path, home: &Path, environment: &[(&str,
             }
         }
         command.env("HOME", home).env_remove("LD_LIBRARY_PATH").envs(environment.iter().cloned());
+        // cargo-c and cargo take each other's builds for outdated.
+        if block.text.starts_with("cargo cinstall") {
+            let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder");
+            command.env("CARGO_TARGET_DIR", target.join("cargo-c"));
+        }
         let output = command.output().expect("there is a shell");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() {
