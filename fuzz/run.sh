@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, two at a time, from the corpus of earlier
+# run.sh SECONDS [TARGET...]: fuzzes each target, or those named, for so long, three at a time, from the corpus of earlier
 # runs and the seeds. Says what each did, and ends with an error where one crashed; what crashed it is in artifacts/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -31,4 +31,4 @@ fuzz() {
 export -f fuzz
 
 cargo +nightly fuzz build "$units"
-printf '%s\n' "$@" | xargs -P 2 -I '{}' bash -euo pipefail -c 'fuzz "$1" "$2"' - "$seconds" '{}'
+printf '%s\n' "$@" | xargs -P 3 -I '{}' bash -euo pipefail -c 'fuzz "$1" "$2"' - "$seconds" '{}'

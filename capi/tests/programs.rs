@@ -103,42 +103,71 @@ fn mask_scores_line(entry: usize) -> String {
     format!("entry {entry} keeps {} scores of {}\n", 3 * kept, 3 * 40 * 40)
 }
 
-// One test for each compiler, so that they run side by side.
+// One test for each compiler and each level, so that they run side by side.
 #[test]
-fn programs_of_gcc_pass_every_tool() {
-    pass_every_tool("gcc");
+fn programs_of_gcc_are_sane() {
+    are_sane("gcc");
 }
 
 #[test]
-fn programs_of_clang_pass_every_tool() {
-    pass_every_tool("clang");
+fn programs_of_clang_are_sane() {
+    are_sane("clang");
 }
 
-fn pass_every_tool(compiler: &str) {
-    if std::env::var_os("STERNA_TEST_TOOLS").is_none() {
-        say_skipped(&format!("{compiler}, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them"));
+#[test]
+fn programs_are_clean_under_valgrind_at_level_portable() {
+    are_clean_under_valgrind("portable");
+}
+
+#[test]
+fn programs_are_clean_under_valgrind_at_level_avx2() {
+    are_clean_under_valgrind("avx2");
+}
+
+/// Whether other tools than the machine's compiler are asked for.
+fn tools_are_here() -> bool {
+    let are_here = std::env::var_os("STERNA_TEST_TOOLS").is_some();
+    if !are_here {
+        say_skipped("gcc, clang, valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
+    }
+    are_here
+}
+
+/// Programs that leave no workers behind, nor fork while they live, on purpose.
+fn is_tidy(program: &Path) -> bool {
+    !["exit", "fork", "unload"].contains(&name(program))
+}
+
+/// Plain, optimised, and under AddressSanitizer and UndefinedBehaviorSanitizer.
+fn are_sane(compiler: &str) {
+    const PLAIN: &[&[&str]] = &[&[], &["-O3"]];
+    const SANITIZED: &[&[&str]] = &[&["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]];
+    if !tools_are_here() {
         return;
     }
-    const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    /// Programs that leave workers behind, or fork while they live, on purpose.
-    const LEAVE_THREADS: &[&str] = &["exit", "fork", "unload"];
     let folder = scratch_folder(&format!("tools-{compiler}"));
     let mut wrong = Vec::new();
     for program in all_programs() {
-        let tidy = !LEAVE_THREADS.contains(&name(&program));
-        let mut try_out = |flags: &[&str], tool: &[&str]| {
-            wrong.extend(run(&program, &folder, OsStr::new(compiler), flags, tool).err());
-        };
-        try_out(&[], &[]);
-        try_out(&["-O3"], &[]);
-        if tidy {
-            try_out(SANITIZE, &[]);
-            // As much of the debug information as valgrind reads. It knows no AVX-512.
-            for level in ["portable", "avx2"] {
-                let level = format!("STERNA_MAX_CPU_ISA={level}");
-                try_out(&["-gdwarf-4"], &[&["env", &level], VALGRIND].concat());
-            }
+        let sanitized = if is_tidy(&program) { SANITIZED } else { &[] };
+        for flags in PLAIN.iter().chain(sanitized) {
+            wrong.extend(run(&program, &folder, OsStr::new(compiler), flags, &[]).err());
         }
     }
+    report(&wrong);
+}
+
+/// valgrind knows no AVX-512.
+fn are_clean_under_valgrind(level: &str) {
+    if !tools_are_here() {
+        return;
+    }
+    let folder = scratch_folder(&format!("valgrind-{level}"));
+    let level = format!("STERNA_MAX_CPU_ISA={level}");
+    let tool = [&["env", &level], VALGRIND].concat();
+    let tidy = all_programs().into_iter().filter(|program| is_tidy(program));
+    // As much of the debug information as valgrind reads.
+    let wrong: Vec<_> = tidy
+        .filter_map(|program| run(&program, &folder, &common::compiler(), &["-gdwarf-4"], &tool).err())
+        .collect();
     report(&wrong);
 }
