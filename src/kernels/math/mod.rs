@@ -4,24 +4,7 @@
 //! always the f32 nearest to the true value. Those that are met most are computed in f32 where that keeps to their
 //! limit: in [`single`] and, by instructions of level Avx512, in [`avx512`].
 //!
-//! The greatest error found, in units in the last place of f32, against f64: over all numbers from 2⁻¹³ to 2⁷ and their
-//! negatives, where functions are neither straight nor flat, and samples of the others.
-//!
-//! | function | Portable | Avx2 | Avx512 | limit |
-//! |---|---|---|---|---|
-//! | exp | 1.05 | 1.08 | 1.08 | 2 |
-//! | log | 0.99 | 0.97 | 0.97 | 2 |
-//! | sigmoid | 1.97 | 1.97 | 1.97 | 2 |
-//! | tanh | 0.51 | 1.45 | 1.45 | 2 |
-//! | elu | 0.51 | 1.83 | 1.83 | 4 |
-//! | gelu by the error function | 0.58 | 0.58 | 3.23 | 4 |
-//! | gelu by the tangent | 0.51 | 2.88 | 2.88 | 4 |
-//! | mish | 0.51 | 0.51 | 0.51 | 4 |
-//! | softplus | 0.51 | 0.51 | 0.51 | 4 |
-//! | pow, by seven exponents | 0.51 | 0.51 | 0.51 | 4 |
-//! | slope of gelu by the error function | 0.57 | 0.57 | 0.57 | 4 |
-//! | slope of gelu by the tangent | 0.63 | 0.63 | 0.63 | 4 |
-//! | slopes of the others | 0.51 | 0.51 | 0.51 | 4 |
+//! `docs/ops.md` has the greatest error found of each, at each level.
 //!
 //! The crates that vectorise such functions either lack some (rten-vecmath has no logarithm and no power), or need
 //! the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez), so these are our own.
