@@ -8,6 +8,7 @@ use super::in_place;
 use super::kernel;
 use super::nest::{self, Root};
 use super::output_strides;
+use super::tile;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -28,6 +29,14 @@ fn stores(moved: usize, result: usize) -> Stores {
     let fits = moved <= caches.last_level;
     let inputs_stay = moved > 3 * caches.second_level && result < moved / 7 * 3;
     if fits && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
+}
+
+/// Whether memory is asked for the inputs of a tile while the one before is computed: where they come from beyond the
+/// caches, and arithmetic leaves memory idle. The machine foresees no tile itself, as it follows what is read, and stops
+/// where steps compute for long. On a Zen 4, a gated GELU and a chain of twelve ops took 0.87 to 0.92 of their time; but a
+/// select with a bias, which memory binds, took twice its time.
+fn looks_ahead(moved: usize, cost: usize) -> bool {
+    moved > caches().last_level && cost > moved
 }
 
 /// The plan of a partition for concrete inputs.
@@ -92,6 +101,11 @@ pub(super) fn plan(
         plan.nests.push(made.nest);
     }
     plan.effort = bytes_moved.max(cost);
+    if looks_ahead(bytes_moved, cost) {
+        for (nest, Drafted { draft, .. }) in plan.nests.iter_mut().zip(&drafts) {
+            nest.ahead = tile::ahead(draft, nest);
+        }
+    }
     plan.in_place = in_place::pairs(&plan.nests, &group, &ports);
     plan.outputs = settled;
     Ok(plan)

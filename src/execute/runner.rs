@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 use super::Bound;
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target};
-use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Work};
+use crate::plan::{
+    Ahead, Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Walk, Work,
+};
 
 /// How many walks a runner takes without an allocation.
 const FEW_WALKS: usize = 8;
@@ -49,6 +51,7 @@ impl<'a> Runner<'a> {
             self.seek(tiles.start);
         }
         for tile in tiles.clone() {
+            self.look_ahead();
             for &root in &self.nest.roots {
                 self.step(root);
             }
@@ -68,6 +71,16 @@ impl<'a> Runner<'a> {
             tile /= l.extent;
             let turns = *turn as isize;
             self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
+        }
+    }
+
+    /// Asks for operands of the next tile, which memory brings while this one is computed.
+    fn look_ahead(&self) {
+        for &Ahead { walk, distance } in &self.nest.ahead {
+            let (Extent { rows, columns }, Walk { pitch, step, .. }) =
+                (self.extent(), &self.nest.walks[walk]);
+            let next = Source { at: self.at[walk].wrapping_offset(distance), pitch: *pitch };
+            next.bring(rows * columns * step.unsigned_abs());
         }
     }
 

@@ -52,6 +52,20 @@ impl Source {
         Self { at: self.row(row), ..self }
     }
 
+    /// Asks for so many bytes to be brought into the second-level cache. They are not read, and may be anywhere.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn bring(self, bytes: usize) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        for line in (0..bytes).step_by(64) {
+            // SAFETY: a prefetch may be of any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.wrapping_add(line).cast()) };
+        }
+    }
+
+    /// Elsewhere, nothing is asked for.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn bring(self, _: usize) {}
+
     /// Whether the condition of a row is true.
     ///
     /// # Safety

@@ -70,6 +70,15 @@ pub(crate) struct Nest {
     pub(crate) walks: SmallVec<[Walk; 4]>,
     /// Where in the thread's scratch there is room for one chain.
     pub(crate) chain_scratch: usize,
+    /// What is brought into the second-level cache a tile ahead.
+    pub(crate) ahead: SmallVec<[Ahead; 4]>,
+}
+
+/// A walk whose elements in a tile are one piece of memory, and the bytes from there to those in the next tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) walk: usize,
+    pub(crate) distance: isize,
 }
 
 impl Base {
