@@ -7,7 +7,7 @@ use super::nest::{Draught, Made, Walked};
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, Inner, Width};
 use crate::plan::loops::{Loop, Role};
-use crate::plan::{Ahead, Feed, Nest, Place, Step, StepSet, StepSpace, Sweep, Walk, Work};
+use crate::plan::{Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Sweep, Walk, Work};
 
 /// Bytes of the result in one tile: enough that the work on a tile outweighs finding it, little enough that threads
 /// find many to share.
@@ -76,21 +76,24 @@ pub(super) fn nest(
         outdated,
         walks,
         chain_scratch,
-        ahead: SmallVec::new(),
+        sudden: None,
     };
     Made { nest, scratch, cost }
 }
 
-/// The inputs whose elements lie in one piece in a tile, and elsewhere in the next one.
-pub(super) fn ahead(draft: &Draft<'_>, nest: &Nest) -> SmallVec<[Ahead; 4]> {
-    let Some(turning) = nest.loops.iter().rev().find(|l| l.extent > 1) else { return SmallVec::new() };
-    let is_one_piece = |&Ahead { walk, distance }: &Ahead| {
+/// What is read for a branch that a verdict may spare.
+pub(super) fn sudden(draft: &Draft<'_>, nest: &Nest) -> Option<Sudden> {
+    let branch = |step: &Step| match &step.work {
+        Work::Select(select) => [select.then.feed, select.else_.feed].into_iter().find_map(Feed::step),
+        _ => None,
+    };
+    let step = nest.steps.iter().find_map(branch)?;
+    let is_one_piece = |&walk: &usize| {
         let (Walk { base, pitch, step }, width) = (&nest.walks[walk], draft.paths[walk].width.bytes());
         let follows = nest.tile.rows == 1 || *pitch == (width * nest.tile.columns) as isize;
-        base.input(draft.inputs()).is_some() && *step == width as isize && follows && distance != 0
+        base.input(draft.inputs()).is_some() && *step == width as isize && follows
     };
-    let walks = turning.steps.iter().enumerate();
-    walks.map(|(walk, &distance)| Ahead { walk, distance }).filter(is_one_piece).collect()
+    Some(Sudden { step, walks: (0..nest.walks.len()).filter(is_one_piece).collect() })
 }
 
 /// Whether a step can go through a tile as through one row.

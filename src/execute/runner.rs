@@ -9,7 +9,7 @@ use super::Bound;
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target};
 use crate::plan::{
-    Ahead, Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Walk, Work,
+    Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Walk, Work,
 };
 
 /// How many walks a runner takes without an allocation.
@@ -51,7 +51,6 @@ impl<'a> Runner<'a> {
             self.seek(tiles.start);
         }
         for tile in tiles.clone() {
-            self.look_ahead();
             for &root in &self.nest.roots {
                 self.step(root);
             }
@@ -71,16 +70,6 @@ impl<'a> Runner<'a> {
             tile /= l.extent;
             let turns = *turn as isize;
             self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
-        }
-    }
-
-    /// Asks for operands of the next tile, which memory brings while this one is computed.
-    fn look_ahead(&self) {
-        for &Ahead { walk, distance } in &self.nest.ahead {
-            let (Extent { rows, columns }, Walk { pitch, step, .. }) =
-                (self.extent(), &self.nest.walks[walk]);
-            let next = Source { at: self.at[walk].wrapping_offset(distance), pitch: *pitch };
-            next.bring(rows * columns * step.unsigned_abs());
         }
     }
 
@@ -115,6 +104,11 @@ impl<'a> Runner<'a> {
         self.done.insert(index);
         let nest = self.nest;
         let step = &nest.steps[index];
+        if let Some(sudden) = &nest.sudden
+            && sudden.step == index
+        {
+            self.ask_for(&sudden.walks);
+        }
         let extent = self.extent_of(step);
         let to = self.place(step.to);
         match &step.work {
@@ -160,6 +154,15 @@ impl<'a> Runner<'a> {
                 // SAFETY: as for `Gather`, with scratch and port the other way round.
                 unsafe { kernel(extent, from, to, nest.walks[walk].step) };
             }
+        }
+    }
+
+    /// Asks for all of what walks read in the current tile.
+    fn ask_for(&self, walks: &[usize]) {
+        let Extent { rows, columns } = self.extent();
+        for &walk in walks {
+            let Walk { pitch, step, .. } = self.nest.walks[walk];
+            Source { at: self.at[walk], pitch }.bring(rows * columns * step.unsigned_abs());
         }
     }
 

@@ -70,15 +70,17 @@ pub(crate) struct Nest {
     pub(crate) walks: SmallVec<[Walk; 4]>,
     /// Where in the thread's scratch there is room for one chain.
     pub(crate) chain_scratch: usize,
-    /// What is brought into the second-level cache a tile ahead.
-    pub(crate) ahead: SmallVec<[Ahead; 4]>,
+    /// What is asked for at once before a branch is computed that is spared in other tiles.
+    pub(crate) sudden: Option<Sudden>,
 }
 
-/// A walk whose elements in a tile are one piece of memory, and the bytes from there to those in the next tile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    pub(crate) walk: usize,
-    pub(crate) distance: isize,
+/// What the machine does not see coming: the inputs of a tile behind one that did not read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sudden {
+    /// The step that gives the branch.
+    pub(crate) step: usize,
+    /// Walks that are one piece of memory in a tile.
+    pub(crate) walks: SmallVec<[usize; 4]>,
 }
 
 impl Base {
@@ -168,6 +170,16 @@ pub(crate) enum Feed {
     Walk(usize),
     /// With the result of another step, by its index.
     Step(usize),
+}
+
+impl Feed {
+    /// The step whose result it is.
+    pub(crate) fn step(self) -> Option<usize> {
+        match self {
+            Self::Step(step) => Some(step),
+            Self::Walk(_) => None,
+        }
+    }
 }
 
 /// Where a step leaves its result.
@@ -272,10 +284,7 @@ impl Work {
 
     /// The steps whose results are operands.
     pub(crate) fn pulls(&self) -> impl Iterator<Item = usize> {
-        self.feeds().into_iter().filter_map(|feed| match feed {
-            Feed::Step(step) => Some(step),
-            Feed::Walk(_) => None,
-        })
+        self.feeds().into_iter().filter_map(Feed::step)
     }
 }
 
