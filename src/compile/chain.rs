@@ -134,10 +134,7 @@ fn is_part(draft: &Draft<'_>, walked: &Walked, steps: &[Draught], roots: &[usize
 fn spares_work(steps: &[Draught], roots: &[usize], index: usize) -> bool {
     let Work::Select(select) = &steps[index].work else { return false };
     let is_dear = |step: usize| steps[step].part.is_none() && steps[step].varies == steps[index].varies;
-    [select.then.feed, select.else_.feed].into_iter().any(|branch| match branch {
-        Feed::Walk(_) => false,
-        Feed::Step(first) => tile::spared(steps, roots, index, first).any(is_dear),
-    })
+    select.made_branches().any(|first| tile::spared(steps, roots, index, first).any(is_dear))
 }
 
 /// Of which members, by step, the bits of a NaN are looked at: those that are stored, or that are moved or changed bit by bit

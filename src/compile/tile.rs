@@ -84,7 +84,7 @@ pub(super) fn nest(
 /// What is read for a branch that a verdict may spare.
 pub(super) fn sudden(draft: &Draft<'_>, nest: &Nest) -> Option<Sudden> {
     let branch = |step: &Step| match &step.work {
-        Work::Select(select) => [select.then.feed, select.else_.feed].into_iter().find_map(Feed::step),
+        Work::Select(select) => select.made_branches().next(),
         _ => None,
     };
     let step = nest.steps.iter().find_map(branch)?;
@@ -142,9 +142,7 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) ->
         _ => (caches().first_level / 2 / held).clamp(FEWEST_ELEMENTS, TILE_BYTES / widest),
     };
     let may_spare = |step: &Draught| match &step.work {
-        Work::Select(select) => {
-            [select.then.feed, select.else_.feed].iter().any(|feed| matches!(feed, Feed::Step(_)))
-        }
+        Work::Select(select) => select.made_branches().next().is_some(),
         _ => false,
     };
     let elements = if steps.iter().any(may_spare) { elements.min(SPARED_MOST) } else { elements };
@@ -195,8 +193,7 @@ fn may_be_late(steps: &[Draught], roots: &[usize]) -> Vec<bool> {
     let mut late = vec![false; steps.len()];
     for (index, step) in steps.iter().enumerate() {
         let Work::Select(select) = &step.work else { continue };
-        for branch in [select.then.feed, select.else_.feed] {
-            let Feed::Step(first) = branch else { continue };
+        for first in select.made_branches() {
             let inside = reached(steps, [first], |_, _| true);
             let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
             for step in 0..steps.len() {
@@ -248,10 +245,7 @@ impl Slots {
             let shares = !outlives_a_tile(step);
             // A kernel may write over an operand, element for element, but not over a condition that it still reads.
             let condition = match &step.work {
-                Work::Select(select) => match select.cond {
-                    Feed::Step(cond) => of_step[cond],
-                    Feed::Walk(_) => None,
-                },
+                Work::Select(select) => select.cond.step().and_then(|cond| of_step[cond]),
                 _ => None,
             };
             let is_free = |(place, slot): (usize, &Slot)| {

@@ -7,10 +7,8 @@ use smallvec::SmallVec;
 
 use super::Bound;
 use crate::kernels::select::Verdict;
-use crate::kernels::{Extent, Inner, Source, Target};
-use crate::plan::{
-    Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Walk, Work,
-};
+use crate::kernels::{Extent, Inner, Source, Target, bring};
+use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sweep, Work};
 
 /// How many walks a runner takes without an allocation.
 const FEW_WALKS: usize = 8;
@@ -161,8 +159,7 @@ impl<'a> Runner<'a> {
     fn ask_for(&self, walks: &[usize]) {
         let Extent { rows, columns } = self.extent();
         for &walk in walks {
-            let Walk { pitch, step, .. } = self.nest.walks[walk];
-            Source { at: self.at[walk], pitch }.bring(rows * columns * step.unsigned_abs());
+            bring(self.at[walk], rows * columns * self.nest.walks[walk].step.unsigned_abs());
         }
     }
 

@@ -41,6 +41,20 @@ pub(crate) struct Target {
     pub(crate) pitch: isize,
 }
 
+/// Asks for bytes to be brought into the second-level cache. They are not read, and may be anywhere.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn bring(at: *const u8, bytes: usize) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch may be of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(line).cast()) };
+    }
+}
+
+/// Elsewhere, nothing is asked for.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn bring(_: *const u8, _: usize) {}
+
 impl Source {
     /// The first element of a row.
     fn row<U>(self, row: usize) -> *const U {
@@ -51,20 +65,6 @@ impl Source {
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
-
-    /// Asks for so many bytes to be brought into the second-level cache. They are not read, and may be anywhere.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn bring(self, bytes: usize) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        for line in (0..bytes).step_by(64) {
-            // SAFETY: a prefetch may be of any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.wrapping_add(line).cast()) };
-        }
-    }
-
-    /// Elsewhere, nothing is asked for.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn bring(self, _: usize) {}
 
     /// Whether the condition of a row is true.
     ///

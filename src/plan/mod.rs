@@ -312,6 +312,13 @@ pub(crate) struct Select {
     pub(crate) blend_rows: Option<BlendRows>,
 }
 
+impl Select {
+    /// The steps that give its branches, which a verdict may spare.
+    pub(crate) fn made_branches(&self) -> impl Iterator<Item = usize> {
+        [self.then.feed, self.else_.feed].into_iter().filter_map(Feed::step)
+    }
+}
+
 /// One side of a select.
 #[derive(Debug)]
 pub(crate) struct Branch {
