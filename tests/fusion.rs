@@ -204,3 +204,71 @@ fn a_branch_that_nobody_needs_is_not_computed_unless_it_is_handed_out() {
     let handed_out = powers(count, false, true);
     assert_eq!((value(&handed_out.1, 4), value(&handed_out.1, 3)), (3.0, power));
 }
+
+/// The smaller one of two tensors, by a comparison and a select.
+fn smaller(data_type: DataType, dims: &[i64]) -> Graph {
+    let tensor = |id, data_type| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let (x, y, mask) = (tensor(0, data_type), tensor(1, data_type), tensor(2, DataType::Boolean));
+    let mut graph = Graph::new();
+    graph.add_op(Op::new(0, OpKind::Less).input(x.clone()).input(y.clone()).output(mask.clone())).unwrap();
+    graph.add_op(Op::select(1, mask, x, y, tensor(3, data_type))).unwrap();
+    graph.finalize().unwrap();
+    graph
+}
+
+#[test]
+fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
+    // Large enough that what is read is worth more of the cache than the result.
+    const BYTES: i64 = 5 << 20;
+    const COLUMNS: i64 = 2003;
+    const GAP: u8 = 0xaa;
+    let mut wrong = Vec::new();
+    let mut random = Random::new(9);
+    let noise: Vec<u8> = (0..2 * BYTES).map(|_| random.next() as u8).collect();
+    for data_type in [DataType::F32, DataType::Bf16, DataType::U8] {
+        let size = data_type.size().unwrap();
+        let rows = BYTES / COLUMNS / size as i64;
+        let count = (rows * COLUMNS) as usize;
+        let (x, y) = (&noise[..count * size], &noise[count * size..][..count * size]);
+        let number = |bytes: &[u8]| match *bytes {
+            [a] => f32::from(a),
+            [a, b] => f32::from_le_bytes([0, 0, a, b]),
+            _ => f32::from_le_bytes(bytes.try_into().unwrap()),
+        };
+        let pairs = x.chunks_exact(size).zip(y.chunks_exact(size));
+        let expected: Vec<&[u8]> = pairs.map(|(x, y)| if number(x) < number(y) { x } else { y }).collect();
+        let graph = smaller(data_type, &[rows, COLUMNS]);
+        let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+        for (engine, pitch) in common::engines().iter().flat_map(|e| [(e, COLUMNS), (e, COLUMNS + 5)]) {
+            let output = LogicalTensor::with_strides(3, data_type, &[rows, COLUMNS], &[pitch, 1]).unwrap();
+            let compiled = partition.compile(engine, partition.inputs(), &[output]).unwrap();
+            let span = compiled.outputs()[0].span().unwrap() * size;
+            for offset in [0, 1, size, 5 * size, 64 - size] {
+                let mut memory = vec![GAP; span + 256];
+                let start = 64 + memory.as_ptr().addr().wrapping_neg() % 64 + offset;
+                // SAFETY: each tensor lies within its memory, that of the result being borrowed for it alone.
+                let (ins, out) = unsafe {
+                    let ins = [x, y].map(<[u8]>::as_ptr);
+                    let tensor = |i: usize| Tensor::from_raw_parts(&compiled.inputs()[i], engine, ins[i]);
+                    let at = memory.as_mut_ptr().add(start);
+                    ([tensor(0), tensor(1)], TensorMut::from_raw_parts(&compiled.outputs()[0], engine, at))
+                };
+                compiled.execute(&Stream::new(engine), &ins, &mut [out]).unwrap();
+                let (before, rest) = memory.split_at(start);
+                let (result, after) = rest.split_at(span);
+                let row_of = |row: usize| result[row * pitch as usize * size..].chunks(size);
+                let is_row = |(row, expected): (usize, &[&[u8]])| {
+                    let (elements, gap) =
+                        (row_of(row).take(expected.len()), row_of(row).skip(expected.len()));
+                    let gap = gap.take((pitch - COLUMNS) as usize).flatten();
+                    elements.eq(expected.iter().copied()) && gap.copied().all(|byte| byte == GAP)
+                };
+                let is_right = expected.chunks(COLUMNS as usize).enumerate().all(is_row);
+                if !is_right || before.iter().chain(after).any(|&byte| byte != GAP) {
+                    wrong.push((data_type, engine.level(), pitch, offset));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}

@@ -31,7 +31,7 @@ pub(super) fn pairs(nests: &[Nest], group: &Group, ports: &[&[i64]]) -> Vec<(usi
             }
         }
     }
-    pairs.sort_by_key(|&(input, output)| (output, input));
+    pairs.sort_unstable_by_key(|&(input, output)| (output, input));
     pairs
 }
 

@@ -138,7 +138,7 @@ fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
     }
     let mut shapes: Vec<(&Dims, Vec<usize>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0]));
+    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0]));
 
     let mut written = vec![None; group.values.len()];
     let mut constants = 0;
@@ -146,7 +146,7 @@ fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
     for (dims, mut outputs) in shapes {
         let mut draft = Draft::new(group, ports, written.clone(), dims, constants);
         // What others are made from comes first.
-        outputs.sort_by_key(|&output| group.outputs[output]);
+        outputs.sort_unstable_by_key(|&output| group.outputs[output]);
         let mut roots = Vec::with_capacity(outputs.len());
         for &output in &outputs {
             let value = draft.raw(group.outputs[output], 0);

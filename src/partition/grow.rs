@@ -125,7 +125,7 @@ impl<'g> Wiring<'g> {
 
     /// Puts the groups in an order in which they can run: the first that can, by its first op.
     pub(super) fn in_run_order(&self, mut groups: Vec<Group>) -> Vec<Group> {
-        groups.sort_by_key(|group| group.ops[0]);
+        groups.sort_unstable_by_key(|group| group.ops[0]);
         let mut group_of = vec![0; self.ops.len()];
         for (index, group) in groups.iter().enumerate() {
             group.ops.iter().for_each(|&op| group_of[op] = index);

@@ -14,11 +14,11 @@ mod vectors;
 
 use smallvec::SmallVec;
 
+pub(crate) use stages::{ask, canonical, choose, load, load_mask, store, store_mask};
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
-pub(crate) use stages::{canonical, choose, load, load_mask, store, store_mask};
 
 use super::pointwise::Params;
-use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width};
+use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width, bring};
 use crate::types::kind::Level;
 
 /// Elements of a block.
@@ -75,14 +75,30 @@ struct Cell {
 }
 
 impl Cell {
-    /// Rows of an operand from a column on.
-    fn new(row: *mut u8, pitch: isize, operand: Operand, column: usize) -> Self {
+    /// Rows of an operand.
+    fn new(first: *mut u8, pitch: isize, operand: Operand) -> Self {
         let width = match operand.inner {
             Inner::Dense => operand.width.bytes(),
             Inner::Repeated => 0,
         };
-        let first = row.wrapping_add(column * width);
         Self { at: first, advance: BLOCK * width, first, pitch }
+    }
+
+    /// Goes on by some elements of the row.
+    fn skip(&mut self, elements: usize) {
+        self.at = self.at.wrapping_add(self.advance / BLOCK * elements);
+    }
+
+    /// How many of the next elements come before the first whole cache line, where past the caches goes a line at a time; 0
+    /// where it is not worth it. Asks for the line that the last of them share with what follows them.
+    fn head(&self, elements: usize) -> usize {
+        let (before, width) = (self.at.addr().wrapping_neg() % 64, self.advance / BLOCK);
+        let end = self.at.wrapping_add(elements * width);
+        if !end.addr().is_multiple_of(64) {
+            bring(end, 1);
+        }
+        let is_worth_it = before % width == 0 && elements >= 2 * BLOCK;
+        if is_worth_it { before / width } else { 0 }
     }
 }
 
@@ -145,43 +161,20 @@ impl Program {
         let cells = scratch.cast::<Cell>();
         // SAFETY: the scratch has room for all cells.
         let set = |cell: usize, to: Cell| unsafe { cells.add(cell).write(to) };
-        // SAFETY: every cell holds so many rows of so many elements: those of the tile, or a block that stays; a
-        // program ends with the last stage, and all its stages are of its level.
-        let run = |extent: Extent| unsafe {
-            stages::RUN[self.level as usize](self.calls.as_ptr(), cells, self.cells, extent);
-        };
+        for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
+            set(cell, Cell::new(from.at.cast_mut(), from.pitch, *operand));
+        }
         let result = self.operands.len();
+        set(result, Cell::new(to.at, to.pitch, Operand { width: self.result, inner: Inner::Dense }));
         for aside in 0..self.cells - result - 1 {
             let at = scratch.wrapping_add(self.slots_at() + aside * SLOT);
             set(result + 1 + aside, Cell { at, advance: 0, first: at, pitch: 0 });
         }
-        let place = |row: usize, column: usize| {
-            for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-                set(cell, Cell::new(from.row::<u8>(row).cast_mut(), from.pitch, *operand, column));
-            }
-            let operand = Operand { width: self.result, inner: Inner::Dense };
-            set(result, Cell::new(to.row(row), to.pitch, operand, column));
-        };
-        if self.stores == Stores::Ordinary {
-            place(0, 0);
-            return run(extent);
+        let streamed = (self.stores == Stores::Streaming).then_some(result);
+        // SAFETY: every cell holds so many rows of so many elements: those of the tile, or a block that stays; a
+        // program ends with the last stage, and all its stages are of its level.
+        unsafe {
+            stages::RUN[self.level as usize](self.calls.as_ptr(), cells, self.cells, streamed, extent);
         }
-        // Past the caches goes a line at a time, so what comes before the first line of a row is apart.
-        for row in 0..extent.rows {
-            let head = self.head(to.row(row), extent.columns);
-            if head > 0 {
-                place(row, 0);
-                run(Extent { rows: 1, columns: head });
-            }
-            place(row, head);
-            run(Extent { rows: 1, columns: extent.columns - head });
-        }
-    }
-
-    /// How many elements of a row come before the first cache line of the result; 0 where it is not worth it.
-    fn head(&self, to: *mut u8, columns: usize) -> usize {
-        let (before, width) = (to.addr().wrapping_neg() % 64, self.result.bytes());
-        let is_worth_it = before % width == 0 && columns >= 2 * BLOCK;
-        if is_worth_it { before / width } else { 0 }
     }
 }

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 
 use super::BLOCK;
 use crate::kernels::Lane;
+use crate::kernels::pointwise::Plain;
 
 /// A level that has chains. Masks have a bit an element, from the lowest on.
 ///
@@ -24,8 +25,10 @@ pub(super) trait Vectors {
     /// `then` where a bit is set, `else_` in the others.
     unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
 
-    /// Writes a block past the caches. Its address is a multiple of 64, and a fence follows on the same thread.
-    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]);
+    /// Writes the first elements of a block and touches no line beyond them: even a store of nothing takes its line from
+    /// where it is. With `STREAMED`, whole lines go past the caches; the address is then a multiple of 64, and a fence
+    /// follows on the same thread.
+    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -86,12 +89,25 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]) {
-        for at in (0..size_of_val(block)).step_by(32) {
-            // SAFETY: as the caller promises; a vector from there on is within the block.
+    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
+        for at in (0..size_of_val(block)).step_by(64) {
+            // SAFETY: as the caller promises; a line from there on is within the block.
             unsafe {
-                let vector = block.as_ptr().cast::<u8>().add(at).cast::<__m256i>().read_unaligned();
-                _mm256_stream_si256(to.add(at).cast(), vector);
+                let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at).cast::<__m256i>());
+                let [low, high] = [from.read_unaligned(), from.add(1).read_unaligned()];
+                match (count * size_of::<T>()).saturating_sub(at) {
+                    64.. if STREAMED => {
+                        _mm256_stream_si256(to.cast(), low);
+                        _mm256_stream_si256(to.add(32).cast(), high);
+                    }
+                    64.. => to.cast::<[__m256i; 2]>().write_unaligned([low, high]),
+                    0 => break,
+                    rest => {
+                        // A copy, so that whole blocks stay in registers.
+                        let line = [low, high];
+                        to.copy_from_nonoverlapping(line.as_ptr().cast(), rest);
+                    }
+                }
             }
         }
     }
@@ -139,12 +155,18 @@ impl Vectors for crate::kernels::pointwise::Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn stream<U: Lane>(to: *mut u8, block: &[U; BLOCK]) {
+    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
         for at in (0..size_of_val(block)).step_by(64) {
             // SAFETY: as the caller promises; a vector from there on is within the block.
             unsafe {
-                let vector = block.as_ptr().cast::<u8>().add(at).cast::<__m512i>().read_unaligned();
-                _mm512_stream_si512(to.add(at).cast(), vector);
+                let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at));
+                let vector = from.cast::<__m512i>().read_unaligned();
+                match (count * size_of::<T>()).saturating_sub(at) {
+                    64.. if STREAMED => _mm512_stream_si512(to.cast(), vector),
+                    64.. => _mm512_storeu_si512(to.cast(), vector),
+                    0 => break,
+                    rest => _mm512_mask_storeu_epi8(to.cast(), (1 << rest) - 1, vector),
+                }
             }
         }
     }

@@ -16,9 +16,7 @@ pub(crate) use binary::binary;
 pub(crate) use compare::{classify, compare, compared_in, logic, not};
 pub(crate) use convert::{convert, round_to};
 pub(crate) use indices::{Ramp, indices};
-pub(in crate::kernels) use rows::{
-    Avx2, Avx512, Function1, Function2, Isa, Plain, read_part, write as write_block,
-};
+pub(in crate::kernels) use rows::{Avx2, Avx512, Function1, Function2, Isa, Plain, read_part};
 pub(crate) use rows::{Kernel1, Kernel2, Params, Ways};
 pub(crate) use sign::sign;
 pub(crate) use unary::unary;
