@@ -74,10 +74,12 @@ fn ids_are_no_part_of_the_key_and_everything_else_is() {
     compile(&select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &engine);
     let portable = Engine::builder().threads(1).max_level(Level::Portable).build();
     let same_level = portable.level() == engine.level();
+    let [another, threads] = [1, 2].map(|threads| Engine::builder().threads(threads).build());
     let rows = [
         ("the same again", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &engine, true),
         ("other ids", select([9, 8, 7, 6], 5, DataType::F32, 4, Numpy), &engine, true),
-        ("another engine", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &Engine::new(), true),
+        ("another engine", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &another, true),
+        ("more threads", select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &threads, threads.threads() == 1),
         ("one tensor on both sides", select([0, 1, 1, 3], 0, DataType::F32, 4, Numpy), &engine, false),
         ("another type of the same width", select([0, 1, 2, 3], 0, DataType::S32, 4, Numpy), &engine, false),
         ("another shape", select([0, 1, 2, 3], 0, DataType::F32, 5, Numpy), &engine, false),

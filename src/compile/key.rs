@@ -17,6 +17,8 @@ pub(super) struct Key {
     /// Types, shapes and layouts of the ports, in their order.
     ports: SmallVec<[i64; 64]>,
     level: Level,
+    /// Whether one thread runs it, of which the way of storing depends.
+    is_alone: bool,
 }
 
 impl Key {
@@ -24,8 +26,9 @@ impl Key {
         partition: &Partition,
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
+        is_alone: bool,
     ) -> Self {
-        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level };
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, is_alone };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
@@ -43,7 +46,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.level == other.level
+        (self.level, self.is_alone) == (other.level, other.is_alone)
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

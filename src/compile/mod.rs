@@ -77,8 +77,9 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
-        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), engine.level());
-        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, engine.level()))?;
+        let (level, is_alone) = (engine.level(), engine.threads() == 1);
+        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, is_alone);
+        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, is_alone))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
