@@ -560,11 +560,14 @@ struct TensorOut<'a> {
 
 impl<'a> From<&'a Op> for OpOut<'a> {
     fn from(op: &'a Op) -> Self {
+        // One by one: collected at once they would be sorted by code of their own, 8 KB of it.
+        let mut attrs = BTreeMap::new();
+        attrs.extend(op.attrs().map(|(attr, value)| (attr.name(), AttrOut::from(value))));
         Self {
             id: op.id(),
             name: op.name(),
             kind: op.kind().name(),
-            attrs: op.attrs().map(|(attr, value)| (attr.name(), AttrOut::from(value))).collect(),
+            attrs,
             inputs: op.inputs().iter().map(TensorOut::from).collect(),
             outputs: op.outputs().iter().map(TensorOut::from).collect(),
         }

@@ -39,7 +39,7 @@ pub(crate) enum Role {
 pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) -> SmallVec<[Loop; 4]> {
     let mut loops: SmallVec<[Loop; 4]> = loops.into_iter().filter(|l| l.extent != 1 || l.pinned).collect();
     for run in loops.split_mut(|l| l.pinned) {
-        run.sort_by_key(|l| std::cmp::Reverse(l.steps[order_by]));
+        run.sort_unstable_by_key(|l| std::cmp::Reverse(l.steps[order_by]));
     }
     let mut merged: SmallVec<[Loop; 4]> = SmallVec::new();
     for inner in loops {

@@ -7,10 +7,11 @@
 
 use std::arch::x86_64::*;
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use super::Verdict;
 use crate::kernels::simd::Wide;
-use crate::kernels::{Extent, Lane, Source, Target};
+use crate::kernels::{Extent, Lane, Source, Target, bring};
 
 /// Elements of a row whose conditions fit into one vector.
 const BLOCK: usize = 64;
@@ -46,6 +47,10 @@ trait Side {
     ///
     /// The lanes lie within the row, and the machine runs level Avx512.
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i;
+
+    /// Knows that a part of the row was read, and what follows is not.
+    #[inline(always)]
+    fn leave(&self, _: Range<usize>) {}
 }
 
 /// A row of elements, or one element that stands for all.
@@ -71,6 +76,45 @@ impl<U: Lane, const DENSE: bool> Side for Row<U, DENSE> {
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i {
         // SAFETY: as the caller promises.
         if DENSE { unsafe { U::load(self.elements.add(at), mask) } } else { self.value }
+    }
+}
+
+/// A dense row, one of several of which the same parts are read, as under a causal or a padding mask. Where each row is
+/// read anew the machine sees nothing coming, so of a later row that part's beginning is asked for: selects with a scalar
+/// under such masks took 0.85 to 0.95 of their time on a Zen 4, and those under random ones the same.
+struct Parts<U> {
+    row: Row<U, true>,
+    later: *const U,
+}
+
+impl<U: Lane> Parts<U> {
+    /// How far away the later row is, in bytes.
+    const AHEAD: usize = 8192;
+
+    /// The most bytes of it that are asked for.
+    const MOST: usize = 1024;
+
+    /// # Safety
+    ///
+    /// The machine runs level Avx512.
+    #[inline(always)]
+    unsafe fn new(from: Source, row: usize) -> Self {
+        let rows = 1 + Self::AHEAD / from.pitch.unsigned_abs().max(1);
+        // SAFETY: the value of a dense row is not read.
+        Self { row: unsafe { Row::new(from.row(row)) }, later: from.row(row + rows) }
+    }
+}
+
+impl<U: Lane> Side for Parts<U> {
+    #[inline(always)]
+    unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i {
+        // SAFETY: as the caller promises.
+        unsafe { self.row.lanes(at, mask) }
+    }
+
+    #[inline(always)]
+    fn leave(&self, part: Range<usize>) {
+        bring(self.later.wrapping_add(part.start).cast(), (part.len() * size_of::<U>()).min(Self::MOST));
     }
 }
 
@@ -139,13 +183,13 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
     }
 }
 
-/// Chooses fewer than a block of elements.
+/// Chooses fewer than a block of elements; with `STREAM`, whole lines of them go past the caches.
 ///
 /// # Safety
 ///
 /// As [`put`]; the conditions can be read.
 #[inline(always)]
-unsafe fn choose_rest<U: Lane>(
+unsafe fn choose_rest<U: Lane, const STREAM: bool>(
     cond: *const u8,
     to: *mut U,
     mut at: usize,
@@ -162,7 +206,11 @@ unsafe fn choose_rest<U: Lane>(
         let mask = first(left.min(U::LANES));
         // SAFETY: as the caller promises.
         unsafe {
-            put::<U, false>(to, at, mask, U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask)))
+            let chosen = U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask));
+            match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
+                true => put::<U, true>(to, at, mask, chosen),
+                false => put::<U, false>(to, at, mask, chosen),
+            }
         };
         truths = truths.unbounded_shr(U::LANES as u32);
         at += U::LANES;
@@ -188,6 +236,8 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     else_: &impl Side,
 ) -> usize {
     const ELEMENTS: usize = GROUP * BLOCK;
+    // For `then` and `else`, the first element behind the last group in which they were not read.
+    let mut read_from = [at; 2];
     // SAFETY: as the caller promises.
     unsafe {
         while at + ELEMENTS <= columns {
@@ -201,10 +251,14 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                 |(all, some), of_block| (all & of_block, some | of_block),
             );
             if all == u64::MAX {
+                else_.leave(read_from[1]..at);
+                read_from[1] = at + ELEMENTS;
                 if kept != Some(true) {
                     copy_whole::<U, STREAM>(to, at, ELEMENTS, then);
                 }
             } else if some == 0 {
+                then.leave(read_from[0]..at);
+                read_from[0] = at + ELEMENTS;
                 if kept != Some(false) {
                     copy_whole::<U, STREAM>(to, at, ELEMENTS, else_);
                 }
@@ -235,6 +289,20 @@ fn head<U>(to: *const U, columns: usize) -> Option<usize> {
     (bytes.is_multiple_of(size_of::<U>()) && columns >= 2 * BLOCK).then_some(bytes / size_of::<U>())
 }
 
+/// Whether an address is that of a cache line.
+#[inline(always)]
+fn is_line<U>(to: *const U) -> bool {
+    to.addr().is_multiple_of(64)
+}
+
+/// Asks for the line that the end of a row shares with what follows: past the caches goes all but that, and ordinary stores
+/// that wait for their line hold up all behind them. Selects of rows that end within lines took 0.75 to 0.85 of their time
+/// on a Zen 4, half of it for the whole lines of their last, broken block.
+#[inline(always)]
+fn ask_for_end<U>(to: *mut U, columns: usize) {
+    bring(to.wrapping_add(columns).cast(), 1);
+}
+
 /// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
 /// holds already is `kept`.
 ///
@@ -254,12 +322,15 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
     unsafe {
         let at = match head(to, columns) {
             Some(head) => {
-                choose_rest(cond, to, 0, head, then, else_);
+                if STREAM {
+                    ask_for_end(to, columns);
+                }
+                choose_rest::<U, false>(cond, to, 0, head, then, else_);
                 choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
             }
             None => choose_blocks::<U, false>(cond, to, 0, columns, kept, then, else_),
         };
-        choose_rest(cond, to, at, columns - at, then, else_);
+        choose_rest::<U, STREAM>(cond, to, at, columns - at, then, else_);
     }
 }
 
@@ -279,8 +350,20 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let (then, else_) = (Row::<U, THEN>::new(then.row(r)), Row::<U, ELSE>::new(else_.row(r)));
-            choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
+            match (STREAM, THEN, ELSE) {
+                (true, true, false) => {
+                    let (then, else_) = (Parts::<U>::new(then, r), Row::<U, false>::new(else_.row(r)));
+                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
+                }
+                (true, false, true) => {
+                    let (then, else_) = (Row::<U, false>::new(then.row(r)), Parts::<U>::new(else_, r));
+                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
+                }
+                _ => {
+                    let (then, else_) = (Row::<U, THEN>::new(then.row(r)), Row::<U, ELSE>::new(else_.row(r)));
+                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
+                }
+            }
         }
     }
 }
@@ -361,7 +444,10 @@ unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
         let from = Row::<U, DENSE>::new(from);
         let mut at = 0;
         if let Some(head) = head(to, columns) {
-            copy_rest(to, 0, head, &from);
+            if STREAM {
+                ask_for_end(to, columns);
+            }
+            copy_rest::<U, false>(to, 0, head, &from);
             at = head + (columns - head) / BLOCK * BLOCK;
             for block in (head..at).step_by(BLOCK) {
                 copy_whole::<U, STREAM>(to, block, BLOCK, &from);
@@ -371,21 +457,31 @@ unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
             copy_whole::<U, false>(to, at, BLOCK, &from);
             at += BLOCK;
         }
-        copy_rest(to, at, columns - at, &from);
+        copy_rest::<U, STREAM>(to, at, columns - at, &from);
     }
 }
 
-/// Writes fewer than a block of elements from one side.
+/// Writes fewer than a block of elements from one side; with `STREAM`, whole lines of them go past the caches.
 ///
 /// # Safety
 ///
 /// As [`put`].
 #[inline(always)]
-unsafe fn copy_rest<U: Lane>(to: *mut U, mut at: usize, mut left: usize, side: &impl Side) {
+unsafe fn copy_rest<U: Lane, const STREAM: bool>(
+    to: *mut U,
+    mut at: usize,
+    mut left: usize,
+    side: &impl Side,
+) {
     while left > 0 {
         let mask = first(left.min(U::LANES));
         // SAFETY: as the caller promises.
-        unsafe { put::<U, false>(to, at, mask, side.lanes(at, mask)) };
+        unsafe {
+            match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
+                true => put::<U, true>(to, at, mask, side.lanes(at, mask)),
+                false => put::<U, false>(to, at, mask, side.lanes(at, mask)),
+            }
+        };
         at += U::LANES;
         left = left.saturating_sub(U::LANES);
     }
