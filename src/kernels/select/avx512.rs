@@ -300,7 +300,11 @@ fn is_line<U>(to: *const U) -> bool {
 /// on a Zen 4, half of it for the whole lines of their last, broken block.
 #[inline(always)]
 fn ask_for_end<U>(to: *mut U, columns: usize) {
-    bring(to.wrapping_add(columns).cast(), 1);
+    let end = to.wrapping_add(columns);
+    // A line that others will store past the caches had better not be in them.
+    if !is_line(end) {
+        bring(end.cast(), 1);
+    }
 }
 
 /// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
