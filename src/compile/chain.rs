@@ -58,7 +58,6 @@ pub(super) fn chained(
     for (user, step) in steps.iter().enumerate() {
         step.work.pulls().for_each(|used| users[used].push(user));
     }
-    let asks = steps.iter().any(|step| step.stores == Stores::Streaming);
     let mut taken = vec![false; steps.len()];
     let is_part: Vec<bool> =
         (0..steps.len()).map(|step| is_part(draft, walked, &steps, &roots, step)).collect();
@@ -70,7 +69,7 @@ pub(super) fn chained(
         if members.len() < 2 {
             continue;
         }
-        let Some(chain) = Writer::new(draft, &steps, &members, level, asks).chain() else { continue };
+        let Some(chain) = Writer::new(draft, &steps, &members, level).chain() else { continue };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
         members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
         steps[root].deeds = members.iter().flat_map(|&step| &steps[step].deeds).copied().collect();
@@ -166,8 +165,6 @@ struct Writer<'a> {
     steps: &'a [Draught],
     members: &'a [usize],
     level: Level,
-    /// Whether operands come from beyond the caches, as results then go there.
-    asks: bool,
     calls: Vec<(Stage, usize, Params)>,
     /// What lies in memory before the chain begins.
     operands: SmallVec<[(Feed, Operand); 4]>,
@@ -194,13 +191,7 @@ const RESULT: usize = 2 << 16;
 const NO_CELL: usize = ASIDE - 1;
 
 impl<'a> Writer<'a> {
-    fn new(
-        draft: &'a Draft<'a>,
-        steps: &'a [Draught],
-        members: &'a [usize],
-        level: Level,
-        asks: bool,
-    ) -> Self {
+    fn new(draft: &'a Draft<'a>, steps: &'a [Draught], members: &'a [usize], level: Level) -> Self {
         let mut uses = vec![0; steps.len()];
         for feeds in members.iter().filter_map(|&step| steps[step].part.as_ref()).map(|part| &part.feeds) {
             for &(feed, _) in feeds {
@@ -214,7 +205,6 @@ impl<'a> Writer<'a> {
             steps,
             members,
             level,
-            asks,
             calls: Vec::new(),
             operands: SmallVec::new(),
             aside: Vec::new(),
@@ -280,7 +270,9 @@ impl<'a> Writer<'a> {
         let (Some((cell, width)), None) = (walked.next(), walked.next()) else { return Some(()) };
         let cost: usize = self.members.iter().map(|&step| self.steps[step].cost).sum();
         let moved = width.bytes() + self.members.last().map_or(0, |&root| self.steps[root].width.bytes());
-        if self.asks && 2 * cost <= moved { self.call(chain::ask(width), cell) } else { Some(()) }
+        // Operands come from beyond the caches where results go there.
+        let is_beyond = self.steps.iter().any(|step| step.stores == Stores::Streaming);
+        if is_beyond && 2 * cost <= moved { self.call(chain::ask(width), cell) } else { Some(()) }
     }
 
     fn is_member(&self, feed: Feed) -> bool {

@@ -55,6 +55,35 @@ pub(crate) fn bring(at: *const u8, bytes: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn bring(_: *const u8, _: usize) {}
 
+/// How many bytes before it is read something is asked for. On a Zen 4, chains took up to twice as long with 2 KiB, and 1.1
+/// times with 32.
+const AHEAD: usize = 8192;
+
+/// Whether an address is that of a cache line.
+#[inline(always)]
+fn is_line<U>(at: *const U) -> bool {
+    at.addr().is_multiple_of(64)
+}
+
+/// How many elements of so many bytes lead to the first cache line of a row, where it is worth going there first: past the
+/// caches whole lines are stored, and through them a store that touches two lines takes twice as long.
+#[inline(always)]
+fn head<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
+    let bytes = row.addr().wrapping_neg() % 64;
+    (bytes.is_multiple_of(width) && columns >= 128).then_some(bytes / width)
+}
+
+/// Asks for the line that the end of a row shares with what follows: past the caches goes all but that, and ordinary stores
+/// that wait for their line hold up all behind them. Selects of rows that end within lines took 0.75 to 0.85 of their time
+/// on a Zen 4, in part for storing the whole lines of their last, broken block past the caches.
+#[inline(always)]
+fn bring_end<U>(end: *const U) {
+    // A line that others will store past the caches had better not be in them.
+    if !is_line(end) {
+        bring(end.cast(), 1);
+    }
+}
+
 impl Source {
     /// The first element of a row.
     fn row<U>(self, row: usize) -> *const U {

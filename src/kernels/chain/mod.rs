@@ -18,7 +18,7 @@ pub(crate) use stages::{ask, canonical, choose, load, load_mask, store, store_ma
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
 
 use super::pointwise::Params;
-use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width, bring};
+use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width, bring_end, head};
 use crate::types::kind::Level;
 
 /// Elements of a block.
@@ -89,16 +89,12 @@ impl Cell {
         self.at = self.at.wrapping_add(self.advance / BLOCK * elements);
     }
 
-    /// How many of the next elements come before the first whole cache line, where past the caches goes a line at a time; 0
-    /// where it is not worth it. Asks for the line that the last of them share with what follows them.
+    /// How many elements of the row come before what can go past the caches in whole lines. Asks for the line in which so
+    /// many elements end.
     fn head(&self, elements: usize) -> usize {
-        let (before, width) = (self.at.addr().wrapping_neg() % 64, self.advance / BLOCK);
-        let end = self.at.wrapping_add(elements * width);
-        if !end.addr().is_multiple_of(64) {
-            bring(end, 1);
-        }
-        let is_worth_it = before % width == 0 && elements >= 2 * BLOCK;
-        if is_worth_it { before / width } else { 0 }
+        let width = self.advance / BLOCK;
+        bring_end(self.at.wrapping_add(elements * width));
+        head(self.at, width, elements).unwrap_or(0)
     }
 }
 

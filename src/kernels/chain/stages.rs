@@ -8,12 +8,8 @@ use std::marker::PhantomData;
 use super::vectors::Vectors;
 use super::{BLOCK, Call, Cell, Entry, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part};
-use crate::kernels::{ByLevel, Extent, Lane, Stores, Width, bring};
+use crate::kernels::{AHEAD, ByLevel, Extent, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
-
-/// How many bytes before it is read a block is asked for. On a Zen 4, 2 KiB took up to twice as long as 8, and 32 KiB 1.1
-/// times.
-const AHEAD: usize = 8192;
 
 /// What stages hand on: a block of elements of up to four bytes, the first bytes of `A`, and a truth value for each.
 struct State<A> {
@@ -244,7 +240,7 @@ impl<U: Lane> Body for Stream<U> {
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises; the address is that of a cache line where it says so.
         unsafe {
-            match at.at.addr().is_multiple_of(64) {
+            match is_line(at.at) {
                 true => at.write::<I, U, true>(state.elements()),
                 false => at.write::<I, U, false>(state.elements()),
             }

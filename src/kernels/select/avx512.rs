@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::Verdict;
 use crate::kernels::simd::Wide;
-use crate::kernels::{Extent, Lane, Source, Target, bring};
+use crate::kernels::{AHEAD, Extent, Lane, Source, Target, bring, bring_end, head, is_line};
 
 /// Elements of a row whose conditions fit into one vector.
 const BLOCK: usize = 64;
@@ -49,14 +49,15 @@ trait Side {
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i;
 
     /// Knows that a part of the row was read, and what follows is not.
-    #[inline(always)]
-    fn leave(&self, _: Range<usize>) {}
+    fn leave(&self, part: Range<usize>);
 }
 
 /// A row of elements, or one element that stands for all.
 struct Row<U, const DENSE: bool> {
     elements: *const U,
     value: __m512i,
+    /// A row that comes later, of which what this one reads a part of is asked for.
+    later: Option<*const U>,
 }
 
 impl<U: Lane, const DENSE: bool> Row<U, DENSE> {
@@ -67,7 +68,7 @@ impl<U: Lane, const DENSE: bool> Row<U, DENSE> {
     unsafe fn new(elements: *const U) -> Self {
         // SAFETY: as the caller promises.
         let value = unsafe { if DENSE { _mm512_setzero_si512() } else { elements.read_unaligned().splat() } };
-        Self { elements, value }
+        Self { elements, value, later: None }
     }
 }
 
@@ -77,44 +78,14 @@ impl<U: Lane, const DENSE: bool> Side for Row<U, DENSE> {
         // SAFETY: as the caller promises.
         if DENSE { unsafe { U::load(self.elements.add(at), mask) } } else { self.value }
     }
-}
-
-/// A dense row, one of several of which the same parts are read, as under a causal or a padding mask. Where each row is
-/// read anew the machine sees nothing coming, so of a later row that part's beginning is asked for: selects with a scalar
-/// under such masks took 0.85 to 0.95 of their time on a Zen 4, and those under random ones the same.
-struct Parts<U> {
-    row: Row<U, true>,
-    later: *const U,
-}
-
-impl<U: Lane> Parts<U> {
-    /// How far away the later row is, in bytes.
-    const AHEAD: usize = 8192;
-
-    /// The most bytes of it that are asked for.
-    const MOST: usize = 1024;
-
-    /// # Safety
-    ///
-    /// The machine runs level Avx512.
-    #[inline(always)]
-    unsafe fn new(from: Source, row: usize) -> Self {
-        let rows = 1 + Self::AHEAD / from.pitch.unsigned_abs().max(1);
-        // SAFETY: the value of a dense row is not read.
-        Self { row: unsafe { Row::new(from.row(row)) }, later: from.row(row + rows) }
-    }
-}
-
-impl<U: Lane> Side for Parts<U> {
-    #[inline(always)]
-    unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i {
-        // SAFETY: as the caller promises.
-        unsafe { self.row.lanes(at, mask) }
-    }
 
     #[inline(always)]
     fn leave(&self, part: Range<usize>) {
-        bring(self.later.wrapping_add(part.start).cast(), (part.len() * size_of::<U>()).min(Self::MOST));
+        /// The most bytes that are asked for.
+        const MOST: usize = 1024;
+        if let (true, Some(later)) = (DENSE, self.later) {
+            bring(later.wrapping_add(part.start).cast(), (part.len() * size_of::<U>()).min(MOST));
+        }
     }
 }
 
@@ -131,6 +102,22 @@ unsafe fn put<U: Lane, const STREAM: bool>(to: *mut U, at: usize, mask: u64, val
             _mm512_stream_si512(to.add(at).cast(), value);
         } else {
             U::store(to.add(at), mask, value);
+        }
+    }
+}
+
+/// Writes the first lanes of a vector, as many as are left of a row: past the caches, with `STREAM`, where they are a line.
+///
+/// # Safety
+///
+/// As [`put`].
+#[inline(always)]
+unsafe fn put_first<U: Lane, const STREAM: bool>(to: *mut U, at: usize, left: usize, value: __m512i) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
+            true => put::<U, true>(to, at, first(U::LANES), value),
+            false => put::<U, false>(to, at, first(left.min(U::LANES)), value),
         }
     }
 }
@@ -207,10 +194,7 @@ unsafe fn choose_rest<U: Lane, const STREAM: bool>(
         // SAFETY: as the caller promises.
         unsafe {
             let chosen = U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask));
-            match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
-                true => put::<U, true>(to, at, mask, chosen),
-                false => put::<U, false>(to, at, mask, chosen),
-            }
+            put_first::<U, STREAM>(to, at, left, chosen);
         };
         truths = truths.unbounded_shr(U::LANES as u32);
         at += U::LANES;
@@ -281,32 +265,6 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     at
 }
 
-/// How many elements lead to a 64-byte boundary of a target, where it is worth going there first: past the caches whole
-/// lines are stored, and through them a store that touches two lines takes twice as long.
-#[inline(always)]
-fn head<U>(to: *const U, columns: usize) -> Option<usize> {
-    let bytes = to.addr().wrapping_neg() % 64;
-    (bytes.is_multiple_of(size_of::<U>()) && columns >= 2 * BLOCK).then_some(bytes / size_of::<U>())
-}
-
-/// Whether an address is that of a cache line.
-#[inline(always)]
-fn is_line<U>(to: *const U) -> bool {
-    to.addr().is_multiple_of(64)
-}
-
-/// Asks for the line that the end of a row shares with what follows: past the caches goes all but that, and ordinary stores
-/// that wait for their line hold up all behind them. Selects of rows that end within lines took 0.75 to 0.85 of their time
-/// on a Zen 4, half of it for the whole lines of their last, broken block.
-#[inline(always)]
-fn ask_for_end<U>(to: *mut U, columns: usize) {
-    let end = to.wrapping_add(columns);
-    // A line that others will store past the caches had better not be in them.
-    if !is_line(end) {
-        bring(end.cast(), 1);
-    }
-}
-
 /// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
 /// holds already is `kept`.
 ///
@@ -324,10 +282,10 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
 ) {
     // SAFETY: as the caller promises; past the caches is stored only from an aligned address on.
     unsafe {
-        let at = match head(to, columns) {
+        let at = match head(to, size_of::<U>(), columns) {
             Some(head) => {
                 if STREAM {
-                    ask_for_end(to, columns);
+                    bring_end(to.wrapping_add(columns));
                 }
                 choose_rest::<U, false>(cond, to, 0, head, then, else_);
                 choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
@@ -350,24 +308,23 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
     to: Target,
 ) {
     let columns = extent.columns;
+    // Under a causal or a padding mask the same parts of several rows are read. Where each row is read anew the machine sees
+    // nothing coming, so of a later row that part's beginning is asked for: selects with a scalar took 0.85 to 0.95 of their
+    // time on a Zen 4, and those under random masks the same.
+    let asks = STREAM && THEN != ELSE;
+    let pitch = if THEN { then.pitch } else { else_.pitch };
+    let later = 1 + AHEAD / pitch.unsigned_abs().max(1);
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            match (STREAM, THEN, ELSE) {
-                (true, true, false) => {
-                    let (then, else_) = (Parts::<U>::new(then, r), Row::<U, false>::new(else_.row(r)));
-                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
-                }
-                (true, false, true) => {
-                    let (then, else_) = (Row::<U, false>::new(then.row(r)), Parts::<U>::new(else_, r));
-                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
-                }
-                _ => {
-                    let (then, else_) = (Row::<U, THEN>::new(then.row(r)), Row::<U, ELSE>::new(else_.row(r)));
-                    choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
-                }
+            let mut then_row = Row::<U, THEN>::new(then.row(r));
+            let mut else_row = Row::<U, ELSE>::new(else_.row(r));
+            if asks {
+                then_row.later = Some(then.row(r + later));
+                else_row.later = Some(else_.row(r + later));
             }
+            choose_row::<U, STREAM>(cond, to, columns, None, &then_row, &else_row);
         }
     }
 }
@@ -447,9 +404,9 @@ unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
     unsafe {
         let from = Row::<U, DENSE>::new(from);
         let mut at = 0;
-        if let Some(head) = head(to, columns) {
+        if let Some(head) = head(to, size_of::<U>(), columns) {
             if STREAM {
-                ask_for_end(to, columns);
+                bring_end(to.wrapping_add(columns));
             }
             copy_rest::<U, false>(to, 0, head, &from);
             at = head + (columns - head) / BLOCK * BLOCK;
@@ -480,12 +437,7 @@ unsafe fn copy_rest<U: Lane, const STREAM: bool>(
     while left > 0 {
         let mask = first(left.min(U::LANES));
         // SAFETY: as the caller promises.
-        unsafe {
-            match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
-                true => put::<U, true>(to, at, mask, side.lanes(at, mask)),
-                false => put::<U, false>(to, at, mask, side.lanes(at, mask)),
-            }
-        };
+        unsafe { put_first::<U, STREAM>(to, at, left, side.lanes(at, mask)) };
         at += U::LANES;
         left = left.saturating_sub(U::LANES);
     }
