@@ -13,6 +13,10 @@ use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step
 /// How many walks a runner takes without an allocation.
 const FEW_WALKS: usize = 8;
 
+/// How many bytes of the next tile each walk asks for after a step: a burst that the core can have open at once. On a Zen 4
+/// twice as many took 1.1 times as long, all at once no less than none.
+const ASKED_AT_ONCE: usize = 1024;
+
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
     plan: &'a Plan,
@@ -27,6 +31,8 @@ pub(super) struct Runner<'a> {
     turn: [usize; MAX_LOOPS],
     /// The steps whose results are those of the current tile.
     done: StepSet,
+    /// How many bytes of each sudden walk have been asked for in this tile, and in the next one.
+    asked: [usize; 2],
 }
 
 impl<'a> Runner<'a> {
@@ -40,7 +46,7 @@ impl<'a> Runner<'a> {
         };
         let done = StepSet::none_of(steps);
         rewind(plan, nest, bound, &mut at);
-        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done }
+        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done, asked: [0; 2] }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
@@ -54,6 +60,7 @@ impl<'a> Runner<'a> {
             }
             if tile + 1 < tiles.end {
                 self.advance();
+                self.asked = [self.asked[1], 0];
                 self.tile = tile + 1;
             }
         }
@@ -61,6 +68,7 @@ impl<'a> Runner<'a> {
 
     fn seek(&mut self, mut tile: usize) {
         self.tile = tile;
+        self.asked = [0; 2];
         self.done.clear();
         rewind(self.plan, self.nest, self.bound, &mut self.at);
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
@@ -105,7 +113,7 @@ impl<'a> Runner<'a> {
         if let Some(sudden) = &nest.sudden
             && sudden.step == index
         {
-            self.ask_for(&sudden.walks);
+            self.ask(&sudden.walks, 0, usize::MAX);
         }
         let extent = self.extent_of(step);
         let to = self.place(step.to);
@@ -153,14 +161,21 @@ impl<'a> Runner<'a> {
                 unsafe { kernel(extent, from, to, nest.walks[walk].step) };
             }
         }
+        if let Some(sudden) = &nest.sudden {
+            self.ask(&sudden.walks, 1, ASKED_AT_ONCE);
+        }
     }
 
-    /// Asks for all of what walks read in the current tile.
-    fn ask_for(&self, walks: &[usize]) {
-        let Extent { rows, columns } = self.extent();
+    /// Asks for so many bytes more of what each walk reads in this tile, or in the next one.
+    fn ask(&mut self, walks: &[usize], next: usize, bytes: usize) {
+        let Some(turning) = self.nest.loops.iter().rev().find(|l| l.extent > 1) else { return };
+        let (Extent { rows, columns }, from) = (self.extent(), self.asked[next]);
         for &walk in walks {
-            bring(self.at[walk], rows * columns * self.nest.walks[walk].step.unsigned_abs());
+            let at = self.at[walk].wrapping_offset(turning.steps[walk] * next as isize);
+            let whole = rows * columns * self.nest.walks[walk].step.unsigned_abs();
+            bring(at.wrapping_add(from), bytes.min(whole.saturating_sub(from)));
         }
+        self.asked[next] = from.saturating_add(bytes);
     }
 
     /// The part of the current tile that a step iterates over.

@@ -70,11 +70,12 @@ pub(crate) struct Nest {
     pub(crate) walks: SmallVec<[Walk; 4]>,
     /// Where in the thread's scratch there is room for one chain.
     pub(crate) chain_scratch: usize,
-    /// What is asked for at once before a branch is computed that is spared in other tiles.
+    /// What is asked for before a branch reads it that is spared in other tiles.
     pub(crate) sudden: Option<Sudden>,
 }
 
-/// What the machine does not see coming: the inputs of a tile behind one that did not read them.
+/// What the machine does not see coming: the inputs of a tile behind one that did not read them. Those of the next tile are
+/// asked for bit by bit after each step, and what is left of this tile's own, all at once, before the branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sudden {
     /// The step that gives the branch.

@@ -47,7 +47,7 @@ pub(crate) type Stages = ByLevel<Option<Stage>>;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     entry: Entry,
-    /// The operand in memory, by its place among the cells; any where the stage uses none.
+    /// The operand in memory, by how many bytes behind the first cell its own is; any where the stage uses none.
     cell: usize,
     params: Params,
 }
@@ -59,7 +59,7 @@ impl Call {
             Inner::Dense => Some(stage.dense),
             Inner::Repeated => stage.repeated,
         };
-        entry.map(|entry| Self { entry, cell, params })
+        entry.map(|entry| Self { entry, cell: cell * size_of::<Cell>(), params })
     }
 }
 

@@ -349,9 +349,10 @@ macro_rules! shells {
                 };
             }
 
-            /// How stages of the level are called.
+            /// How stages of the level are called. The truth values come in two halves: to put them together from vectors
+            /// and to take them apart again takes half as long, of a chain of three questions and selects a tenth.
             type Signature =
-                unsafe extern "C" fn(*const Call, *const Cell, usize, usize, u64, $(vector!($v)),*);
+                unsafe extern "C" fn(*const Call, *const Cell, usize, usize, u32, u32, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
             unsafe extern "C" fn shell<B: Body, const REPEATED: bool>(
@@ -359,17 +360,18 @@ macro_rules! shells {
                 cells: *const Cell,
                 block: usize,
                 count: usize,
-                mask: u64,
+                low: u32,
+                high: u32,
                 $($v: $Vector),*
             ) {
-                let state = State { mask, block: [$($v),*] };
+                let state = State { mask: u64::from(high) << 32 | u64::from(low), block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
-                    let Cell { at, advance, .. } = *cells.add((*call).cell);
-                    let at = at.wrapping_add(advance * block);
+                    let Cell { at, advance, .. } = *cells.byte_add((*call).cell);
+                    let at = if REPEATED { at } else { at.wrapping_add(advance * block) };
                     let at = Place { at, count, is_repeated: REPEATED };
                     let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
-                    next(call.add(1), cells, block, count, mask, $($v),*);
+                    next(call.add(1), cells, block, count, mask as u32, (mask >> 32) as u32, $($v),*);
                 }
             }
 
@@ -385,13 +387,14 @@ macro_rules! shells {
                 cells: *const Cell,
                 block: usize,
                 count: usize,
-                mask: u64,
+                low: u32,
+                high: u32,
                 $($v: $Vector),*
             ) {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
                     let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).entry.0);
-                    stage(call, cells, block, count, mask, $($v),*);
+                    stage(call, cells, block, count, low, high, $($v),*);
                 }
             }
 
@@ -401,7 +404,8 @@ macro_rules! shells {
                 _: *const Cell,
                 _: usize,
                 _: usize,
-                _: u64,
+                _: u32,
+                _: u32,
                 $(_: vector!($v)),*
             ) {
             }
@@ -426,17 +430,17 @@ macro_rules! shells {
                         if let Some(result) = streamed {
                             let head = (*cells.add(result)).head(columns);
                             if head > 0 {
-                                next(calls, cells, 0, head, 0, $($v),*);
+                                next(calls, cells, 0, head, 0, 0, $($v),*);
                                 (0..count).for_each(|cell| (*cells.add(cell)).skip(head));
                                 columns -= head;
                             }
                         }
                         let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
                         for block in 0..blocks {
-                            next(calls, cells, block, BLOCK, 0, $($v),*);
+                            next(calls, cells, block, BLOCK, 0, 0, $($v),*);
                         }
                         if rest > 0 {
-                            next(calls, cells, blocks, rest, 0, $($v),*);
+                            next(calls, cells, blocks, rest, 0, 0, $($v),*);
                         }
                     }
                 }
