@@ -94,7 +94,8 @@ pub(super) fn sudden(draft: &Draft<'_>, nest: &Nest) -> Option<Sudden> {
         let follows = nest.tile.rows == 1 || *pitch == (width * nest.tile.columns) as isize;
         base.input(draft.inputs()).is_some() && *step == width as isize && follows
     };
-    Some(Sudden { step, walks: (0..nest.walks.len()).filter(is_one_piece).collect() })
+    let walks: SmallVec<[usize; 4]> = (0..nest.walks.len()).filter(is_one_piece).collect();
+    (!walks.is_empty()).then_some(Sudden { step, walks })
 }
 
 /// Whether a step can go through a tile as through one row.

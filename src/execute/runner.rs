@@ -13,7 +13,7 @@ use crate::plan::{Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step
 /// How many walks a runner takes without an allocation.
 const FEW_WALKS: usize = 8;
 
-/// How many bytes of the next tile each walk asks for after a step: a burst that the core can have open at once. On a Zen 4
+/// How many bytes of the next tile each walk asks for between steps: a burst that the core can have open at once. On a Zen 4
 /// twice as many took 1.1 times as long, all at once no less than none.
 const ASKED_AT_ONCE: usize = 1024;
 
@@ -161,9 +161,6 @@ impl<'a> Runner<'a> {
                 unsafe { kernel(extent, from, to, nest.walks[walk].step) };
             }
         }
-        if let Some(sudden) = &nest.sudden {
-            self.ask(&sudden.walks, 1, ASKED_AT_ONCE);
-        }
     }
 
     /// Asks for so many bytes more of what each walk reads in this tile, or in the next one.
@@ -203,12 +200,15 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Where an operand is, once the step that makes it has been run.
+    /// Where an operand is, once the step that makes it has been run. What the next tile reads is asked for between steps.
     fn source(&mut self, feed: Feed) -> Source {
         match feed {
             Feed::Walk(walk) => Source { at: self.at[walk], pitch: self.nest.walks[walk].pitch },
             Feed::Step(index) => {
                 self.step(index);
+                if let Some(sudden) = &self.nest.sudden {
+                    self.ask(&sudden.walks, 1, ASKED_AT_ONCE);
+                }
                 let step = &self.nest.steps[index];
                 let Target { at, pitch } = self.place(step.to);
                 Source { at, pitch: if step.space.rows { pitch } else { 0 } }

@@ -75,7 +75,7 @@ pub(crate) struct Nest {
 }
 
 /// What the machine does not see coming: the inputs of a tile behind one that did not read them. Those of the next tile are
-/// asked for bit by bit after each step, and what is left of this tile's own, all at once, before the branch.
+/// asked for bit by bit between steps, and what is left of this tile's own, all at once, before the branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sudden {
     /// The step that gives the branch.
