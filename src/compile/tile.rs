@@ -83,19 +83,31 @@ pub(super) fn nest(
 }
 
 /// What is read for a branch that a verdict may spare.
-pub(super) fn sudden(draft: &Draft<'_>, nest: &Nest) -> Option<Sudden> {
-    let branch = |step: &Step| match &step.work {
-        Work::Select(select) => select.made_branches().next(),
+pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
+    let computed = |step: &'n Step| match &step.work {
+        Work::Select(select) => select.made_branches().next().map(|branch| (branch, select)),
         _ => None,
     };
-    let step = nest.steps.iter().find_map(branch)?;
+    let (step, select) = nest.steps.iter().find_map(computed)?;
+    let is_input = |walk: usize| nest.walks[walk].base.input(draft.inputs()).is_some();
     let is_one_piece = |&walk: &usize| {
-        let (Walk { base, pitch, step }, width) = (&nest.walks[walk], draft.paths[walk].width.bytes());
+        let (Walk { pitch, step, .. }, width) = (&nest.walks[walk], draft.paths[walk].width.bytes());
         let follows = nest.tile.rows == 1 || *pitch == (width * nest.tile.columns) as isize;
-        base.input(draft.inputs()).is_some() && *step == width as isize && follows
+        is_input(walk) && *step == width as isize && follows
     };
     let walks: SmallVec<[usize; 4]> = (0..nest.walks.len()).filter(is_one_piece).collect();
-    (!walks.is_empty()).then_some(Sudden { step, walks })
+    let widest = walks.iter().map(|&walk| draft.paths[walk].width.bytes()).max()?;
+    let bytes = nest.tile.rows * nest.tile.columns * widest;
+    let decides_alone = |&walk: &usize| {
+        let is_one = nest.tile.rows == 1 || nest.walks[walk].pitch == 0;
+        is_input(walk) && is_one && select.cond_inner == Inner::Repeated
+    };
+    let cond = match select.cond {
+        Feed::Walk(walk) => Some(walk).filter(decides_alone),
+        Feed::Step(_) => None,
+    };
+    let cond = cond.map(|walk| (walk, select.then.feed == Feed::Step(step)));
+    Some(Sudden { step, walks, bytes, cond })
 }
 
 /// Whether a step can go through a tile as through one row.
