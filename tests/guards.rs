@@ -351,6 +351,68 @@ fn random_groups_on_random_layouts() {
     report(&wrong.into_inner().unwrap());
 }
 
+/// Beyond the caches, what a branch reads in later tiles is asked for, so their conditions are looked at before their turn.
+#[test]
+fn branches_that_rows_of_large_groups_choose() {
+    const DIMS: [i64; 2] = [1300, 1100];
+    let tensor = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let number = |id| tensor(id, DataType::F32, &DIMS);
+    let (x, y, cond) = (number(0), number(1), tensor(2, DataType::Boolean, &[DIMS[0], 1]));
+    let mut graph = Graph::new();
+    graph.add_op(Op::new(0, OpKind::Tanh).input(x.clone()).output(number(3))).unwrap();
+    graph.add_op(Op::new(1, OpKind::Multiply).input(number(3)).input(y).output(number(4))).unwrap();
+    graph.add_op(Op::select(2, cond, number(4), x, number(5))).unwrap();
+    graph.finalize().unwrap();
+    let [fused, apart] = graphs::both(&graph);
+    let [partition] = &fused[..] else { panic!("one partition") };
+
+    let count = (DIMS[0] * DIMS[1]) as usize;
+    let row_bytes = DIMS[1] as usize * 4;
+    let mut random = Random::new(21);
+    let rows = 0..DIMS[0] as usize;
+    let last = rows.end - 1;
+    let by_chance: Vec<bool> = rows.clone().map(|_| random.below(2) == 0).collect();
+    let patterns: [(&str, &dyn Fn(usize) -> bool); 6] = [
+        ("all", &|_| true),
+        ("none", &|_| false),
+        ("by chance", &|row| by_chance[row]),
+        ("runs", &|row| row / 13 % 2 == 0),
+        ("the first", &|row| row == 0),
+        ("the last", &|row| row == last),
+    ];
+    let outputs = (3..6).map(|id| (id, number(id))).collect();
+    let mut bench = Bench::new(4, count * 4);
+    let mut wrong = Vec::new();
+    for engine in engines() {
+        let inputs: std::collections::BTreeMap<usize, TensorBuf> = (graph.inputs().into_iter())
+            .map(|desc| {
+                let mut input = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+                graphs::fill(&mut input, &mut random);
+                (desc.id(), input)
+            })
+            .collect();
+        let made = graphs::run(&apart, &outputs, &engine, &inputs, None).unwrap();
+        let (x, y, computed) = (inputs[&0].as_bytes(), inputs[&1].as_bytes(), made[&4].as_bytes());
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        for (pattern, is_true) in patterns {
+            let conds: Vec<u8> = rows.clone().map(|row| u8::from(is_true(row))).collect();
+            let row_of = |row: usize| {
+                let from = if is_true(row) { computed } else { x };
+                &from[row * row_bytes..][..row_bytes]
+            };
+            let expected: Vec<u8> = rows.clone().flat_map(row_of).copied().collect();
+            let bytes = |port: &LogicalTensor| [x, y, &conds[..]][port.id()];
+            let ins: Vec<&[u8]> = compiled.inputs().iter().map(bytes).collect();
+            for place in [Place::Back(0), Place::Front(0)] {
+                if let Err(why) = bench.check(&compiled, &ins, &[&expected], |_| place) {
+                    wrong.push(format!("{pattern}, {place:?}, {}: {why}", engine.level()));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
 /// The bytes of a result that was written to where there was [`GAP`] before.
 fn with_gaps(tensor: &TensorBuf) -> Vec<u8> {
     let size = tensor.desc().data_type().size().unwrap();
