@@ -189,13 +189,15 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Asks for what is left to ask for in this tile.
+    /// Asks for what is left to ask for in this tile. Not inlined, so that steps that ask for nothing stay short.
+    #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
         self.ask(sudden, 0, self.asked.here..usize::MAX);
         self.asked.here = usize::MAX;
     }
 
-    /// Asks for some more in the next tile that computes the branch.
+    /// Asks for some more in the next tile that computes the branch. Not inlined either.
+    #[inline(never)]
     fn ask_ahead(&mut self, sudden: &Sudden) {
         if self.asked.distance == 0 {
             self.asked.distance = self.distance(sudden);
