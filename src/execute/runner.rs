@@ -221,7 +221,7 @@ impl<'a> Runner<'a> {
     fn distance(&self, sudden: &Sudden) -> usize {
         let Some((cond, decides)) = sudden.cond else { return 1 };
         // SAFETY: the walk is at the condition of a tile of the nest.
-        let is_true = |at: *mut u8| unsafe { *at } != 0;
+        let is_true = |at: *mut u8| unsafe { Source { at, pitch: 0 }.is_true(0) };
         let computes = |&tiles: &usize| self.later(cond, tiles).is_none_or(|at| is_true(at) == decides);
         (1..MOST_PEEKED).find(computes).unwrap_or(MOST_PEEKED)
     }
