@@ -37,7 +37,7 @@ pub(super) enum Verb {
     /// A number from two, whatever NaN they are.
     Number2 { stage: Stage, params: Params, commutes: bool, gives_any_nan: bool },
     /// A truth value from two numbers; and the same with the operands the other way round.
-    Truth2 { stage: Stage, mirrored: Stage },
+    Truth2 { stage: Stage, turned: Stage },
     /// A truth value from a truth value.
     Not(Stage),
     /// A truth value from two, whichever comes first.
@@ -340,9 +340,9 @@ impl<'a> Writer<'a> {
                 self.push(stage, other, params);
                 self.settle_nan(step, gives_any_nan)?;
             }
-            Verb::Truth2 { stage, mirrored } => {
+            Verb::Truth2 { stage, turned } => {
                 let (x, y) = self.in_block_first(operand(0), operand(1));
-                let stage = if x == operand(0) { stage } else { mirrored };
+                let stage = if x == operand(0) { stage } else { turned };
                 let other = self.in_memory(y)?;
                 self.load_block(x)?;
                 self.replace_truths(step)?;

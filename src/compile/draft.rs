@@ -162,8 +162,12 @@ impl<'a> Draft<'a> {
             }
             Function::Compare(comparison) => {
                 let computes_in = compared_in(computes_in).unwrap_or(computes_in);
-                let operands = self.operands(made, start, Some(computes_in));
-                self.node(Task::Compare(comparison, computes_in), operands, Width::W1)
+                let mut operands = self.operands(made, start, Some(computes_in));
+                let less = comparison.as_less();
+                if less.is_some() {
+                    operands.reverse();
+                }
+                self.node(Task::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1)
             }
             Function::Logic(logic) => {
                 let operands = self.operands(made, start, None);

@@ -44,10 +44,9 @@ pub(super) fn work(
             (two(ways, params), ways.stage.map(verb))
         }
         Task::Compare(comparison, of) => {
-            let ways = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
-            let mirrored = pointwise::compare(level, comparison.mirrored(), of, runs(1), runs(0))?.stage;
-            let stages = ways.stage.zip(mirrored);
-            (two(ways, NO_PARAMS), stages.map(|(stage, mirrored)| Verb::Truth2 { stage, mirrored }))
+            let (ways, turned) = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
+            let verb = ways.stage.zip(turned).map(|(stage, turned)| Verb::Truth2 { stage, turned });
+            (two(ways, NO_PARAMS), verb)
         }
         Task::Logic(logic) => {
             let ways = pointwise::logic(level, logic, runs(0), runs(1));

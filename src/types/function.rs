@@ -165,14 +165,13 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison that answers as this one with its operands the other way round.
-    pub(crate) const fn mirrored(self) -> Self {
+    /// The comparison that answers as this one with its operands the other way round: kernels are there for what is less,
+    /// and not for what is greater.
+    pub(crate) const fn as_less(self) -> Option<Self> {
         match self {
-            Self::Equal | Self::NotEqual => self,
-            Self::Less => Self::Greater,
-            Self::LessEqual => Self::GreaterEqual,
-            Self::Greater => Self::Less,
-            Self::GreaterEqual => Self::LessEqual,
+            Self::Greater => Some(Self::Less),
+            Self::GreaterEqual => Some(Self::LessEqual),
+            Self::Equal | Self::NotEqual | Self::Less | Self::LessEqual => None,
         }
     }
 }

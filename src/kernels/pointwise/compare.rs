@@ -6,31 +6,33 @@ use super::rows::{
     Function1, Function2, Isa, Kernel1, Kernel2, Params, Plain, Row1, Row2, Ways, questions1, questions2,
     row1, row2,
 };
-use crate::kernels::{Inner, chain};
+use crate::kernels::Inner;
+use crate::kernels::chain::{self, Stage, Stages};
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Logic};
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The ways to compare two numbers of a type, if there is a kernel.
+/// The ways to compare two numbers of a type, if there is a kernel, and the stage that does so with the operands the other
+/// way round. There is none for [what is greater](Comparison::as_less).
 pub(crate) fn compare(
     level: Level,
     comparison: Comparison,
     of: DataType,
     x: Inner,
     y: Inner,
-) -> Option<Ways<Kernel2>> {
-    let row = match of {
+) -> Option<(Ways<Kernel2>, Option<Stage>)> {
+    let (row, turned) = match of {
         DataType::F32 => comparisons::<f32>(comparison),
         DataType::F64 => comparisons::<f64>(comparison),
         DataType::S32 => comparisons::<i32>(comparison),
         DataType::S64 => comparisons::<i64>(comparison),
         DataType::U32 => comparisons::<u32>(comparison),
         DataType::U64 => comparisons::<u64>(comparison),
-        _ => return None,
-    };
-    Some(row[level as usize].at(x, y))
+        _ => None,
+    }?;
+    Some((row[level as usize].at(x, y), turned[level as usize]))
 }
 
 /// The type in which numbers of a type are compared: itself, or one that holds all its values and has kernels; `None`
@@ -70,8 +72,22 @@ pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Ways<
 /// A question, asked of numbers of a type.
 struct Of<T, Q>(PhantomData<(T, Q)>);
 
+/// A question with its operands the other way round.
+struct Turned<F>(PhantomData<F>);
+
+impl<F: Function2> Function2 for Turned<F> {
+    type X = F::X;
+    type To = F::To;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: F::X, y: F::X, params: Params) -> F::To {
+        F::of::<I>(y, x, params)
+    }
+}
+
+/// One type for each question, one row for each type, and its stages with the operands the other way round.
 macro_rules! questions {
-    ($fn:ident of $Vocabulary:ident: $($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+    ($($Name:ident: |$x:ident, $y:ident| $value:expr, turned $Turned:ty;)*) => {
         $(
             struct $Name;
 
@@ -86,22 +102,22 @@ macro_rules! questions {
             }
         )*
 
-        fn $fn<T: Plain + PartialOrd>(question: $Vocabulary) -> &'static Row2 {
-            match question {
-                $($Vocabulary::$Name => const { &questions2::<Of<T, $Name>, BLOCK>() },)*
+        fn comparisons<T: Plain + PartialOrd>(comparison: Comparison) -> Option<(&'static Row2, &'static Stages)> {
+            match comparison {
+                $(Comparison::$Name => Some(const {
+                    (&questions2::<Of<T, $Name>, BLOCK>(), &chain::asked2::<$Turned, BLOCK>())
+                }),)*
+                Comparison::Greater | Comparison::GreaterEqual => None,
             }
         }
     };
 }
 
 questions! {
-    comparisons of Comparison:
-    Equal: |x, y| x == y;
-    NotEqual: |x, y| x != y;
-    Less: |x, y| x < y;
-    LessEqual: |x, y| x <= y;
-    Greater: |x, y| x > y;
-    GreaterEqual: |x, y| x >= y;
+    Equal: |x, y| x == y, turned Of<T, Equal>;
+    NotEqual: |x, y| x != y, turned Of<T, NotEqual>;
+    Less: |x, y| x < y, turned Turned<Of<T, Less>>;
+    LessEqual: |x, y| x <= y, turned Turned<Of<T, LessEqual>>;
 }
 
 macro_rules! connectives {

@@ -208,8 +208,12 @@ fn comparisons_compare() {
         ];
         for level in Level::all_available() {
             for (comparison, rule) in rules {
-                let kernel = compare(level, comparison, of, Inner::Dense, Inner::Dense).unwrap().kernel;
-                let got: Vec<u8> = run2(kernel, &x, &y, [0.0; 2]);
+                let (way, first, second) = match comparison.as_less() {
+                    Some(less) => (less, &y, &x),
+                    None => (comparison, &x, &y),
+                };
+                let (ways, _) = compare(level, way, of, Inner::Dense, Inner::Dense).unwrap();
+                let got: Vec<u8> = run2(ways.kernel, first, second, [0.0; 2]);
                 let want: Vec<u8> = x.iter().zip(&y).map(|(x, y)| u8::from(rule(x, y))).collect();
                 if got != want {
                     faults.push(format!("{comparison:?} of {of} at {level}"));

@@ -111,7 +111,7 @@ fn cases(level: Level) -> Vec<Case> {
         case(format!("Multiply of {of}"), kernel, size, size);
     }
     for (of, size) in [(DataType::F32, 4), (DataType::F64, 8), (DataType::U64, 8)] {
-        let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap().kernel);
+        let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap().0.kernel);
         case(format!("Less of {of}"), kernel, size, 1);
     }
     case("Xor".into(), two(&|x, y| logic(level, Logic::Xor, x, y).kernel), 1, 1);
