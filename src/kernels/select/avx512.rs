@@ -17,9 +17,15 @@ use crate::kernels::{AHEAD, Extent, Lane, Source, Target, bring, bring_end, head
 const BLOCK: usize = 64;
 
 /// Blocks of a row that are judged together: where all of their conditions agree, only the side that they choose is
-/// read. With 256 elements, conditions of which 1 % are true agree too seldom (8 %) for the branch to be mispredicted
-/// at a visible cost; with 64 they do every second time.
-const GROUP: usize = 4;
+/// read. That leaves out 1 KiB or more: beyond the caches of a Zen 4, smaller pieces cost more than they spared.
+const fn group<U: Lane>() -> usize {
+    let blocks = 1024 / size_of::<[U; BLOCK]>();
+    if blocks > FIRST { blocks } else { FIRST }
+}
+
+/// Blocks of a group that are judged first. Of 256 conditions of which 1 % are true, all agree too seldom (8 %) for the branch
+/// to be mispredicted at a visible cost; of 64 they do every second time.
+const FIRST: usize = 4;
 
 /// The mask of the first `count` of 64.
 #[inline(always)]
@@ -38,6 +44,25 @@ unsafe fn truths(cond: *const u8, at: usize, mask: u64) -> u64 {
     unsafe {
         let bytes = u8::load(cond.add(at), mask);
         _mm512_test_epi8_mask(bytes, bytes)
+    }
+}
+
+/// What the conditions of some blocks have in common.
+///
+/// # Safety
+///
+/// The conditions can be read, and the machine runs level Avx512.
+#[inline(always)]
+unsafe fn verdict(cond: *const u8, at: usize, blocks: usize) -> Verdict {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (mut least, mut any) = (_mm512_set1_epi8(-1), _mm512_setzero_si512());
+        for block in 0..blocks {
+            let bytes = u8::load(cond.add(at + block * BLOCK), u64::MAX);
+            (least, any) = (_mm512_min_epu8(least, bytes), _mm512_or_si512(any, bytes));
+        }
+        let (all, some) = (_mm512_test_epi8_mask(least, least), _mm512_test_epi8_mask(any, any));
+        Verdict::of(some != 0, all != u64::MAX)
     }
 }
 
@@ -219,43 +244,41 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     then: &impl Side,
     else_: &impl Side,
 ) -> usize {
-    const ELEMENTS: usize = GROUP * BLOCK;
+    let elements = group::<U>() * BLOCK;
     // For `then` and `else`, the first element behind the last group in which they were not read.
     let mut read_from = [at; 2];
     // SAFETY: as the caller promises.
     unsafe {
-        while at + ELEMENTS <= columns {
-            let mut group = [0; GROUP];
-            for (block, of_block) in group.iter_mut().enumerate() {
-                *of_block = truths(cond, at + block * BLOCK, u64::MAX);
-            }
-            let (all, some) = group.iter().fold(
-                (u64::MAX, 0),
-                #[inline(always)]
-                |(all, some), of_block| (all & of_block, some | of_block),
-            );
-            if all == u64::MAX {
-                else_.leave(read_from[1]..at);
-                read_from[1] = at + ELEMENTS;
-                if kept != Some(true) {
-                    copy_whole::<U, STREAM>(to, at, ELEMENTS, then);
+        while at + elements <= columns {
+            let rest = group::<U>() - FIRST;
+            let agreed = match verdict(cond, at, FIRST) {
+                Verdict::Mixed => Verdict::Mixed,
+                first if rest == 0 || verdict(cond, at + FIRST * BLOCK, rest) == first => first,
+                _ => Verdict::Mixed,
+            };
+            match agreed {
+                Verdict::AllTrue => {
+                    else_.leave(read_from[1]..at);
+                    read_from[1] = at + elements;
+                    if kept != Some(true) {
+                        copy_whole::<U, STREAM>(to, at, elements, then);
+                    }
                 }
-            } else if some == 0 {
-                then.leave(read_from[0]..at);
-                read_from[0] = at + ELEMENTS;
-                if kept != Some(false) {
-                    copy_whole::<U, STREAM>(to, at, ELEMENTS, else_);
+                Verdict::AllFalse => {
+                    then.leave(read_from[0]..at);
+                    read_from[0] = at + elements;
+                    if kept != Some(false) {
+                        copy_whole::<U, STREAM>(to, at, elements, else_);
+                    }
                 }
-            } else {
-                for (block, &of_block) in group.iter().enumerate() {
-                    let at = at + block * BLOCK;
-                    // Of eight lanes a vector, a block has so many that with all four in registers all were chosen
-                    // before any was stored, and some spilled: conditions read again came out 1.1 times as fast.
-                    let of_block = if U::LANES <= 8 { truths(cond, at, u64::MAX) } else { of_block };
-                    choose_block::<U, STREAM>(to, at, of_block, kept, then, else_);
+                Verdict::Mixed => {
+                    for block in 0..group::<U>() {
+                        let at = at + block * BLOCK;
+                        choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_);
+                    }
                 }
             }
-            at += ELEMENTS;
+            at += elements;
         }
         while at + BLOCK <= columns {
             choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_);
