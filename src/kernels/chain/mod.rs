@@ -6,8 +6,9 @@
 //! f32 where a step over a tile takes 4 to 7, and beyond the caches the work of all stages goes on while memory is
 //! waited for, which tile after tile it does not.
 //!
-//! Registers hold one block. What is needed again later, or second, lies in the thread's scratch, block by block. At
-//! level Portable there are no vectors to pass, so there are no chains.
+//! Registers hold one block: of elements of up to 8 bytes at level Avx512, of up to 4 at level Avx2. What is needed again
+//! later, or second, lies in the thread's scratch, block by block. At level Portable there are no vectors to pass, so there
+//! are no chains.
 
 mod stages;
 mod vectors;
@@ -25,7 +26,7 @@ use crate::types::kind::Level;
 pub(crate) const BLOCK: usize = 64;
 
 /// Bytes of a block of the widest elements that a state holds.
-const SLOT: usize = BLOCK * 4;
+const SLOT: usize = BLOCK * 8;
 
 /// A function that does one thing to the state. Only a program of its level can call it.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_p
 use crate::kernels::{AHEAD, ByLevel, Extent, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
 
-/// What stages hand on: a block of elements of up to four bytes, the first bytes of `A`, and a truth value for each.
+/// What stages hand on: a block of elements, the first bytes of `A`, and a truth value for each.
 struct State<A> {
     mask: u64,
     block: A,
@@ -88,6 +88,9 @@ trait Body {
     /// Whether it reads an operand in memory.
     const READS: bool = false;
 
+    /// Bytes of the widest element that it takes or gives; 0 where it is about truth values alone.
+    const BYTES: usize = 0;
+
     /// # Safety
     ///
     /// The elements of the operand, if the body has one, can be read or written, and the machine runs the level.
@@ -128,12 +131,18 @@ unsafe fn mask_at<I: Isa + Vectors>(at: Place) -> u64 {
     unsafe { I::mask(&at.read::<I, u8>()) }
 }
 
+const fn larger(x: usize, y: usize) -> usize {
+    if x > y { x } else { y }
+}
+
 struct Map1<F>(PhantomData<F>);
 struct Map2<F>(PhantomData<F>);
 struct Asked1<F>(PhantomData<F>);
 struct Asked2<F>(PhantomData<F>);
 
 impl<F: Function1> Body for Map1<F> {
+    const BYTES: usize = larger(size_of::<F::X>(), size_of::<F::To>());
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, params: &Params) -> State<A> {
         let to = F::of_block::<I, BLOCK>(&state.elements(), *params);
@@ -143,6 +152,7 @@ impl<F: Function1> Body for Map1<F> {
 
 impl<F: Function2> Body for Map2<F> {
     const READS: bool = true;
+    const BYTES: usize = larger(size_of::<F::X>(), size_of::<F::To>());
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
@@ -154,6 +164,8 @@ impl<F: Function2> Body for Map2<F> {
 }
 
 impl<F: Function1<To = u8>> Body for Asked1<F> {
+    const BYTES: usize = size_of::<F::X>();
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, params: &Params) -> State<A> {
         let x = state.elements();
@@ -170,6 +182,7 @@ impl<F: Function1<To = u8>> Body for Asked1<F> {
 
 impl<F: Function2<To = u8>> Body for Asked2<F> {
     const READS: bool = true;
+    const BYTES: usize = size_of::<F::X>();
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
@@ -190,6 +203,8 @@ impl<F: Function2<To = u8>> Body for Asked2<F> {
 struct Canonical;
 
 impl Body for Canonical {
+    const BYTES: usize = size_of::<f32>();
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
         let block = I::canonical(state.elements::<f32>());
@@ -208,6 +223,8 @@ struct Stream<U>(PhantomData<U>);
 struct Ask<U>(PhantomData<U>);
 
 impl<U: Lane> Body for Ask<U> {
+    const BYTES: usize = size_of::<U>();
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         bring(at.at.wrapping_add(AHEAD), size_of::<[U; BLOCK]>());
@@ -217,6 +234,7 @@ impl<U: Lane> Body for Ask<U> {
 
 impl<U: Lane> Body for Load<U> {
     const READS: bool = true;
+    const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
@@ -227,6 +245,8 @@ impl<U: Lane> Body for Load<U> {
 }
 
 impl<U: Lane> Body for Store<U> {
+    const BYTES: usize = size_of::<U>();
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -236,6 +256,8 @@ impl<U: Lane> Body for Store<U> {
 }
 
 impl<U: Lane> Body for Stream<U> {
+    const BYTES: usize = size_of::<U>();
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises; the address is that of a cache line where it says so.
@@ -310,6 +332,7 @@ struct Choose<U, const TAKEN: bool>(PhantomData<U>);
 
 impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     const READS: bool = true;
+    const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
@@ -446,6 +469,9 @@ macro_rules! shells {
                 }
             }
 
+            /// Bytes of the widest elements of which the registers hold a block.
+            pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
+
             const fn erased(stage: Signature) -> Entry {
                 // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
                 Entry(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
@@ -464,7 +490,7 @@ macro_rules! shells {
 #[cfg(target_arch = "x86_64")]
 shells!(avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c", __m256i: a b c d e f g h);
 #[cfg(target_arch = "x86_64")]
-shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512i: a b c d);
+shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512i: a b c d e f g h);
 
 /// No level of the machine has chains.
 const NONE: Stages = [None; 3];
@@ -482,39 +508,44 @@ pub(super) const RUN: ByLevel<Run> = [nothing; 3];
 /// Runs the programs of a level that has none.
 unsafe fn nothing(_: *const Call, _: *mut Cell, _: usize, _: Option<usize>, _: Extent) {}
 
+/// The stages of a body, at the levels whose registers hold a block of its elements.
 const fn stages<B: Body>() -> Stages {
     #[cfg(target_arch = "x86_64")]
-    return [None, Some(avx2::stage::<B>()), Some(avx512::stage::<B>())];
+    return [
+        None,
+        if B::BYTES <= avx2::WIDEST { Some(avx2::stage::<B>()) } else { None },
+        if B::BYTES <= avx512::WIDEST { Some(avx512::stage::<B>()) } else { None },
+    ];
     #[cfg(not(target_arch = "x86_64"))]
     return NONE;
 }
 
-/// Whether elements of a type can be in a state, and blocks of `N` of them are cheap enough to be worth a chain:
-/// functions that take long gain nothing from it.
-const fn fits<T, const N: usize>() -> bool {
-    size_of::<T>() <= 4 && N >= BLOCK
+/// Whether a function that is computed in blocks of `N` is cheap enough to be worth a stage: those that take long gain nothing
+/// from a chain.
+const fn is_cheap<const N: usize>() -> bool {
+    N >= BLOCK
 }
 
 /// The block through a function that is computed in blocks of `N`. Results of one byte are left to steps, as the code of
 /// all that can become so small would be much and is seldom needed.
 pub(in crate::kernels) const fn map1<F: Function1, const N: usize>() -> Stages {
     let is_narrow = size_of::<F::To>() == 1 || (size_of::<F::X>() == 1 && size_of::<F::To>() == 2);
-    if fits::<F::X, N>() && fits::<F::To, N>() && !is_narrow { stages::<Map1<F>>() } else { NONE }
+    if is_cheap::<N>() && !is_narrow { stages::<Map1<F>>() } else { NONE }
 }
 
 /// The block, and one in memory, through a function that is computed in blocks of `N`.
 pub(in crate::kernels) const fn map2<F: Function2, const N: usize>() -> Stages {
-    if fits::<F::X, N>() && fits::<F::To, N>() { stages::<Map2<F>>() } else { NONE }
+    if is_cheap::<N>() { stages::<Map2<F>>() } else { NONE }
 }
 
 /// The truth values of a question to the block.
 pub(in crate::kernels) const fn asked1<F: Function1<To = u8>, const N: usize>() -> Stages {
-    if fits::<F::X, N>() { stages::<Asked1<F>>() } else { NONE }
+    if is_cheap::<N>() { stages::<Asked1<F>>() } else { NONE }
 }
 
 /// The truth values of a question to the block and one in memory.
 pub(in crate::kernels) const fn asked2<F: Function2<To = u8>, const N: usize>() -> Stages {
-    if fits::<F::X, N>() { stages::<Asked2<F>>() } else { NONE }
+    if is_cheap::<N>() { stages::<Asked2<F>>() } else { NONE }
 }
 
 /// One stage for each width that a state holds.
@@ -533,7 +564,10 @@ macro_rules! by_width {
                 type $U = u32;
                 const { stages::<$Body>() }
             }
-            Width::W8 => NONE,
+            Width::W8 => {
+                type $U = u64;
+                const { stages::<$Body>() }
+            }
         }
     };
 }
