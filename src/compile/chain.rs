@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::kernel::{Feeds, NO_PARAMS};
 use super::nest::{Draught, Walked};
 use super::tile;
-use crate::kernels::chain::{self, BLOCK, Call, Operand, Program, Stage};
+use crate::kernels::chain::{self, BLOCK, Call, Ending, Operand, Program, Stage};
 use crate::kernels::pointwise::Params;
 use crate::kernels::{Inner, Stores, Width};
 use crate::plan::{Chain, Feed, Work};
@@ -184,9 +184,6 @@ struct Writer<'a> {
 /// Cells of values put aside are numbered from here on, until it is known how many others there are.
 const ASIDE: usize = 1 << 16;
 
-/// The cell of the result, until then.
-const RESULT: usize = 2 << 16;
-
 /// The cell of stages that use none.
 const NO_CELL: usize = ASIDE - 1;
 
@@ -227,23 +224,21 @@ impl<'a> Writer<'a> {
         self.declare()?;
         self.ask()?;
         self.make(result)?;
-        let Draught { width, stores, .. } = self.steps[root];
-        if self.truths == Some(result) {
-            self.call(chain::store_mask(), RESULT)?;
+        let ending = if self.truths == Some(result) {
+            Ending::Truths
         } else {
             self.load_block(result)?;
-            self.call(chain::store(width, stores), RESULT)?;
-        }
+            Ending::Block(self.steps[root].width, self.steps[root].stores)
+        };
         let operands = &self.operands;
         let call = |(stage, cell, params)| match cell {
-            RESULT.. => Call::new(stage, operands.len(), Inner::Dense, params),
             ASIDE.. => Call::new(stage, cell - ASIDE + operands.len() + 1, Inner::Dense, params),
             NO_CELL => Call::new(stage, 0, Inner::Dense, params),
             _ => Call::new(stage, cell, operands[cell].1.inner, params),
         };
         let calls = self.calls.into_iter().map(call).collect::<Option<Vec<Call>>>()?;
         let (feeds, of_feeds) = self.operands.into_iter().unzip();
-        let program = Program::new(self.level, calls, of_feeds, width, stores, self.aside.len())?;
+        let program = Program::new(self.level, calls, of_feeds, ending, self.aside.len())?;
         Some(Chain { program, feeds })
     }
 
@@ -402,8 +397,8 @@ impl<'a> Writer<'a> {
         });
         self.aside[place] = Some(value);
         match self.truths == Some(value) {
-            true => self.call(chain::store_mask(), ASIDE + place)?,
-            false => self.call(chain::store(self.width(value), Stores::Ordinary), ASIDE + place)?,
+            true => self.call(chain::keep_mask(), ASIDE + place)?,
+            false => self.call(chain::keep(self.width(value)), ASIDE + place)?,
         }
         Some(ASIDE + place)
     }

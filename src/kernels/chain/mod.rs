@@ -15,7 +15,7 @@ mod vectors;
 
 use smallvec::SmallVec;
 
-pub(crate) use stages::{ask, canonical, choose, load, load_mask, store, store_mask};
+pub(crate) use stages::{ask, canonical, choose, keep, keep_mask, load, load_mask};
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
 
 use super::pointwise::Params;
@@ -64,27 +64,14 @@ impl Call {
     }
 }
 
-/// Where the first block of an operand lies in a row; the others lie so many bytes further with each block, and with each
-/// row.
+/// Where the first block of an operand lies in a row; the others lie so many bytes further with each block.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     at: *mut u8,
     advance: usize,
-    /// Where the block lies in the first row.
-    first: *mut u8,
-    pitch: isize,
 }
 
 impl Cell {
-    /// Rows of an operand.
-    fn new(first: *mut u8, pitch: isize, operand: Operand) -> Self {
-        let width = match operand.inner {
-            Inner::Dense => operand.width.bytes(),
-            Inner::Repeated => 0,
-        };
-        Self { at: first, advance: BLOCK * width, first, pitch }
-    }
-
     /// Goes on by some elements of the row.
     fn skip(&mut self, elements: usize) {
         self.at = self.at.wrapping_add(self.advance / BLOCK * elements);
@@ -106,6 +93,38 @@ pub(crate) struct Operand {
     pub(crate) inner: Inner,
 }
 
+impl Operand {
+    /// Bytes from one block to the next.
+    fn advance(self) -> usize {
+        match self.inner {
+            Inner::Dense => BLOCK * self.width.bytes(),
+            Inner::Repeated => 0,
+        }
+    }
+}
+
+/// What is stored of the state in the end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending {
+    /// The block, of elements of a width.
+    Block(Width, Stores),
+    /// The truth values, as bytes that are 0 or 1.
+    Truths,
+}
+
+impl Ending {
+    fn width(self) -> Width {
+        match self {
+            Self::Block(width, _) => width,
+            Self::Truths => Width::W1,
+        }
+    }
+
+    fn is_streamed(self) -> bool {
+        matches!(self, Self::Block(_, Stores::Streaming))
+    }
+}
+
 /// A row of stages that computes a tile of one result from tiles of operands.
 ///
 /// Its cells are those of the operands, in their order, that of the result, and one for each value that is put aside.
@@ -114,26 +133,23 @@ pub(crate) struct Program {
     level: Level,
     calls: Vec<Call>,
     operands: SmallVec<[Operand; 4]>,
-    result: Width,
-    stores: Stores,
+    ending: Ending,
     cells: usize,
 }
 
 impl Program {
-    /// A program of stages of a level, the last of which stores the result so, with so many values put aside; nothing
-    /// where the level has no chains.
+    /// A program of stages of a level that ends so, with so many values put aside; nothing where the level has no chains.
     pub(crate) fn new(
         level: Level,
         mut calls: Vec<Call>,
         operands: SmallVec<[Operand; 4]>,
-        result: Width,
-        stores: Stores,
+        ending: Ending,
         aside: usize,
     ) -> Option<Self> {
-        let last = Call::new(stages::LAST[level as usize]?, 0, Inner::Dense, [0.0; 2])?;
-        calls.push(last);
+        let last = stages::ending(ending)[level as usize]?;
+        calls.push(Call::new(last, operands.len(), Inner::Dense, [0.0; 2])?);
         let cells = operands.len() + 1 + aside;
-        Some(Self { level, calls, operands, result, stores, cells })
+        Some(Self { level, calls, operands, ending, cells })
     }
 
     /// Bytes of scratch, aligned to a cache line.
@@ -155,23 +171,40 @@ impl Program {
     /// is [`scratch`](Self::scratch) bytes of this thread's own; the machine runs the program's level. Streamed
     /// results are followed by a [`fence`](super::simd::StoreFence) on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
-        let cells = scratch.cast::<Cell>();
+        let (cells, result) = (scratch.cast::<Cell>(), self.operands.len());
         // SAFETY: the scratch has room for all cells.
         let set = |cell: usize, to: Cell| unsafe { cells.add(cell).write(to) };
-        for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-            set(cell, Cell::new(from.at.cast_mut(), from.pitch, *operand));
-        }
-        let result = self.operands.len();
-        set(result, Cell::new(to.at, to.pitch, Operand { width: self.result, inner: Inner::Dense }));
         for aside in 0..self.cells - result - 1 {
             let at = scratch.wrapping_add(self.slots_at() + aside * SLOT);
-            set(result + 1 + aside, Cell { at, advance: 0, first: at, pitch: 0 });
+            set(result + 1 + aside, Cell { at, advance: 0 });
         }
-        let streamed = (self.stores == Stores::Streaming).then_some(result);
-        // SAFETY: every cell holds so many rows of so many elements: those of the tile, or a block that stays; a
-        // program ends with the last stage, and all its stages are of its level.
-        unsafe {
-            stages::RUN[self.level as usize](self.calls.as_ptr(), cells, self.cells, streamed, extent);
+        for (cell, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
+            set(cell, Cell { at: from.at.cast_mut(), advance: operand.advance() });
+        }
+        set(result, Cell { at: to.at, advance: BLOCK * self.ending.width().bytes() });
+        for row in 0..extent.rows {
+            if row > 0 {
+                // SAFETY: as for `set`, and all cells are set.
+                let go_to = |cell: usize, at: *mut u8| unsafe { (*cells.add(cell)).at = at };
+                sources
+                    .iter()
+                    .enumerate()
+                    .for_each(|(cell, from)| go_to(cell, from.row::<u8>(row).cast_mut()));
+                go_to(result, to.row(row));
+            }
+            // SAFETY: every cell holds so many elements, those of the row, or a block that stays; a program ends with a
+            // stage that ends it, and all its stages are of its level.
+            unsafe {
+                let run =
+                    |columns: usize| stages::ROW[self.level as usize](self.calls.as_ptr(), cells, columns);
+                let head =
+                    if self.ending.is_streamed() { (*cells.add(result)).head(extent.columns) } else { 0 };
+                if head > 0 {
+                    run(head);
+                    (0..=result).for_each(|cell| (*cells.add(cell)).skip(head));
+                }
+                run(extent.columns - head);
+            }
         }
     }
 }

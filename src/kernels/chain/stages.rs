@@ -6,9 +6,9 @@
 use std::marker::PhantomData;
 
 use super::vectors::Vectors;
-use super::{BLOCK, Call, Cell, Entry, Stage, Stages};
+use super::{BLOCK, Call, Cell, Ending, Entry, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part};
-use crate::kernels::{AHEAD, ByLevel, Extent, Lane, Stores, Width, bring, is_line};
+use crate::kernels::{AHEAD, ByLevel, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
 
 /// What stages hand on: a block of elements, the first bytes of `A`, and a truth value for each.
@@ -90,6 +90,9 @@ trait Body {
 
     /// Bytes of the widest element that it takes or gives; 0 where it is about truth values alone.
     const BYTES: usize = 0;
+
+    /// Whether nothing follows.
+    const ENDS: bool = false;
 
     /// # Safety
     ///
@@ -214,9 +217,11 @@ impl Body for Canonical {
 
 /// Takes the block from memory.
 struct Load<U>(PhantomData<U>);
-/// Writes the block to memory.
+/// Puts the block aside.
+struct Keep<U>(PhantomData<U>);
+/// Writes the block to memory, and ends.
 struct Store<U>(PhantomData<U>);
-/// Writes the block past the caches, where it starts at a cache line.
+/// Writes the block past the caches, where it starts at a cache line, and ends.
 struct Stream<U>(PhantomData<U>);
 
 /// Asks for a block that is still ahead, and may be beyond the end.
@@ -244,8 +249,20 @@ impl<U: Lane> Body for Load<U> {
     }
 }
 
+impl<U: Lane> Body for Keep<U> {
+    const BYTES: usize = size_of::<U>();
+
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises; what is put aside has room for a whole block.
+        unsafe { at.at.cast::<[U; BLOCK]>().write_unaligned(state.elements()) };
+        state
+    }
+}
+
 impl<U: Lane> Body for Store<U> {
     const BYTES: usize = size_of::<U>();
+    const ENDS: bool = true;
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
@@ -257,6 +274,7 @@ impl<U: Lane> Body for Store<U> {
 
 impl<U: Lane> Body for Stream<U> {
     const BYTES: usize = size_of::<U>();
+    const ENDS: bool = true;
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
@@ -273,7 +291,9 @@ impl<U: Lane> Body for Stream<U> {
 
 /// Takes the truth values from bytes in memory.
 struct LoadMask;
-/// Writes the truth values to memory, as bytes that are 0 or 1.
+/// Puts the truth values aside, as bytes that are 0 or 1.
+struct KeepMask;
+/// Writes the truth values to memory, and ends.
 struct StoreMask;
 struct Not;
 struct And;
@@ -290,7 +310,18 @@ impl Body for LoadMask {
     }
 }
 
+impl Body for KeepMask {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
+        // SAFETY: as the caller promises; what is put aside has room for a whole block.
+        unsafe { at.at.cast::<[u8; BLOCK]>().write_unaligned(I::bytes(state.mask)) };
+        state
+    }
+}
+
 impl Body for StoreMask {
+    const ENDS: bool = true;
+
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
         // SAFETY: as the caller promises.
@@ -346,15 +377,13 @@ impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     }
 }
 
-/// Runs a program on rows of elements, with so many cells, one of which may be streamed to.
+/// Runs a program on a row of elements.
 ///
 /// # Safety
 ///
-/// The calls are stages of one level, the last of them that level's [`LAST`]; every cell that they name holds so many
-/// elements that can be read or written as they do, or one block that stays; of the cell that is streamed to, if one is, a
-/// block is dense; the machine runs the level.
-pub(super) type Run =
-    unsafe fn(calls: *const Call, cells: *mut Cell, count: usize, streamed: Option<usize>, extent: Extent);
+/// The calls are stages of one level, the last of them an [`ending`]; every cell that they name holds so many elements that
+/// can be read or written as they do, or one block that stays; the machine runs the level.
+pub(super) type Row = unsafe fn(calls: *const Call, cells: *const Cell, columns: usize);
 
 /// The shells of one level, which take the state in so many vectors.
 #[cfg(target_arch = "x86_64")]
@@ -390,11 +419,13 @@ macro_rules! shells {
                 let state = State { mask: u64::from(high) << 32 | u64::from(low), block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
-                    let Cell { at, advance, .. } = *cells.byte_add((*call).cell);
+                    let Cell { at, advance } = *cells.byte_add((*call).cell);
                     let at = if REPEATED { at } else { at.wrapping_add(advance * block) };
                     let at = Place { at, count, is_repeated: REPEATED };
                     let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
-                    next(call.add(1), cells, block, count, mask as u32, (mask >> 32) as u32, $($v),*);
+                    if !B::ENDS {
+                        next(call.add(1), cells, block, count, mask as u32, (mask >> 32) as u32, $($v),*);
+                    }
                 }
             }
 
@@ -402,7 +433,7 @@ macro_rules! shells {
             ///
             /// # Safety
             ///
-            /// As for [`Run`].
+            /// As for [`Row`].
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn next(
@@ -422,49 +453,20 @@ macro_rules! shells {
             }
 
             #[target_feature(enable = $features)]
-            unsafe extern "C" fn end(
-                _: *const Call,
-                _: *const Cell,
-                _: usize,
-                _: usize,
-                _: u32,
-                _: u32,
-                $(_: vector!($v)),*
-            ) {
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn run(
-                calls: *const Call,
-                cells: *mut Cell,
-                count: usize,
-                streamed: Option<usize>,
-                extent: Extent,
-            ) {
-                for row in 0..extent.rows {
-                    // SAFETY: zeros are vectors; as the caller promises.
-                    unsafe {
-                        let [$($v),*] = std::mem::zeroed();
-                        for cell in 0..count {
-                            let Cell { at, first, pitch, .. } = &mut *cells.add(cell);
-                            *at = first.wrapping_offset(*pitch * row as isize);
-                        }
-                        let mut columns = extent.columns;
-                        if let Some(result) = streamed {
-                            let head = (*cells.add(result)).head(columns);
-                            if head > 0 {
-                                next(calls, cells, 0, head, 0, 0, $($v),*);
-                                (0..count).for_each(|cell| (*cells.add(cell)).skip(head));
-                                columns -= head;
-                            }
-                        }
-                        let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
-                        for block in 0..blocks {
-                            next(calls, cells, block, BLOCK, 0, 0, $($v),*);
-                        }
-                        if rest > 0 {
-                            next(calls, cells, blocks, rest, 0, 0, $($v),*);
-                        }
+            pub(super) unsafe fn row(calls: *const Call, cells: *const Cell, columns: usize) {
+                let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
+                // SAFETY: zeros are vectors; as the caller promises.
+                unsafe {
+                    let [$($v),*] = std::mem::zeroed();
+                    // What loops take to be set up is a tenth of the time of such a row.
+                    if columns <= BLOCK {
+                        return next(calls, cells, 0, columns, 0, 0, $($v),*);
+                    }
+                    for block in 0..blocks {
+                        next(calls, cells, block, BLOCK, 0, 0, $($v),*);
+                    }
+                    if rest > 0 {
+                        next(calls, cells, blocks, rest, 0, 0, $($v),*);
                     }
                 }
             }
@@ -476,8 +478,6 @@ macro_rules! shells {
                 // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
                 Entry(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
             }
-
-            pub(super) const LAST: Stage = Stage { dense: erased(end), repeated: None };
 
             pub(super) const fn stage<B: Body>() -> Stage {
                 let repeated = if B::READS { Some(erased(shell::<B, true>)) } else { None };
@@ -496,17 +496,13 @@ shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq
 const NONE: Stages = [None; 3];
 
 #[cfg(target_arch = "x86_64")]
-pub(super) const LAST: Stages = [None, Some(avx2::LAST), Some(avx512::LAST)];
-#[cfg(target_arch = "x86_64")]
-pub(super) const RUN: ByLevel<Run> = [nothing, avx2::run, avx512::run];
+pub(super) const ROW: ByLevel<Row> = [nothing, avx2::row, avx512::row];
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) const LAST: Stages = NONE;
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const RUN: ByLevel<Run> = [nothing; 3];
+pub(super) const ROW: ByLevel<Row> = [nothing; 3];
 
 /// Runs the programs of a level that has none.
-unsafe fn nothing(_: *const Call, _: *mut Cell, _: usize, _: Option<usize>, _: Extent) {}
+unsafe fn nothing(_: *const Call, _: *const Cell, _: usize) {}
 
 /// The stages of a body, at the levels whose registers hold a block of its elements.
 const fn stages<B: Body>() -> Stages {
@@ -582,11 +578,17 @@ pub(crate) fn ask(width: Width) -> Stages {
     by_width!(width, U => Ask<U>)
 }
 
-/// Writes the block to memory.
-pub(crate) fn store(width: Width, stores: Stores) -> Stages {
-    match stores {
-        Stores::Ordinary => by_width!(width, U => Store<U>),
-        Stores::Streaming => by_width!(width, U => Stream<U>),
+/// Puts a block of a width aside.
+pub(crate) fn keep(width: Width) -> Stages {
+    by_width!(width, U => Keep<U>)
+}
+
+/// Stores what a program gives, and ends it.
+pub(super) fn ending(ending: Ending) -> Stages {
+    match ending {
+        Ending::Block(width, Stores::Ordinary) => by_width!(width, U => Store<U>),
+        Ending::Block(width, Stores::Streaming) => by_width!(width, U => Stream<U>),
+        Ending::Truths => const { stages::<StoreMask>() },
     }
 }
 
@@ -600,9 +602,9 @@ pub(crate) fn load_mask() -> Stages {
     const { stages::<LoadMask>() }
 }
 
-/// Writes the truth values to memory.
-pub(crate) fn store_mask() -> Stages {
-    const { stages::<StoreMask>() }
+/// Puts the truth values aside.
+pub(crate) fn keep_mask() -> Stages {
+    const { stages::<KeepMask>() }
 }
 
 /// The truth values turned around.
