@@ -100,7 +100,8 @@ pub(super) fn plan(
             .collect();
         let unsupported =
             || refuse(CompileFault::Unsupported("no kernel runs an op on its types".to_owned()));
-        let made = nest::nest(&drafted.draft, &roots, level).ok_or_else(unsupported)?;
+        let is_near = bytes_moved <= caches().second_level;
+        let made = nest::nest(&drafted.draft, &roots, level, is_near).ok_or_else(unsupported)?;
         plan.scratch = plan.scratch.max(made.scratch);
         cost = cost.saturating_add(made.cost);
         plan.nests.push(made.nest);

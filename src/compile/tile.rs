@@ -7,7 +7,7 @@ use super::nest::{Draught, Made, Walked};
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, Inner, Width};
 use crate::plan::loops::{Loop, Role};
-use crate::plan::{Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Sweep, Walk, Work};
+use crate::plan::{Base, Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Sweep, Walk, Work};
 
 /// Bytes of the result in one tile: enough that the work on a tile outweighs finding it, little enough that threads
 /// find many to share.
@@ -152,9 +152,12 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) ->
         }
         return Extent { rows: space.rows.min(side), columns: space.columns.min(side) };
     }
+    let first_level = caches().first_level;
+    // What two steps read, and what they give, is a third each.
+    let most = if is_read_again(draft, steps) { first_level / 3 } else { TILE_BYTES } / widest;
     let elements = match held {
-        0 => TILE_BYTES / widest,
-        _ => (caches().first_level / 2 / held).clamp(FEWEST_ELEMENTS, TILE_BYTES / widest),
+        0 => most,
+        _ => (first_level / 2 / held).min(most).max(FEWEST_ELEMENTS),
     };
     let may_spare = |step: &Draught| match &step.work {
         Work::Select(select) => select.made_branches().next().is_some(),
@@ -167,6 +170,13 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) ->
     };
     let rows = space.rows.div_ceil(space.rows.div_ceil((elements / columns).max(1)));
     Extent { rows, columns }
+}
+
+/// Whether two steps read the same port.
+fn is_read_again(draft: &Draft<'_>, steps: &[Draught]) -> bool {
+    let reads = |step: &Draught, walk: usize| step.work.feeds().contains(&Feed::Walk(walk));
+    let ports = (0..draft.paths.len()).filter(|&path| matches!(draft.paths[path].base, Base::Port(_)));
+    ports.into_iter().any(|walk| steps.iter().filter(|step| reads(step, walk)).count() > 1)
 }
 
 /// Who uses the results of steps, in the order in which they run where nothing is skipped.
