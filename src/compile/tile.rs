@@ -86,10 +86,10 @@ pub(super) fn nest(
 /// What is read for a branch that a verdict may spare.
 pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
     let computed = |step: &'n Step| match &step.work {
-        Work::Select(select) => select.made_branches().next().map(|branch| (branch, select)),
+        Work::Select(select) => select.made_branches().next().map(|branch| (branch, select, step.to)),
         _ => None,
     };
-    let (step, select) = nest.steps.iter().find_map(computed)?;
+    let (step, select, to) = nest.steps.iter().find_map(computed)?;
     let is_input = |walk: usize| nest.walks[walk].base.input(draft.inputs()).is_some();
     let is_one_piece = |&walk: &usize| {
         let (Walk { pitch, step, .. }, width) = (&nest.walks[walk], draft.paths[walk].width.bytes());
@@ -107,8 +107,14 @@ pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
         Feed::Walk(walk) => Some(walk).filter(decides_alone),
         Feed::Step(_) => None,
     };
-    let cond = cond.map(|walk| (walk, select.then.feed == Feed::Step(step)));
-    Some(Sudden { step, walks, bytes, cond })
+    let is_then = select.then.feed == Feed::Step(step);
+    let other = if is_then { select.else_.feed } else { select.then.feed };
+    let copied = walks.iter().copied().find(|&walk| other == Feed::Walk(walk));
+    let result = match to {
+        Place::Port(walk) => Some(walk),
+        Place::Scratch(..) => None,
+    };
+    Some(Sudden { step, walks, bytes, cond: cond.map(|walk| (walk, is_then)), copied, result })
 }
 
 /// Whether a step can go through a tile as through one row.

@@ -23,6 +23,9 @@ const ASKED_AT_ONCE: usize = 1024;
 /// half of which are copied at random, took 0.86 of its time for it, one of rows of 4,096, four tiles each, as long.
 const MOST_PEEKED: usize = 8;
 
+/// Bytes of a page, or of a part of a larger one.
+const PAGE: usize = 4096;
+
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
     plan: &'a Plan,
@@ -192,25 +195,39 @@ impl<'a> Runner<'a> {
     /// Asks for what is left to ask for in this tile. Not inlined, so that steps that ask for nothing stay short.
     #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
-        self.ask(sudden, 0, self.asked.here..usize::MAX);
+        self.ask(&sudden.walks, 0, self.asked.here..usize::MAX);
         self.asked.here = usize::MAX;
     }
 
-    /// Asks for some more in the next tile that computes the branch. Not inlined either.
+    /// Asks for some more in the next tile that computes the branch, and of what those before it copy, which took a chain of
+    /// twelve ops 0.93 of its time on a Zen 5. Not inlined either.
     #[inline(never)]
     fn ask_ahead(&mut self, sudden: &Sudden) {
         if self.asked.distance == 0 {
             self.asked.distance = self.distance(sudden);
+            self.ask_for_pages(sudden);
         }
-        let from = self.asked.ahead;
-        self.asked.ahead = from + ASKED_AT_ONCE;
-        self.ask(sudden, self.asked.distance, from..self.asked.ahead);
+        let range = self.asked.ahead..self.asked.ahead + ASKED_AT_ONCE;
+        self.asked.ahead = range.end;
+        for tiles in 1..self.asked.distance {
+            self.ask(sudden.copied.as_slice(), tiles, range.clone());
+        }
+        self.ask(&sudden.walks, self.asked.distance, range);
     }
 
-    /// Asks for a range of the bytes that each sudden walk reads so many tiles later.
-    fn ask(&self, sudden: &Sudden, tiles: usize, range: Range<usize>) {
+    /// Has the pages looked up that the result goes on in, up to the next tile that computes the branch: each is asked for its
+    /// first line. On a Zen 5 that took 0.96 of the time.
+    fn ask_for_pages(&self, sudden: &Sudden) {
+        for tiles in 1..=self.asked.distance {
+            let at = sudden.result.and_then(|walk| self.later(walk, tiles));
+            at.into_iter().for_each(|at| bring(at.map_addr(|at| at.next_multiple_of(PAGE)), 1));
+        }
+    }
+
+    /// Asks for a range of the bytes that each of some walks reads so many tiles later.
+    fn ask(&self, walks: &[usize], tiles: usize, range: Range<usize>) {
         let Extent { rows, columns } = self.extent();
-        for &walk in &sudden.walks {
+        for &walk in walks {
             let Some(at) = self.later(walk, tiles) else { return };
             let end = range.end.min(rows * columns * self.nest.walks[walk].step.unsigned_abs());
             bring(at.wrapping_add(range.start), end.saturating_sub(range.start));

@@ -87,6 +87,10 @@ pub(crate) struct Sudden {
     pub(crate) bytes: usize,
     /// The walk of the input that is a condition, and when that asks for the branch, where one element decides for a tile.
     pub(crate) cond: Option<(usize, bool)>,
+    /// The one of the walks that is read where the branch is not computed: the other branch.
+    pub(crate) copied: Option<usize>,
+    /// The walk of what the branch ends up in.
+    pub(crate) result: Option<usize>,
 }
 
 impl Base {
