@@ -21,18 +21,23 @@ use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
 /// Whether results go past the caches: always where the operands do not fit the last level, of which one thread alone has
-/// the use of half, and several of seven eighths; and where they do, but not the second level by far, if the result is less
-/// than three sevenths of what is moved. The result then leaves the cache to the inputs.
+/// the use of half, or of three quarters where most of what is moved is the result, and several of seven eighths; and where
+/// they do, but not the second level by far, if the result is less than three sevenths of what is moved. The result then
+/// leaves the cache to the inputs.
 ///
-/// On a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second past the caches, and one of scalars,
-/// whose result is most of what is moved, half. On one thread, selects that read one branch or none took 1.1 to 2.4 times as
-/// long past the caches where they moved 10 to 16 MB, the same at 18 and 0.65 at 28; on two, twice as long at 20, 1.3 times
-/// at 28, and 0.65 to 1.1 at 33.
+/// On a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second past the caches. On one thread,
+/// selects that read one branch or none took 1.1 to 2.4 times as long past the caches where they moved 10 to 16 MB, the same
+/// at 18 and 0.65 at 28; on two, twice as long at 20, 1.3 times at 28, and 0.65 to 1.1 at 33. A select of two scalars, 21 MB
+/// of which are the result by four fifths, took 1.4 times as long there and on a Zen 5.
 fn stores(moved: usize, result: usize, is_alone: bool) -> Stores {
     let caches = caches();
-    let fits = moved <= if is_alone { caches.last_level / 2 } else { caches.last_level / 8 * 7 };
+    let own = match is_alone {
+        true if result > moved / 2 => caches.last_level / 4 * 3,
+        true => caches.last_level / 2,
+        false => caches.last_level / 8 * 7,
+    };
     let inputs_stay = moved > 3 * caches.second_level && result < moved / 7 * 3;
-    if fits && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
+    if moved <= own && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
 }
 
 /// Whether memory is asked for what a spared branch reads before that is read: where it comes from beyond the caches, of
