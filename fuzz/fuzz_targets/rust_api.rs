@@ -471,8 +471,7 @@ impl World {
             .map(|input| {
                 let mut dims = self.some_dims();
                 dims.truncate(2);
-                let count = dims.iter().try_fold(1i64, |count, &dim| count.checked_mul(dim))?;
-                let size = usize::try_from(count).ok().filter(|&count| count <= 64)?;
+                let size = usize::try_from(elements(&dims)?).ok().filter(|&count| count <= 64)?;
                 let bytes = vec![self.random.next() as u8; size * input.data_type().size()?];
                 seen(Value::new(input.data_type(), &dims, bytes))
             })
@@ -480,10 +479,7 @@ impl World {
         // A result that takes its shape from an attribute can be of any size; the sanitizer ends the process where memory
         // for it cannot be had.
         let is_small = match op.get_attr(Attr::Shape) {
-            Some(AttrValue::S64s(dims)) => {
-                let count = dims.iter().try_fold(1i64, |count, &dim| count.checked_mul(dim));
-                count.is_none_or(|count| count <= 4096)
-            }
+            Some(AttrValue::S64s(dims)) => elements(dims).is_none_or(|count| count <= 4096),
             _ => true,
         };
         if let Some(values) = values.filter(|_| is_small) {
@@ -537,6 +533,11 @@ fn keep<T>(held: &mut Vec<T>, value: T, random: &mut Random) {
     } else {
         held[random.below(MOST_HELD)] = value;
     }
+}
+
+/// How many elements some dims have, if that can be said.
+fn elements(dims: &[i64]) -> Option<i64> {
+    dims.iter().try_fold(1i64, |count, &dim| count.checked_mul(dim))
 }
 
 fn scalar(desc: &LogicalTensor) -> Tensor<'_> {

@@ -180,9 +180,8 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) ->
 
 /// Whether two steps read the same port.
 fn is_read_again(draft: &Draft<'_>, steps: &[Draught]) -> bool {
-    let reads = |step: &Draught, walk: usize| step.work.feeds().contains(&Feed::Walk(walk));
-    let ports = (0..draft.paths.len()).filter(|&path| matches!(draft.paths[path].base, Base::Port(_)));
-    ports.into_iter().any(|walk| steps.iter().filter(|step| reads(step, walk)).count() > 1)
+    let readers = |path| steps.iter().filter(|step| step.work.feeds().contains(&Feed::Walk(path))).count();
+    (0..draft.paths.len()).any(|path| matches!(draft.paths[path].base, Base::Port(_)) && readers(path) > 1)
 }
 
 /// Who uses the results of steps, in the order in which they run where nothing is skipped.
