@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use common::graphs::{self, RandomGraph};
 use common::{Random, report};
 use sterna::{
-    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, Level, LogicalTensor, Op, OpKind,
-    Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
+    Attr, CompiledPartition, DataType, Engine, Error, ExecuteFault, Graph, InPlacePair, Level, LogicalTensor,
+    Op, OpKind, Policy, Result, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 /// Random graphs by seed. `STERNA_FUSION_SEEDS` sets how many, `STERNA_FUSION_FIRST` where to start.
@@ -126,6 +126,33 @@ fn a_causal_mask_needs_neither_memory_nor_ops_of_its_own() {
         });
         let expected = |i: usize| if i / rows % rows >= i % rows { i as f32 * 0.5 } else { -1.0 };
         assert!(result.unwrap().into_iter().eq((0..count).map(expected)), "{dims:?}");
+    }
+}
+
+#[test]
+fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_later() {
+    let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[3000]).unwrap();
+    let ops = [
+        Op::new(0, OpKind::Sigmoid).input(tensor(0)).output(tensor(3)),
+        Op::new(1, OpKind::Abs).input(tensor(1)).output(tensor(4)),
+        Op::new(2, OpKind::Add).input(tensor(3)).input(tensor(4)).output(tensor(5)),
+        Op::new(3, OpKind::Multiply).input(tensor(2)).input(tensor(4)).output(tensor(6)),
+        // The sigmoid itself, which is written when the sum needs it: before the product reads tensor 2.
+        Op::new(4, OpKind::Identity).input(tensor(3)).output(tensor(7)),
+    ];
+    let mut graph = Graph::new();
+    ops.into_iter().for_each(|op| graph.add_op(op).unwrap());
+    graph.finalize().unwrap();
+    let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+    for engine in common::engines() {
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let pairs = compiled.inplace_ports();
+        assert!(
+            pairs.iter().all(|pair| (pair.input, pair.output) != (2, 7)),
+            "{}: {pairs:?}",
+            engine.level()
+        );
+        assert!(pairs.contains(&InPlacePair { input: 2, output: 6 }), "{}: {pairs:?}", engine.level());
     }
 }
 

@@ -1,7 +1,5 @@
 //! Which outputs may be written over which inputs.
 
-use std::cmp::Ordering;
-
 use super::group::Group;
 use crate::plan::{Base, Feed, Nest, Place, Work};
 
@@ -49,19 +47,16 @@ fn written(nest: &Nest, step: usize) -> Option<usize> {
 /// Whether something reads an input, and nothing does so in a tile once the step of a root has written.
 fn is_read_before(nest: &Nest, root: usize, input: usize) -> bool {
     let writer = nest.roots[root];
-    let mut is_read = false;
+    let (mut is_read, mut is_written) = (false, false);
     for (order, &first) in nest.roots.iter().enumerate() {
         let pulled = pulled(nest, first, &nest.roots[..order]);
         let readers: Vec<usize> = (0..nest.steps.len())
             .filter(|&step| pulled[step] && reads(nest, &nest.steps[step].work, input))
             .collect();
         is_read |= !readers.is_empty();
-        // Pulled by an earlier root, the writer runs before others that this root pulls.
-        let is_safe = match order.cmp(&root) {
-            Ordering::Less => !pulled[writer] || readers.iter().all(|&reader| reader == writer),
-            Ordering::Equal => true,
-            Ordering::Greater => readers.is_empty(),
-        };
+        // Pulled by an earlier root, the writer runs before others that this root pulls, and before all later ones.
+        is_written |= pulled[writer];
+        let is_safe = order == root || !is_written || readers.iter().all(|&reader| reader == writer);
         if !is_safe {
             return false;
         }
