@@ -40,8 +40,8 @@ pub(super) enum Verb {
     Truth2 { stage: Stage, turned: Stage },
     /// A truth value from a truth value.
     Not(Stage),
-    /// A truth value from two, whichever comes first.
-    Logic(Stage),
+    /// A truth value from two, whichever comes first; and the same where the second one waits.
+    Logic { stage: Stage, of_both: Stage },
     /// One of two numbers by a truth value: the block where it is true, and where it is false.
     Select { if_true: Stage, if_false: Stage },
 }
@@ -179,6 +179,8 @@ struct Writer<'a> {
     /// Whose values the registers hold.
     block: Option<Feed>,
     truths: Option<Feed>,
+    /// Whose truth values wait in a register, until nobody uses them any more.
+    waiting: Option<Feed>,
 }
 
 /// Cells of values put aside are numbered from here on, until it is known how many others there are.
@@ -210,6 +212,7 @@ impl<'a> Writer<'a> {
             made: vec![false; steps.len()],
             block: None,
             truths: None,
+            waiting: None,
         }
     }
 
@@ -254,20 +257,28 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Has the only operand that runs along rows in memory asked for ahead of time, where memory binds by far. On a Zen 4,
-    /// groups took 0.75 to 0.85 of their time beyond the caches; those that read two operands, which the machine sees coming
-    /// by itself, 1.05 to 1.1, and those that arithmetic nearly binds 1.04.
+    /// Has the operands that run along rows in memory asked for ahead of time, where memory binds by far. The stages of a block
+    /// are so many instructions that the machine does not see the next ones coming: on a Zen 5, groups took 0.75 to 0.9 of
+    /// their time beyond the caches, and a clamp's gradient, which waited for each block at some addresses and not at others,
+    /// 0.2 to 0.45 at those and up to 1.2 at the others where the last level holds it. On a Zen 4, groups that arithmetic
+    /// nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
         let walked = |(cell, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
             (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((cell, width))
         };
-        let mut walked = self.operands.iter().enumerate().filter_map(walked);
-        let (Some((cell, width)), None) = (walked.next(), walked.next()) else { return Some(()) };
+        let walked: SmallVec<[(usize, Width); 4]> =
+            self.operands.iter().enumerate().filter_map(walked).collect();
         let cost: usize = self.members.iter().map(|&step| self.steps[step].cost).sum();
-        let moved = width.bytes() + self.members.last().map_or(0, |&root| self.steps[root].width.bytes());
+        let written = self.members.last().map_or(0, |&root| self.steps[root].width.bytes());
+        let moved = written + walked.iter().map(|(_, width)| width.bytes()).sum::<usize>();
         // Operands come from beyond the caches where results go there.
         let is_beyond = self.steps.iter().any(|step| step.stores == Stores::Streaming);
-        if is_beyond && 2 * cost <= moved { self.call(chain::ask(width), cell) } else { Some(()) }
+        if is_beyond && 2 * cost <= moved {
+            for (cell, width) in walked {
+                self.call(chain::ask(width), cell)?;
+            }
+        }
+        Some(())
     }
 
     fn is_member(&self, feed: Feed) -> bool {
@@ -348,10 +359,13 @@ impl<'a> Writer<'a> {
                 self.replace_truths(step)?;
                 self.push(stage, NO_CELL, NO_PARAMS);
             }
-            Verb::Logic(stage) => {
+            Verb::Logic { stage, of_both } => {
                 let is_second = self.truths == Some(operand(1));
                 let (x, y) = if is_second { (operand(1), operand(0)) } else { (operand(0), operand(1)) };
-                let other = self.in_memory(y)?;
+                let (stage, other) = match self.waiting == Some(y) && x != y {
+                    true => (of_both, NO_CELL),
+                    false => (stage, self.in_memory(y)?),
+                };
                 self.load_truths(x)?;
                 self.replace_truths(step)?;
                 self.push(stage, other, NO_PARAMS);
@@ -396,11 +410,23 @@ impl<'a> Writer<'a> {
             self.aside.len() - 1
         });
         self.aside[place] = Some(value);
-        match self.truths == Some(value) {
-            true => self.call(chain::keep_mask(), ASIDE + place)?,
-            false => self.call(chain::keep(self.width(value)), ASIDE + place)?,
+        if self.truths == Some(value) {
+            self.call(chain::keep_mask(), ASIDE + place)?;
+        } else if self.waiting == Some(value) {
+            self.swap()?;
+            self.call(chain::keep_mask(), ASIDE + place)?;
+            self.swap()?;
+        } else {
+            self.call(chain::keep(self.width(value)), ASIDE + place)?;
         }
         Some(ASIDE + place)
+    }
+
+    /// Exchanges the truth values and those that wait.
+    fn swap(&mut self) -> Option<()> {
+        std::mem::swap(&mut self.truths, &mut self.waiting);
+        self.waiting = self.waiting.filter(|&value| self.is_used_later(value));
+        self.call(chain::swap(), NO_CELL)
     }
 
     /// Sees to it that the block is a value.
@@ -420,8 +446,11 @@ impl<'a> Writer<'a> {
         if self.truths == Some(value) {
             return Some(());
         }
+        if self.waiting == Some(value) {
+            return self.swap();
+        }
         let cell = self.in_memory(value)?;
-        self.keep(self.truths)?;
+        self.keep_truths()?;
         self.call(chain::load_mask(), cell)?;
         self.truths = Some(value);
         Some(())
@@ -430,11 +459,13 @@ impl<'a> Writer<'a> {
     /// Puts a value aside that is used later.
     fn keep(&mut self, value: Option<Feed>) -> Option<()> {
         match value {
-            Some(value @ Feed::Step(step)) if self.is_member(value) && self.uses[step] > 0 => {
-                self.in_memory(value).map(|_| ())
-            }
+            Some(value) if self.is_used_later(value) => self.in_memory(value).map(|_| ()),
             _ => Some(()),
         }
+    }
+
+    fn is_used_later(&self, value: Feed) -> bool {
+        matches!(value, Feed::Step(step) if self.is_member(value) && self.uses[step] > 0)
     }
 
     /// The block becomes the result of a step, which uses its operands.
@@ -448,9 +479,20 @@ impl<'a> Writer<'a> {
     /// The truth values become the result of a step, which uses its operands.
     fn replace_truths(&mut self, step: usize) -> Option<()> {
         self.use_operands(step);
-        self.keep(self.truths)?;
+        self.keep_truths()?;
         self.truths = Some(Feed::Step(step));
         Some(())
+    }
+
+    /// Puts the truth values aside if they are used later: in a register, where that is free.
+    fn keep_truths(&mut self) -> Option<()> {
+        match self.truths {
+            Some(value) if self.waiting.is_none() && self.is_used_later(value) => {
+                self.waiting = self.truths;
+                self.call(chain::wait(), NO_CELL)
+            }
+            truths => self.keep(truths),
+        }
     }
 
     fn use_operands(&mut self, step: usize) {
@@ -465,7 +507,7 @@ impl<'a> Writer<'a> {
     /// Frees the places of values that nobody uses any more.
     fn forget(&mut self) {
         let uses = &self.uses;
-        for place in &mut self.aside {
+        for place in self.aside.iter_mut().chain([&mut self.waiting]) {
             place.take_if(|feed| matches!(feed, Feed::Step(step) if uses[*step] == 0));
         }
     }

@@ -50,7 +50,9 @@ pub(super) fn work(
         }
         Task::Logic(logic) => {
             let ways = pointwise::logic(level, logic, runs(0), runs(1));
-            (two(ways, NO_PARAMS), ways.stage.map(Verb::Logic))
+            let of_both = chain::logic_of_both(logic)[level as usize];
+            let verb = ways.stage.zip(of_both).map(|(stage, of_both)| Verb::Logic { stage, of_both });
+            (two(ways, NO_PARAMS), verb)
         }
         Task::Not => {
             let ways = pointwise::not(level);

@@ -6,16 +6,18 @@
 //! f32 where a step over a tile takes 4 to 7, and beyond the caches the work of all stages goes on while memory is
 //! waited for, which tile after tile it does not.
 //!
-//! Registers hold one block: of elements of up to 8 bytes at level Avx512, of up to 4 at level Avx2. What is needed again
-//! later, or second, lies in the thread's scratch, block by block. At level Portable there are no vectors to pass, so there
-//! are no chains.
+//! Registers hold one block, of elements of up to 8 bytes at level Avx512, of up to 4 at level Avx2, and truth values for it
+//! twice. What else is needed again later, or second, lies in the thread's scratch, block by block. At level Portable there
+//! are no vectors to pass, so there are no chains.
 
 mod stages;
 mod vectors;
 
 use smallvec::SmallVec;
 
-pub(crate) use stages::{ask, canonical, choose, keep, keep_mask, load, load_mask};
+pub(crate) use stages::{
+    ask, canonical, choose, keep, keep_mask, load, load_mask, logic_of_both, swap, wait,
+};
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
 
 use super::pointwise::Params;
@@ -85,6 +87,9 @@ impl Cell {
         head(self.at, width, elements).unwrap_or(0)
     }
 }
+
+/// Cells before the first one, which are no operand's but for rows to use.
+const ROW_CELLS: usize = 1;
 
 /// An operand in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +164,7 @@ impl Program {
 
     /// Where the slots begin behind the cells.
     fn slots_at(&self) -> usize {
-        (self.cells * size_of::<Cell>()).next_multiple_of(64)
+        ((ROW_CELLS + self.cells) * size_of::<Cell>()).next_multiple_of(64)
     }
 
     /// Computes a tile.
@@ -171,7 +176,7 @@ impl Program {
     /// is [`scratch`](Self::scratch) bytes of this thread's own; the machine runs the program's level. Streamed
     /// results are followed by a [`fence`](super::simd::StoreFence) on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
-        let (cells, result) = (scratch.cast::<Cell>(), self.operands.len());
+        let (cells, result) = (scratch.cast::<Cell>().wrapping_add(ROW_CELLS), self.operands.len());
         // SAFETY: the scratch has room for all cells.
         let set = |cell: usize, to: Cell| unsafe { cells.add(cell).write(to) };
         for aside in 0..self.cells - result - 1 {

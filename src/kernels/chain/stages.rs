@@ -6,14 +6,15 @@
 use std::marker::PhantomData;
 
 use super::vectors::Vectors;
-use super::{BLOCK, Call, Cell, Ending, Entry, Stage, Stages};
+use super::{BLOCK, Call, Cell, Ending, Entry, ROW_CELLS, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part};
 use crate::kernels::{AHEAD, ByLevel, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
 
-/// What stages hand on: a block of elements, the first bytes of `A`, and a truth value for each.
+/// What stages hand on: a block of elements, the first bytes of `A`, a truth value for each, and others that wait.
 struct State<A> {
     mask: u64,
+    waiting: u64,
     block: A,
 }
 
@@ -21,8 +22,8 @@ struct State<A> {
 #[derive(Clone, Copy)]
 struct Place {
     at: *mut u8,
-    /// How many elements of the block there are: all but at the ends of rows.
-    count: usize,
+    /// How many elements of the block there are at the end of a row; nothing where all are there.
+    part: Option<usize>,
     /// Whether there is one element, which stands for all.
     is_repeated: bool,
 }
@@ -40,9 +41,9 @@ impl Place {
             if self.is_repeated {
                 return [self.at.cast::<T>().read_unaligned(); BLOCK];
             }
-            match self.count == BLOCK {
-                true => self.at.cast::<[T; BLOCK]>().read_unaligned(),
-                false => read_part::<I, T, BLOCK>(self.at.cast(), self.count),
+            match self.part {
+                None => self.at.cast::<[T; BLOCK]>().read_unaligned(),
+                Some(count) => read_part::<I, T, BLOCK>(self.at.cast(), count),
             }
         }
     }
@@ -56,9 +57,9 @@ impl Place {
     unsafe fn write<I: Vectors, T: Plain, const STREAMED: bool>(self, block: [T; BLOCK]) {
         // SAFETY: as the caller promises.
         unsafe {
-            match self.count == BLOCK {
-                true => I::write::<T, STREAMED>(self.at, &block, BLOCK),
-                false => I::write::<T, STREAMED>(self.at, &block, self.count),
+            match self.part {
+                None => I::write::<T, STREAMED>(self.at, &block, BLOCK),
+                Some(count) => I::write::<T, STREAMED>(self.at, &block, count),
             }
         }
     }
@@ -295,10 +296,15 @@ struct LoadMask;
 struct KeepMask;
 /// Writes the truth values to memory, and ends.
 struct StoreMask;
+/// Has the truth values wait.
+struct Wait;
+/// Exchanges the truth values and those that wait.
+struct Swap;
 struct Not;
-struct And;
-struct Or;
-struct Xor;
+/// Joins the truth values with others: with those that wait, or those in memory.
+struct And<const WAITING: bool>;
+struct Or<const WAITING: bool>;
+struct Xor<const WAITING: bool>;
 
 impl Body for LoadMask {
     const READS: bool = true;
@@ -330,6 +336,20 @@ impl Body for StoreMask {
     }
 }
 
+impl Body for Wait {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
+        State { waiting: state.mask, ..state }
+    }
+}
+
+impl Body for Swap {
+    #[inline(always)]
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
+        State { mask: state.waiting, waiting: state.mask, ..state }
+    }
+}
+
 impl Body for Not {
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, _: Place, _: &Params) -> State<A> {
@@ -339,13 +359,13 @@ impl Body for Not {
 
 macro_rules! connectives {
     ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
-        $(impl Body for $Name {
-            const READS: bool = true;
+        $(impl<const WAITING: bool> Body for $Name<WAITING> {
+            const READS: bool = !WAITING;
 
             #[inline(always)]
             unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
                 // SAFETY: as the caller promises.
-                let ($x, $y) = (state.mask, unsafe { mask_at::<I>(at) });
+                let ($x, $y) = (state.mask, if WAITING { state.waiting } else { unsafe { mask_at::<I>(at) } });
                 State { mask: $value, ..state }
             }
         })*
@@ -377,13 +397,19 @@ impl<U: Lane, const TAKEN: bool> Body for Choose<U, TAKEN> {
     }
 }
 
+/// Marks the number of a block at the end of a row, of which some elements are missing. What comes before a block, a multiple
+/// of 64 for each, is the same with the mark and without.
+#[cfg(target_arch = "x86_64")]
+const PART: usize = 1 << (usize::BITS - 1);
+
 /// Runs a program on a row of elements.
 ///
 /// # Safety
 ///
 /// The calls are stages of one level, the last of them an [`ending`]; every cell that they name holds so many elements that
-/// can be read or written as they do, or one block that stays; the machine runs the level.
-pub(super) type Row = unsafe fn(calls: *const Call, cells: *const Cell, columns: usize);
+/// can be read or written as they do, or one block that stays; the cell before the first is the row's own; the machine runs
+/// the level.
+pub(super) type Row = unsafe fn(calls: *const Call, cells: *mut Cell, columns: usize);
 
 /// The shells of one level, which take the state in so many vectors.
 #[cfg(target_arch = "x86_64")]
@@ -404,27 +430,28 @@ macro_rules! shells {
             /// How stages of the level are called. The truth values come in two halves: to put them together from vectors
             /// and to take them apart again takes half as long, of a chain of three questions and selects a tenth.
             type Signature =
-                unsafe extern "C" fn(*const Call, *const Cell, usize, usize, u32, u32, $(vector!($v)),*);
+                unsafe extern "C" fn(*const Call, *const Cell, usize, u64, u32, u32, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
             unsafe extern "C" fn shell<B: Body, const REPEATED: bool>(
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
-                count: usize,
+                waiting: u64,
                 low: u32,
                 high: u32,
                 $($v: $Vector),*
             ) {
-                let state = State { mask: u64::from(high) << 32 | u64::from(low), block: [$($v),*] };
+                let state = State { mask: u64::from(high) << 32 | u64::from(low), waiting, block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
                     let Cell { at, advance } = *cells.byte_add((*call).cell);
-                    let at = if REPEATED { at } else { at.wrapping_add(advance * block) };
-                    let at = Place { at, count, is_repeated: REPEATED };
-                    let State { mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
+                    let at = if REPEATED { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
+                    let part = (block & PART != 0).then(|| (*cells.sub(ROW_CELLS)).advance);
+                    let at = Place { at, part, is_repeated: REPEATED };
+                    let State { mask, waiting, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
                     if !B::ENDS {
-                        next(call.add(1), cells, block, count, mask as u32, (mask >> 32) as u32, $($v),*);
+                        next(call.add(1), cells, block, waiting, mask as u32, (mask >> 32) as u32, $($v),*);
                     }
                 }
             }
@@ -440,7 +467,7 @@ macro_rules! shells {
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
-                count: usize,
+                waiting: u64,
                 low: u32,
                 high: u32,
                 $($v: $Vector),*
@@ -448,25 +475,26 @@ macro_rules! shells {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
                     let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).entry.0);
-                    stage(call, cells, block, count, low, high, $($v),*);
+                    stage(call, cells, block, waiting, low, high, $($v),*);
                 }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn row(calls: *const Call, cells: *const Cell, columns: usize) {
+            pub(super) unsafe fn row(calls: *const Call, cells: *mut Cell, columns: usize) {
                 let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
                 // SAFETY: zeros are vectors; as the caller promises.
                 unsafe {
                     let [$($v),*] = std::mem::zeroed();
+                    (*cells.sub(ROW_CELLS)).advance = rest;
                     // What loops take to be set up is a tenth of the time of such a row.
-                    if columns <= BLOCK {
-                        return next(calls, cells, 0, columns, 0, 0, $($v),*);
+                    if columns < BLOCK {
+                        return next(calls, cells, PART, 0, 0, 0, $($v),*);
                     }
                     for block in 0..blocks {
-                        next(calls, cells, block, BLOCK, 0, 0, $($v),*);
+                        next(calls, cells, block, 0, 0, 0, $($v),*);
                     }
                     if rest > 0 {
-                        next(calls, cells, blocks, rest, 0, 0, $($v),*);
+                        next(calls, cells, blocks | PART, 0, 0, 0, $($v),*);
                     }
                 }
             }
@@ -502,7 +530,7 @@ pub(super) const ROW: ByLevel<Row> = [nothing, avx2::row, avx512::row];
 pub(super) const ROW: ByLevel<Row> = [nothing; 3];
 
 /// Runs the programs of a level that has none.
-unsafe fn nothing(_: *const Call, _: *const Cell, _: usize) {}
+unsafe fn nothing(_: *const Call, _: *mut Cell, _: usize) {}
 
 /// The stages of a body, at the levels whose registers hold a block of its elements.
 const fn stages<B: Body>() -> Stages {
@@ -612,12 +640,31 @@ pub(in crate::kernels) const fn not() -> Stages {
     stages::<Not>()
 }
 
+/// The truth values wait, and stay.
+pub(crate) fn wait() -> Stages {
+    const { stages::<Wait>() }
+}
+
+/// The truth values, and those that wait, in each other's place.
+pub(crate) fn swap() -> Stages {
+    const { stages::<Swap>() }
+}
+
 /// The truth values joined with those in memory.
 pub(in crate::kernels) const fn logic(logic: Logic) -> Stages {
     match logic {
-        Logic::And => stages::<And>(),
-        Logic::Or => stages::<Or>(),
-        Logic::Xor => stages::<Xor>(),
+        Logic::And => stages::<And<false>>(),
+        Logic::Or => stages::<Or<false>>(),
+        Logic::Xor => stages::<Xor<false>>(),
+    }
+}
+
+/// The truth values joined with those that wait.
+pub(crate) fn logic_of_both(logic: Logic) -> Stages {
+    match logic {
+        Logic::And => const { stages::<And<true>>() },
+        Logic::Or => const { stages::<Or<true>>() },
+        Logic::Xor => const { stages::<Xor<true>>() },
     }
 }
 
