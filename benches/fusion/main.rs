@@ -1,7 +1,7 @@
 //! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
 //!
-//! `cargo bench --features json --bench fusion -- [--rounds N] [FILTER ...]` runs the graphs of `examples/graphs` in
-//! four sizes. All that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
+//! `cargo bench --features json --bench fusion -- [--sweep] [--rounds N] [FILTER ...]` runs the graphs of `examples/graphs` in
+//! four sizes, or with `--sweep` in about twenty. All that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
 //!
 //! - *apart / fused*: how many times longer the separate partitions take together;
 //! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
@@ -29,53 +29,61 @@ use stream::Streamed;
 const SAMPLE_SECONDS: f64 = 0.002;
 
 /// What each dim of a graph becomes; dims that are not listed stay.
-type Size = &'static [(i64, i64)];
+type Size<'a> = &'a [(i64, i64)];
 
 struct Row {
     name: &'static str,
     json: &'static str,
     /// From 16 elements to more than the caches hold; the second one is what the arithmetic is timed on.
-    sizes: [Size; 4],
+    sizes: [Size<'static>; 4],
+    /// The dim that grows in a sweep, each time so many times.
+    grows: (i64, f64),
 }
 
 macro_rules! rows {
-    ($($file:literal: $sizes:expr;)*) => {
+    ($($file:literal: $sizes:expr, grows $grows:expr;)*) => {
         &[$(Row {
             name: $file,
             json: include_str!(concat!("../../examples/graphs/", $file, ".json")),
             sizes: $sizes,
+            grows: $grows,
         }),*]
     };
 }
 
 static ROWS: &[Row] = rows! {
-    "causal_scale_select": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]];
-    "padding_bias_select": [&[(4, 1), (8, 1), (64, 4)], &[(4, 1), (8, 1)], &[], &[(64, 512)]];
-    "safe_softmax_guard": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]];
-    "gelu_gated_select": [&[(2, 1), (32, 1), (1024, 16)], &[(2, 1), (32, 4)], &[], &[(2, 8), (32, 512), (1024, 4096)]];
-    "nan_to_num": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
-    "swin_selects": [&[(16, 1), (6, 1), (49, 4)], &[(16, 1), (6, 2)], &[(16, 4)], &[(16, 256), (6, 12)]];
-    "clamp_backward": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
-    "t5_bucket": [&[(64, 4)], &[], &[(64, 256)], &[(64, 2048)]];
-    "chain_of_12": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]];
+    "causal_scale_select": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]], grows (64, 1.3);
+    "padding_bias_select": [&[(4, 1), (8, 1), (64, 4)], &[(4, 1), (8, 1)], &[], &[(64, 512)]], grows (64, 1.3);
+    "safe_softmax_guard": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]], grows (64, 1.3);
+    "gelu_gated_select": [&[(2, 1), (32, 1), (1024, 16)], &[(2, 1), (32, 4)], &[], &[(2, 8), (32, 512), (1024, 4096)]], grows (32, 1.6);
+    "nan_to_num": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
+    "swin_selects": [&[(16, 1), (6, 1), (49, 4)], &[(16, 1), (6, 2)], &[(16, 4)], &[(16, 256), (6, 12)]], grows (16, 1.6);
+    "clamp_backward": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
+    "t5_bucket": [&[(64, 4)], &[], &[(64, 256)], &[(64, 2048)]], grows (64, 1.3);
+    "chain_of_12": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
 };
 
 /// Which of the sizes the arithmetic is timed on.
 const IN_CACHE: usize = 1;
+
+/// The most bytes of results in a sweep.
+const SWEPT: usize = 40 << 20;
 
 struct Options {
     filters: Vec<String>,
     rounds: usize,
     /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
     bench: bool,
+    sweep: bool,
 }
 
 impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { filters: Vec::new(), rounds: 9, bench: false };
+        let mut options = Self { filters: Vec::new(), rounds: 9, bench: false, sweep: false };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => options.bench = true,
+                "--sweep" => options.sweep = true,
                 "--rounds" => {
                     let rounds = args.next().and_then(|rounds| rounds.parse().ok());
                     options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
@@ -119,14 +127,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         println!("|---|---|---|---|---|---|---|---|---|");
         for row in ROWS.iter().filter(takes) {
-            measure(row, threads, &pool, options.rounds)?;
+            if options.sweep {
+                let sizes = swept(row)?;
+                let sizes: Vec<Size<'_>> = sizes.iter().map(|size| &size[..]).collect();
+                measure(row, &sizes, threads, &pool, options.rounds)?;
+            } else {
+                measure(row, &row.sizes, threads, &pool, options.rounds)?;
+            }
         }
     }
     Ok(())
 }
 
+/// The size that stays in cache, but for the dim that grows, from one on.
+fn swept(row: &Row) -> sterna::Result<Vec<Vec<(i64, i64)>>> {
+    let (growing, times) = row.grows;
+    let mut sizes: Vec<Vec<(i64, i64)>> = Vec::new();
+    let mut extent = 1.0;
+    loop {
+        let others = row.sizes[IN_CACHE].iter().filter(|(dim, _)| *dim != growing);
+        let size: Vec<(i64, i64)> = others.copied().chain([(growing, extent as i64)]).collect();
+        if resized(row, &size)?.outputs().into_iter().map(LogicalTensor::memory_size).sum::<usize>() > SWEPT {
+            return Ok(sizes);
+        }
+        if sizes.last() != Some(&size) {
+            sizes.push(size);
+        }
+        extent *= times;
+    }
+}
+
 fn measure(
     row: &Row,
+    sizes: &[Size<'_>],
     threads: usize,
     pool: &Arc<ThreadPool>,
     rounds: usize,
@@ -134,7 +167,7 @@ fn measure(
     let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
     let one = Engine::builder().threads(1).build();
     let mut small = Run::new(&resized(row, row.sizes[IN_CACHE])?, Policy::Fusion, &one)?;
-    for size in row.sizes {
+    for size in sizes {
         let graph = resized(row, size)?;
         let mut fused = Run::new(&graph, Policy::Fusion, &engine)?;
         let mut apart = Run::new(&graph, Policy::Debug, &engine)?;
@@ -172,7 +205,7 @@ fn measure(
 }
 
 /// The graph of a row with other dims.
-fn resized(row: &Row, size: Size) -> sterna::Result<Graph> {
+fn resized(row: &Row, size: Size<'_>) -> sterna::Result<Graph> {
     let resize = |tensor: &LogicalTensor| {
         let (id, data_type) = (tensor.id(), tensor.data_type());
         if tensor.is_host_scalar() {
