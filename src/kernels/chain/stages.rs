@@ -487,8 +487,9 @@ macro_rules! shells {
                     let [$($v),*] = std::mem::zeroed();
                     (*cells.sub(ROW_CELLS)).advance = rest;
                     // What loops take to be set up is a tenth of the time of such a row.
-                    if columns < BLOCK {
-                        return next(calls, cells, PART, 0, 0, 0, $($v),*);
+                    if columns <= BLOCK {
+                        let block = if columns < BLOCK { PART } else { 0 };
+                        return next(calls, cells, block, 0, 0, 0, $($v),*);
                     }
                     for block in 0..blocks {
                         next(calls, cells, block, 0, 0, 0, $($v),*);
