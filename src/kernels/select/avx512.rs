@@ -81,8 +81,8 @@ trait Side {
 struct Row<U, const DENSE: bool> {
     elements: *const U,
     value: __m512i,
-    /// Whether what lies ahead in memory is asked for.
-    asks: bool,
+    /// By how many bytes what is asked for lies ahead; 0 where nothing is.
+    ahead: isize,
 }
 
 impl<U: Lane, const DENSE: bool> Row<U, DENSE> {
@@ -90,10 +90,10 @@ impl<U: Lane, const DENSE: bool> Row<U, DENSE> {
     ///
     /// The first element can be read, and the machine runs level Avx512.
     #[inline(always)]
-    unsafe fn new(elements: *const U, asks: bool) -> Self {
+    unsafe fn new(elements: *const U, ahead: isize) -> Self {
         // SAFETY: as the caller promises.
         let value = unsafe { if DENSE { _mm512_setzero_si512() } else { elements.read_unaligned().splat() } };
-        Self { elements, value, asks }
+        Self { elements, value, ahead }
     }
 }
 
@@ -106,8 +106,9 @@ impl<U: Lane, const DENSE: bool> Side for Row<U, DENSE> {
 
     #[inline(always)]
     fn ask(&self, at: usize) {
-        if DENSE && self.asks {
-            bring(self.elements.wrapping_add(at).wrapping_byte_add(AHEAD).cast(), BLOCK * size_of::<U>());
+        if DENSE && self.ahead != 0 {
+            let at = self.elements.wrapping_add(at).wrapping_byte_offset(self.ahead);
+            bring(at.cast(), BLOCK * size_of::<U>());
         }
     }
 }
@@ -368,14 +369,20 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
 ) {
     let columns = extent.columns;
     // What lies ahead of the branches is asked for, as chains do. Beyond the caches of a Zen 5 that took 0.8 of the time with
-    // two of them, 0.5 to 0.75 with a scalar, and never longer, whatever the condition and the width.
-    let asks = STREAM;
+    // two of them, 0.5 to 0.75 with a scalar, and never longer, whatever the condition and the width. Of short rows, which may
+    // lie apart, that is a later one.
+    let ahead = |from: Source| match AHEAD.div_ceil((columns * size_of::<U>()).max(1)) {
+        _ if !STREAM => 0,
+        1 => AHEAD as isize,
+        rows => from.pitch * rows as isize,
+    };
+    let (then_ahead, else_ahead) = (ahead(then), ahead(else_));
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let (then, else_) =
-                (Row::<U, THEN>::new(then.row(r), asks), Row::<U, ELSE>::new(else_.row(r), asks));
+                (Row::<U, THEN>::new(then.row(r), then_ahead), Row::<U, ELSE>::new(else_.row(r), else_ahead));
             choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
         }
     }
@@ -396,7 +403,7 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let (other, held) = (Row::<U, OTHER>::new(other.row(r), false), Held(to.cast_const()));
+            let (other, held) = (Row::<U, OTHER>::new(other.row(r), 0), Held(to.cast_const()));
             if REPLACED {
                 choose_row::<U, false>(cond, to, columns, Some(false), &other, &held);
             } else {
@@ -454,7 +461,7 @@ unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let from = Row::<U, DENSE>::new(from, false);
+        let from = Row::<U, DENSE>::new(from, 0);
         let mut at = 0;
         if let Some(head) = head(to, size_of::<U>(), columns) {
             if STREAM {
