@@ -1,7 +1,8 @@
 //! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
 //!
-//! `cargo bench --features json --bench fusion -- [--sweep] [--rounds N] [FILTER ...]` runs the graphs of `examples/graphs` in
-//! four sizes, or with `--sweep` in about twenty. All that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
+//! `cargo bench --features json --bench fusion -- [--sweep] [--rounds N] [FILTER ...]` runs the graphs of
+//! `examples/graphs` in four sizes, or with `--sweep` in about twenty. All that stands in a row is timed by turns in one
+//! process, and each figure is a median over the rounds:
 //!
 //! - *apart / fused*: how many times longer the separate partitions take together;
 //! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
@@ -29,13 +30,13 @@ use stream::Streamed;
 const SAMPLE_SECONDS: f64 = 0.002;
 
 /// What each dim of a graph becomes; dims that are not listed stay.
-type Size<'a> = &'a [(i64, i64)];
+type Size = [(i64, i64)];
 
 struct Row {
     name: &'static str,
     json: &'static str,
     /// From 16 elements to more than the caches hold; the second one is what the arithmetic is timed on.
-    sizes: [Size<'static>; 4],
+    sizes: [&'static Size; 4],
     /// The dim that grows in a sweep, each time so many times.
     grows: (i64, f64),
 }
@@ -127,13 +128,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         println!("|---|---|---|---|---|---|---|---|---|");
         for row in ROWS.iter().filter(takes) {
-            if options.sweep {
-                let sizes = swept(row)?;
-                let sizes: Vec<Size<'_>> = sizes.iter().map(|size| &size[..]).collect();
-                measure(row, &sizes, threads, &pool, options.rounds)?;
-            } else {
-                measure(row, &row.sizes, threads, &pool, options.rounds)?;
-            }
+            let sizes = match options.sweep {
+                true => swept(row)?,
+                false => row.sizes.map(<[_]>::to_vec).into(),
+            };
+            measure(row, &sizes, threads, &pool, options.rounds)?;
         }
     }
     Ok(())
@@ -159,7 +158,7 @@ fn swept(row: &Row) -> sterna::Result<Vec<Vec<(i64, i64)>>> {
 
 fn measure(
     row: &Row,
-    sizes: &[Size<'_>],
+    sizes: &[Vec<(i64, i64)>],
     threads: usize,
     pool: &Arc<ThreadPool>,
     rounds: usize,
@@ -205,7 +204,7 @@ fn measure(
 }
 
 /// The graph of a row with other dims.
-fn resized(row: &Row, size: Size<'_>) -> sterna::Result<Graph> {
+fn resized(row: &Row, size: &Size) -> sterna::Result<Graph> {
     let resize = |tensor: &LogicalTensor| {
         let (id, data_type) = (tensor.id(), tensor.data_type());
         if tensor.is_host_scalar() {

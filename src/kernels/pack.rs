@@ -78,6 +78,7 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     use super::{Extent, Lane, Source, Target, bodies};
+    use crate::kernels::bring;
 
     /// Columns of a block at most, each a vector: all of them, and what they become, stay in registers. Transposed bytes
     /// took 0.75 of the time that they took in blocks of 64.
@@ -125,11 +126,11 @@ mod avx512 {
     #[inline(always)]
     unsafe fn transpose<U: Lane>(from: *const U, step: isize, to: Target) {
         let columns = U::LANES.min(MOST_COLUMNS);
-        // SAFETY: as the caller promises; a prefetch may be of any address.
+        // SAFETY: as the caller promises.
         unsafe {
             // The machine does not foresee lines that lie a row apart, so a later block's are asked for here.
             for column in COLUMNS_AHEAD..COLUMNS_AHEAD + columns {
-                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_byte_offset(step * column as isize).cast());
+                bring(from.wrapping_byte_offset(step * column as isize).cast(), 1);
             }
             let mut vectors = [_mm512_setzero_si512(); MOST_COLUMNS];
             for (column, vector) in vectors[..columns].iter_mut().enumerate() {
