@@ -69,7 +69,7 @@ pub(super) fn chained(
         if members.len() < 2 {
             continue;
         }
-        let Some(chain) = Writer::new(draft, &steps, &members, level).chain() else { continue };
+        let Some(chain) = Writer::new(draft, walked, &steps, &members, level).chain() else { continue };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
         members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
         steps[root].deeds = members.iter().flat_map(|&step| &steps[step].deeds).copied().collect();
@@ -162,6 +162,7 @@ fn bits_matter(steps: &[Draught], members: &[usize]) -> Vec<bool> {
 /// Writes the program of a chain.
 struct Writer<'a> {
     draft: &'a Draft<'a>,
+    walked: &'a Walked,
     steps: &'a [Draught],
     members: &'a [usize],
     level: Level,
@@ -190,7 +191,13 @@ const ASIDE: usize = 1 << 16;
 const NO_CELL: usize = ASIDE - 1;
 
 impl<'a> Writer<'a> {
-    fn new(draft: &'a Draft<'a>, steps: &'a [Draught], members: &'a [usize], level: Level) -> Self {
+    fn new(
+        draft: &'a Draft<'a>,
+        walked: &'a Walked,
+        steps: &'a [Draught],
+        members: &'a [usize],
+        level: Level,
+    ) -> Self {
         let mut uses = vec![0; steps.len()];
         for feeds in members.iter().filter_map(|&step| steps[step].part.as_ref()).map(|part| &part.feeds) {
             for &(feed, _) in feeds {
@@ -201,6 +208,7 @@ impl<'a> Writer<'a> {
         }
         Self {
             draft,
+            walked,
             steps,
             members,
             level,
@@ -263,19 +271,22 @@ impl<'a> Writer<'a> {
     /// 0.2 to 0.45 at those and up to 1.2 at the others where the last level holds it. On a Zen 4, groups that arithmetic
     /// nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
-        let walked = |(cell, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
-            (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((cell, width))
+        let is_walked = |(feed, Operand { inner, .. }): &(Feed, Operand)| {
+            matches!(feed, Feed::Walk(_)) && *inner == Inner::Dense
         };
-        let walked: SmallVec<[(usize, Width); 4]> =
-            self.operands.iter().enumerate().filter_map(walked).collect();
+        let read: usize = self.operands.iter().filter(|o| is_walked(o)).map(|(_, o)| o.width.bytes()).sum();
         let cost: usize = self.members.iter().map(|&step| self.steps[step].cost).sum();
         let written = self.members.last().map_or(0, |&root| self.steps[root].width.bytes());
-        let moved = written + walked.iter().map(|(_, width)| width.bytes()).sum::<usize>();
         // Operands come from beyond the caches where results go there.
         let is_beyond = self.steps.iter().any(|step| step.stores == Stores::Streaming);
-        if is_beyond && 2 * cost <= moved {
-            for (cell, width) in walked {
-                self.call(chain::ask(width), cell)?;
+        if !is_beyond || 2 * cost > read + written {
+            return Some(());
+        }
+        for cell in 0..self.operands.len() {
+            let (feed, Operand { width, .. }) = self.operands[cell];
+            let ahead = self.walked.ahead(self.draft, feed);
+            if is_walked(&self.operands[cell]) && ahead != 0 {
+                self.push(chain::ask(width)[self.level as usize]?, cell, [ahead as f32, 0.0]);
             }
         }
         Some(())

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use super::chain::Verb;
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ways};
-use crate::kernels::{Inner, Stores, Width, chain, pointwise, select};
+use crate::kernels::select::{self, Ahead};
+use crate::kernels::{Inner, Stores, Width, chain, pointwise};
 use crate::plan::task::Task;
 use crate::plan::{Branch, Feed, Select, Work};
 use crate::types::function::{Binary, Unary};
@@ -18,7 +19,8 @@ pub(super) const COPY_COST: usize = 1;
 pub(super) const GATHER_COST: usize = 4;
 
 /// The work of a task on operands; and what it does as a part of a chain, if it can be one; `None`
-/// where there is no kernel for its types. `input` says which input of the partition an operand is.
+/// where there is no kernel for its types. `input` says which input of the partition an operand is, `ahead` how many bytes
+/// before it is read it is asked for.
 pub(super) fn work(
     task: Task,
     width: Width,
@@ -26,6 +28,7 @@ pub(super) fn work(
     level: Level,
     stores: Stores,
     input: impl Fn(Feed) -> Option<usize>,
+    ahead: impl Fn(Feed) -> isize,
 ) -> Option<(Work, Option<Verb>)> {
     let runs = |operand: usize| feeds[operand].1;
     let one = |ways: Ways<Kernel1>, params| Work::One { x: feeds[0].0, kernel: ways.kernel, params };
@@ -78,7 +81,7 @@ pub(super) fn work(
                 [Some(if_true), Some(if_false)] => Some(Verb::Select { if_true, if_false }),
                 _ => None,
             };
-            (Work::Select(chosen(width, feeds, level, stores, input)), verb)
+            (Work::Select(chosen(width, feeds, level, stores, input, ahead)), verb)
         }
     })
 }
@@ -92,6 +95,7 @@ fn chosen(
     level: Level,
     stores: Stores,
     input: impl Fn(Feed) -> Option<usize>,
+    ahead: impl Fn(Feed) -> isize,
 ) -> Select {
     const COND: usize = 0;
     const THEN: usize = 1;
@@ -115,6 +119,7 @@ fn chosen(
         else_: branch(ELSE, THEN),
         judge: (is_made(THEN) || is_made(ELSE)).then(|| select::judge(level)),
         blend: select::blend(level, width, runs(THEN), runs(ELSE), stores),
+        ahead: Ahead { then: ahead(feeds[THEN].0), else_: ahead(feeds[ELSE].0) },
         blend_rows: chooses_rows.then(|| select::blend_rows(level, width, stores)),
     }
 }

@@ -333,7 +333,7 @@ impl<'a> Runner<'a> {
                 (select.else_.take_in_other)(extent, cond, self.source(select.then.feed), to);
             } else {
                 let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
-                (select.blend)(extent, cond, then, else_, to);
+                (select.blend)(extent, cond, then, else_, to, select.ahead);
             }
         }
     }

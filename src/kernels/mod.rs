@@ -55,10 +55,6 @@ pub(crate) fn bring(at: *const u8, bytes: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn bring(_: *const u8, _: usize) {}
 
-/// How many bytes before it is read something is asked for. On a Zen 5, half as much and twice as much took chains 1.1 times as
-/// long.
-const AHEAD: usize = 4096;
-
 /// Whether an address is that of a cache line.
 #[inline(always)]
 fn is_line<U>(at: *const U) -> bool {

@@ -14,7 +14,7 @@ use self::task::Deed;
 use crate::kernels::chain::Program;
 use crate::kernels::pack::{Gather, Scatter};
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
-use crate::kernels::select::{Blend, BlendRows, Judge, Merge, Move};
+use crate::kernels::select::{Ahead, Blend, BlendRows, Judge, Merge, Move};
 use crate::kernels::{Extent, Inner, Stores};
 use crate::types::shape::{Dims, MAX_RANK};
 
@@ -318,6 +318,7 @@ pub(crate) struct Select {
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
+    pub(crate) ahead: Ahead,
     /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.
     pub(crate) blend_rows: Option<BlendRows>,
 }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use super::vectors::Vectors;
 use super::{BLOCK, Call, Cell, Ending, Entry, ROW_CELLS, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part};
-use crate::kernels::{AHEAD, ByLevel, Lane, Stores, Width, bring, is_line};
+use crate::kernels::{ByLevel, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
 
 /// What stages hand on: a block of elements, the first bytes of `A`, a truth value for each, and others that wait.
@@ -225,15 +225,15 @@ struct Store<U>(PhantomData<U>);
 /// Writes the block past the caches, where it starts at a cache line, and ends.
 struct Stream<U>(PhantomData<U>);
 
-/// Asks for a block that is still ahead, and may be beyond the end.
+/// Asks for a block that lies so many bytes ahead as its first parameter says, and may be beyond the end.
 struct Ask<U>(PhantomData<U>);
 
 impl<U: Lane> Body for Ask<U> {
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
-        bring(at.at.wrapping_add(AHEAD), size_of::<[U; BLOCK]>());
+    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A> {
+        bring(at.at.wrapping_offset(params[0] as isize), size_of::<[U; BLOCK]>());
         state
     }
 }
@@ -602,7 +602,7 @@ pub(crate) fn load(width: Width) -> Stages {
     by_width!(width, U => Load<U>)
 }
 
-/// Asks for a block of a width that is still ahead in memory.
+/// Asks for a block of a width that lies some bytes ahead in memory, the first parameter.
 pub(crate) fn ask(width: Width) -> Stages {
     by_width!(width, U => Ask<U>)
 }

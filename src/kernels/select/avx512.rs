@@ -9,9 +9,9 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::hint::select_unpredictable;
 
-use super::Verdict;
+use super::{Ahead, Verdict};
 use crate::kernels::simd::Wide;
-use crate::kernels::{AHEAD, Extent, Lane, Source, Target, bring, bring_end, head, is_line};
+use crate::kernels::{Extent, Lane, Source, Target, bring, bring_end, head, is_line};
 
 /// Elements of a row whose conditions fit into one vector.
 const BLOCK: usize = 64;
@@ -366,23 +366,15 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
     then: Source,
     else_: Source,
     to: Target,
+    ahead: Ahead,
 ) {
     let columns = extent.columns;
-    // What lies ahead of the branches is asked for, as chains do. Beyond the caches of a Zen 5 that took 0.8 of the time with
-    // two of them, 0.5 to 0.75 with a scalar, and never longer, whatever the condition and the width. Of short rows, which may
-    // lie apart, that is a later one.
-    let ahead = |from: Source| match AHEAD.div_ceil((columns * size_of::<U>()).max(1)) {
-        _ if !STREAM => 0,
-        1 => AHEAD as isize,
-        rows => from.pitch * rows as isize,
-    };
-    let (then_ahead, else_ahead) = (ahead(then), ahead(else_));
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let (then, else_) =
-                (Row::<U, THEN>::new(then.row(r), then_ahead), Row::<U, ELSE>::new(else_.row(r), else_ahead));
+            let then = Row::<U, THEN>::new(then.row(r), ahead.then);
+            let else_ = Row::<U, ELSE>::new(else_.row(r), ahead.else_);
             choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
         }
     }

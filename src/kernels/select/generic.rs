@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use super::Verdict;
+use super::{Ahead, Verdict};
 use crate::kernels::simd::Line;
 use crate::kernels::{Extent, Lane, Source, Target};
 
@@ -28,6 +28,7 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
     then: Source,
     else_: Source,
     to: Target,
+    _: Ahead,
 ) {
     for row in 0..extent.rows {
         let (cond, then, else_) = (cond.row::<u8>(row), then.row(row), else_.row(row));

@@ -9,14 +9,22 @@ mod generic;
 use super::{ByLevel, ByWidth, Extent, Inner, Source, Stores, Target, Width, kernel};
 use crate::types::kind::Level;
 
-/// Chooses element by element. The condition is dense along a row.
+/// Chooses element by element. The condition is dense along a row. What lies some bytes ahead of each branch is asked for.
 ///
 /// # Safety
 ///
 /// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
 /// level, and the target is at the very address and pitch of a source or overlaps it nowhere. A kernel that streams
 /// is followed by a [`fence`](super::simd::StoreFence) on the same thread.
-pub(crate) type Blend = unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target);
+pub(crate) type Blend =
+    unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead);
+
+/// How many bytes before they are read the elements of each branch are asked for; 0 where they are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) then: isize,
+    pub(crate) else_: isize,
+}
 
 /// Chooses whole rows of dense branches by the first condition of each row. No branch of the program hangs on a
 /// condition: with conditions that nothing can predict, rows of 1 and 2 KiB went
@@ -25,7 +33,7 @@ pub(crate) type Blend = unsafe fn(extent: Extent, cond: Source, then: Source, el
 /// # Safety
 ///
 /// As for [`Blend`]; the condition has one element a row.
-pub(crate) type BlendRows = Blend;
+pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target);
 
 /// Chooses element by element between what the target holds already and another source. The condition is dense along
 /// a row.
@@ -106,7 +114,7 @@ macro_rules! by_inner {
 macro_rules! blend_row {
     ($then:expr, $else_:expr, $stream:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
+            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead),
             generic::blend[$then, $else_, $stream],
             avx512::blend[$then, $else_, $stream]
         )
