@@ -288,7 +288,15 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     unsafe {
         while at + elements <= columns {
             let rest = group::<U>() - FIRST;
-            let agreed = match verdict(cond, at, FIRST) {
+            // In masks, which the choice of mixed blocks takes again: to judge them as vectors took selects in the second level
+            // 1.06 of the time.
+            let mut known = [0; FIRST];
+            let (mut all, mut any) = (u64::MAX, 0);
+            for (block, known) in known.iter_mut().enumerate() {
+                *known = truths(cond, at + block * BLOCK, u64::MAX);
+                (all, any) = (all & *known, any | *known);
+            }
+            let agreed = match Verdict::of(any != 0, all != u64::MAX) {
                 Verdict::Mixed => Verdict::Mixed,
                 first if rest == 0 || verdict(cond, at + FIRST * BLOCK, rest) == first => first,
                 _ => Verdict::Mixed,
@@ -311,7 +319,11 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                 Verdict::Mixed => {
                     for block in 0..group::<U>() {
                         let at = at + block * BLOCK;
-                        choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_);
+                        let truths = match known.get(block) {
+                            Some(&known) => known,
+                            None => truths(cond, at, u64::MAX),
+                        };
+                        choose_block::<U, STREAM>(to, at, truths, kept, then, else_);
                     }
                 }
             }
