@@ -52,13 +52,18 @@ struct Asked {
     ahead: usize,
     /// How many tiles that one is away; 0 until it is looked for.
     distance: usize,
+    /// What it reads, and what those before it copy: pieces of memory, and their bytes.
+    pieces: SmallVec<[(*const u8, usize); 6]>,
 }
 
 impl Asked {
     /// Goes on by one tile.
     fn advance(&mut self) {
         match self.distance {
-            0 | 1 => *self = Self { here: self.ahead, ..Self::default() },
+            0 | 1 => {
+                (self.here, self.ahead, self.distance) = (self.ahead, 0, 0);
+                self.pieces.clear();
+            }
             _ => self.distance -= 1,
         }
     }
@@ -195,7 +200,11 @@ impl<'a> Runner<'a> {
     /// Asks for what is left to ask for in this tile. Not inlined, so that steps that ask for nothing stay short.
     #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
-        self.ask(&sudden.walks, 0, self.asked.here..usize::MAX);
+        for &walk in &sudden.walks {
+            if let Some((at, bytes)) = self.piece(walk, 0) {
+                bring(at.wrapping_add(self.asked.here), bytes.saturating_sub(self.asked.here));
+            }
+        }
         self.asked.here = usize::MAX;
     }
 
@@ -204,15 +213,19 @@ impl<'a> Runner<'a> {
     #[inline(never)]
     fn ask_ahead(&mut self, sudden: &Sudden) {
         if self.asked.distance == 0 {
-            self.asked.distance = self.distance(sudden);
+            let distance = self.distance(sudden);
+            let copied = (1..distance).flat_map(|tiles| sudden.copied.map(|walk| (walk, tiles)));
+            let read = sudden.walks.iter().map(|&walk| (walk, distance));
+            self.asked.pieces =
+                copied.chain(read).filter_map(|(walk, tiles)| self.piece(walk, tiles)).collect();
+            self.asked.distance = distance;
             self.ask_for_pages(sudden);
         }
-        let range = self.asked.ahead..self.asked.ahead + ASKED_AT_ONCE;
-        self.asked.ahead = range.end;
-        for tiles in 1..self.asked.distance {
-            self.ask(sudden.copied.as_slice(), tiles, range.clone());
+        let start = self.asked.ahead;
+        for &(at, bytes) in &self.asked.pieces {
+            bring(at.wrapping_add(start), bytes.saturating_sub(start).min(ASKED_AT_ONCE));
         }
-        self.ask(&sudden.walks, self.asked.distance, range);
+        self.asked.ahead = start + ASKED_AT_ONCE;
     }
 
     /// Has the pages looked up that the result goes on in, up to the next tile that computes the branch: each is asked for its
@@ -224,14 +237,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Asks for a range of the bytes that each of some walks reads so many tiles later.
-    fn ask(&self, walks: &[usize], tiles: usize, range: Range<usize>) {
+    /// The memory that a walk reads so many tiles later, and its bytes; none behind the last tile.
+    fn piece(&self, walk: usize, tiles: usize) -> Option<(*const u8, usize)> {
         let Extent { rows, columns } = self.extent();
-        for &walk in walks {
-            let Some(at) = self.later(walk, tiles) else { return };
-            let end = range.end.min(rows * columns * self.nest.walks[walk].step.unsigned_abs());
-            bring(at.wrapping_add(range.start), end.saturating_sub(range.start));
-        }
+        let at = self.later(walk, tiles)?;
+        Some((at.cast_const(), rows * columns * self.nest.walks[walk].step.unsigned_abs()))
     }
 
     /// How many tiles away the next one is that computes the branch: the next, where only its verdict will say.
