@@ -16,19 +16,20 @@ use crate::kernels::Stores;
 use crate::kernels::caches::caches;
 use crate::partition::Partition;
 use crate::plan::task::Task;
-use crate::plan::{Base, Plan};
+use crate::plan::{Base, PARALLEL_BYTES, Plan};
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
 /// Whether results go past the caches: always where the operands do not fit the last level, of which one thread alone has
 /// the use of half, or of three quarters where most of what is moved is the result, and several of seven eighths; and where
-/// they do, but not the second level by far, if the result is less than three sevenths of what is moved. The result then
-/// leaves the cache to the inputs.
+/// they do, if the result is less than three sevenths of what is moved, and that is more than the second level holds by far,
+/// or with several threads than three quarters of the last. The result then leaves the cache to the inputs.
 ///
 /// On a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second past the caches. On one thread,
 /// selects that read one branch or none took 1.1 to 2.4 times as long past the caches where they moved 10 to 16 MB, the same
 /// at 18 and 0.65 at 28; on two, twice as long at 20, 1.3 times at 28, and 0.65 to 1.1 at 33. A select of two scalars, 21 MB
-/// of which are the result by four fifths, took 1.4 times as long there and on a Zen 5.
+/// of which are the result by four fifths, took 1.4 times as long there and on a Zen 5. On two threads of a Zen 5, selects that
+/// read two operands took 1.2 to 1.9 times as long past the caches from 9 to 21 MB, and 0.75 at 29.
 fn stores(moved: usize, result: usize, is_alone: bool) -> Stores {
     let caches = caches();
     let own = match is_alone {
@@ -36,7 +37,8 @@ fn stores(moved: usize, result: usize, is_alone: bool) -> Stores {
         true => caches.last_level / 2,
         false => caches.last_level / 8 * 7,
     };
-    let inputs_stay = moved > 3 * caches.second_level && result < moved / 7 * 3;
+    let enough = if is_alone { 3 * caches.second_level } else { caches.last_level / 4 * 3 };
+    let inputs_stay = moved > enough && result < moved / 7 * 3;
     if moved <= own && !inputs_stay { Stores::Ordinary } else { Stores::Streaming }
 }
 
@@ -72,7 +74,7 @@ pub(super) fn plan(
     let bytes_moved = bytes_moved(&drafts);
     let result = group.outputs.iter().map(|&value| group.values[value].bytes()).sum();
     let moved = if reads_one_branch(&drafts) { (bytes_moved + result) / 2 } else { bytes_moved };
-    let stores = stores(moved, result, is_alone);
+    let stores = stores(moved, result, is_alone || bytes_moved < PARALLEL_BYTES);
 
     let mut plan = Plan {
         sizes: sizes(&group, &ports),

@@ -20,12 +20,7 @@ use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::Stores;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
-use crate::plan::Plan;
-
-/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have
-/// slept for 3 ms, waking costs the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing
-/// that shows from 8 MiB on. The bench `overhead` measures it (`asleep`).
-const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
+use crate::plan::{PARALLEL_BYTES, Plan};
 
 /// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
 const SHARES_PER_THREAD: usize = 8;

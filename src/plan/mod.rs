@@ -21,6 +21,11 @@ use crate::types::shape::{Dims, MAX_RANK};
 /// The most loops around the tiles of a nest: one a dim, and blocks of rows and of columns.
 pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
 
+/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have
+/// slept for 3 ms, waking costs the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing
+/// that shows from 8 MiB on. The bench `overhead` measures it (`asleep`).
+pub(crate) const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
+
 /// A partition compiled for concrete shapes and layouts.
 #[derive(Debug)]
 pub(crate) struct Plan {
