@@ -271,22 +271,23 @@ impl<'a> Writer<'a> {
     /// 0.2 to 0.45 at those and up to 1.2 at the others where the last level holds it. On a Zen 4, groups that arithmetic
     /// nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
-        let is_walked = |(feed, Operand { inner, .. }): &(Feed, Operand)| {
-            matches!(feed, Feed::Walk(_)) && *inner == Inner::Dense
+        let walked = |(cell, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
+            (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((cell, feed, width))
         };
-        let read: usize = self.operands.iter().filter(|o| is_walked(o)).map(|(_, o)| o.width.bytes()).sum();
+        let walked: SmallVec<[(usize, Feed, Width); 4]> =
+            self.operands.iter().enumerate().filter_map(walked).collect();
         let cost: usize = self.members.iter().map(|&step| self.steps[step].cost).sum();
         let written = self.members.last().map_or(0, |&root| self.steps[root].width.bytes());
+        let moved = written + walked.iter().map(|(.., width)| width.bytes()).sum::<usize>();
         // Operands come from beyond the caches where results go there.
         let is_beyond = self.steps.iter().any(|step| step.stores == Stores::Streaming);
-        if !is_beyond || 2 * cost > read + written {
-            return Some(());
-        }
-        for cell in 0..self.operands.len() {
-            let (feed, Operand { width, .. }) = self.operands[cell];
-            let ahead = self.walked.ahead(self.draft, feed);
-            if is_walked(&self.operands[cell]) && ahead != 0 {
-                self.push(chain::ask(width)[self.level as usize]?, cell, [ahead as f32, 0.0]);
+        if is_beyond && 2 * cost <= moved {
+            for (cell, feed, width) in walked {
+                // Where that is further than an f32 counts in bytes, a line close by is asked for.
+                match self.walked.ahead(self.draft, feed) {
+                    0 => {}
+                    ahead => self.push(chain::ask(width)[self.level as usize]?, cell, [ahead as f32, 0.0]),
+                }
             }
         }
         Some(())

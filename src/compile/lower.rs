@@ -74,6 +74,7 @@ pub(super) fn plan(
     let bytes_moved = bytes_moved(&drafts);
     let result = group.outputs.iter().map(|&value| group.values[value].bytes()).sum();
     let moved = if reads_one_branch(&drafts) { (bytes_moved + result) / 2 } else { bytes_moved };
+    // What is not worth waking workers for is moved by one thread.
     let stores = stores(moved, result, is_alone || bytes_moved < PARALLEL_BYTES);
 
     let mut plan = Plan {

@@ -146,7 +146,7 @@ impl Walked {
             return 0;
         }
         // Of short rows, which may lie apart, a later one is asked for.
-        match AHEAD.div_ceil((self.columns.extent * width).max(1)) {
+        match AHEAD.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
             1 => AHEAD as isize,
             rows => self.rows.steps[path].saturating_mul(rows as isize),
         }

@@ -323,6 +323,7 @@ pub(crate) struct Select {
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
+    /// What `blend` asks for.
     pub(crate) ahead: Ahead,
     /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.
     pub(crate) blend_rows: Option<BlendRows>,
