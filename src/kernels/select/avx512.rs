@@ -266,6 +266,29 @@ unsafe fn choose_rest<U: Lane, const STREAM: bool>(
     }
 }
 
+/// Chooses the whole blocks of a row from an element on, each for itself, and returns the first element behind them.
+///
+/// # Safety
+///
+/// As [`put`]; the conditions can be read.
+#[inline(always)]
+unsafe fn choose_each_block<U: Lane, const STREAM: bool>(
+    cond: *const u8,
+    to: *mut U,
+    mut at: usize,
+    columns: usize,
+    kept: Option<bool>,
+    then: &impl Side,
+    else_: &impl Side,
+) -> usize {
+    while at + BLOCK <= columns {
+        // SAFETY: as the caller promises.
+        unsafe { choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_) };
+        at += BLOCK;
+    }
+    at
+}
+
 /// Chooses the whole blocks of a row from an element on, and returns the first element behind them.
 ///
 /// A side that the target holds already is `kept`: where all conditions of a group choose it, nothing is done.
@@ -329,12 +352,8 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
             }
             at += elements;
         }
-        while at + BLOCK <= columns {
-            choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_);
-            at += BLOCK;
-        }
+        choose_each_block::<U, STREAM>(cond, to, at, columns, kept, then, else_)
     }
-    at
 }
 
 /// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
@@ -362,7 +381,8 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
                 choose_rest::<U, false>(cond, to, 0, head, then, else_);
                 choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
             }
-            None => choose_blocks::<U, false>(cond, to, 0, columns, kept, then, else_),
+            // Such rows are too short for a group, or start where no element of a tensor does.
+            None => choose_each_block::<U, false>(cond, to, 0, columns, kept, then, else_),
         };
         choose_rest::<U, STREAM>(cond, to, at, columns - at, then, else_);
     }
