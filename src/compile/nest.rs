@@ -109,7 +109,7 @@ impl Walked {
         2 << self.outer.len()
     }
 
-    fn loops(&self) -> impl Iterator<Item = &Loop> {
+    fn loops(&self) -> impl DoubleEndedIterator<Item = &Loop> {
         self.outer.iter().chain([&self.rows, &self.columns])
     }
 
@@ -137,12 +137,11 @@ impl Walked {
     /// and where the second level held a branch 1.07.
     pub(super) fn ahead(&self, draft: &Draft<'_>, feed: Feed) -> isize {
         let Feed::Walk(path) = feed else { return 0 };
-        let is_repeated = |l: &&Loop| l.extent > 1 && l.steps[path] == 0;
-        let loops: SmallVec<[&Loop; 6]> = self.loops().collect();
-        let between = loops.iter().copied().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
+        let is_repeated = |l: &Loop| l.extent > 1 && l.steps[path] == 0;
+        let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
         let width = draft.paths[path].width.bytes();
         let bytes = between.fold(width, usize::saturating_mul);
-        if loops.iter().any(is_repeated) && bytes <= caches().second_level / 2 {
+        if self.loops().any(is_repeated) && bytes <= caches().second_level / 2 {
             return 0;
         }
         // Of short rows, which may lie apart, a later one is asked for.

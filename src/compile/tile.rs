@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::draft::Draft;
 use super::nest::{Draught, Made, Walked};
 use crate::kernels::caches::caches;
-use crate::kernels::{Extent, Inner, Width};
+use crate::kernels::{Extent, Inner, LINE, Width};
 use crate::plan::loops::{Loop, Role};
 use crate::plan::{Base, Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Sweep, Walk, Work};
 
@@ -21,9 +21,6 @@ const PACKED_BYTES: usize = 1024;
 /// The most rows and columns of such a tile, so that there are some to share. Elements of one and two bytes took 0.8 of
 /// the time that they took in tiles of 256.
 const PACKED_MOST: usize = 512;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// The most elements of a tile in which a verdict may spare steps: few, so that many tiles have one. With conditions of
 /// which two rows of 1,024 in three are true, a gated GELU took 0.73 of the time that it took in tiles of two rows.
@@ -58,7 +55,7 @@ pub(super) fn nest(
         Work::Chain(chain) => chain.program.scratch(),
         _ => 0,
     };
-    let scratch = chain_scratch + steps.iter().map(of_chain).max().unwrap_or(0).next_multiple_of(64);
+    let scratch = chain_scratch + steps.iter().map(of_chain).max().unwrap_or(0).next_multiple_of(LINE);
     let cost = loops.cost(&steps, &loops.order, tile);
     let outdated = loops.outdated(&steps);
     let walks = (draft.paths.iter().enumerate())
@@ -106,10 +103,8 @@ pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
     };
     // What the next tile reads again is in the caches. A chain of twelve ops, two operands of which are rows that all tiles read,
     // took 0.95 of its time on a Zen 5 for leaving them out.
-    let moves_on = |&walk: &usize| {
-        let innermost = nest.loops.iter().rev().find(|l| l.extent > 1);
-        innermost.is_some_and(|l| l.steps[walk] != 0)
-    };
+    let innermost = nest.loops.iter().rev().find(|l| l.extent > 1);
+    let moves_on = |&walk: &usize| innermost.is_some_and(|l| l.steps[walk] != 0);
     let walks: SmallVec<[usize; 4]> = (0..nest.walks.len()).filter(is_one_piece).filter(moves_on).collect();
     let widest = walks.iter().map(|&walk| draft.paths[walk].width.bytes()).max()?;
     let bytes = nest.tile.rows * nest.tile.columns * widest;
@@ -334,7 +329,7 @@ impl Slots {
             let columns = if slot.space.columns == Inner::Dense { tile.columns } else { 1 };
             let rows = if slot.space.rows { tile.rows } else { 1 };
             let (offset, pitch) = (end, columns * slot.width.bytes());
-            end += (rows * pitch).next_multiple_of(64);
+            end += (rows * pitch).next_multiple_of(LINE);
             Place::Scratch(offset, pitch)
         });
         let of_slot: Vec<Place> = of_slot.collect();

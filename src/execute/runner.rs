@@ -52,8 +52,21 @@ struct Asked {
     ahead: usize,
     /// How many tiles that one is away; 0 until it is looked for.
     distance: usize,
-    /// What it reads, and what those before it copy: pieces of memory, and their bytes.
-    pieces: SmallVec<[(*const u8, usize); 6]>,
+    /// What it reads, and what those before it copy.
+    pieces: SmallVec<[Piece; 6]>,
+}
+
+/// A piece of memory.
+struct Piece {
+    at: *const u8,
+    bytes: usize,
+}
+
+impl Piece {
+    /// Asks for its bytes from one on, so many at most.
+    fn ask(&self, start: usize, most: usize) {
+        bring(self.at.wrapping_add(start), self.bytes.saturating_sub(start).min(most));
+    }
 }
 
 impl Asked {
@@ -201,8 +214,8 @@ impl<'a> Runner<'a> {
     #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
         for &walk in &sudden.walks {
-            if let Some((at, bytes)) = self.piece(walk, 0) {
-                bring(at.wrapping_add(self.asked.here), bytes.saturating_sub(self.asked.here));
+            if let Some(piece) = self.piece(walk, 0) {
+                piece.ask(self.asked.here, usize::MAX);
             }
         }
         self.asked.here = usize::MAX;
@@ -222,9 +235,7 @@ impl<'a> Runner<'a> {
             self.ask_for_pages(sudden);
         }
         let start = self.asked.ahead;
-        for &(at, bytes) in &self.asked.pieces {
-            bring(at.wrapping_add(start), bytes.saturating_sub(start).min(ASKED_AT_ONCE));
-        }
+        self.asked.pieces.iter().for_each(|piece| piece.ask(start, ASKED_AT_ONCE));
         self.asked.ahead = start + ASKED_AT_ONCE;
     }
 
@@ -237,11 +248,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The memory that a walk reads so many tiles later, and its bytes; none behind the last tile.
-    fn piece(&self, walk: usize, tiles: usize) -> Option<(*const u8, usize)> {
+    /// The memory that a walk reads so many tiles later; none behind the last tile.
+    fn piece(&self, walk: usize, tiles: usize) -> Option<Piece> {
         let Extent { rows, columns } = self.extent();
-        let at = self.later(walk, tiles)?;
-        Some((at.cast_const(), rows * columns * self.nest.walks[walk].step.unsigned_abs()))
+        let bytes = rows * columns * self.nest.walks[walk].step.unsigned_abs();
+        self.later(walk, tiles).map(|at| Piece { at, bytes })
     }
 
     /// How many tiles away the next one is that computes the branch: the next, where only its verdict will say.

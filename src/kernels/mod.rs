@@ -41,11 +41,14 @@ pub(crate) struct Target {
     pub(crate) pitch: isize,
 }
 
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
 /// Asks for bytes to be brought into the first-level cache. They are not read, and may be anywhere.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn bring(at: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    for line in (0..bytes).step_by(64) {
+    for line in (0..bytes).step_by(LINE) {
         // SAFETY: a prefetch may be of any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(line).cast()) };
     }
@@ -58,14 +61,14 @@ pub(crate) fn bring(_: *const u8, _: usize) {}
 /// Whether an address is that of a cache line.
 #[inline(always)]
 fn is_line<U>(at: *const U) -> bool {
-    at.addr().is_multiple_of(64)
+    at.addr().is_multiple_of(LINE)
 }
 
 /// How many elements of so many bytes lead to the first cache line of a row, where it is worth going there first: past the
 /// caches whole lines are stored, and through them a store that touches two lines takes twice as long.
 #[inline(always)]
 fn head<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
-    let bytes = row.addr().wrapping_neg() % 64;
+    let bytes = row.addr().wrapping_neg() % LINE;
     (bytes.is_multiple_of(width) && columns >= 128).then_some(bytes / width)
 }
 

@@ -21,7 +21,7 @@ pub(crate) use stages::{
 pub(in crate::kernels) use stages::{asked1, asked2, logic, map1, map2, not};
 
 use super::pointwise::Params;
-use super::{ByLevel, Extent, Inner, Source, Stores, Target, Width, bring_end, head};
+use super::{ByLevel, Extent, Inner, LINE, Source, Stores, Target, Width, bring_end, head};
 use crate::types::kind::Level;
 
 /// Elements of a block.
@@ -164,7 +164,7 @@ impl Program {
 
     /// Where the slots begin behind the cells.
     fn slots_at(&self) -> usize {
-        ((ROW_CELLS + self.cells) * size_of::<Cell>()).next_multiple_of(64)
+        ((ROW_CELLS + self.cells) * size_of::<Cell>()).next_multiple_of(LINE)
     }
 
     /// Computes a tile.

@@ -381,7 +381,7 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
                 choose_rest::<U, false>(cond, to, 0, head, then, else_);
                 choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
             }
-            // Such rows are too short for a group, or start where no element of a tensor does.
+            // Such rows are too short for a group, or lie at no multiple of an element's width, as few do.
             None => choose_each_block::<U, false>(cond, to, 0, columns, kept, then, else_),
         };
         choose_rest::<U, STREAM>(cond, to, at, columns - at, then, else_);
