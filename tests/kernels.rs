@@ -409,10 +409,14 @@ fn long_rows_at_every_alignment_of_the_result() {
             for (round, &condition) in
                 [Condition::Random, Condition::Runs(3000), Condition::Uniform(true)].iter().enumerate()
             {
-                let mut places = [(); 4].map(|()| Place::random(&mut random));
-                places[DST] = [Place::Back(0), Place::Front(1 + random.below(63)), Place::Back(7)][round];
-                let result = bench.check(&tile, &compiled, places, condition, None);
-                wrong.note(engine.level(), &tile, (places, condition), result);
+                let ways = [None, Some(THEN), Some(ELSE)].into_iter();
+                for in_place_of in ways.filter(|branch| branch.is_none_or(|branch| dense[branch])) {
+                    let mut places = [(); 4].map(|()| Place::random(&mut random));
+                    places[in_place_of.unwrap_or(DST)] =
+                        [Place::Back(0), Place::Front(1 + random.below(63)), Place::Back(7)][round];
+                    let result = bench.check(&tile, &compiled, places, condition, in_place_of);
+                    wrong.note(engine.level(), &tile, (places, condition, in_place_of), result);
+                }
             }
         }
     }

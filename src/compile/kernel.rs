@@ -119,6 +119,7 @@ fn chosen(
         else_: branch(ELSE, THEN),
         judge: (is_made(THEN) || is_made(ELSE)).then(|| select::judge(level)),
         blend: select::blend(level, width, runs(THEN), runs(ELSE), stores),
+        stores,
         ahead: Ahead { then: ahead(feeds[THEN].0), else_: ahead(feeds[ELSE].0) },
         blend_rows: chooses_rows.then(|| select::blend_rows(level, width, stores)),
     }

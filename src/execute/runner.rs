@@ -349,9 +349,9 @@ impl<'a> Runner<'a> {
         // in place of one, it holds that branch.
         unsafe {
             if self.is_in_place(&select.then, step) {
-                (select.then.take_in_other)(extent, cond, self.source(select.else_.feed), to);
+                (select.then.take_in_other)(extent, cond, self.source(select.else_.feed), to, select.stores);
             } else if self.is_in_place(&select.else_, step) {
-                (select.else_.take_in_other)(extent, cond, self.source(select.then.feed), to);
+                (select.else_.take_in_other)(extent, cond, self.source(select.then.feed), to, select.stores);
             } else {
                 let (then, else_) = (self.source(select.then.feed), self.source(select.else_.feed));
                 (select.blend)(extent, cond, then, else_, to, select.ahead);

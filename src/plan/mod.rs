@@ -323,6 +323,8 @@ pub(crate) struct Select {
     /// the kernels themselves read only what is needed.
     pub(crate) judge: Option<Judge>,
     pub(crate) blend: Blend,
+    /// How the result is stored; of a result in place, what is not merged with what is there.
+    pub(crate) stores: Stores,
     /// What `blend` asks for.
     pub(crate) ahead: Ahead,
     /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.

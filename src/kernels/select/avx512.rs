@@ -11,7 +11,7 @@ use std::hint::select_unpredictable;
 
 use super::{Ahead, Verdict};
 use crate::kernels::simd::Wide;
-use crate::kernels::{Extent, Lane, Source, Target, bring, bring_end, head, is_line};
+use crate::kernels::{Extent, Lane, Source, Stores, Target, bring, bring_end, head, is_line};
 
 /// Elements of a row whose conditions fit into one vector.
 const BLOCK: usize = 64;
@@ -75,6 +75,9 @@ trait Side {
 
     /// Asks for what lies ahead of a block that starts at an element of the row.
     fn ask(&self, at: usize);
+
+    /// Whether the target holds it already, so that nothing is to do where all choose it.
+    fn is_held(&self) -> bool;
 }
 
 /// A row of elements, or one element that stands for all.
@@ -111,6 +114,11 @@ impl<U: Lane, const DENSE: bool> Side for Row<U, DENSE> {
             bring(at.cast(), BLOCK * size_of::<U>());
         }
     }
+
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        false
+    }
 }
 
 /// A row of the target, which holds it already.
@@ -129,6 +137,11 @@ impl<U: Lane> Side for Held<U> {
 
     #[inline(always)]
     fn ask(&self, _: usize) {}
+
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        true
+    }
 }
 
 /// Loads a vector in a way that the compiler does not see through. Of a choice between what lies there and something else it
@@ -199,7 +212,29 @@ unsafe fn copy_block<U: Lane, const STREAM: bool>(to: *mut U, at: usize, side: &
     }
 }
 
-/// Chooses a block. Vectors of few lanes that all choose what is `kept` are left alone: where one f32 in a hundred
+/// Writes a group from one side, unless the target holds that already.
+///
+/// # Safety
+///
+/// As [`put`].
+#[inline(always)]
+unsafe fn copy_group<U: Lane>(to: *mut U, at: usize, stores: Stores, side: &impl Side) {
+    if side.is_held() {
+        return;
+    }
+    for block in 0..group::<U>() {
+        let at = at + block * BLOCK;
+        // SAFETY: as the caller promises.
+        unsafe {
+            match stores {
+                Stores::Ordinary => copy_block::<U, false>(to, at, side),
+                Stores::Streaming => copy_block::<U, true>(to, at, side),
+            }
+        }
+    }
+}
+
+/// Chooses a block. Vectors of few lanes that all choose what is held are left alone: where one f32 in a hundred
 /// changes, that took half the time.
 ///
 /// # Safety
@@ -210,7 +245,6 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
     to: *mut U,
     at: usize,
     truths: u64,
-    kept: Option<bool>,
     then: &impl Side,
     else_: &impl Side,
 ) {
@@ -219,8 +253,9 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
     else_.ask(at);
     for vector in 0..BLOCK / U::LANES {
         let (at, truths) = (at + vector * U::LANES, truths >> (vector * U::LANES));
-        let changed = match kept {
-            Some(kept) if U::LANES <= 16 => (if kept { !truths } else { truths }) & mask,
+        let changed = match (then.is_held(), else_.is_held()) {
+            (true, _) if U::LANES <= 16 => !truths & mask,
+            (_, true) if U::LANES <= 16 => truths & mask,
             _ => mask,
         };
         if changed == 0 {
@@ -277,13 +312,12 @@ unsafe fn choose_each_block<U: Lane, const STREAM: bool>(
     to: *mut U,
     mut at: usize,
     columns: usize,
-    kept: Option<bool>,
     then: &impl Side,
     else_: &impl Side,
 ) -> usize {
     while at + BLOCK <= columns {
         // SAFETY: as the caller promises.
-        unsafe { choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), kept, then, else_) };
+        unsafe { choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), then, else_) };
         at += BLOCK;
     }
     at
@@ -291,7 +325,8 @@ unsafe fn choose_each_block<U: Lane, const STREAM: bool>(
 
 /// Chooses the whole blocks of a row from an element on, and returns the first element behind them.
 ///
-/// A side that the target holds already is `kept`: where all conditions of a group choose it, nothing is done.
+/// `groups` says how those are stored whose conditions all choose one side: past the caches perhaps also where the target holds
+/// the other side, which then nobody has read.
 ///
 /// # Safety
 ///
@@ -302,7 +337,7 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
     to: *mut U,
     mut at: usize,
     columns: usize,
-    kept: Option<bool>,
+    groups: Stores,
     then: &impl Side,
     else_: &impl Side,
 ) -> usize {
@@ -325,20 +360,8 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                 _ => Verdict::Mixed,
             };
             match agreed {
-                Verdict::AllTrue => {
-                    if kept != Some(true) {
-                        for block in 0..group::<U>() {
-                            copy_block::<U, STREAM>(to, at + block * BLOCK, then);
-                        }
-                    }
-                }
-                Verdict::AllFalse => {
-                    if kept != Some(false) {
-                        for block in 0..group::<U>() {
-                            copy_block::<U, STREAM>(to, at + block * BLOCK, else_);
-                        }
-                    }
-                }
+                Verdict::AllTrue => copy_group::<U>(to, at, groups, then),
+                Verdict::AllFalse => copy_group::<U>(to, at, groups, else_),
                 Verdict::Mixed => {
                     for block in 0..group::<U>() {
                         let at = at + block * BLOCK;
@@ -346,18 +369,17 @@ unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
                             Some(&known) => known,
                             None => truths(cond, at, u64::MAX),
                         };
-                        choose_block::<U, STREAM>(to, at, truths, kept, then, else_);
+                        choose_block::<U, STREAM>(to, at, truths, then, else_);
                     }
                 }
             }
             at += elements;
         }
-        choose_each_block::<U, STREAM>(cond, to, at, columns, kept, then, else_)
+        choose_each_block::<U, STREAM>(cond, to, at, columns, then, else_)
     }
 }
 
-/// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest. A side that the target
-/// holds already is `kept`.
+/// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest.
 ///
 /// # Safety
 ///
@@ -367,7 +389,7 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
     cond: *const u8,
     to: *mut U,
     columns: usize,
-    kept: Option<bool>,
+    groups: Stores,
     then: &impl Side,
     else_: &impl Side,
 ) {
@@ -379,10 +401,10 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
                     bring_end(to.wrapping_add(columns));
                 }
                 choose_rest::<U, false>(cond, to, 0, head, then, else_);
-                choose_blocks::<U, STREAM>(cond, to, head, columns, kept, then, else_)
+                choose_blocks::<U, STREAM>(cond, to, head, columns, groups, then, else_)
             }
             // Such rows are too short for a group, or lie at no multiple of an element's width, as few do.
-            None => choose_each_block::<U, false>(cond, to, 0, columns, kept, then, else_),
+            None => choose_each_block::<U, false>(cond, to, 0, columns, then, else_),
         };
         choose_rest::<U, STREAM>(cond, to, at, columns - at, then, else_);
     }
@@ -401,13 +423,14 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
     ahead: Ahead,
 ) {
     let columns = extent.columns;
+    let groups = if STREAM { Stores::Streaming } else { Stores::Ordinary };
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let then = Row::<U, THEN>::new(then.row(r), ahead.then);
             let else_ = Row::<U, ELSE>::new(else_.row(r), ahead.else_);
-            choose_row::<U, STREAM>(cond, to, columns, None, &then, &else_);
+            choose_row::<U, STREAM>(cond, to, columns, groups, &then, &else_);
         }
     }
 }
@@ -421,6 +444,7 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
     cond: Source,
     other: Source,
     to: Target,
+    groups: Stores,
 ) {
     let columns = extent.columns;
     for r in 0..extent.rows {
@@ -429,9 +453,9 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
         unsafe {
             let (other, held) = (Row::<U, OTHER>::new(other.row(r), 0), Held(to.cast_const()));
             if REPLACED {
-                choose_row::<U, false>(cond, to, columns, Some(false), &other, &held);
+                choose_row::<U, false>(cond, to, columns, groups, &other, &held);
             } else {
-                choose_row::<U, false>(cond, to, columns, Some(true), &held, &other);
+                choose_row::<U, false>(cond, to, columns, groups, &held, &other);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Ahead, Verdict};
 use crate::kernels::simd::Line;
-use crate::kernels::{Extent, Lane, Source, Target};
+use crate::kernels::{Extent, Lane, Source, Stores, Target};
 
 /// One element of a row: the `i`-th where it is dense, else its first.
 ///
@@ -93,6 +93,7 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
     cond: Source,
     other: Source,
     to: Target,
+    _: Stores,
 ) {
     for row in 0..extent.rows {
         let (cond, other, to) = (cond.row::<u8>(row), other.row(row), to.row::<U>(row));
