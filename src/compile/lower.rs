@@ -92,7 +92,6 @@ pub(super) fn plan(
         stores,
         outputs: Vec::new(),
     };
-    let is_near = bytes_moved <= caches().second_level;
     let mut cost = 0usize;
     for (index, drafted) in drafts.iter().enumerate() {
         let is_read_later = |root: &Root| {
@@ -109,7 +108,7 @@ pub(super) fn plan(
             .collect();
         let unsupported =
             || refuse(CompileFault::Unsupported("no kernel runs an op on its types".to_owned()));
-        let made = nest::nest(&drafted.draft, &roots, level, is_near).ok_or_else(unsupported)?;
+        let made = nest::nest(&drafted.draft, &roots, level, bytes_moved).ok_or_else(unsupported)?;
         plan.scratch = plan.scratch.max(made.scratch);
         cost = cost.saturating_add(made.cost);
         plan.nests.push(made.nest);

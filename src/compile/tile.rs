@@ -13,14 +13,20 @@ use crate::plan::{Base, Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Swe
 /// find many to share.
 const TILE_BYTES: usize = 64 * 1024;
 
-/// Bytes of a row and of a column of a tile in which some operand is made dense: many cache lines each way, so that a
-/// page is come back to seldom. Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB as with
-/// 256 bytes.
+/// Bytes of a row and of a column of a tile in which some operand from beyond the caches is made dense: many cache lines each
+/// way, so that a page is come back to seldom. Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB as
+/// with 256 bytes.
 const PACKED_BYTES: usize = 1024;
 
-/// The most rows and columns of such a tile, so that there are some to share. Elements of one and two bytes took 0.8 of
-/// the time that they took in tiles of 256.
-const PACKED_MOST: usize = 512;
+/// The fewest and the most rows and columns of such a tile. Elements of one and two bytes took 0.8 of the time in tiles of 512
+/// that they took in tiles of 256; those of eight, in tiles of 256 instead of 128, 0.89 to 0.96 on two threads and 1.01 to 1.04
+/// on one.
+const PACKED_SIDE: (usize, usize) = (256, 512);
+
+/// Columns of a tile in which operands in the caches are made dense, a line of each at a time, so that what is made is still in
+/// the first level when it is read. Transposed operands of [256, 256] and [1024, 1024] took 0.7 to 0.95 of the time that they
+/// took in tiles as beyond the caches.
+const PACKED_COLUMNS: usize = 256;
 
 /// The most elements of a tile in which a verdict may spare steps: few, so that many tiles have one. With conditions of
 /// which two rows of 1,024 in three are true, a gated GELU took 0.73 of the time that it took in tiles of two rows.
@@ -35,18 +41,19 @@ const SPARED_LEAST: usize = 8;
 /// first level.
 const FEWEST_ELEMENTS: usize = 1024;
 
-/// Makes a nest of loops and steps.
+/// Makes a nest of loops and steps, whose operands stay in the caches where those hold all that the plan moves.
 pub(super) fn nest(
     draft: &Draft<'_>,
     walked: &Walked,
     steps: Vec<Draught>,
     roots: SmallVec<[usize; 2]>,
+    is_cached: bool,
 ) -> Made {
     let uses = Uses::new(&steps, &roots);
     let space = Extent { rows: walked.rows.extent, columns: walked.columns.extent };
     // Which results outlive a tile depends on the tile, so the most is reckoned with first.
     let slots = Slots::new(&steps, &uses, |step| step.varies & (walked.row_bit() | walked.column_bit()) == 0);
-    let tile = extent(draft, &steps, &slots, space);
+    let tile = extent(draft, &steps, &slots, space, is_cached);
 
     let loops = Loops::new(walked, tile, &steps);
     let slots = Slots::new(&steps, &uses, |step| loops.outlives_a_turn(step.varies));
@@ -155,17 +162,26 @@ pub(super) fn lies_flat(draft: &Draft<'_>, walked: &Walked, steps: &[Draught], i
 }
 
 /// Rows and columns of a tile.
-fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent) -> Extent {
+fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent, is_cached: bool) -> Extent {
     let widest = draft.paths.iter().map(|path| path.width.bytes()).max().unwrap_or(1);
     // What an element takes in scratch.
     let held = slots.bytes_of_element();
-    let is_packed = steps.iter().any(|step| matches!(step.work, Work::Gather { .. } | Work::Scatter { .. }));
-    if is_packed {
-        let mut side = (PACKED_BYTES / widest).min(PACKED_MOST);
-        while held * side * side > caches().second_level / 2 && side > 32 {
-            side /= 2;
+    let is_packed = |step: &&Draught| matches!(step.work, Work::Gather { .. } | Work::Scatter { .. });
+    if let Some(narrowest) = steps.iter().filter(is_packed).map(|step| step.width.bytes()).min() {
+        let (least, most) = PACKED_SIDE;
+        let side = (PACKED_BYTES / widest).clamp(least, most);
+        let (mut rows, mut columns, room) = match is_cached {
+            true => (LINE / narrowest, PACKED_COLUMNS, caches().first_level / 2),
+            false => (side, side, caches().second_level / 2),
+        };
+        while held * rows * columns > room && rows.max(columns) > 32 {
+            if rows > columns {
+                rows /= 2;
+            } else {
+                columns /= 2;
+            }
         }
-        return Extent { rows: space.rows.min(side), columns: space.columns.min(side) };
+        return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
     }
     // What two steps read, and what they give, is a third of the first level each; and what steps leave to each other is one,
     // as what they read and write beside that runs through the rest. Half of the first level took 1.04 to 1.08 of the time in

@@ -165,12 +165,12 @@ impl<'a> Runner<'a> {
         let extent = self.extent_of(step);
         let to = self.place(step.to);
         match &step.work {
-            Work::Gather { from, kernel } => {
+            Work::Gather { from, ahead, kernel } => {
                 let walk = &nest.walks[*from];
                 let from = Source { at: self.at[*from], pitch: walk.pitch };
                 // SAFETY: the walk stays within its port for every tile of the nest, the target is scratch sized for
                 // a tile, and the plan's level was available when it was made.
-                unsafe { kernel(extent, from, walk.step, to) };
+                unsafe { kernel(extent, from, walk.step, *ahead, to) };
             }
             Work::Select(select) => self.select(select, step, extent, to),
             Work::Move { from, kernel } => {

@@ -2,13 +2,14 @@
 
 use super::{ByWidth, Extent, Lane, Level, Source, Target, Width, kernel};
 
-/// Reads elements that lie `step` bytes apart along a row, and writes them densely.
+/// Reads elements that lie `step` bytes apart along a row, and writes them densely. What lies `ahead` bytes on may be asked for;
+/// nothing where that is 0.
 ///
 /// # Safety
 ///
 /// Every element of the tile can be read from the source and written to the target, the machine runs the kernel's
 /// level, and source and target do not overlap.
-pub(crate) type Gather = unsafe fn(extent: Extent, from: Source, step: isize, to: Target);
+pub(crate) type Gather = unsafe fn(extent: Extent, from: Source, step: isize, ahead: isize, to: Target);
 
 /// Reads elements densely, and writes them `step` bytes apart along a row.
 ///
@@ -28,7 +29,7 @@ pub(crate) fn scatter(level: Level, width: Width) -> Scatter {
 }
 
 static GATHER: ByWidth<Gather> = kernel!(
-    (extent: Extent, from: Source, step: isize, to: Target),
+    (extent: Extent, from: Source, step: isize, ahead: isize, to: Target),
     bodies::gather[],
     avx512::gather[]
 );
@@ -46,7 +47,7 @@ mod bodies {
     ///
     /// As [`Gather`](super::Gather).
     #[inline(always)]
-    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
+    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, _: isize, to: Target) {
         for row in 0..extent.rows {
             let (from, to) = (from.row::<U>(row), to.row::<U>(row));
             for i in 0..extent.columns {
@@ -84,14 +85,17 @@ mod avx512 {
     /// took 0.75 of the time that they took in blocks of 64.
     const MOST_COLUMNS: usize = 16;
 
-    /// How far ahead columns are asked for; 16 and 64 were level or slower.
-    const COLUMNS_AHEAD: usize = 32;
-
     /// # Safety
     ///
     /// As [`Gather`](super::Gather).
     #[inline(always)]
-    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, to: Target) {
+    pub(super) unsafe fn gather<U: Lane>(
+        extent: Extent,
+        from: Source,
+        step: isize,
+        ahead: isize,
+        to: Target,
+    ) {
         let (tall, wide) = (U::LANES, U::LANES.min(MOST_COLUMNS));
         let (rows, columns) = match from.pitch == size_of::<U>() as isize {
             true => (extent.rows - extent.rows % tall, extent.columns - extent.columns % wide),
@@ -105,13 +109,13 @@ mod avx512 {
             for column in (0..columns).step_by(wide) {
                 let (from, to) = corner(row, column);
                 // SAFETY: the block lies within the tile.
-                unsafe { transpose(from, step, to) };
+                unsafe { transpose(from, step, ahead, to) };
             }
         }
         let rest = |row: usize, column: usize, extent: Extent| {
             let (at, to) = corner(row, column);
             // SAFETY: the rest lies within the tile.
-            unsafe { bodies::gather::<U>(extent, Source { at: at.cast(), ..from }, step, to) };
+            unsafe { bodies::gather::<U>(extent, Source { at: at.cast(), ..from }, step, ahead, to) };
         };
         rest(0, columns, Extent { rows, columns: extent.columns - columns });
         rest(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });
@@ -124,13 +128,15 @@ mod avx512 {
     ///
     /// The block can be read and written, and the machine runs level Avx512.
     #[inline(always)]
-    unsafe fn transpose<U: Lane>(from: *const U, step: isize, to: Target) {
+    unsafe fn transpose<U: Lane>(from: *const U, step: isize, ahead: isize, to: Target) {
         let columns = U::LANES.min(MOST_COLUMNS);
         // SAFETY: as the caller promises.
         unsafe {
             // The machine does not foresee lines that lie a row apart, so a later block's are asked for here.
-            for column in COLUMNS_AHEAD..COLUMNS_AHEAD + columns {
-                bring(from.wrapping_byte_offset(step * column as isize).cast(), 1);
+            if ahead != 0 {
+                for column in 0..columns {
+                    bring(from.wrapping_byte_offset(ahead + step * column as isize).cast(), 1);
+                }
             }
             let mut vectors = [_mm512_setzero_si512(); MOST_COLUMNS];
             for (column, vector) in vectors[..columns].iter_mut().enumerate() {

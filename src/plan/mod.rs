@@ -247,8 +247,8 @@ pub(crate) struct StepSpace {
 /// What a step does.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Makes a strided operand dense.
-    Gather { from: usize, kernel: Gather },
+    /// Makes a strided operand dense, and asks for what lies so many bytes ahead.
+    Gather { from: usize, ahead: isize, kernel: Gather },
     /// Spreads a result over a strided port.
     Scatter { from: Feed, kernel: Scatter },
     /// Moves elements as they are.
