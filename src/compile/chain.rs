@@ -267,8 +267,8 @@ impl<'a> Writer<'a> {
 
     /// Has the operands that run along rows in memory asked for ahead of time, where memory binds by far. The stages of a block
     /// are so many instructions that the machine does not see the next ones coming: on a Zen 5, groups took 0.75 to 0.9 of
-    /// their time beyond the caches, and a clamp's gradient, which waited for each block at some addresses and not at others,
-    /// 0.2 to 0.45 at those and up to 1.2 at the others where the last level holds it. On a Zen 4, groups that arithmetic
+    /// their time beyond the caches, and a clamp's gradient, which waits for each block where the code lies at some addresses,
+    /// 0.2 to 0.45 at those and up to 1.2 at others where the last level holds it. On a Zen 4, groups that arithmetic
     /// nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
         let walked = |(cell, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {

@@ -15,8 +15,8 @@ use crate::types::kind::Level;
 use crate::types::shape;
 
 /// How many bytes before it is read something is asked for. On a Zen 5, with half as much, chains took 1.05 to 1.2 times as long,
-/// and a select of runs of 1,000 elements 1.2 times; selects without runs took 0.96. With one and a half times as much, all
-/// were level.
+/// and a select of runs of 1,000 elements 1.2 times; selects without runs took 0.96. With one and a half times as much,
+/// chains were level.
 const AHEAD: usize = 8192;
 
 /// How many columns before it is read a column of a transposed operand is asked for: one of bytes, and one of wider elements. On
