@@ -134,8 +134,9 @@ mod avx512 {
         unsafe {
             // The machine does not foresee lines that lie a row apart, so a later block's are asked for here.
             if ahead != 0 {
+                let later = from.wrapping_byte_offset(ahead);
                 for column in 0..columns {
-                    bring(from.wrapping_byte_offset(ahead + step * column as isize).cast(), 1);
+                    bring(later.wrapping_byte_offset(step * column as isize).cast(), 1);
                 }
             }
             let mut vectors = [_mm512_setzero_si512(); MOST_COLUMNS];
