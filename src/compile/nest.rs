@@ -175,6 +175,7 @@ pub(super) struct Made {
 /// Makes the nest of a draft, in a plan that moves so many bytes; `None` where there is no kernel for some types.
 pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level, bytes_moved: usize) -> Option<Made> {
     let walked = Walked::new(draft, roots);
+    // Not what the roots' stores say: results may go past the caches to leave those to the operands.
     let is_cached = bytes_moved <= caches().last_level / 4 * 3;
     let mut builder = Builder {
         draft,

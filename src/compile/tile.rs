@@ -13,15 +13,12 @@ use crate::plan::{Base, Feed, Nest, Place, Step, StepSet, StepSpace, Sudden, Swe
 /// find many to share.
 const TILE_BYTES: usize = 64 * 1024;
 
-/// Bytes of a row and of a column of a tile in which some operand from beyond the caches is made dense: many cache lines each
-/// way, so that a page is come back to seldom. Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB as
-/// with 256 bytes.
-const PACKED_BYTES: usize = 1024;
-
-/// The fewest and the most rows and columns of such a tile. Elements of one and two bytes took 0.8 of the time in tiles of 512
-/// that they took in tiles of 256; those of eight, in tiles of 256 instead of 128, 0.89 to 0.96 on two threads and 1.01 to 1.04
-/// on one.
-const PACKED_SIDE: (usize, usize) = (256, 512);
+/// Rows and columns of a tile in which some operand from beyond the caches is made dense: where no element is wider than two
+/// bytes, and otherwise. That is many cache lines each way, so that a page is come back to seldom, and leaves some tiles to share.
+/// Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB each way as with 256 bytes. Elements of one and
+/// two bytes took 0.8 of the time in tiles of 512 that they took in tiles of 256; those of eight, in tiles of 256 instead of 128,
+/// 0.89 to 0.96 on two threads and 1.01 to 1.04 on one.
+const PACKED_SIDE: [usize; 2] = [512, 256];
 
 /// Columns of a tile in which operands in the caches are made dense, a line of each at a time, so that what is made is still in
 /// the first level when it is read. Transposed operands of [256, 256] and [1024, 1024] took 0.7 to 0.95 of the time that they
@@ -168,8 +165,8 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent, is
     let held = slots.bytes_of_element();
     let is_packed = |step: &&Draught| matches!(step.work, Work::Gather { .. } | Work::Scatter { .. });
     if let Some(narrowest) = steps.iter().filter(is_packed).map(|step| step.width.bytes()).min() {
-        let (least, most) = PACKED_SIDE;
-        let side = (PACKED_BYTES / widest).clamp(least, most);
+        let [of_narrow, of_wide] = PACKED_SIDE;
+        let side = if widest <= 2 { of_narrow } else { of_wide };
         let (mut rows, mut columns, room) = match is_cached {
             true => (LINE / narrowest, PACKED_COLUMNS, caches().first_level / 2),
             false => (side, side, caches().second_level / 2),
