@@ -193,3 +193,27 @@ fn marking_an_output_that_is_no_pair_is_refused() {
     }
     assert!(output.as_bytes().iter().all(|&byte| byte == 0));
 }
+
+#[test]
+fn what_stands_for_an_input_is_checked_where_another_tensor_has_its_id() {
+    let engine = Engine::builder().threads(1).build();
+    let case = Case::new(AutoBroadcast::Numpy, DataType::F32, [&[50], &[50], &[50]]);
+    let compiled = case.compile(&engine).unwrap();
+    let inputs = case.filled(&compiled, &engine, &mut Random::new(1));
+    let others = [COND, ELSE].map(|i| inputs[i].as_tensor());
+    let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+    let elsewhere = Engine::builder().threads(1).build();
+    let differs = |what| ExecuteFault::Differs { tensor: DST, what };
+    for (data_type, dims, home, fault) in [
+        (DataType::F16, [50], &engine, differs("types")),
+        (DataType::F32, [20], &engine, differs("dims")),
+        (DataType::F32, [50], &elsewhere, ExecuteFault::TensorEngine { tensor: DST }),
+    ] {
+        let desc = LogicalTensor::strided(DST, data_type, &dims).unwrap();
+        let mut shared = TensorBuf::zeroed(desc, home).unwrap();
+        let mut outputs = [output.as_tensor_mut(), shared.as_tensor_mut().in_place_of(THEN)];
+        let error = compiled.execute(&Stream::new(&engine), &others, &mut outputs).unwrap_err();
+        assert_eq!(error, Error::Execute(fault));
+    }
+    assert!(output.as_bytes().iter().all(|&byte| byte == 0));
+}

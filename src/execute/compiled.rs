@@ -301,16 +301,18 @@ impl Inner {
 
     /// The address of an input that was not given: that of the output marked as in place of it.
     fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
-        let PortFacts { id: tensor, size } = self.facts[index];
-        let output = outputs
+        let input = self.facts[index].id;
+        let shared = outputs
             .iter()
-            .find(|output| output.replaces() == Some(tensor))
-            .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor })?;
-        self.check_pair(tensor, output.desc().id())?;
-        if output.address().is_null() && size > 0 {
-            return Err(ExecuteFault::NoMemory { tensor });
-        }
-        Ok(output.address())
+            .find(|output| output.replaces() == Some(input))
+            .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: input })?;
+        let output = shared.desc().id();
+        let is_pair = |&&(from, to): &&(usize, usize)| from == index && self.outputs()[to].id() == output;
+        let pairs = &self.plan.in_place;
+        let &(_, to) = pairs.iter().find(is_pair).ok_or(ExecuteFault::NotInPlace { output, input })?;
+        // The output may be found in another tensor of this id, so that checking that one is not enough.
+        self.check(self.input_count + to, shared.desc(), Some(shared.engine()), shared.address())?;
+        Ok(shared.address())
     }
 
     fn check_pair(&self, input: TensorId, output: TensorId) -> Result<(), ExecuteFault> {
