@@ -5,25 +5,23 @@ pub(crate) mod compiled;
 mod crew;
 pub(crate) mod engine;
 mod runner;
+mod shares;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
 use self::engine::Engine;
 use self::runner::Runner;
+use self::shares::Shares;
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::Stores;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
 use crate::plan::{PARALLEL_BYTES, Plan};
-
-/// Shares of work a thread, so that a thread that starts late or is interrupted leaves its work to the others.
-const SHARES_PER_THREAD: usize = 8;
 
 /// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
 /// overlaps an input that it is not in place of.
@@ -71,18 +69,11 @@ fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
             .is_ok()
         } else {
             let workers = engine.workers()?;
-            let share = tiles.div_ceil(threads * SHARES_PER_THREAD);
-            let next = AtomicUsize::new(0);
+            let shares = Shares::new(tiles, threads);
             let work = |thread: usize| {
                 let _guards = guards();
                 let mut runner = runner(thread);
-                loop {
-                    let first = next.fetch_add(share, Ordering::Relaxed);
-                    if first >= tiles {
-                        break;
-                    }
-                    runner.run(first..tiles.min(first + share));
-                }
+                shares.taken_by(thread).for_each(|share| runner.run(share));
             };
             crew::run(&workers, threads, &work).is_ok()
         };

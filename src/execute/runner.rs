@@ -98,23 +98,20 @@ impl<'a> Runner<'a> {
 
     /// Runs a range of tiles, numbered with the innermost loop first.
     pub(super) fn run(&mut self, tiles: Range<usize>) {
-        if tiles.start != self.tile {
-            self.seek(tiles.start);
-        }
-        for tile in tiles.clone() {
+        for tile in tiles {
+            match tile.wrapping_sub(self.tile) {
+                0 => {}
+                1 => self.advance(),
+                _ => self.seek(tile),
+            }
+            self.tile = tile;
             for &root in &self.nest.roots {
                 self.step(root);
-            }
-            if tile + 1 < tiles.end {
-                self.advance();
-                self.asked.advance();
-                self.tile = tile + 1;
             }
         }
     }
 
     fn seek(&mut self, mut tile: usize) {
-        self.tile = tile;
         self.asked = Asked::default();
         self.done.clear();
         rewind(self.plan, self.nest, self.bound, &mut self.at);
@@ -127,6 +124,7 @@ impl<'a> Runner<'a> {
     }
 
     fn advance(&mut self) {
+        self.asked.advance();
         let loops = self.nest.loops.iter().zip(&self.nest.outdated);
         for ((l, outdated), turn) in loops.zip(&mut self.turn).rev() {
             *turn += 1;
