@@ -52,6 +52,13 @@ pub(super) struct Draught {
     pub(super) part: Option<Part>,
 }
 
+impl Draught {
+    /// Whether it makes an operand dense, or the dense result what the output is: tiles are short pieces of rows then.
+    pub(super) fn packs(&self) -> bool {
+        matches!(self.work, Work::Gather { .. } | Work::Scatter { .. })
+    }
+}
+
 /// The loops of a nest, and what runs along each.
 pub(super) struct Walked {
     /// All but the two innermost ones.
@@ -139,8 +146,9 @@ impl Walked {
     /// operand in memory, or where so little of it is walked before it is come back to that the second level keeps that.
     ///
     /// Beyond the caches of a Zen 5, to ask took selects of two branches 0.8 of their time and selects with a scalar 0.5 to 0.75,
-    /// and where the second level held a branch 1.07.
-    pub(super) fn ahead(&self, draft: &Draft<'_>, feed: Feed) -> isize {
+    /// and where the second level held a branch 1.07. With transposed and channels-last operands, what lies that far on in a
+    /// row is some tiles away: to ask for the next row instead, where the nest packs, took 0.8 to 1.0 of the time.
+    pub(super) fn ahead(&self, draft: &Draft<'_>, packs: bool, feed: Feed) -> isize {
         let Feed::Walk(path) = feed else { return 0 };
         let is_repeated = |l: &Loop| l.extent > 1 && l.steps[path] == 0;
         let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
@@ -150,10 +158,12 @@ impl Walked {
             return 0;
         }
         // Of short rows, which may lie apart, a later one is asked for.
-        match AHEAD.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
-            1 => AHEAD as isize,
-            rows => self.rows.steps[path].saturating_mul(rows as isize),
-        }
+        let rows = match AHEAD.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
+            _ if packs => 1,
+            1 => return AHEAD as isize,
+            rows => rows as isize,
+        };
+        self.rows.steps[path].saturating_mul(rows)
     }
 
     fn space(&self, varies: u32) -> StepSpace {
@@ -321,7 +331,7 @@ impl Builder<'_> {
         // Branches come from beyond the caches where results go there.
         let ahead = |feed: Feed| match stores {
             Stores::Ordinary => 0,
-            Stores::Streaming => self.walked.ahead(self.draft, feed),
+            Stores::Streaming => self.walked.ahead(self.draft, self.steps.iter().any(Draught::packs), feed),
         };
         let (work, verb) = kernel::work(node.task, node.width, &feeds, self.level, stores, input, ahead)?;
         let port = writes.map(|root| root.path);

@@ -154,7 +154,7 @@ pub(super) fn lies_flat(draft: &Draft<'_>, walked: &Walked, steps: &[Draught], i
             is_one || (is_whole(space) && port.is_none_or(follows))
         }
     };
-    let is_map = !matches!(step.work, Work::Gather { .. } | Work::Scatter { .. } | Work::Index { .. });
+    let is_map = !step.packs() && !matches!(step.work, Work::Index { .. });
     is_map && is_whole(step.space) && step.port.is_none_or(follows) && step.work.feeds().into_iter().all(fits)
 }
 
@@ -163,8 +163,7 @@ fn extent(draft: &Draft<'_>, steps: &[Draught], slots: &Slots, space: Extent, is
     let widest = draft.paths.iter().map(|path| path.width.bytes()).max().unwrap_or(1);
     // What an element takes in scratch.
     let held = slots.bytes_of_element();
-    let is_packed = |step: &&Draught| matches!(step.work, Work::Gather { .. } | Work::Scatter { .. });
-    if let Some(narrowest) = steps.iter().filter(is_packed).map(|step| step.width.bytes()).min() {
+    if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
         let [of_narrow, of_wide] = PACKED_SIDE;
         let side = if widest <= 2 { of_narrow } else { of_wide };
         let (mut rows, mut columns, room) = match is_cached {
