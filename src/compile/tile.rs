@@ -110,8 +110,9 @@ pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
     let innermost = nest.loops.iter().rev().find(|l| l.extent > 1);
     let moves_on = |&walk: &usize| innermost.is_some_and(|l| l.steps[walk] != 0);
     let walks: SmallVec<[usize; 4]> = (0..nest.walks.len()).filter(is_one_piece).filter(moves_on).collect();
-    let widest = walks.iter().map(|&walk| draft.paths[walk].width.bytes()).max()?;
-    let bytes = nest.tile.rows * nest.tile.columns * widest;
+    if walks.is_empty() {
+        return None;
+    }
     let decides_alone = |&walk: &usize| {
         let is_one = nest.tile.rows == 1 || nest.walks[walk].pitch == 0;
         is_input(walk) && is_one && select.cond_inner == Inner::Repeated
@@ -127,7 +128,7 @@ pub(super) fn sudden<'n>(draft: &Draft<'_>, nest: &'n Nest) -> Option<Sudden> {
         Place::Port(walk) => Some(walk),
         Place::Scratch(..) => None,
     };
-    Some(Sudden { step, walks, bytes, cond: cond.map(|walk| (walk, is_then)), copied, result })
+    Some(Sudden { step, walks, cond: cond.map(|walk| (walk, is_then)), copied, result })
 }
 
 /// Whether a step can go through a tile as through one row.

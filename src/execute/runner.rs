@@ -6,6 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Bound;
+use crate::kernels::asks::{Asks, Piece};
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target, bring};
 use crate::plan::{
@@ -14,10 +15,6 @@ use crate::plan::{
 
 /// How many walks a runner takes without an allocation.
 const FEW_WALKS: usize = 8;
-
-/// How many bytes of the next tile each walk asks for between steps: a burst that the core can have open at once. On a Zen 4
-/// twice as many took 1.1 times as long, all at once no less than none.
-const ASKED_AT_ONCE: usize = 1024;
 
 /// How many tiles are looked through for the next one that computes a branch. On a Zen 4, a gated GELU of rows of 1,024,
 /// half of which are copied at random, took 0.86 of its time for it, one of rows of 4,096, four tiles each, as long.
@@ -40,44 +37,24 @@ pub(super) struct Runner<'a> {
     turn: [usize; MAX_LOOPS],
     /// The steps whose results are those of the current tile.
     done: StepSet,
-    asked: Asked,
+    ahead: Ahead,
 }
 
-/// How many bytes of each sudden walk have been asked for.
+/// What is asked for of the next tile that computes the branch, and of what those before it copy.
 #[derive(Default)]
-struct Asked {
-    /// In this tile.
-    here: usize,
-    /// In the next tile that computes the branch.
-    ahead: usize,
-    /// How many tiles that one is away; 0 until it is looked for.
-    distance: usize,
-    /// What it reads, and what those before it copy.
-    pieces: SmallVec<[Piece; 6]>,
+struct Ahead {
+    /// How many tiles that one is away, once it has been looked for; 0 when it is here.
+    tiles: Option<usize>,
+    asks: Asks,
 }
 
-/// A piece of memory.
-struct Piece {
-    at: *const u8,
-    bytes: usize,
-}
-
-impl Piece {
-    /// Asks for its bytes from one on, so many at most.
-    fn ask(&self, start: usize, most: usize) {
-        bring(self.at.wrapping_add(start), self.bytes.saturating_sub(start).min(most));
-    }
-}
-
-impl Asked {
+impl Ahead {
     /// Goes on by one tile.
     fn advance(&mut self) {
-        match self.distance {
-            0 | 1 => {
-                (self.here, self.ahead, self.distance) = (self.ahead, 0, 0);
-                self.pieces.clear();
-            }
-            _ => self.distance -= 1,
+        match &mut self.tiles {
+            None => {}
+            Some(0) => *self = Self::default(),
+            Some(tiles) => *tiles -= 1,
         }
     }
 }
@@ -93,7 +70,7 @@ impl<'a> Runner<'a> {
         };
         let done = StepSet::none_of(steps);
         rewind(plan, nest, bound, &mut at);
-        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done, asked: Asked::default() }
+        Self { plan, nest, bound, scratch, tile: 0, at, turn: [0; MAX_LOOPS], done, ahead: Ahead::default() }
     }
 
     /// Runs a range of tiles, numbered with the innermost loop first.
@@ -112,7 +89,7 @@ impl<'a> Runner<'a> {
     }
 
     fn seek(&mut self, mut tile: usize) {
-        self.asked = Asked::default();
+        self.ahead = Ahead::default();
         self.done.clear();
         rewind(self.plan, self.nest, self.bound, &mut self.at);
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
@@ -124,7 +101,7 @@ impl<'a> Runner<'a> {
     }
 
     fn advance(&mut self) {
-        self.asked.advance();
+        self.ahead.advance();
         let loops = self.nest.loops.iter().zip(&self.nest.outdated);
         for ((l, outdated), turn) in loops.zip(&mut self.turn).rev() {
             *turn += 1;
@@ -180,12 +157,12 @@ impl<'a> Runner<'a> {
             Work::One { x, kernel, params } => {
                 let x = self.source(*x);
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, to, params) };
+                unsafe { kernel(extent, x, to, params, self.asks_ahead()) };
             }
             Work::Two { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, y, to, params) };
+                unsafe { kernel(extent, x, y, to, params, self.asks_ahead()) };
             }
             Work::Index { walk, kernel } => {
                 let (first, walk) = (self.at[*walk].addr(), &nest.walks[*walk]);
@@ -211,36 +188,44 @@ impl<'a> Runner<'a> {
     /// Asks for what is left to ask for in this tile. Not inlined, so that steps that ask for nothing stay short.
     #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
-        for &walk in &sudden.walks {
-            if let Some(piece) = self.piece(walk, 0) {
-                piece.ask(self.asked.here, usize::MAX);
-            }
+        if self.ahead.tiles != Some(0) {
+            self.ahead.asks = self.asks(sudden, 0);
         }
-        self.asked.here = usize::MAX;
+        self.ahead.asks.rest();
+        self.ahead.tiles = None;
     }
 
-    /// Asks for some more in the next tile that computes the branch, and of what those before it copy, which took a chain of
-    /// twelve ops 0.93 of its time on a Zen 5. Not inlined either.
-    #[inline(never)]
-    fn ask_ahead(&mut self, sudden: &Sudden) {
-        if self.asked.distance == 0 {
-            let distance = self.distance(sudden);
-            let copied = (1..distance).flat_map(|tiles| sudden.copied.map(|walk| (walk, tiles)));
-            let read = sudden.walks.iter().map(|&walk| (walk, distance));
-            self.asked.pieces =
-                copied.chain(read).filter_map(|(walk, tiles)| self.piece(walk, tiles)).collect();
-            self.asked.distance = distance;
-            self.ask_for_pages(sudden);
+    /// What functions ask for meanwhile.
+    fn asks_ahead(&mut self) -> &mut Asks {
+        if let Some(sudden) = &self.nest.sudden
+            && self.ahead.tiles.is_none()
+        {
+            self.look_ahead(sudden);
         }
-        let start = self.asked.ahead;
-        self.asked.pieces.iter().for_each(|piece| piece.ask(start, ASKED_AT_ONCE));
-        self.asked.ahead = start + ASKED_AT_ONCE;
+        &mut self.ahead.asks
+    }
+
+    /// Looks for the next tile that computes the branch, for functions to ask for what it reads, and what those before it copy.
+    /// Not inlined either.
+    #[inline(never)]
+    fn look_ahead(&mut self, sudden: &Sudden) {
+        let distance = self.distance(sudden);
+        self.ahead = Ahead { tiles: Some(distance), asks: self.asks(sudden, distance) };
+        self.ask_for_pages(sudden, distance);
+    }
+
+    /// What is read so many tiles later, where the branch is computed, and copied in those before; to ask for that as well took a
+    /// chain of twelve ops 0.93 of its time on a Zen 5.
+    fn asks(&self, sudden: &Sudden, distance: usize) -> Asks {
+        let copied = (1..distance).flat_map(|tiles| sudden.copied.map(|walk| (walk, tiles)));
+        let read = sudden.walks.iter().map(|&walk| (walk, distance));
+        Asks::new(copied.chain(read).filter_map(|(walk, tiles)| self.piece(walk, tiles)))
     }
 
     /// Has the pages looked up that the result goes on in, up to the next tile that computes the branch: each is asked for its
     /// first line. On a Zen 5 that took 0.96 of the time.
-    fn ask_for_pages(&self, sudden: &Sudden) {
-        for tiles in 1..=self.asked.distance {
+    fn ask_for_pages(&self, sudden: &Sudden, distance: usize) {
+        for tiles in 1..=distance {
             let at = sudden.result.and_then(|walk| self.later(walk, tiles));
             at.into_iter().for_each(|at| bring(at.map_addr(|at| at.next_multiple_of(PAGE)), 1));
         }
@@ -301,17 +286,12 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Where an operand is, once the step that makes it has been run. What the next tile reads is asked for between steps.
+    /// Where an operand is, once the step that makes it has been run.
     fn source(&mut self, feed: Feed) -> Source {
         match feed {
             Feed::Walk(walk) => Source { at: self.at[walk], pitch: self.nest.walks[walk].pitch },
             Feed::Step(index) => {
                 self.step(index);
-                if let Some(sudden) = &self.nest.sudden
-                    && self.asked.ahead < sudden.bytes
-                {
-                    self.ask_ahead(sudden);
-                }
                 let step = &self.nest.steps[index];
                 let Target { at, pitch } = self.place(step.to);
                 Source { at, pitch: if step.space.rows { pitch } else { 0 } }

@@ -9,6 +9,7 @@
 //! read alike: one entry for each [`Level`] and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
+pub(crate) mod asks;
 pub(crate) mod caches;
 pub(crate) mod chain;
 pub(crate) mod floats;

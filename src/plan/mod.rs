@@ -80,16 +80,14 @@ pub(crate) struct Nest {
 }
 
 /// What the machine does not see coming: the inputs of a tile behind one that did not read them. Those of the next tile that
-/// computes the branch are asked for bit by bit between steps, and what is left of this tile's own, all at once, before the
-/// branch.
+/// computes the branch are asked for bit by bit while functions are computed, and what is left of this tile's own, all at once,
+/// before the branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sudden {
     /// The step that gives the branch.
     pub(crate) step: usize,
     /// Walks that are one piece of memory in a tile.
     pub(crate) walks: SmallVec<[usize; 4]>,
-    /// Bytes of the longest of them in a tile.
-    pub(crate) bytes: usize,
     /// The walk of the input that is a condition, and when that asks for the branch, where one element decides for a tile.
     pub(crate) cond: Option<(usize, bool)>,
     /// The one of the walks that is read where the branch is not computed: the other branch.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::compile::cache::set_compiled_partition_cache_capacity;
 use crate::graph::op::Op;
+use crate::kernels::asks::Asks;
 use crate::kernels::pointwise::{Kernel1, Params};
 use crate::kernels::{Extent, Source, Target};
 use crate::partition::Partition;
@@ -24,7 +25,7 @@ static WORKERS_PANIC: AtomicBool = AtomicBool::new(false);
 static CALLER_PANICS: AtomicBool = AtomicBool::new(false);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-fn may_panic(extent: Extent, x: Source, to: Target, params: &Params) {
+fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks) {
     let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("sterna-"));
     let panics = if is_worker { &WORKERS_PANIC } else { &CALLER_PANICS };
     if panics.load(Ordering::Relaxed) {
@@ -40,7 +41,7 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params) {
         std::thread::yield_now();
     }
     // SAFETY: as the caller of the kernel that this one stands for promises.
-    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params) }
+    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, asks) }
 }
 
 /// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may panic.

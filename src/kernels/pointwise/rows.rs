@@ -11,6 +11,7 @@ use std::arch::x86_64::{
 use std::mem::MaybeUninit;
 
 use super::canonical;
+use crate::kernels::asks::Asks;
 use crate::kernels::chain::{self, Stage, Stages};
 use crate::kernels::simd::{self, mask_of_first};
 use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
@@ -19,20 +20,21 @@ use crate::types::kind::Level;
 /// The parameters of a function, `p` and `q`; 0 where it has none.
 pub(crate) type Params = [f32; 2];
 
-/// Computes a function of one element over a tile. The source is dense along a row.
+/// Computes a function of one element over a tile, and asks for memory meanwhile. The source is dense along a row.
 ///
 /// # Safety
 ///
 /// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
 /// level, and the target is at the very address and pitch of a source of the same element size or overlaps it nowhere.
-pub(crate) type Kernel1 = unsafe fn(extent: Extent, x: Source, to: Target, params: &Params);
+pub(crate) type Kernel1 = unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks);
 
-/// Computes a function of two elements over a tile.
+/// Computes a function of two elements over a tile, and asks for memory meanwhile.
 ///
 /// # Safety
 ///
 /// As for [`Kernel1`].
-pub(crate) type Kernel2 = unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params);
+pub(crate) type Kernel2 =
+    unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params, asks: &mut Asks);
 
 /// A level, as a type that bodies are compiled for.
 pub(in crate::kernels) trait Isa: 'static {
@@ -358,7 +360,13 @@ fn flattened<const K: usize>(extent: Extent, operands: [(isize, usize); K]) -> E
 ///
 /// As [`Kernel1`].
 #[inline(always)]
-unsafe fn map1<F: Function1, I: Isa, const N: usize>(extent: Extent, x: Source, to: Target, params: &Params) {
+unsafe fn map1<F: Function1, I: Isa, const N: usize>(
+    extent: Extent,
+    x: Source,
+    to: Target,
+    params: &Params,
+    asks: &mut Asks,
+) {
     let extent = flattened(extent, [(x.pitch, size_of::<F::X>()), (to.pitch, size_of::<F::To>())]);
     let mut x = Reader::<F::X, N>::new(x, Inner::Dense);
     for row in 0..extent.rows {
@@ -370,6 +378,7 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(extent: Extent, x: Source, 
                 let count = N.min(extent.columns - column);
                 let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
                 write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
+                asks.one();
             }
         }
     }
@@ -385,6 +394,7 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
     y: (Source, Inner),
     to: Target,
     params: &Params,
+    asks: &mut Asks,
 ) {
     if extent.columns == 0 {
         return;
@@ -405,6 +415,7 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
                 let block =
                     F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
                 write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
+                asks.one();
             }
         }
     }
@@ -422,9 +433,10 @@ macro_rules! shells {
                 x: Source,
                 to: Target,
                 params: &Params,
+                asks: &mut Asks,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { map1::<F, $Isa, N>(extent, x, to, params) }
+                unsafe { map1::<F, $Isa, N>(extent, x, to, params, asks) }
             }
 
             $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
@@ -435,9 +447,10 @@ macro_rules! shells {
                 y: (Source, Inner),
                 to: Target,
                 params: &Params,
+                asks: &mut Asks,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { map2::<F, $Isa, N>(extent, x, y, to, params) }
+                unsafe { map2::<F, $Isa, N>(extent, x, y, to, params, asks) }
             }
 
             $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
@@ -447,9 +460,10 @@ macro_rules! shells {
                 y: Source,
                 to: Target,
                 params: &Params,
+                asks: &mut Asks,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { any::<F, N>(extent, (x, inner(X)), (y, inner(Y)), to, params) }
+                unsafe { any::<F, N>(extent, (x, inner(X)), (y, inner(Y)), to, params, asks) }
             }
         })*
     };

@@ -6,6 +6,7 @@ mod edges;
 mod shapes;
 
 use super::{Kernel1, Kernel2, Params};
+use crate::kernels::asks::Asks;
 use crate::kernels::{Extent, Source, Target};
 
 /// One row of dense elements.
@@ -18,7 +19,7 @@ fn run1<X, To: Copy + Default>(kernel: Kernel1, x: &[X], params: Params) -> Vec<
     let mut to = vec![To::default(); x.len()];
     let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
     // SAFETY: the row is as long as the extent says; kernels are taken from available levels.
-    unsafe { kernel(Extent { rows: 1, columns: x.len() }, source(x), target, &params) };
+    unsafe { kernel(Extent { rows: 1, columns: x.len() }, source(x), target, &params, &mut Asks::default()) };
     to
 }
 
@@ -28,7 +29,9 @@ fn run2<X, To: Copy + Default>(kernel: Kernel2, x: &[X], y: &[X], params: Params
     let mut to = vec![To::default(); columns];
     let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
     // SAFETY: dense rows are as long as the extent says; kernels are taken from available levels.
-    unsafe { kernel(Extent { rows: 1, columns }, source(x), source(y), target, &params) };
+    unsafe {
+        kernel(Extent { rows: 1, columns }, source(x), source(y), target, &params, &mut Asks::default())
+    };
     to
 }
 

@@ -1,6 +1,7 @@
 //! The place of an element in a tile changes nothing: not its row, its column, the length of the row, its alignment,
 //! nor how the operands run, nor that the target is a source.
 
+use crate::kernels::asks::Asks;
 use crate::kernels::pointwise::{
     Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
 };
@@ -72,8 +73,10 @@ fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
     // SAFETY: one element of each operand is there.
     unsafe {
         match kernel {
-            Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS),
-            Kernel::Two(kernels) => kernels[1][1](extent, source(x), source(y), target, &PARAMS),
+            Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS, &mut Asks::default()),
+            Kernel::Two(kernels) => {
+                kernels[1][1](extent, source(x), source(y), target, &PARAMS, &mut Asks::default())
+            }
         }
     }
     to
@@ -147,10 +150,10 @@ fn check(
     // SAFETY: the operands are as large as the extent says, and the target is a source or lies elsewhere.
     unsafe {
         match &case.kernel {
-            Kernel::One(kernel) => kernel(extent, first, target, &PARAMS),
+            Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut Asks::default()),
             Kernel::Two(kernels) => {
                 let kernel = kernels[inner[0] as usize][inner[1] as usize];
-                kernel(extent, first, y.source(), target, &PARAMS);
+                kernel(extent, first, y.source(), target, &PARAMS, &mut Asks::default());
             }
         }
     }
@@ -216,13 +219,24 @@ fn rows_that_touch_are_still_rows() {
             let source = Source { at: x.as_ptr().cast(), pitch };
             let extent = Extent { rows: 7, columns };
             // SAFETY: the operands are as large as the extent says.
-            unsafe { (unary(level, Unary::Square).kernel)(extent, source, target, &PARAMS) };
+            unsafe {
+                (unary(level, Unary::Square).kernel)(extent, source, target, &PARAMS, &mut Asks::default())
+            };
             assert_eq!(to, x.iter().map(|x| x * x).collect::<Vec<_>>(), "at {level}");
             for (pitch, last) in [(4, 6), (0, 0)] {
                 let kernel =
                     binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap().kernel;
                 // SAFETY: as above.
-                unsafe { kernel(extent, source, Source { at: y.as_ptr().cast(), pitch }, target, &PARAMS) };
+                unsafe {
+                    kernel(
+                        extent,
+                        source,
+                        Source { at: y.as_ptr().cast(), pitch },
+                        target,
+                        &PARAMS,
+                        &mut Asks::default(),
+                    )
+                };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
                 assert_eq!(to, want, "columns {columns}, pitch {pitch}, at {level}");
             }
