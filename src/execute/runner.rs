@@ -162,7 +162,7 @@ impl<'a> Runner<'a> {
             Work::Two { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, y, to, params, self.asks_ahead()) };
+                unsafe { kernel(extent, x, y, to, params) };
             }
             Work::Index { walk, kernel } => {
                 let (first, walk) = (self.at[*walk].addr(), &nest.walks[*walk]);
@@ -195,7 +195,7 @@ impl<'a> Runner<'a> {
         self.ahead.tiles = None;
     }
 
-    /// What functions ask for meanwhile.
+    /// What kernels ask for meanwhile.
     fn asks_ahead(&mut self) -> &mut Asks {
         if let Some(sudden) = &self.nest.sudden
             && self.ahead.tiles.is_none()
@@ -205,7 +205,7 @@ impl<'a> Runner<'a> {
         &mut self.ahead.asks
     }
 
-    /// Looks for the next tile that computes the branch, for functions to ask for what it reads, and what those before it copy.
+    /// Looks for the next tile that computes the branch, for kernels to ask for what it reads, and what those before it copy.
     /// Not inlined either.
     #[inline(never)]
     fn look_ahead(&mut self, sudden: &Sudden) {

@@ -28,13 +28,12 @@ pub(crate) type Params = [f32; 2];
 /// level, and the target is at the very address and pitch of a source of the same element size or overlaps it nowhere.
 pub(crate) type Kernel1 = unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks);
 
-/// Computes a function of two elements over a tile, and asks for memory meanwhile.
+/// Computes a function of two elements over a tile.
 ///
 /// # Safety
 ///
 /// As for [`Kernel1`].
-pub(crate) type Kernel2 =
-    unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params, asks: &mut Asks);
+pub(crate) type Kernel2 = unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params);
 
 /// A level, as a type that bodies are compiled for.
 pub(in crate::kernels) trait Isa: 'static {
@@ -394,7 +393,6 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
     y: (Source, Inner),
     to: Target,
     params: &Params,
-    asks: &mut Asks,
 ) {
     if extent.columns == 0 {
         return;
@@ -415,7 +413,6 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
                 let block =
                     F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
                 write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
-                asks.one();
             }
         }
     }
@@ -447,10 +444,9 @@ macro_rules! shells {
                 y: (Source, Inner),
                 to: Target,
                 params: &Params,
-                asks: &mut Asks,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { map2::<F, $Isa, N>(extent, x, y, to, params, asks) }
+                unsafe { map2::<F, $Isa, N>(extent, x, y, to, params) }
             }
 
             $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
@@ -460,10 +456,9 @@ macro_rules! shells {
                 y: Source,
                 to: Target,
                 params: &Params,
-                asks: &mut Asks,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { any::<F, N>(extent, (x, inner(X)), (y, inner(Y)), to, params, asks) }
+                unsafe { any::<F, N>(extent, (x, inner(X)), (y, inner(Y)), to, params) }
             }
         })*
     };

@@ -74,9 +74,7 @@ fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
     unsafe {
         match kernel {
             Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS, &mut Asks::default()),
-            Kernel::Two(kernels) => {
-                kernels[1][1](extent, source(x), source(y), target, &PARAMS, &mut Asks::default())
-            }
+            Kernel::Two(kernels) => kernels[1][1](extent, source(x), source(y), target, &PARAMS),
         }
     }
     to
@@ -153,7 +151,7 @@ fn check(
             Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut Asks::default()),
             Kernel::Two(kernels) => {
                 let kernel = kernels[inner[0] as usize][inner[1] as usize];
-                kernel(extent, first, y.source(), target, &PARAMS, &mut Asks::default());
+                kernel(extent, first, y.source(), target, &PARAMS);
             }
         }
     }
@@ -227,16 +225,7 @@ fn rows_that_touch_are_still_rows() {
                 let kernel =
                     binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap().kernel;
                 // SAFETY: as above.
-                unsafe {
-                    kernel(
-                        extent,
-                        source,
-                        Source { at: y.as_ptr().cast(), pitch },
-                        target,
-                        &PARAMS,
-                        &mut Asks::default(),
-                    )
-                };
+                unsafe { kernel(extent, source, Source { at: y.as_ptr().cast(), pitch }, target, &PARAMS) };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
                 assert_eq!(to, want, "columns {columns}, pitch {pitch}, at {level}");
             }
