@@ -80,7 +80,7 @@ pub(crate) struct Nest {
 }
 
 /// What the machine does not see coming: the inputs of a tile behind one that did not read them. Those of the next tile that
-/// computes the branch are asked for bit by bit in the kernels of one element, and what is left of this tile's own, all at once,
+/// computes the branch are asked for bit by bit in functions that take long, and what is left of this tile's own, all at once,
 /// before the branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sudden {

@@ -5,16 +5,12 @@
 
 use std::marker::PhantomData;
 
-use super::rows::{Function2, Isa, Kernel2, Params, Plain, Row2, Ways, numbers2};
+use super::rows::{CHEAP, DEAR, Function2, Isa, Kernel2, Params, Plain, Row2, Ways, numbers2};
 use super::{maximum, minimum};
 use crate::kernels::{Inner, math};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Level;
-
-/// Elements of a block: few where each takes long, so that the padding of a short row costs little.
-const CHEAP: usize = 64;
-const DEAR: usize = 16;
 
 /// The ways of a function of two numbers of a type, if there is a kernel.
 pub(crate) fn binary(

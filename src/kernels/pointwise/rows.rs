@@ -20,7 +20,14 @@ use crate::types::kind::Level;
 /// The parameters of a function, `p` and `q`; 0 where it has none.
 pub(crate) type Params = [f32; 2];
 
-/// Computes a function of one element over a tile, and asks for memory meanwhile. The source is dense along a row.
+/// Elements of a block of a function of f32.
+pub(super) const CHEAP: usize = 64;
+
+/// The same where each element takes long: few, so that the padding of a short row costs little. Functions of one element that
+/// take so long ask for memory meanwhile.
+pub(super) const DEAR: usize = 16;
+
+/// Computes a function of one element over a tile, and may ask for memory meanwhile. The source is dense along a row.
 ///
 /// # Safety
 ///
@@ -377,7 +384,10 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
                 let count = N.min(extent.columns - column);
                 let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
                 write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
-                asks.one();
+                // The others would only grow.
+                if const { N == DEAR } {
+                    asks.one();
+                }
             }
         }
     }

@@ -3,17 +3,13 @@
 //! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
 //! what comes before.
 
-use super::rows::{Function1, Isa, Kernel1, Params, Row1, Ways, numbers1};
+use super::rows::{CHEAP, DEAR, Function1, Isa, Kernel1, Params, Row1, Ways, numbers1};
 use super::{maximum, minimum};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
 use crate::types::function::Unary;
 use crate::types::kind::Level;
-
-/// Elements of a block: few where each takes long, so that the padding of a short row costs little.
-const CHEAP: usize = 64;
-const DEAR: usize = 16;
 
 /// The ways of a function of one f32.
 pub(crate) fn unary(level: Level, function: Unary) -> Ways<Kernel1> {
