@@ -307,19 +307,17 @@ impl Inner {
             .find(|output| output.replaces() == Some(input))
             .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: input })?;
         let output = shared.desc().id();
-        let is_pair = |&&(from, to): &&(usize, usize)| from == index && self.outputs()[to].id() == output;
-        let pairs = &self.plan.in_place;
-        let &(_, to) = pairs.iter().find(is_pair).ok_or(ExecuteFault::NotInPlace { output, input })?;
         // The output may be found in another tensor of this id, so that checking that one is not enough.
-        self.check(self.input_count + to, shared.desc(), Some(shared.engine()), shared.address())?;
+        let place = self.check_pair(input, output)?;
+        self.check(place, shared.desc(), Some(shared.engine()), shared.address())?;
         Ok(shared.address())
     }
 
-    fn check_pair(&self, input: TensorId, output: TensorId) -> Result<(), ExecuteFault> {
-        match self.in_place.contains(&InPlacePair { input, output }) {
-            true => Ok(()),
-            false => Err(ExecuteFault::NotInPlace { output, input }),
-        }
+    /// Where the output of such a pair is among the ports.
+    fn check_pair(&self, input: TensorId, output: TensorId) -> Result<usize, ExecuteFault> {
+        let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
+        let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
+        Ok(self.input_count + self.plan.in_place[pair].1)
     }
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
