@@ -168,14 +168,26 @@ impl ReadyLoop {
     ///
     /// As [`run`](Self::run).
     pub unsafe fn run_halves(&self, addresses: [*mut u8; 4], pool: &ThreadPool) {
-        let (here, there, at) = self.nest.halves(addresses);
-        let (body, at) = (self.body, Addresses(at));
+        // SAFETY: as the caller promises.
+        let [here, there] = unsafe { self.halves(addresses) };
         pool.in_place_scope(|scope| {
-            // SAFETY: as the caller promises; each half covers elements of its own.
-            scope.spawn(move |_| unsafe { body(&there, at.get()) });
-            // SAFETY: as above.
-            unsafe { body(&here, addresses) };
+            scope.spawn(move |_| there());
+            here();
         });
+    }
+
+    /// Each half alone, to be run by whoever likes.
+    ///
+    /// # Safety
+    ///
+    /// As [`run`](Self::run), for as long as the halves are used.
+    pub unsafe fn halves(&self, addresses: [*mut u8; 4]) -> [impl Fn() + Send + use<>; 2] {
+        let (here, there, at) = self.nest.halves(addresses);
+        let body = self.body;
+        [(here, Addresses(addresses)), (there, Addresses(at))].map(|(nest, addresses)| {
+            // SAFETY: as the caller promises; each half covers elements of its own.
+            move || unsafe { body(&nest, addresses.get()) }
+        })
     }
 }
 

@@ -248,6 +248,12 @@ impl Row {
         desc.expect("the rows are sound")
     }
 
+    /// The bytes of each operand and, out of place, the result.
+    pub fn sizes(&self) -> impl Iterator<Item = usize> {
+        let count = if self.in_place_of.is_some() { DST } else { DST + 1 };
+        (0..count).map(|i| self.desc(i).memory_size())
+    }
+
     /// The partition of a select that takes the row's operands.
     pub fn partition(&self) -> Partition {
         let unknown = |operand| LogicalTensor::unknown(operand, self.type_of(operand));
@@ -279,8 +285,7 @@ pub struct Operands {
 
 impl Operands {
     pub fn new(row: &Row, pages: Pages) -> Self {
-        let count = if row.in_place_of.is_some() { DST } else { DST + 1 };
-        let memory = (0..count).map(|i| Memory::new(row.desc(i).memory_size(), pages)).collect();
+        let memory = row.sizes().map(|size| Memory::new(size, pages)).collect();
         let mut operands = Self { row: *row, memory };
         operands.fill();
         operands

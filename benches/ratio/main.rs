@@ -1,12 +1,16 @@
-//! Sterna against plain loops, run by turns in one go, as a Markdown table.
+//! Sterna against plain loops, run by turns in one go, as Markdown tables: each row on one thread and on two, and what
+//! the second thread is worth to rows that the last-level cache holds.
 //!
 //! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names contain
 //! any of the filters. Each round times both, in alternating order; the ratio is the median over the rounds of the
 //! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both. Run as a
 //! test, it only checks that both give the same results.
 
+#[path = "../limit/mod.rs"]
 mod limit;
+#[path = "../rows/mod.rs"]
 mod rows;
+mod second_thread;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -79,10 +83,11 @@ fn main() -> Result<(), String> {
         "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    for mut row in rows::all().into_iter().filter(|row| options.takes(row)) {
-        if options.huge {
-            row.pages = Pages::Huge;
-        }
+    let mut rows: Vec<Row> = rows::all().into_iter().filter(|row| options.takes(row)).collect();
+    if options.huge {
+        rows.iter_mut().for_each(|row| row.pages = Pages::Huge);
+    }
+    for &row in &rows {
         let mut operands = Operands::new(&row, row.pages);
         check(&row, &mut operands)?;
         let bytes = row.compile(&row.engine().threads(1).build()).bytes_moved() as f64;
@@ -101,6 +106,7 @@ fn main() -> Result<(), String> {
             two.ratio,
         );
     }
+    second_thread::measure(&rows, &pool, options.rounds);
     Ok(())
 }
 
