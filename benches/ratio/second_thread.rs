@@ -1,17 +1,16 @@
 //! What a second thread is worth to rows that the last-level cache holds, beside what it can be worth there: the plain
-//! loop with a half on each of two threads that never wait for each other, and arithmetic that touches no memory.
+//! loop with a half on each of two threads that never wait for each other.
 
 use std::array;
 use std::fs;
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
 use crate::limit::{LimitLoop, Store};
-use crate::rows::{Operands, Random, Row};
-use crate::{SAMPLE_SECONDS, median, seconds};
+use crate::rows::{Operands, Row};
+use crate::{SAMPLE_SECONDS, median};
 
 /// The least bytes of operands and result of the rows that are measured.
 const FROM: usize = 8 << 20;
@@ -22,9 +21,9 @@ pub(crate) fn measure(rows: &[Row], pool: &Arc<ThreadPool>, rounds: usize) {
         Each half of the streamed loop runs again and again without waiting for the other.\n"
     );
     println!(
-        "| row | MB | Sterna, 1 thread, GB/s | 2 threads | times | streamed, 1 thread, GB/s | 2 threads | times | Sterna / streamed, 2 threads | arithmetic, times |"
+        "| row | MB | Sterna, 1 thread, GB/s | 2 threads | times | streamed, 1 thread, GB/s | 2 threads | times | Sterna / streamed, 2 threads |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     let sizes = FROM..=last_level_cache();
     for row in rows.iter().filter(|row| sizes.contains(&row.sizes().sum())) {
         measure_row(row, &Operands::new(row, row.pages), pool, rounds);
@@ -37,13 +36,7 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
     let bytes = alone.bytes_moved() as f64;
     let addresses = operands.addresses();
     let limit = LimitLoop::new(row);
-    let sterna = |compiled| {
-        let many = |execute: &mut dyn FnMut()| {
-            let once = seconds(1, execute).min(seconds(1, execute));
-            1.0 / seconds((SAMPLE_SECONDS / once).ceil() as usize, execute)
-        };
-        operands.with_execution(compiled, many)
-    };
+    let sterna = |compiled| operands.with_execution(compiled, |execute| rate(execute));
     // SAFETY: the addresses are those of the row's operands, which live as long as this runs.
     let whole = |store: Store| rate(|| unsafe { limit.with_stores(store).run(addresses) });
     let halves = |store: Store| {
@@ -56,33 +49,23 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
         timed.max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are stores").1
     };
     let [whole_store, halves_store] = [best(&whole), best(&halves)];
-    let rates: Vec<[f64; 6]> = (0..rounds)
-        .map(|_| {
-            [
-                sterna(&alone),
-                sterna(&both),
-                whole(whole_store),
-                halves(halves_store),
-                rate(arithmetic),
-                rate_of_both(pool, arithmetic, arithmetic),
-            ]
-        })
+    let rates: Vec<[f64; 4]> = (0..rounds)
+        .map(|_| [sterna(&alone), sterna(&both), whole(whole_store), halves(halves_store)])
         .collect();
-    let [sterna_alone, sterna_both, whole, halves, _, _] =
+    let [sterna_alone, sterna_both, whole, halves] =
         array::from_fn(|which| median(rates.iter().map(|round| round[which])) * bytes / 1e9);
     let ratio = |which: usize, to: usize| median(rates.iter().map(|round| round[which] / round[to]));
     println!(
-        "| {row} | {:.1} | {sterna_alone:.0} | {sterna_both:.0} | {:.2} | {whole:.0} | {halves:.0} | {:.2} | {:.2} | {:.2} |",
+        "| {row} | {:.1} | {sterna_alone:.0} | {sterna_both:.0} | {:.2} | {whole:.0} | {halves:.0} | {:.2} | {:.2} |",
         bytes / 1e6,
         ratio(1, 0),
         ratio(3, 2),
         ratio(1, 3),
-        ratio(5, 4),
     );
 }
 
 /// Runs a second, of one after the other for as long as a sample takes.
-fn rate(run: impl Fn()) -> f64 {
+fn rate(mut run: impl FnMut()) -> f64 {
     let least = Duration::from_secs_f64(SAMPLE_SECONDS);
     let (start, mut runs) = (Instant::now(), 0);
     while start.elapsed() < least {
@@ -101,17 +84,6 @@ fn rate_of_both(pool: &ThreadPool, here: impl Fn(), there: impl Fn() + Send) -> 
         *of_here = rate(here);
     });
     rates.iter().sum()
-}
-
-/// Some microseconds of random numbers, of which many are made at once.
-fn arithmetic() {
-    let mut lanes: [Random; 8] = array::from_fn(|lane| Random(black_box(1 + lane as u64)));
-    for _ in 0..2000 {
-        for lane in &mut lanes {
-            lane.next();
-        }
-    }
-    black_box(lanes.map(|lane| lane.0));
 }
 
 /// Bytes of the last-level cache, as far as the system tells; otherwise all there are.
