@@ -1,7 +1,7 @@
 //! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
 //!
-//! `cargo bench --features json --bench fusion -- [--sweep] [--rounds N] [FILTER ...]` runs the graphs of
-//! `examples/graphs` in four sizes, or with `--sweep` in about twenty. All that stands in a row is timed by turns in one
+//! `cargo bench --features json --bench fusion -- [--sweep] [--huge] [--rounds N] [FILTER ...]` runs the graphs of
+//! `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with `--huge` in large ones. All that stands in a row is timed by turns in one
 //! process, and each figure is a median over the rounds:
 //!
 //! - *apart / fused*: how many times longer the separate partitions take together;
@@ -76,15 +76,18 @@ struct Options {
     /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
     bench: bool,
     sweep: bool,
+    pages: Pages,
 }
 
 impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { filters: Vec::new(), rounds: 9, bench: false, sweep: false };
+        let mut options =
+            Self { filters: Vec::new(), rounds: 9, bench: false, sweep: false, pages: Pages::Small };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => options.bench = true,
                 "--sweep" => options.sweep = true,
+                "--huge" => options.pages = Pages::Huge,
                 "--rounds" => {
                     let rounds = args.next().and_then(|rounds| rounds.parse().ok());
                     options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
@@ -105,8 +108,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return ROWS.iter().filter(takes).try_for_each(|row| {
             let graph = resized(row, row.sizes[IN_CACHE])?;
             let engine = Engine::builder().threads(1).build();
-            let [mut fused, mut apart] =
-                [Policy::Fusion, Policy::Debug].map(|policy| Run::new(&graph, policy, &engine));
+            let [mut fused, mut apart] = [Policy::Fusion, Policy::Debug]
+                .map(|policy| Run::new(&graph, policy, &engine, options.pages));
             let [fused, apart] = [&mut fused, &mut apart].map(|run| {
                 let run = run.as_mut().map_err(|error| error.to_string())?;
                 run.execute();
@@ -132,7 +135,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 true => swept(row)?,
                 false => row.sizes.map(<[_]>::to_vec).into(),
             };
-            measure(row, &sizes, threads, &pool, options.rounds)?;
+            measure(row, &sizes, threads, &pool, &options)?;
         }
     }
     Ok(())
@@ -161,16 +164,18 @@ fn measure(
     sizes: &[Vec<(i64, i64)>],
     threads: usize,
     pool: &Arc<ThreadPool>,
-    rounds: usize,
+    options: &Options,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    let pages = options.pages;
     let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
     let one = Engine::builder().threads(1).build();
-    let mut small = Run::new(&resized(row, row.sizes[IN_CACHE])?, Policy::Fusion, &one)?;
+    let mut small = Run::new(&resized(row, row.sizes[IN_CACHE])?, Policy::Fusion, &one, pages)?;
     for size in sizes {
         let graph = resized(row, size)?;
-        let mut fused = Run::new(&graph, Policy::Fusion, &engine)?;
-        let mut apart = Run::new(&graph, Policy::Debug, &engine)?;
-        let mut memory = Streamed::new(fused.bytes_read(), fused.bytes_written(), threads, pool.clone());
+        let mut fused = Run::new(&graph, Policy::Fusion, &engine, pages)?;
+        let mut apart = Run::new(&graph, Policy::Debug, &engine, pages)?;
+        let mut memory =
+            Streamed::new(fused.bytes_read(), fused.bytes_written(), threads, pages, pool.clone());
         let mut runs: [&mut dyn FnMut(); 4] =
             [&mut || fused.execute(), &mut || apart.execute(), &mut || memory.run(), &mut || small.execute()];
         let counts = runs.each_mut().map(|run| {
@@ -178,7 +183,7 @@ fn measure(
             (SAMPLE_SECONDS / once).ceil() as usize
         });
         let mut times: [Vec<f64>; 4] = Default::default();
-        for round in 0..rounds {
+        for round in 0..options.rounds {
             for turn in 0..4 {
                 let which = (turn + round) % 4;
                 times[which].push(seconds(counts[which], &mut *runs[which]));
@@ -242,13 +247,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(graph: &Graph, policy: Policy, engine: &Engine) -> sterna::Result<Self> {
+    fn new(graph: &Graph, policy: Policy, engine: &Engine, pages: Pages) -> sterna::Result<Self> {
         let mut steps = Vec::new();
         let mut memory = BTreeMap::new();
         for partition in graph.partitions(policy)? {
             let compiled = partition.compile(engine, partition.inputs(), partition.outputs())?;
             for tensor in compiled.inputs().iter().chain(compiled.outputs()) {
-                memory.entry(tensor.id()).or_insert_with(|| filled(tensor));
+                memory.entry(tensor.id()).or_insert_with(|| filled(tensor, pages));
             }
             steps.push(compiled);
         }
@@ -301,9 +306,9 @@ impl Run {
 
 /// Memory of a tensor: numbers between −2 and 2, some NaN among the f32; conditions at random, half of
 /// them true; 1.5 or 3 for scalars.
-fn filled(tensor: &LogicalTensor) -> Memory {
+fn filled(tensor: &LogicalTensor, pages: Pages) -> Memory {
     let size = if tensor.is_host_scalar() { 8 } else { tensor.memory_size() };
-    let mut memory = Memory::new(size, Pages::Small);
+    let mut memory = Memory::new(size, pages);
     let mut random = Random(tensor.id() as u64 + 1);
     let mut number = || (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0;
     let bytes = memory.bytes_mut();

@@ -25,8 +25,14 @@ pub(crate) struct Streamed {
 
 impl Streamed {
     /// Chooses the faster of ordinary stores and stores past the caches.
-    pub(crate) fn new(read: usize, written: usize, threads: usize, pool: Arc<ThreadPool>) -> Self {
-        let (from, to) = (Memory::new(read, Pages::Small), Memory::new(written, Pages::Small));
+    pub(crate) fn new(
+        read: usize,
+        written: usize,
+        threads: usize,
+        pages: Pages,
+        pool: Arc<ThreadPool>,
+    ) -> Self {
+        let (from, to) = (Memory::new(read, pages), Memory::new(written, pages));
         let mut streamed = Self { from, to, threads, pool, past_caches: false };
         let mut time = |past_caches| {
             streamed.past_caches = past_caches;
