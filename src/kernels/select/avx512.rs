@@ -73,8 +73,9 @@ trait Side {
     /// The lanes lie within the row, and the machine runs level Avx512.
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i;
 
-    /// Asks for the line that lies ahead of a vector that starts at an element of the row. Beyond the caches of a Zen 5, selects
-    /// of s64 took 0.85 to 0.93 of the time, and of f32 0.9 to 0.96, that they took where a whole block was asked for at once.
+    /// Asks for the line that lies ahead of a vector that starts at an element of the row; to be called where results go past the
+    /// caches alone, as operands come from beyond them there. Selects of s64 took 0.85 to 0.93 of the time on a Zen 5, and of f32
+    /// 0.9 to 0.96, that they took where a whole block was asked for at once.
     fn ask(&self, at: usize);
 
     /// Whether the target holds it already, so that nothing is to do where all choose it.
@@ -207,7 +208,9 @@ unsafe fn copy_block<U: Lane, const STREAM: bool>(to: *mut U, at: usize, side: &
     let mask = first(U::LANES);
     for vector in 0..BLOCK / U::LANES {
         let at = at + vector * U::LANES;
-        side.ask(at);
+        if STREAM {
+            side.ask(at);
+        }
         // SAFETY: as the caller promises.
         unsafe { put::<U, STREAM>(to, at, mask, side.lanes(at, mask)) };
     }
@@ -252,8 +255,10 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
     let mask = first(U::LANES);
     for vector in 0..BLOCK / U::LANES {
         let (at, truths) = (at + vector * U::LANES, truths >> (vector * U::LANES));
-        then.ask(at);
-        else_.ask(at);
+        if STREAM {
+            then.ask(at);
+            else_.ask(at);
+        }
         let changed = match (then.is_held(), else_.is_held()) {
             (true, _) if U::LANES <= 16 => !truths & mask,
             (_, true) if U::LANES <= 16 => truths & mask,
