@@ -1,8 +1,8 @@
 //! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
 //!
 //! `cargo bench --features json --bench fusion -- [--sweep] [--huge] [--rounds N] [FILTER ...]` runs the graphs of
-//! `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with `--huge` in large ones. All that stands in a row is timed by turns in one
-//! process, and each figure is a median over the rounds:
+//! `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with `--huge` in large ones. All
+//! that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
 //!
 //! - *apart / fused*: how many times longer the separate partitions take together;
 //! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
