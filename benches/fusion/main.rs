@@ -14,10 +14,11 @@
 #[path = "../rows/mod.rs"]
 mod rows;
 mod stream;
+#[path = "../turns/mod.rs"]
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Memory, Pages, Random};
@@ -25,9 +26,7 @@ use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, Policy, Stream, Tensor, TensorMut,
 };
 use stream::Streamed;
-
-/// How long the executions that are timed together take at least, so that the clock does not matter.
-const SAMPLE_SECONDS: f64 = 0.002;
+use turns::{Options, SAMPLE_SECONDS, median, seconds};
 
 /// What each dim of a graph becomes; dims that are not listed stay.
 type Size = [(i64, i64)];
@@ -70,40 +69,14 @@ const IN_CACHE: usize = 1;
 /// The most bytes of results in a sweep.
 const SWEPT: usize = 40 << 20;
 
-struct Options {
-    filters: Vec<String>,
-    rounds: usize,
-    /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
-    bench: bool,
-    sweep: bool,
-    pages: Pages,
-}
-
-impl Options {
-    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options =
-            Self { filters: Vec::new(), rounds: 9, bench: false, sweep: false, pages: Pages::Small };
-        while let Some(arg) = args.next() {
-            match arg.as_str() {
-                "--bench" => options.bench = true,
-                "--sweep" => options.sweep = true,
-                "--huge" => options.pages = Pages::Huge,
-                "--rounds" => {
-                    let rounds = args.next().and_then(|rounds| rounds.parse().ok());
-                    options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
-                }
-                _ if arg.starts_with('-') => return Err(format!("unknown option {arg}")),
-                _ => options.filters.push(arg),
-            }
-        }
-        Ok(options)
-    }
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let options = Options::parse(std::env::args().skip(1))?;
-    let takes =
-        |row: &&Row| options.filters.is_empty() || options.filters.iter().any(|f| row.name.contains(f));
+    let mut sweep = false;
+    let options = Options::parse(9, |_, arg| {
+        let is_sweep = arg == "--sweep";
+        sweep |= is_sweep;
+        is_sweep
+    })?;
+    let takes = |row: &&Row| options.takes(row.name);
     if !options.bench {
         return ROWS.iter().filter(takes).try_for_each(|row| {
             let graph = resized(row, row.sizes[IN_CACHE])?;
@@ -131,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         println!("|---|---|---|---|---|---|---|---|---|");
         for row in ROWS.iter().filter(takes) {
-            let sizes = match options.sweep {
+            let sizes = match sweep {
                 true => swept(row)?,
                 false => row.sizes.map(<[_]>::to_vec).into(),
             };
@@ -328,17 +301,4 @@ fn filled(tensor: &LogicalTensor, pages: Pages) -> Memory {
         _ => bytes.iter_mut().for_each(|byte| *byte = (number() * 32.0) as i8 as u8),
     }
     memory
-}
-
-/// Seconds that one run takes, of so many in a row.
-fn seconds(runs: usize, run: &mut (dyn FnMut() + '_)) -> f64 {
-    let start = Instant::now();
-    (0..runs).for_each(|_| run());
-    start.elapsed().as_secs_f64() / runs as f64
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

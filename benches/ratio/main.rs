@@ -11,53 +11,18 @@ mod limit;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod second_thread;
+#[path = "../turns/mod.rs"]
+mod turns;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use limit::{LimitLoop, Store};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Limit, Operands, Pages, Row};
-
-/// How long the executions that are timed together take at least, so that the clock does not matter.
-const SAMPLE_SECONDS: f64 = 0.002;
+use turns::{Options, SAMPLE_SECONDS, median, seconds};
 
 /// From how long a loop takes on one thread on it is split in two halves for two threads.
 const WORTH_TWO_THREADS: f64 = 200e-6;
-
-struct Options {
-    filters: Vec<String>,
-    rounds: usize,
-    huge: bool,
-    /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
-    bench: bool,
-}
-
-impl Options {
-    fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { filters: Vec::new(), rounds: 15, huge: false, bench: false };
-        let mut args = args.peekable();
-        while let Some(arg) = args.next() {
-            match arg.as_str() {
-                "--bench" => options.bench = true,
-                "--quick" => options.rounds = 3,
-                "--huge" => options.huge = true,
-                "--rounds" => {
-                    let rounds = args.next().and_then(|rounds| rounds.parse().ok());
-                    options.rounds = rounds.filter(|&rounds| rounds > 0).ok_or("--rounds takes a number")?;
-                }
-                _ if arg.starts_with('-') => return Err(format!("unknown option {arg}")),
-                _ => options.filters.push(arg),
-            }
-        }
-        Ok(options)
-    }
-
-    fn takes(&self, row: &Row) -> bool {
-        let name = row.to_string();
-        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
-    }
-}
 
 /// What one row came to on some number of threads.
 struct Outcome {
@@ -70,23 +35,27 @@ struct Outcome {
 }
 
 fn main() -> Result<(), String> {
-    let options = Options::parse(std::env::args().skip(1))?;
+    let options = Options::parse(15, |options, arg| {
+        let is_quick = arg == "--quick";
+        options.rounds = if is_quick { 3 } else { options.rounds };
+        is_quick
+    })?;
     // The caller takes part, so one worker makes two threads; both sides use the same one.
     let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
     let pool = Arc::new(pool);
+    let mut rows: Vec<Row> = rows::all().into_iter().filter(|row| options.takes(&row.to_string())).collect();
+    if options.pages == Pages::Huge {
+        rows.iter_mut().for_each(|row| row.pages = Pages::Huge);
+    }
     if !options.bench {
         let check = |row: Row| check(&row, &mut Operands::new(&row, row.pages));
-        return rows::all().into_iter().filter(|row| options.takes(row)).try_for_each(check);
+        return rows.into_iter().try_for_each(check);
     }
     println!("Ratios are the limit's time divided by Sterna's, medians of {} rounds.\n", options.rounds);
     println!(
         "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    let mut rows: Vec<Row> = rows::all().into_iter().filter(|row| options.takes(row)).collect();
-    if options.huge {
-        rows.iter_mut().for_each(|row| row.pages = Pages::Huge);
-    }
     for &row in &rows {
         let mut operands = Operands::new(&row, row.pages);
         check(&row, &mut operands)?;
@@ -181,17 +150,4 @@ fn measure(
             ratio: median(times.iter().map(|&(limit, sterna)| limit / sterna)),
         }
     })
-}
-
-/// Seconds that one run takes, of so many in a row.
-fn seconds(runs: usize, run: &mut dyn FnMut()) -> f64 {
-    let start = Instant::now();
-    (0..runs).for_each(|_| run());
-    start.elapsed().as_secs_f64() / runs as f64
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

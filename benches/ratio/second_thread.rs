@@ -10,7 +10,7 @@ use rayon::ThreadPool;
 
 use crate::limit::{LimitLoop, Store};
 use crate::rows::{Operands, Row};
-use crate::{SAMPLE_SECONDS, median};
+use crate::turns::{SAMPLE_SECONDS, median};
 
 /// The least bytes of operands and result of the rows that are measured.
 const FROM: usize = 8 << 20;
