@@ -3,6 +3,7 @@
 
 pub(crate) mod compiled;
 mod crew;
+mod cursor;
 pub(crate) mod engine;
 mod runner;
 mod shares;

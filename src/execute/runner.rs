@@ -6,15 +6,11 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Bound;
+use super::cursor::Cursor;
 use crate::kernels::asks::{Asks, Piece};
 use crate::kernels::select::Verdict;
 use crate::kernels::{Extent, Inner, Source, Target, bring};
-use crate::plan::{
-    Base, Branch, Feed, MAX_LOOPS, Nest, Place, Plan, Select, Step, StepSet, Sudden, Sweep, Work,
-};
-
-/// How many walks a runner takes without an allocation.
-const FEW_WALKS: usize = 8;
+use crate::plan::{Base, Branch, Feed, Nest, Place, Plan, Select, Step, StepSet, Sudden, Sweep, Work};
 
 /// How many tiles are looked through for the next one that computes a branch. A gated GELU of rows of 4,096, four tiles each,
 /// half of which are copied at random, took 0.96 of its time on a Zen 5 with 16 instead of 8, with 32 no less; one of rows of
@@ -26,112 +22,57 @@ const PAGE: usize = 4096;
 
 /// Runs tiles of one nest on one thread.
 pub(super) struct Runner<'a> {
-    plan: &'a Plan,
     nest: &'a Nest,
     bound: &'a Bound,
     scratch: *mut u8,
-    /// The number of the current tile.
-    tile: usize,
-    /// For each walk, where it is in the current tile.
-    at: SmallVec<[*mut u8; FEW_WALKS]>,
-    /// For each loop, the turn that the current tile is in.
-    turn: [usize; MAX_LOOPS],
+    /// At the current tile.
+    cursor: Cursor<'a>,
     /// The steps whose results are those of the current tile.
     done: StepSet,
-    awaited: Awaited,
-}
-
-/// What is asked for of the next tile that computes the branch, and of what those before it copy.
-#[derive(Default)]
-struct Awaited {
-    /// How many tiles that one is away, once it has been looked for; 0 when it is here.
-    tiles: Option<usize>,
+    /// At the tile that `asks` are for, once one has been looked for.
+    scout: Option<Cursor<'a>>,
+    /// What is asked for of the next tile that computes the branch, and of what those before it copy.
     asks: Asks,
-}
-
-impl Awaited {
-    /// Goes on by one tile.
-    fn advance(&mut self) {
-        match &mut self.tiles {
-            None => {}
-            Some(0) => *self = Self::default(),
-            Some(tiles) => *tiles -= 1,
-        }
-    }
 }
 
 impl<'a> Runner<'a> {
     /// Starts at the first tile. Inlined, so that the runner is made where it stays.
     #[inline(always)]
     pub(super) fn new(plan: &'a Plan, nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
-        let (walks, steps) = (nest.walks.len(), nest.steps.len());
-        let mut at = match walks <= FEW_WALKS {
-            true => SmallVec::from_buf_and_len([std::ptr::null_mut(); FEW_WALKS], walks),
-            false => SmallVec::from_elem(std::ptr::null_mut(), walks),
-        };
-        let done = StepSet::none_of(steps);
-        rewind(plan, nest, bound, &mut at);
         Self {
-            plan,
             nest,
             bound,
             scratch,
-            tile: 0,
-            at,
-            turn: [0; MAX_LOOPS],
-            done,
-            awaited: Awaited::default(),
+            cursor: Cursor::new(plan, nest, bound),
+            done: StepSet::none_of(nest.steps.len()),
+            scout: None,
+            asks: Asks::default(),
         }
     }
 
-    /// Runs a range of tiles, numbered with the innermost loop first.
+    /// Runs a range of tiles.
     pub(super) fn run(&mut self, tiles: Range<usize>) {
         for tile in tiles {
-            match tile.wrapping_sub(self.tile) {
+            match tile.wrapping_sub(self.cursor.tile()) {
                 0 => {}
                 1 => self.advance(),
-                _ => self.seek(tile),
+                _ => self.go_to(tile),
             }
-            self.tile = tile;
             for &root in &self.nest.roots {
                 self.step(root);
             }
         }
     }
 
-    fn seek(&mut self, mut tile: usize) {
-        self.awaited = Awaited::default();
+    fn go_to(&mut self, tile: usize) {
+        self.cursor.go_to(tile);
         self.done.clear();
-        rewind(self.plan, self.nest, self.bound, &mut self.at);
-        for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
-            *turn = tile % l.extent;
-            tile /= l.extent;
-            let turns = *turn as isize;
-            self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
-        }
+        self.scout = None;
     }
 
     fn advance(&mut self) {
-        self.awaited.advance();
-        let loops = self.nest.loops.iter().zip(&self.nest.outdated);
-        for ((l, outdated), turn) in loops.zip(&mut self.turn).rev() {
-            *turn += 1;
-            let turns = if *turn < l.extent { 1 } else { 1 - l.extent as isize };
-            self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
-            if *turn < l.extent {
-                self.done.remove_all(outdated);
-                return;
-            }
-            *turn = 0;
-        }
-    }
-
-    /// Rows and columns of the current tile.
-    fn extent(&self) -> Extent {
-        let Nest { space, tile, row_blocks, column_blocks, .. } = self.nest;
-        Extent {
-            rows: tile.rows.min(space.rows - self.turn[*row_blocks] * tile.rows),
-            columns: tile.columns.min(space.columns - self.turn[*column_blocks] * tile.columns),
+        if let Some(turned) = self.cursor.advance() {
+            self.done.remove_all(&self.nest.outdated[turned]);
         }
     }
 
@@ -153,7 +94,7 @@ impl<'a> Runner<'a> {
         match &step.work {
             Work::Gather { from, ahead, kernel } => {
                 let walk = &nest.walks[*from];
-                let from = Source { at: self.at[*from], pitch: walk.pitch };
+                let from = Source { at: self.cursor.at(*from), pitch: walk.pitch };
                 // SAFETY: the walk stays within its port for every tile of the nest, the target is scratch sized for
                 // a tile, and the plan's level was available when it was made.
                 unsafe { kernel(extent, from, walk.step, *ahead, to) };
@@ -176,7 +117,7 @@ impl<'a> Runner<'a> {
                 unsafe { kernel(extent, x, y, to, params) };
             }
             Work::Index { walk, kernel } => {
-                let (first, walk) = (self.at[*walk].addr(), &nest.walks[*walk]);
+                let (first, walk) = (self.cursor.at(*walk).addr(), &nest.walks[*walk]);
                 // SAFETY: the target covers the part of the tile.
                 unsafe { kernel(extent, first as i32, walk.pitch as i32, walk.step as i32, to) };
             }
@@ -199,82 +140,54 @@ impl<'a> Runner<'a> {
     /// Asks for what is left to ask for in this tile. Not inlined, so that steps that ask for nothing stay short.
     #[inline(never)]
     fn ask_here(&mut self, sudden: &Sudden) {
-        if self.awaited.tiles != Some(0) {
-            self.awaited.asks = self.asks(sudden, 0);
+        let is_asked_for = self.scout.as_ref().is_some_and(|scout| scout.tile() == self.cursor.tile());
+        if !is_asked_for {
+            self.asks.clear();
+            pieces(&self.cursor, sudden).for_each(|piece| self.asks.add(piece));
         }
-        self.awaited.asks.rest();
-        self.awaited.tiles = None;
+        self.asks.rest();
     }
 
     /// What kernels ask for meanwhile.
     fn asks_ahead(&mut self) -> &mut Asks {
         if let Some(sudden) = &self.nest.sudden
-            && self.awaited.tiles.is_none()
+            && self.scout.as_ref().is_none_or(|scout| scout.tile() <= self.cursor.tile())
         {
             self.look_ahead(sudden);
         }
-        &mut self.awaited.asks
+        &mut self.asks
     }
 
-    /// Looks for the next tile that computes the branch, for kernels to ask for what it reads, and what those before it copy.
-    /// Not inlined either.
+    /// Looks for the next tile that computes the branch, for kernels to ask for what it reads, and for what those before it copy:
+    /// to ask for that as well took a chain of twelve ops 0.93 of its time on a Zen 5. Has the pages looked up that the result goes
+    /// on in, each of which is asked for its first line; that took 0.96 of the time. Not inlined either.
     #[inline(never)]
     fn look_ahead(&mut self, sudden: &Sudden) {
-        let distance = self.distance(sudden);
-        self.awaited = Awaited { tiles: Some(distance), asks: self.asks(sudden, distance) };
-        self.ask_for_pages(sudden, distance);
-    }
-
-    /// What is read so many tiles later, where the branch is computed, and copied in those before; to ask for that as well took a
-    /// chain of twelve ops 0.93 of its time on a Zen 5.
-    fn asks(&self, sudden: &Sudden, distance: usize) -> Asks {
-        let copied = (1..distance).flat_map(|tiles| sudden.copied.map(|walk| (walk, tiles)));
-        let read = sudden.walks.iter().map(|&walk| (walk, distance));
-        Asks::new(copied.chain(read).filter_map(|(walk, tiles)| self.piece(walk, tiles)))
-    }
-
-    /// Has the pages looked up that the result goes on in, up to the next tile that computes the branch: each is asked for its
-    /// first line. On a Zen 5 that took 0.96 of the time.
-    fn ask_for_pages(&self, sudden: &Sudden, distance: usize) {
-        for tiles in 1..=distance {
-            let at = sudden.result.and_then(|walk| self.later(walk, tiles));
-            at.into_iter().for_each(|at| bring(at.map_addr(|at| at.next_multiple_of(PAGE)), 1));
-        }
-    }
-
-    /// The memory that a walk reads so many tiles later; none behind the last tile.
-    fn piece(&self, walk: usize, tiles: usize) -> Option<Piece> {
-        let Extent { rows, columns } = self.extent();
-        let bytes = rows * columns * self.nest.walks[walk].step.unsigned_abs();
-        self.later(walk, tiles).map(|at| Piece { at, bytes })
-    }
-
-    /// How many tiles away the next one is that computes the branch: the next, where only its verdict will say.
-    fn distance(&self, sudden: &Sudden) -> usize {
-        let Some((cond, decides)) = sudden.cond else { return 1 };
-        // SAFETY: the walk is at the condition of a tile of the nest.
-        let is_true = |at: *mut u8| unsafe { Source { at, pitch: 0 }.is_true(0) };
-        let computes = |&tiles: &usize| self.later(cond, tiles).is_none_or(|at| is_true(at) == decides);
-        (1..MOST_PEEKED).find(computes).unwrap_or(MOST_PEEKED)
-    }
-
-    /// Where a walk is so many tiles later; nowhere behind the last tile.
-    fn later(&self, walk: usize, mut tiles: usize) -> Option<*mut u8> {
-        let mut at = self.at[walk];
-        for (l, &turn) in self.nest.loops.iter().zip(&self.turn).rev() {
-            let (turns, step) = (turn + tiles, l.steps[walk]);
-            if turns < l.extent {
-                return Some(at.wrapping_offset(step * tiles as isize));
+        let scout = match &mut self.scout {
+            Some(scout) if scout.tile() == self.cursor.tile() => scout,
+            scout => scout.insert(self.cursor.clone()),
+        };
+        self.asks.clear();
+        for _ in 0..MOST_PEEKED {
+            if scout.advance().is_none() {
+                return;
             }
-            at = at.wrapping_offset(step * ((turns % l.extent) as isize - turn as isize));
-            tiles = turns / l.extent;
+            if let Some(result) = sudden.result {
+                bring(scout.at(result).map_addr(|at| at.next_multiple_of(PAGE)), 1);
+            }
+            if computes_branch(scout, sudden) {
+                pieces(scout, sudden).for_each(|piece| self.asks.add(piece));
+                return;
+            }
+            if let Some(walk) = sudden.copied {
+                self.asks.add(scout.piece(walk));
+            }
         }
-        None
     }
 
     /// The part of the current tile that a step iterates over.
     fn extent_of(&self, step: &Step) -> Extent {
-        let tile = self.extent();
+        let tile = self.cursor.extent();
         match step.sweep {
             Sweep::Rows => Extent {
                 rows: if step.space.rows { tile.rows } else { 1 },
@@ -290,7 +203,7 @@ impl<'a> Runner<'a> {
 
     fn place(&self, place: Place) -> Target {
         match place {
-            Place::Port(walk) => Target { at: self.at[walk], pitch: self.nest.walks[walk].pitch },
+            Place::Port(walk) => Target { at: self.cursor.at(walk), pitch: self.nest.walks[walk].pitch },
             Place::Scratch(offset, pitch) => {
                 Target { at: self.scratch.wrapping_add(offset), pitch: pitch as isize }
             }
@@ -300,7 +213,7 @@ impl<'a> Runner<'a> {
     /// Where an operand is, once the step that makes it has been run.
     fn source(&mut self, feed: Feed) -> Source {
         match feed {
-            Feed::Walk(walk) => Source { at: self.at[walk], pitch: self.nest.walks[walk].pitch },
+            Feed::Walk(walk) => Source { at: self.cursor.at(walk), pitch: self.nest.walks[walk].pitch },
             Feed::Step(index) => {
                 self.step(index);
                 let step = &self.nest.steps[index];
@@ -400,14 +313,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Puts every walk where it starts.
-#[inline(always)]
-fn rewind(plan: &Plan, nest: &Nest, bound: &Bound, at: &mut [*mut u8]) {
-    for (walk, at) in nest.walks.iter().zip(at) {
-        *at = match walk.base {
-            Base::Port(port) => bound.ports[port],
-            Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
-            Base::Index => std::ptr::null_mut(),
-        };
-    }
+/// Whether a tile computes the branch; where only its verdict will say, it may.
+fn computes_branch(tile: &Cursor<'_>, sudden: &Sudden) -> bool {
+    // SAFETY: the walk is at the condition of a tile of the nest.
+    let is_true = |cond: usize| unsafe { Source { at: tile.at(cond), pitch: 0 }.is_true(0) };
+    sudden.cond.is_none_or(|(cond, decides)| is_true(cond) == decides)
+}
+
+/// What a tile reads where it computes the branch.
+fn pieces(tile: &Cursor<'_>, sudden: &Sudden) -> impl Iterator<Item = Piece> {
+    sudden.walks.iter().map(|&walk| tile.piece(walk))
 }

@@ -375,6 +375,8 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
 ) {
     let extent = flattened(extent, [(x.pitch, size_of::<F::X>()), (to.pitch, size_of::<F::To>())]);
     let mut x = Reader::<F::X, N>::new(x, Inner::Dense);
+    // The others would only grow.
+    let mut piece = const { N == DEAR }.then(|| asks.first());
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
         // SAFETY: the caller promises that every element of the tile can be read and written.
@@ -384,12 +386,14 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
                 let count = N.min(extent.columns - column);
                 let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
                 write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
-                // The others would only grow.
-                if const { N == DEAR } {
-                    asks.one();
+                if let Some(piece) = &mut piece {
+                    asks.some(piece);
                 }
             }
         }
+    }
+    if let Some(left) = piece {
+        asks.put_back(left);
     }
 }
 
