@@ -4,13 +4,12 @@
 use std::array;
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
 use crate::limit::{LimitLoop, Store};
 use crate::rows::{Operands, Row};
-use crate::turns::{SAMPLE_SECONDS, median};
+use crate::turns::{median, rate, rate_of_all};
 
 /// The least bytes of operands and result of the rows that are measured.
 const FROM: usize = 8 << 20;
@@ -41,8 +40,7 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
     let whole = |store: Store| rate(|| unsafe { limit.with_stores(store).run(addresses) });
     let halves = |store: Store| {
         // SAFETY: as above.
-        let [here, there] = unsafe { limit.with_stores(store).halves(addresses) };
-        rate_of_both(pool, here, there) / 2.0
+        rate_of_all(pool, unsafe { limit.with_stores(store).halves(addresses) }) / 2.0
     };
     let best = |rate: &dyn Fn(Store) -> f64| {
         let timed = limit.stores().into_iter().map(|store| (rate(store), store));
@@ -62,28 +60,6 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
         ratio(3, 2),
         ratio(1, 3),
     );
-}
-
-/// Runs a second, of one after the other for as long as a sample takes.
-fn rate(mut run: impl FnMut()) -> f64 {
-    let least = Duration::from_secs_f64(SAMPLE_SECONDS);
-    let (start, mut runs) = (Instant::now(), 0);
-    while start.elapsed() < least {
-        run();
-        runs += 1;
-    }
-    f64::from(runs) / start.elapsed().as_secs_f64()
-}
-
-/// Runs a second of two threads together, neither of which waits for the other.
-fn rate_of_both(pool: &ThreadPool, here: impl Fn(), there: impl Fn() + Send) -> f64 {
-    let mut rates = [0.0; 2];
-    let [of_here, of_there] = &mut rates;
-    pool.in_place_scope(|scope| {
-        scope.spawn(|_| *of_there = rate(there));
-        *of_here = rate(here);
-    });
-    rates.iter().sum()
 }
 
 /// Bytes of the last-level cache, as far as the system tells; otherwise all there are.

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use rayon::ThreadPool;
+
 use crate::rows::Pages;
 
 /// How long the executions that are timed together take at least, so that the clock does not matter.
@@ -48,6 +50,31 @@ pub(crate) fn seconds(runs: usize, run: &mut (dyn FnMut() + '_)) -> f64 {
     let start = Instant::now();
     (0..runs).for_each(|_| run());
     start.elapsed().as_secs_f64() / runs as f64
+}
+
+/// Runs a second, of one after the other for as long as a sample takes.
+pub(crate) fn rate(mut run: impl FnMut()) -> f64 {
+    // So few looks at the clock that they do not matter.
+    let batch = (SAMPLE_SECONDS / 64.0 / seconds(1, &mut run)).ceil() as usize;
+    let (start, mut runs) = (Instant::now(), 0);
+    while start.elapsed().as_secs_f64() < SAMPLE_SECONDS {
+        (0..batch).for_each(|_| run());
+        runs += batch;
+    }
+    runs as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Runs a second of all together, the first one on this thread and each other one on a thread of the pool; none waits for another.
+pub(crate) fn rate_of_all<R: FnMut() + Send>(pool: &ThreadPool, runs: impl IntoIterator<Item = R>) -> f64 {
+    let mut timed: Vec<(R, f64)> = runs.into_iter().map(|run| (run, 0.0)).collect();
+    let time = |(run, rate_of_run): &mut (R, f64)| *rate_of_run = rate(run);
+    pool.in_place_scope(|scope| {
+        if let Some((here, others)) = timed.split_first_mut() {
+            others.iter_mut().for_each(|other| scope.spawn(move |_| time(other)));
+            time(here);
+        }
+    });
+    timed.iter().map(|(_, rate)| rate).sum()
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
