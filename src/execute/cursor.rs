@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::Bound;
 use crate::kernels::Extent;
 use crate::kernels::asks::Piece;
+use crate::plan::loops::Loop;
 use crate::plan::{Base, MAX_LOOPS, Nest, Plan};
 
 /// How many walks a cursor follows without an allocation.
@@ -74,12 +75,11 @@ impl<'a> Cursor<'a> {
             let turn = &mut self.turn[place];
             *turn += 1;
             if *turn < l.extent {
-                self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(*step));
+                shift(&mut self.at, l, 1);
                 return Some(place);
             }
             *turn = 0;
-            let turns = 1 - l.extent as isize;
-            self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
+            shift(&mut self.at, l, 1 - l.extent as isize);
         }
         None
     }
@@ -89,10 +89,119 @@ impl<'a> Cursor<'a> {
         self.tile = tile;
         let mut rest = tile;
         for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
-            let turns = (rest % l.extent) as isize - *turn as isize;
+            shift(&mut self.at, l, (rest % l.extent) as isize - *turn as isize);
             *turn = rest % l.extent;
             rest /= l.extent;
-            self.at.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
         }
+    }
+}
+
+/// Moves all walks by so many turns of a loop.
+#[inline(always)]
+fn shift(walks: &mut [*mut u8], l: &Loop, turns: isize) {
+    walks.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::plan::Walk;
+    use crate::plan::loops::Role;
+
+    /// Three blocks of up to four rows in each of two turns, of one block of columns: ten rows of five elements. The first walk
+    /// reads all, one after the other, the second one the same rows in both turns.
+    fn nest() -> Nest {
+        let turning = |extent, steps: [isize; 2]| Loop {
+            extent,
+            steps: steps.as_slice().into(),
+            role: Role::Spatial,
+            pinned: false,
+        };
+        let walk = || Walk { base: Base::Index, pitch: 5, step: 1 };
+        Nest {
+            loops: smallvec![turning(2, [50, 0]), turning(3, [20, 20]), turning(1, [5, 5])],
+            row_blocks: 1,
+            column_blocks: 2,
+            space: Extent { rows: 10, columns: 5 },
+            tile: Extent { rows: 4, columns: 5 },
+            steps: Vec::new(),
+            roots: smallvec![],
+            outdated: smallvec![],
+            walks: smallvec![walk(), walk()],
+            chain_scratch: 0,
+            sudden: None,
+        }
+    }
+
+    /// The number of the tile, where both walks are, and its rows.
+    fn state(cursor: &Cursor<'_>) -> (usize, [usize; 2], usize) {
+        (cursor.tile(), [0, 1].map(|walk| cursor.at(walk).addr()), cursor.extent().rows)
+    }
+
+    const TILES: [(usize, [usize; 2], usize); 6] = [
+        (0, [0, 0], 4),
+        (1, [20, 20], 4),
+        (2, [40, 40], 2),
+        (3, [50, 0], 4),
+        (4, [70, 20], 4),
+        (5, [90, 40], 2),
+    ];
+
+    fn plan() -> Plan {
+        Plan {
+            outputs: Vec::new(),
+            sizes: Vec::new(),
+            in_place: Vec::new(),
+            nests: Vec::new(),
+            constants: Vec::new(),
+            scratch: 0,
+            bytes_moved: 0,
+            effort: 0,
+            computes_floats: false,
+            stores: crate::kernels::Stores::Ordinary,
+        }
+    }
+
+    #[test]
+    fn tiles_follow_each_other_and_the_loop_that_turns_is_told() {
+        let (nest, plan) = (nest(), plan());
+        let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+        let mut tiles = vec![state(&cursor)];
+        let mut turned = Vec::new();
+        while let Some(place) = cursor.advance() {
+            turned.push(place);
+            tiles.push(state(&cursor));
+        }
+        assert_eq!(tiles, TILES);
+        assert_eq!(turned, [1, 1, 0, 1, 1]);
+        assert_eq!(state(&cursor), (6, [0, 0], 4));
+    }
+
+    #[test]
+    fn every_tile_is_reached_from_every_other() {
+        let (nest, plan) = (nest(), plan());
+        let mut wrong = Vec::new();
+        for from in 0..TILES.len() {
+            for (to, expected) in TILES.iter().enumerate() {
+                let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+                cursor.go_to(from);
+                cursor.go_to(to);
+                if state(&cursor) != *expected {
+                    wrong.push((from, to, state(&cursor)));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_piece_is_all_that_a_walk_reads_in_the_tile() {
+        let (nest, plan) = (nest(), plan());
+        let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+        cursor.go_to(5);
+        let Piece { at, bytes } = cursor.piece(0);
+        assert_eq!((at.addr(), bytes), (90, 10));
     }
 }
