@@ -6,7 +6,7 @@ use super::Bound;
 use crate::kernels::Extent;
 use crate::kernels::asks::Piece;
 use crate::plan::loops::Loop;
-use crate::plan::{Base, MAX_LOOPS, Nest, Plan};
+use crate::plan::{Base, MAX_LOOPS, Nest};
 
 /// How many walks a cursor follows without an allocation.
 const FEW_WALKS: usize = 8;
@@ -24,9 +24,9 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the first tile. Inlined, so that the cursor is made where it stays.
+    /// Starts at the first tile of a nest of a plan with these constants. Inlined, so that the cursor is made where it stays.
     #[inline(always)]
-    pub(super) fn new(plan: &Plan, nest: &'a Nest, bound: &Bound) -> Self {
+    pub(super) fn new(nest: &'a Nest, constants: &[[u8; 8]], bound: &Bound) -> Self {
         let walks = nest.walks.len();
         let mut at = match walks <= FEW_WALKS {
             true => SmallVec::from_buf_and_len([std::ptr::null_mut(); FEW_WALKS], walks),
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         for (walk, at) in nest.walks.iter().zip(&mut at) {
             *at = match walk.base {
                 Base::Port(port) => bound.ports[port],
-                Base::Constant(constant) => plan.constants[constant].as_ptr().cast_mut(),
+                Base::Constant(constant) => constants[constant].as_ptr().cast_mut(),
                 Base::Index => std::ptr::null_mut(),
             };
         }
@@ -149,25 +149,10 @@ mod tests {
         (5, [90, 40], 2),
     ];
 
-    fn plan() -> Plan {
-        Plan {
-            outputs: Vec::new(),
-            sizes: Vec::new(),
-            in_place: Vec::new(),
-            nests: Vec::new(),
-            constants: Vec::new(),
-            scratch: 0,
-            bytes_moved: 0,
-            effort: 0,
-            computes_floats: false,
-            stores: crate::kernels::Stores::Ordinary,
-        }
-    }
-
     #[test]
     fn tiles_follow_each_other_and_the_loop_that_turns_is_told() {
-        let (nest, plan) = (nest(), plan());
-        let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+        let nest = nest();
+        let mut cursor = Cursor::new(&nest, &[], &Bound::default());
         let mut tiles = vec![state(&cursor)];
         let mut turned = Vec::new();
         while let Some(place) = cursor.advance() {
@@ -181,11 +166,11 @@ mod tests {
 
     #[test]
     fn every_tile_is_reached_from_every_other() {
-        let (nest, plan) = (nest(), plan());
+        let nest = nest();
         let mut wrong = Vec::new();
         for from in 0..TILES.len() {
             for (to, expected) in TILES.iter().enumerate() {
-                let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+                let mut cursor = Cursor::new(&nest, &[], &Bound::default());
                 cursor.go_to(from);
                 cursor.go_to(to);
                 if state(&cursor) != *expected {
@@ -198,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_piece_is_all_that_a_walk_reads_in_the_tile() {
-        let (nest, plan) = (nest(), plan());
-        let mut cursor = Cursor::new(&plan, &nest, &Bound::default());
+        let nest = nest();
+        let mut cursor = Cursor::new(&nest, &[], &Bound::default());
         cursor.go_to(5);
         let Piece { at, bytes } = cursor.piece(0);
         assert_eq!((at.addr(), bytes), (90, 10));

@@ -38,12 +38,12 @@ pub(super) struct Runner<'a> {
 impl<'a> Runner<'a> {
     /// Starts at the first tile. Inlined, so that the runner is made where it stays.
     #[inline(always)]
-    pub(super) fn new(plan: &'a Plan, nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
+    pub(super) fn new(plan: &Plan, nest: &'a Nest, bound: &'a Bound, scratch: *mut u8) -> Self {
         Self {
             nest,
             bound,
             scratch,
-            cursor: Cursor::new(plan, nest, bound),
+            cursor: Cursor::new(nest, &plan.constants, bound),
             done: StepSet::none_of(nest.steps.len()),
             scout: None,
             asks: Asks::default(),
