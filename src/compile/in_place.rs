@@ -24,13 +24,13 @@ pub(super) fn pairs(nests: &[Nest], group: &Group, ports: &[&[i64]]) -> Vec<(usi
                         .any(|nest| nest.steps.iter().any(|step| reads(nest, &step.work, input)))
                 };
                 if is_alike && is_read_before(nest, root, input) && !is_read_later() {
-                    pairs.push((input, output));
+                    pairs.push((output, input));
                 }
             }
         }
     }
-    pairs.sort_unstable_by_key(|&(input, output)| (output, input));
-    pairs
+    pairs.sort_unstable();
+    pairs.into_iter().map(|(output, input)| (input, output)).collect()
 }
 
 /// The port that a step writes.

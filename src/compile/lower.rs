@@ -146,13 +146,14 @@ struct Drafted<'a> {
 
 /// One draft for each shape that outputs have, small shapes first, so that others can read what those write.
 fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
-    let mut by_shape: FxHashMap<&Dims, Vec<usize>> = FxHashMap::default();
+    // Values with the outputs that they are.
+    let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
     for (output, &value) in group.outputs.iter().enumerate() {
-        by_shape.entry(&group.values[value].dims).or_default().push(output);
+        by_shape.entry(&group.values[value].dims).or_default().push((value, output));
     }
-    let mut shapes: Vec<(&Dims, Vec<usize>)> =
+    let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0]));
+    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0].1));
 
     let mut written = vec![None; group.values.len()];
     let mut constants = 0;
@@ -160,13 +161,13 @@ fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
     for (dims, mut outputs) in shapes {
         let mut draft = Draft::new(group, ports, written.clone(), dims, constants);
         // What others are made from comes first.
-        outputs.sort_unstable_by_key(|&output| group.outputs[output]);
+        outputs.sort_unstable();
         let mut roots = Vec::with_capacity(outputs.len());
-        for &output in &outputs {
-            let value = draft.raw(group.outputs[output], 0);
+        for &(value, output) in &outputs {
+            let value = draft.raw(value, 0);
             roots.push((draft.walk_output(output), value));
         }
-        outputs.iter().for_each(|&output| written[group.outputs[output]] = Some(output));
+        outputs.iter().for_each(|&(value, output)| written[value] = Some(output));
         constants += draft.constants.len();
         drafts.push(Drafted { draft, roots });
     }

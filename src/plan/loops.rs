@@ -37,12 +37,21 @@ pub(crate) enum Role {
 /// The same elements are visited with the same operands. Pinned loops keep their place, so nothing moves past one;
 /// reducing loops merge with reducing ones only.
 pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) -> SmallVec<[Loop; 4]> {
-    let mut loops: SmallVec<[Loop; 4]> = loops.into_iter().filter(|l| l.extent != 1 || l.pinned).collect();
-    for run in loops.split_mut(|l| l.pinned) {
-        run.sort_unstable_by_key(|l| std::cmp::Reverse(l.steps[order_by]));
+    let mut ordered: SmallVec<[Loop; 4]> = SmallVec::new();
+    // Inserted one by one, as there are few: the library's sort would be 7 KB of code.
+    let mut behind_pinned = 0;
+    for l in loops.into_iter().filter(|l| l.extent != 1 || l.pinned) {
+        let larger =
+            ordered[behind_pinned..].partition_point(|other| other.steps[order_by] >= l.steps[order_by]);
+        if l.pinned {
+            ordered.push(l);
+            behind_pinned = ordered.len();
+        } else {
+            ordered.insert(behind_pinned + larger, l);
+        }
     }
     let mut merged: SmallVec<[Loop; 4]> = SmallVec::new();
-    for inner in loops {
+    for inner in ordered {
         match merged.last_mut() {
             Some(outer) if walk_alike(outer, &inner) => {
                 outer.extent *= inner.extent;

@@ -172,15 +172,12 @@ pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
 /// Whether two different index tuples may fall on one element: with the dims above 1 ordered by stride, some stride
 /// is not larger than the extent inside it.
 pub(crate) fn overlaps_itself(dims: &[i64], strides: &[i64]) -> bool {
-    let mut walks: SmallVec<[(i64, i64); 6]> =
-        dims.iter().zip(strides).filter(|&(&dim, _)| dim > 1).map(|(&dim, &stride)| (stride, dim)).collect();
-    walks.sort_unstable();
     let mut inside = 0i64;
-    for (stride, dim) in walks {
-        if stride <= inside {
+    for axis in memory_order(dims, strides).into_iter().rev().filter(|&axis| dims[axis] > 1) {
+        if strides[axis] <= inside {
             return true;
         }
-        inside = inside.saturating_add((dim - 1).saturating_mul(stride));
+        inside = inside.saturating_add((dims[axis] - 1).saturating_mul(strides[axis]));
     }
     false
 }
@@ -277,6 +274,9 @@ mod tests {
             (&[1, 5], &[0, 1], false),
             (&[2, 2, 2], &[4, 2, 1], false),
             (&[2, 2, 2], &[3, 2, 1], true),
+            (&[3, 1, 2], &[2, 9, 1], false),
+            (&[2, 3, 4], &[1, 8, 2], false),
+            (&[2, 3, 2], &[2, 0, 1], true),
             (&[], &[], false),
         ];
         let wrong: Vec<_> =
