@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::kernel::{Feeds, NO_PARAMS};
 use super::nest::{Draught, Walked};
 use super::tile;
-use crate::kernels::chain::{self, BLOCK, Call, Ending, Operand, Program, Stage};
+use crate::kernels::chain::{self, At, BLOCK, Ending, Operand, Program, Stage, Use};
 use crate::kernels::pointwise::Params;
 use crate::kernels::{Inner, Stores, Width};
 use crate::plan::{Chain, Feed, Work};
@@ -166,7 +166,7 @@ struct Writer<'a> {
     steps: &'a [Draught],
     members: &'a [usize],
     level: Level,
-    calls: Vec<(Stage, usize, Params)>,
+    stages: Vec<Use>,
     /// What lies in memory before the chain begins.
     operands: SmallVec<[(Feed, Operand); 4]>,
     /// For each place of values put aside: the one that is there.
@@ -183,12 +183,6 @@ struct Writer<'a> {
     /// Whose truth values wait in a register, until nobody uses them any more.
     waiting: Option<Feed>,
 }
-
-/// Cells of values put aside are numbered from here on, until it is known how many others there are.
-const ASIDE: usize = 1 << 16;
-
-/// The cell of stages that use none.
-const NO_CELL: usize = ASIDE - 1;
 
 impl<'a> Writer<'a> {
     fn new(
@@ -212,7 +206,7 @@ impl<'a> Writer<'a> {
             steps,
             members,
             level,
-            calls: Vec::new(),
+            stages: Vec::new(),
             operands: SmallVec::new(),
             aside: Vec::new(),
             uses,
@@ -241,15 +235,8 @@ impl<'a> Writer<'a> {
             self.load_block(result)?;
             Ending::Block(self.steps[root].width, self.steps[root].stores)
         };
-        let operands = &self.operands;
-        let call = |(stage, cell, params)| match cell {
-            ASIDE.. => Call::new(stage, cell - ASIDE + operands.len() + 1, Inner::Dense, params),
-            NO_CELL => Call::new(stage, 0, Inner::Dense, params),
-            _ => Call::new(stage, cell, operands[cell].1.inner, params),
-        };
-        let calls = self.calls.into_iter().map(call).collect::<Option<Vec<Call>>>()?;
         let (feeds, of_feeds) = self.operands.into_iter().unzip();
-        let program = Program::new(self.level, calls, of_feeds, ending, self.aside.len())?;
+        let program = Program::new(self.level, &self.stages, of_feeds, ending, self.aside.len())?;
         Some(Chain { program, feeds })
     }
 
@@ -271,10 +258,14 @@ impl<'a> Writer<'a> {
     /// 0.2 to 0.45 at those and up to 1.2 at others where the last level holds it. On a Zen 4, groups that arithmetic
     /// nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
-        let walked = |(cell, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
-            (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((cell, feed, width))
+        let walked = |(index, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
+            (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((
+                At::Operand(index),
+                feed,
+                width,
+            ))
         };
-        let walked: SmallVec<[(usize, Feed, Width); 4]> =
+        let walked: SmallVec<[(At, Feed, Width); 4]> =
             self.operands.iter().enumerate().filter_map(walked).collect();
         // Of all steps that run as often: where one beside the chain takes long, memory has time. On a Zen 5, a chain of twelve ops
         // took 0.89 to 0.95 of its time for that.
@@ -290,11 +281,11 @@ impl<'a> Writer<'a> {
         // with one operand transposed, took 0.6 of its time.
         let packs = self.steps.iter().any(Draught::packs);
         if is_beyond && (packs || 2 * cost <= moved) {
-            for (cell, feed, width) in walked {
+            for (at, feed, width) in walked {
                 // Where that is further than an f32 counts in bytes, a line close by is asked for.
                 match self.walked.ahead(self.draft, packs, feed) {
                     0 => {}
-                    ahead => self.push(chain::ask(width)[self.level as usize]?, cell, [ahead as f32, 0.0]),
+                    ahead => self.push(chain::ask(width)[self.level as usize]?, at, [ahead as f32, 0.0]),
                 }
             }
         }
@@ -312,14 +303,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn call(&mut self, stages: chain::Stages, cell: usize) -> Option<()> {
+    fn call(&mut self, stages: chain::Stages, at: At) -> Option<()> {
         let stage = stages[self.level as usize]?;
-        self.push(stage, cell, NO_PARAMS);
+        self.push(stage, at, NO_PARAMS);
         Some(())
     }
 
-    fn push(&mut self, stage: Stage, cell: usize, params: Params) {
-        self.calls.push((stage, cell, params));
+    fn push(&mut self, stage: Stage, at: At, params: Params) {
+        self.stages.push(Use { stage, at, params });
     }
 
     /// Sees to it that a value has been made.
@@ -341,18 +332,18 @@ impl<'a> Writer<'a> {
             Verb::Number1 { stage, params, gives_any_nan } => {
                 self.load_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, NO_CELL, params);
+                self.push(stage, At::Nowhere, params);
                 self.settle_nan(step, gives_any_nan)?;
             }
             Verb::Bits(stage) => {
                 self.load_block(operand(0))?;
                 self.replace_block(step)?;
-                self.push(stage, NO_CELL, NO_PARAMS);
+                self.push(stage, At::Nowhere, NO_PARAMS);
             }
             Verb::Truth1(stage, params) => {
                 self.load_block(operand(0))?;
                 self.replace_truths(step)?;
-                self.push(stage, NO_CELL, params);
+                self.push(stage, At::Nowhere, params);
             }
             Verb::Number2 { stage, params, commutes, gives_any_nan } => {
                 let (x, y) = if commutes {
@@ -377,13 +368,13 @@ impl<'a> Writer<'a> {
             Verb::Not(stage) => {
                 self.load_truths(operand(0))?;
                 self.replace_truths(step)?;
-                self.push(stage, NO_CELL, NO_PARAMS);
+                self.push(stage, At::Nowhere, NO_PARAMS);
             }
             Verb::Logic { stage, of_both } => {
                 let is_second = self.truths == Some(operand(1));
                 let (x, y) = if is_second { (operand(1), operand(0)) } else { (operand(0), operand(1)) };
                 let (stage, other) = match self.waiting == Some(y) && x != y {
-                    true => (of_both, NO_CELL),
+                    true => (of_both, At::Nowhere),
                     false => (stage, self.in_memory(y)?),
                 };
                 self.load_truths(x)?;
@@ -407,7 +398,7 @@ impl<'a> Writer<'a> {
     /// Makes any NaN in the block, the result of a step, the one NaN, if anybody looks at its bits.
     fn settle_nan(&mut self, step: usize, gives_any_nan: bool) -> Option<()> {
         match gives_any_nan && self.bits_matter[step] {
-            true => self.call(chain::canonical(), NO_CELL),
+            true => self.call(chain::canonical(), At::Nowhere),
             false => Some(()),
         }
     }
@@ -417,36 +408,37 @@ impl<'a> Writer<'a> {
         if self.block == Some(y) { (y, x) } else { (x, y) }
     }
 
-    /// The cell of a value in memory, where it is put unless it is there.
-    fn in_memory(&mut self, value: Feed) -> Option<usize> {
+    /// Where a value is in memory, where it is put unless it is there.
+    fn in_memory(&mut self, value: Feed) -> Option<At> {
         if let Some(place) = self.operands.iter().position(|(feed, _)| *feed == value) {
-            return Some(place);
+            return Some(At::Operand(place));
         }
         if let Some(place) = self.aside.iter().position(|there| *there == Some(value)) {
-            return Some(ASIDE + place);
+            return Some(At::Aside(place));
         }
         let place = self.aside.iter().position(Option::is_none).unwrap_or_else(|| {
             self.aside.push(None);
             self.aside.len() - 1
         });
         self.aside[place] = Some(value);
+        let at = At::Aside(place);
         if self.truths == Some(value) {
-            self.call(chain::keep_mask(), ASIDE + place)?;
+            self.call(chain::keep_mask(), at)?;
         } else if self.waiting == Some(value) {
             self.swap()?;
-            self.call(chain::keep_mask(), ASIDE + place)?;
+            self.call(chain::keep_mask(), at)?;
             self.swap()?;
         } else {
-            self.call(chain::keep(self.width(value)), ASIDE + place)?;
+            self.call(chain::keep(self.width(value)), at)?;
         }
-        Some(ASIDE + place)
+        Some(at)
     }
 
     /// Exchanges the truth values and those that wait.
     fn swap(&mut self) -> Option<()> {
         std::mem::swap(&mut self.truths, &mut self.waiting);
         self.waiting = self.waiting.filter(|&value| self.is_used_later(value));
-        self.call(chain::swap(), NO_CELL)
+        self.call(chain::swap(), At::Nowhere)
     }
 
     /// Sees to it that the block is a value.
@@ -454,9 +446,9 @@ impl<'a> Writer<'a> {
         if self.block == Some(value) {
             return Some(());
         }
-        let cell = self.in_memory(value)?;
+        let at = self.in_memory(value)?;
         self.keep(self.block)?;
-        self.call(chain::load(self.width(value)), cell)?;
+        self.call(chain::load(self.width(value)), at)?;
         self.block = Some(value);
         Some(())
     }
@@ -469,9 +461,9 @@ impl<'a> Writer<'a> {
         if self.waiting == Some(value) {
             return self.swap();
         }
-        let cell = self.in_memory(value)?;
+        let at = self.in_memory(value)?;
         self.keep_truths()?;
-        self.call(chain::load_mask(), cell)?;
+        self.call(chain::load_mask(), at)?;
         self.truths = Some(value);
         Some(())
     }
@@ -509,7 +501,7 @@ impl<'a> Writer<'a> {
         match self.truths {
             Some(value) if self.waiting.is_none() && self.is_used_later(value) => {
                 self.waiting = self.truths;
-                self.call(chain::wait(), NO_CELL)
+                self.call(chain::wait(), At::Nowhere)
             }
             truths => self.keep(truths),
         }

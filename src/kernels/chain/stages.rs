@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use super::vectors::Vectors;
-use super::{BLOCK, Call, Cell, Ending, Entry, ROW_CELLS, Stage, Stages};
+use super::{BLOCK, Call, Cell, Ending, Entry, ROW_CELLS, Reads, Stage, Stages};
 use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Plain, read_part};
 use crate::kernels::{ByLevel, Lane, Stores, Width, bring, is_line};
 use crate::types::function::Logic;
@@ -94,6 +94,9 @@ trait Body {
 
     /// Whether nothing follows.
     const ENDS: bool = false;
+
+    /// Whether all that it does is to load or to ask for an operand: its code is short.
+    const LOADS: bool = false;
 
     /// # Safety
     ///
@@ -229,6 +232,7 @@ struct Stream<U>(PhantomData<U>);
 struct Ask<U>(PhantomData<U>);
 
 impl<U: Lane> Body for Ask<U> {
+    const LOADS: bool = true;
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
@@ -240,6 +244,7 @@ impl<U: Lane> Body for Ask<U> {
 
 impl<U: Lane> Body for Load<U> {
     const READS: bool = true;
+    const LOADS: bool = true;
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
@@ -308,6 +313,7 @@ struct Xor<const WAITING: bool>;
 
 impl Body for LoadMask {
     const READS: bool = true;
+    const LOADS: bool = true;
 
     #[inline(always)]
     unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, _: &Params) -> State<A> {
@@ -416,6 +422,7 @@ pub(super) type Row = unsafe fn(calls: *const Call, cells: *mut Cell, columns: u
 macro_rules! shells {
     ($level:ident $Isa:ident: $features:literal, $Vector:ident: $($v:ident)*) => {
         mod $level {
+            use std::arch::asm;
             use std::arch::x86_64::$Vector;
 
             use super::*;
@@ -433,7 +440,7 @@ macro_rules! shells {
                 unsafe extern "C" fn(*const Call, *const Cell, usize, u64, u32, u32, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
-            unsafe extern "C" fn shell<B: Body, const REPEATED: bool>(
+            unsafe extern "C" fn shell<B: Body, const REPEATED: bool, const PLACE: usize>(
                 call: *const Call,
                 cells: *const Cell,
                 block: usize,
@@ -442,6 +449,10 @@ macro_rules! shells {
                 high: u32,
                 $($v: $Vector),*
             ) {
+                if PLACE > 0 {
+                    // SAFETY: this is a comment, by which the compiler takes what is alike for different.
+                    unsafe { asm!("# {}", const PLACE, options(nomem, nostack, preserves_flags)) };
+                }
                 let state = State { mask: u64::from(high) << 32 | u64::from(low), waiting, block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
@@ -509,8 +520,28 @@ macro_rules! shells {
             }
 
             pub(super) const fn stage<B: Body>() -> Stage {
-                let repeated = if B::READS { Some(erased(shell::<B, true>)) } else { None };
-                Stage { dense: erased(shell::<B, false>), repeated }
+                let reads = if B::READS || B::LOADS { Some(Reading::<B>::READS) } else { None };
+                Stage { dense: erased(shell::<B, false, 0>), reads }
+            }
+
+            struct Reading<B>(PhantomData<B>);
+
+            impl<B: Body> Reading<B> {
+                const READS: &'static Reads = &Reads {
+                    repeated: if B::READS { Some(erased(shell::<B, true, 0>)) } else { None },
+                    elsewhere: if B::LOADS {
+                        &[
+                            erased(shell::<B, false, 1>),
+                            erased(shell::<B, false, 2>),
+                            erased(shell::<B, false, 3>),
+                        ]
+                    } else if B::BYTES < WIDEST {
+                        &[erased(shell::<B, false, 1>)]
+                    } else {
+                        // The code for the widest elements is long: all of it twice would be another 40 KB.
+                        &[]
+                    },
+                };
             }
         }
     };
