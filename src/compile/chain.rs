@@ -46,13 +46,15 @@ pub(super) enum Verb {
     Select { if_true: Stage, if_false: Stage },
 }
 
-/// The steps of a nest, and its roots, with chains in place of the steps that they are made of.
+/// The steps of a nest, and its roots, with chains in place of the steps that they are made of; `is_far` says whether the
+/// plan moves more than the last level holds for it.
 pub(super) fn chained(
     draft: &Draft<'_>,
     walked: &Walked,
     mut steps: Vec<Draught>,
     mut roots: SmallVec<[usize; 2]>,
     level: Level,
+    is_far: bool,
 ) -> (Vec<Draught>, SmallVec<[usize; 2]>) {
     let mut users = vec![Vec::new(); steps.len()];
     for (user, step) in steps.iter().enumerate() {
@@ -69,7 +71,9 @@ pub(super) fn chained(
         if members.len() < 2 {
             continue;
         }
-        let Some(chain) = Writer::new(draft, walked, &steps, &members, level).chain() else { continue };
+        let Some(chain) = Writer::new(draft, walked, &steps, &members, level, is_far).chain() else {
+            continue;
+        };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
         members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
         steps[root].deeds = members.iter().flat_map(|&step| &steps[step].deeds).copied().collect();
@@ -166,6 +170,7 @@ struct Writer<'a> {
     steps: &'a [Draught],
     members: &'a [usize],
     level: Level,
+    is_far: bool,
     stages: Vec<Use>,
     /// What lies in memory before the chain begins.
     operands: SmallVec<[(Feed, Operand); 4]>,
@@ -191,6 +196,7 @@ impl<'a> Writer<'a> {
         steps: &'a [Draught],
         members: &'a [usize],
         level: Level,
+        is_far: bool,
     ) -> Self {
         let mut uses = vec![0; steps.len()];
         for feeds in members.iter().filter_map(|&step| steps[step].part.as_ref()).map(|part| &part.feeds) {
@@ -206,6 +212,7 @@ impl<'a> Writer<'a> {
             steps,
             members,
             level,
+            is_far,
             stages: Vec::new(),
             operands: SmallVec::new(),
             aside: Vec::new(),
@@ -253,10 +260,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Has the operands that run along rows in memory asked for ahead of time, where memory binds by far. The stages of a block
-    /// are so many instructions that the machine does not see the next ones coming: on a Zen 5, groups took 0.75 to 0.9 of
-    /// their time beyond the caches, and a clamp's gradient, which waits for each block where the code lies at some addresses,
-    /// 0.2 to 0.45 at those and up to 1.2 at others where the last level holds it. On a Zen 4, groups that arithmetic
-    /// nearly binds took 1.04.
+    /// are so many instructions that the machine does not see the next ones coming: on a Zen 5, groups took 0.75 to 0.95 of
+    /// their time beyond the caches. Within the last level it sees enough, and a clamp's gradient took 1.1 to 1.35 of its time
+    /// for being asked for. On a Zen 4, groups that arithmetic nearly binds took 1.04.
     fn ask(&mut self) -> Option<()> {
         let walked = |(index, &(feed, Operand { width, inner })): (usize, &(Feed, Operand))| {
             (matches!(feed, Feed::Walk(_)) && inner == Inner::Dense).then_some((
@@ -280,7 +286,7 @@ impl<'a> Writer<'a> {
         // The pieces of rows that tiles are then are too short for the machine to see coming: a sum under a mask, of bf16 and
         // with one operand transposed, took 0.6 of its time.
         let packs = self.steps.iter().any(Draught::packs);
-        if is_beyond && (packs || 2 * cost <= moved) {
+        if is_beyond && (packs || (self.is_far && 2 * cost <= moved)) {
             for (at, feed, width) in walked {
                 // Where that is further than an f32 counts in bytes, a line close by is asked for.
                 match self.walked.ahead(self.draft, packs, feed) {
