@@ -188,19 +188,24 @@ pub(in crate::kernels) trait Function2: 'static {
     }
 }
 
+/// What begins at a cache line.
+#[repr(align(64))]
+struct Aligned<B>(B);
+
 /// An operand that is read block by block.
 struct Reader<T, const N: usize> {
     from: Source,
     inner: Inner,
     row: *const T,
-    /// The repeated element.
-    block: [T; N],
+    /// The repeated element. The stack begins anywhere: in one process of 16, vectors of the block lay on two pages, and a
+    /// comparison of an index that stays along rows of 66 elements with one that does not took twice as long on a Zen 5.
+    block: Aligned<[T; N]>,
 }
 
 impl<T: Plain, const N: usize> Reader<T, N> {
     #[inline(always)]
     fn new(from: Source, inner: Inner) -> Self {
-        Self { from, inner, row: from.at.cast(), block: [T::default(); N] }
+        Self { from, inner, row: from.at.cast(), block: Aligned([T::default(); N]) }
     }
 
     /// Goes to a row. Rows are begun from the first one on.
@@ -213,7 +218,7 @@ impl<T: Plain, const N: usize> Reader<T, N> {
         self.row = self.from.row(row);
         if self.inner == Inner::Repeated && (row == 0 || self.from.pitch != 0) {
             // SAFETY: as the caller promises.
-            self.block = [unsafe { self.row.read_unaligned() }; N];
+            self.block = Aligned([unsafe { self.row.read_unaligned() }; N]);
         }
     }
 
@@ -225,7 +230,7 @@ impl<T: Plain, const N: usize> Reader<T, N> {
     #[inline(always)]
     unsafe fn at<I: Isa>(&self, column: usize, count: usize) -> [T; N] {
         let from = match self.inner {
-            Inner::Repeated => self.block.as_ptr(),
+            Inner::Repeated => self.block.0.as_ptr(),
             Inner::Dense => self.row.wrapping_add(column),
         };
         // SAFETY: as the caller promises; the block of the repeated element is whole.
