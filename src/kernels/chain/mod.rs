@@ -50,10 +50,9 @@ struct Reads {
     repeated: Option<Entry>,
     /// Blocks, by the same code in other places, for other operands.
     ///
-    /// An AMD core foresees what an instruction will load from what it has loaded, and is misled where that is two operands by
-    /// turns. On a Zen 5, where operands were less than 8 MiB apart and not by a multiple of 16 KiB, a clamp's gradient took 1.4
-    /// to 5 times as long within the last level when both were loaded by one instruction, and a sum of four operands 1.2 to 1.9
-    /// times; other distances made no difference.
+    /// AMD's optimization guides name a prefetcher that goes by the strides of single instructions. Two operands that one
+    /// instruction loads by turns mislead it: on a Zen 5, where they were less than 8 MiB apart and not by a multiple of 16 KiB,
+    /// a clamp's gradient took 1.4 to 5 times as long within the last level, and a sum of four operands 1.2 to 2 times.
     elsewhere: &'static [Entry],
 }
 
