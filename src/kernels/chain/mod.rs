@@ -98,7 +98,7 @@ pub(crate) struct Use {
 
 /// A stage as it is called.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Call {
+struct Call {
     entry: Entry,
     /// The operand in memory, by how many bytes behind the first cell its own is; any where the stage uses none.
     cell: usize,
