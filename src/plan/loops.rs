@@ -41,13 +41,13 @@ pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) 
     // Inserted one by one, as there are few: the library's sort would be 7 KB of code.
     let mut behind_pinned = 0;
     for l in loops.into_iter().filter(|l| l.extent != 1 || l.pinned) {
-        let larger =
-            ordered[behind_pinned..].partition_point(|other| other.steps[order_by] >= l.steps[order_by]);
         if l.pinned {
             ordered.push(l);
             behind_pinned = ordered.len();
         } else {
-            ordered.insert(behind_pinned + larger, l);
+            let is_as_large = |other: &Loop| other.steps[order_by] >= l.steps[order_by];
+            let place = behind_pinned + ordered[behind_pinned..].partition_point(is_as_large);
+            ordered.insert(place, l);
         }
     }
     let mut merged: SmallVec<[Loop; 4]> = SmallVec::new();

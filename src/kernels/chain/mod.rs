@@ -197,24 +197,22 @@ impl Program {
             At::Operand(index) => (index, operands[index].inner),
             At::Aside(index) => (result + 1 + index, Inner::Dense),
         };
-        // Values put aside lie so close that they count as one.
-        let reads = |at: At| match at {
-            At::Aside(_) => At::Aside(0),
-            at => at,
-        };
-        let call = |(index, &Use { stage, at, params }): (usize, &Use)| {
+        // The operands of which stages have read blocks.
+        let mut read: SmallVec<[(Stage, At); 8]> = SmallVec::new();
+        let call = |&Use { stage, at, params }: &Use| {
             let (cell, inner) = place(at);
-            let mut read: SmallVec<[At; 4]> = SmallVec::new();
-            for before in uses[..index].iter().filter(|before| before.stage.is(stage)) {
-                if place(before.at).1 == Inner::Dense && !read.contains(&reads(before.at)) {
-                    read.push(reads(before.at));
-                }
+            // Values put aside lie so close that they count as one.
+            let from = if let At::Aside(_) = at { At::Aside(0) } else { at };
+            let of_stage = || read.iter().filter(|(known, _)| known.is(stage));
+            let (others, all) =
+                (of_stage().take_while(|&&(_, known)| known != from).count(), of_stage().count());
+            if others == all && inner == Inner::Dense {
+                read.push((stage, from));
             }
-            let others = read.iter().position(|&known| known == reads(at)).unwrap_or(read.len());
             let entry = stage.entry(inner, others)?;
             Some(Call { entry, cell: cell * size_of::<Cell>(), params })
         };
-        let mut calls = uses.iter().enumerate().map(call).collect::<Option<Vec<Call>>>()?;
+        let mut calls = uses.iter().map(call).collect::<Option<Vec<Call>>>()?;
         let last = stages::ending(ending)[level as usize]?;
         calls.push(Call { entry: last.dense, cell: result * size_of::<Cell>(), params: [0.0; 2] });
         let cells = result + 1 + aside;
