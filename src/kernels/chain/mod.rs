@@ -10,6 +10,7 @@
 //! twice. What else is needed again later, or second, lies in the thread's scratch, block by block. At level Portable there
 //! are no vectors to pass, so there are no chains.
 
+mod shells;
 mod stages;
 mod vectors;
 
@@ -263,7 +264,7 @@ impl Program {
             // stage that ends it, and all its stages are of its level.
             unsafe {
                 let run =
-                    |columns: usize| stages::ROW[self.level as usize](self.calls.as_ptr(), cells, columns);
+                    |columns: usize| shells::ROW[self.level as usize](self.calls.as_ptr(), cells, columns);
                 let head =
                     if self.ending.is_streamed() { (*cells.add(result)).head(extent.columns) } else { 0 };
                 if head > 0 {
