@@ -1,11 +1,11 @@
-//! The walls of the house: which room of `src/` may import which, where `unsafe` may stand, and that `lib.rs` only
+//! Layering: which layer of `src/` may import which, where `unsafe` may stand, and that `lib.rs` only
 //! names things.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room, lowest first, with what it may name of the others: a whole room, or one module of it.
+/// Each layer, lowest first, with what it may name of the others: a whole layer, or one module of it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("error", &["types"]),
@@ -26,10 +26,10 @@ const UNSAFE: &[&str] = &[
     "types/dtype.rs",
     // A test alone, which puts a kernel of its own into a plan.
     "execute/compiled/tests.rs",
-    "execute/crew.rs",
+    "execute/fork_join.rs",
     "execute/engine.rs",
     "execute/mod.rs",
-    "execute/runner.rs",
+    "execute/interpreter.rs",
     "execute/tensor.rs",
     "kernels/",
 ];
@@ -38,12 +38,12 @@ const UNSAFE: &[&str] = &[
 fn imports_follow_the_arrows() {
     let mut faults = Vec::new();
     for import in imports() {
-        let Import { file, room, path } = &import;
-        let arrows = ARROWS.iter().find(|(name, _)| name == room);
+        let Import { file, layer, path } = &import;
+        let arrows = ARROWS.iter().find(|(name, _)| name == layer);
         match arrows {
-            None => faults.push(format!("{file}: room `{room}` has no row in ARROWS")),
+            None => faults.push(format!("{file}: layer `{layer}` has no row in ARROWS")),
             Some((_, allowed)) if !allowed.iter().any(|arrow| leads_to(arrow, path)) => {
-                faults.push(format!("{file}: `{room}` must not name `{path}`"));
+                faults.push(format!("{file}: `{layer}` must not name `{path}`"));
             }
             Some(_) => {}
         }
@@ -52,26 +52,26 @@ fn imports_follow_the_arrows() {
 }
 
 #[test]
-fn no_rooms_import_each_other() {
+fn no_layers_import_each_other() {
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for Import { room, path, .. } in imports() {
-        edges.entry(room).or_default().insert(first(&path).to_owned());
+    for Import { layer, path, .. } in imports() {
+        edges.entry(layer).or_default().insert(first(&path).to_owned());
     }
-    assert!(edges.contains_key("graph"), "the graph room names others, but the reader saw none: {edges:?}");
+    assert!(edges.contains_key("graph"), "the graph layer names others, but the reader saw none: {edges:?}");
 
-    // Rooms that name no room still here are taken away; rooms that are left name each other in a circle.
+    // Layers that name no layer still here are taken away; layers that are left name each other in a circle.
     while let Some(leaf) = edges
         .iter()
-        .find(|(_, to)| to.iter().all(|room| !edges.contains_key(room)))
-        .map(|(room, _)| room.clone())
+        .find(|(_, to)| to.iter().all(|layer| !edges.contains_key(layer)))
+        .map(|(layer, _)| layer.clone())
     {
         edges.remove(&leaf);
     }
-    assert!(edges.is_empty(), "these rooms import each other: {edges:?}");
+    assert!(edges.is_empty(), "these layers import each other: {edges:?}");
 }
 
 #[test]
-fn unsafe_stays_in_its_rooms() {
+fn unsafe_stays_in_its_files() {
     let faults: Vec<String> = sources()
         .into_iter()
         .filter(|(file, _)| !UNSAFE.iter().any(|place| file.starts_with(place)))
@@ -125,7 +125,7 @@ fn the_reader_reads_rust() {
         ("a macro's path", "$crate::types::Lane", &["types::Lane"]),
         ("a visibility", "pub(crate) fn f() {} pub(in crate::graph) fn g() {}", &["graph"]),
         ("the way over super", "use super::super::plan::Plan;", &["plan::Plan"]),
-        ("super within the room", "use super::op::Op; mod inner { use super::super::op::Op; }", &[]),
+        ("super within the layer", "use super::op::Op; mod inner { use super::super::op::Op; }", &[]),
         ("out of an inline module", "mod inner { fn f() { super::super::super::plan::f() } }", &["plan::f"]),
         ("comments", "// crate::a::B\n/* crate::c /* crate::d */ crate::e */ /// [x](crate::f)\n", &[]),
         ("strings", r####"f("crate::a \" crate::b", r#"" crate::c"#, b"crate::d", 'x', '\'')"####, &[]),
@@ -143,28 +143,28 @@ fn the_reader_reads_rust() {
     report(&faults);
 }
 
-/// One mention of a thing in another room.
+/// One mention of a thing in another layer.
 struct Import {
     file: String,
-    room: String,
+    layer: String,
     /// From the crate root on.
     path: String,
 }
 
-/// What the rooms name of each other, tests aside.
+/// What the layers name of each other, tests aside.
 fn imports() -> Vec<Import> {
     let mut imports = Vec::new();
     for (file, tokens) in sources() {
-        let room = first(file.trim_end_matches(".rs").split('/').next().unwrap_or_default()).to_owned();
-        // A file of tests may name any room, as tests within a file may.
-        if room == "lib" || file.ends_with("/tests.rs") {
+        let layer = first(file.trim_end_matches(".rs").split('/').next().unwrap_or_default()).to_owned();
+        // A file of tests may name any layer, as tests within a file may.
+        if layer == "lib" || file.ends_with("/tests.rs") {
             continue;
         }
         let depth = file.split('/').count() - usize::from(file.ends_with("/mod.rs"));
         let paths = crate_paths(&without_tests(tokens), depth);
-        imports.extend(paths.into_iter().filter(|path| first(path) != room).map(|path| Import {
+        imports.extend(paths.into_iter().filter(|path| first(path) != layer).map(|path| Import {
             file: file.clone(),
-            room: room.clone(),
+            layer: layer.clone(),
             path,
         }));
     }
