@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --features json --bench fusion -- [--sweep] [--huge] [--rounds N] [FILTER ...]` runs the graphs of
 //! `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with `--huge` in large ones. All
-//! that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
+//! that stands in a row is timed interleaved in one process, and each figure is a median over the rounds:
 //!
 //! - *apart / fused*: how many times longer the separate partitions take together;
 //! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
@@ -12,22 +12,22 @@
 //!
 //! Run as a test, it only checks that fused and apart give the same bits.
 
+#[path = "../interleave/mod.rs"]
+mod interleave;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod stream;
-#[path = "../turns/mod.rs"]
-mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use interleave::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Memory, Pages, Random};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, Policy, Stream, Tensor, TensorMut,
 };
 use stream::Streamed;
-use turns::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 
 /// What each dim of a graph becomes; dims that are not listed stay.
 type Size = [(i64, i64)];

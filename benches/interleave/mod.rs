@@ -1,4 +1,4 @@
-//! What the benches that time by turns share: their options, and how long something takes.
+//! What the benches that time interleaved share: their options, and how long something takes.
 
 use std::time::Instant;
 
