@@ -72,8 +72,9 @@ pub(super) fn plan(
 
     let drafts = drafts(&group, &ports);
     let bytes_moved = bytes_moved(&drafts);
-    let result = group.outputs.iter().map(|&value| group.values[value].bytes()).sum();
-    let moved = if reads_one_branch(&drafts) { (bytes_moved + result) / 2 } else { bytes_moved };
+    let result =
+        group.outputs.iter().map(|&value| group.values[value].bytes()).fold(0, usize::saturating_add);
+    let moved = if reads_one_branch(&drafts) { bytes_moved.midpoint(result) } else { bytes_moved };
     // What is not worth waking workers for is moved by one thread.
     let stores = stores(moved, result, is_alone || bytes_moved < PARALLEL_BYTES);
 
@@ -191,19 +192,20 @@ fn sizes(group: &Group, ports: &[&[i64]]) -> Vec<usize> {
     values.zip(ports).map(size).collect()
 }
 
-/// Bytes of the distinct elements of all ports.
+/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be addressed, all of them
+/// together need not, and elements of an input that overlap are counted each.
 fn bytes_moved(drafts: &[Drafted<'_>]) -> usize {
     let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
     for Drafted { draft, .. } in drafts {
         for path in &draft.paths {
             let Base::Port(port) = path.base else { continue };
             let walked = draft.dims.iter().zip(&path.strides).filter(|&(_, &stride)| stride != 0);
-            let bytes = walked.map(|(&dim, _)| dim as usize).product::<usize>() * path.width.bytes();
+            let bytes = walked.map(|(&dim, _)| dim as usize).fold(path.width.bytes(), usize::saturating_mul);
             let most = of_port.entry(port).or_default();
             *most = bytes.max(*most);
         }
     }
-    of_port.values().sum()
+    of_port.into_values().fold(0, usize::saturating_add)
 }
 
 /// Whether a condition that does not vary along the innermost dim leaves one branch of each row of a result unread.
