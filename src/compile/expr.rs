@@ -297,7 +297,7 @@ impl<'a> ExprGraph<'a> {
     fn access_port(&mut self, port: usize, value: usize, start: usize) -> usize {
         let value = &self.group.values[value];
         let width = width_of(value.data_type);
-        let elements = shape::walk_strides(&value.dims, self.ports[port], self.dims, start);
+        let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
         let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
         self.access(AxisAccess { base: Base::Port(port), strides, width })
     }

@@ -74,8 +74,9 @@ pub(super) fn plan(
 
     let exprs = nest_exprs(&group, &ports);
     let bytes_moved = bytes_moved(&exprs);
-    let result = group.outputs.iter().map(|&value| group.values[value].bytes()).sum();
-    let moved = if reads_one_branch(&exprs) { (bytes_moved + result) / 2 } else { bytes_moved };
+    let result =
+        group.outputs.iter().map(|&value| group.values[value].bytes()).fold(0, usize::saturating_add);
+    let moved = if reads_one_branch(&exprs) { bytes_moved.midpoint(result) } else { bytes_moved };
     // What is not worth waking workers for is moved by one thread.
     let stores = store_policy(moved, result, single_thread || bytes_moved < PARALLEL_BYTES);
 
@@ -195,19 +196,21 @@ fn sizes(group: &ShapedGroup, ports: &[&[i64]]) -> Vec<usize> {
     values.zip(ports).map(size).collect()
 }
 
-/// Bytes of the distinct elements of all ports.
+/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be addressed, all of
+/// them together need not, and elements of an input that overlap are counted each.
 fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
     let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
     for NestExpr { expr, .. } in exprs {
         for access in &expr.accesses {
             let Base::Port(port) = access.base else { continue };
             let varying = expr.dims.iter().zip(&access.strides).filter(|&(_, &stride)| stride != 0);
-            let bytes = varying.map(|(&dim, _)| dim as usize).product::<usize>() * access.width.bytes();
+            let bytes =
+                varying.map(|(&dim, _)| dim as usize).fold(access.width.bytes(), usize::saturating_mul);
             let most = of_port.entry(port).or_default();
             *most = bytes.max(*most);
         }
     }
-    of_port.values().sum()
+    of_port.into_values().fold(0, usize::saturating_add)
 }
 
 /// Whether a condition that does not vary along the innermost dim leaves one branch of each row of a result unread.

@@ -435,7 +435,7 @@ impl TileLoops {
             let columns = if step.space.columns == InnerStride::Contiguous { tile.columns } else { 1 };
             let repeated = order.iter().rev().skip_while(|&&l| self.is_still(l, step.varies));
             let times = repeated.map(|&l| self.all[l].extent).fold(1, usize::saturating_mul);
-            (rows * columns * step.cost).saturating_mul(times)
+            [columns, step.cost, times].into_iter().fold(rows, usize::saturating_mul)
         };
         steps.iter().map(of_step).fold(0, usize::saturating_add)
     }

@@ -138,7 +138,8 @@ impl CompiledPartition {
         &self.inner.in_place
     }
 
-    /// Bytes that an execution reads and writes, each distinct element counted once.
+    /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there are more, which
+    /// only shapes can ask for that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.bytes_moved
     }
@@ -151,7 +152,7 @@ impl CompiledPartition {
             let count = output.dims().and_then(shape::element_count).unwrap_or(0);
             count as usize * output.data_type().size().unwrap_or(0)
         };
-        let bytes_written = self.outputs().iter().map(size).sum();
+        let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
         let threads_of = |nest: &LoopNest| threads(plan, engine).min(nest.tiles());
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }

@@ -355,9 +355,9 @@ connectives! {
 }
 
 /// The block where the mask bits are as `TAKEN`, else what lies in memory.
-struct Select<U, const TAKEN: bool>(PhantomData<U>);
+struct SelectBlock<U, const TAKEN: bool>(PhantomData<U>);
 
-impl<U: LaneBits, const TAKEN: bool> StageBody for Select<U, TAKEN> {
+impl<U: LaneBits, const TAKEN: bool> StageBody for SelectBlock<U, TAKEN> {
     const READS: bool = true;
     const BYTES: usize = size_of::<U>();
 
@@ -504,7 +504,7 @@ pub(crate) fn logic_masks(logic: Logic) -> Stages {
 /// The block where the mask bits are as `taken`, else the one in memory.
 pub(crate) fn select(width: Width, taken: bool) -> Stages {
     match taken {
-        true => by_width!(width, U => Select<U, true>),
-        false => by_width!(width, U => Select<U, false>),
+        true => by_width!(width, U => SelectBlock<U, true>),
+        false => by_width!(width, U => SelectBlock<U, false>),
     }
 }

@@ -232,7 +232,7 @@ by_cast! {
 /// bounds are the integer's least value and what is one above its greatest; the conversion itself is by a type that
 /// the machine has an instruction for.
 macro_rules! saturating {
-    ($($A:ident => $($B:ident by $Wide:ident)*;)*) => {
+    ($($A:ident => $($B:ident by $Int:ident)*;)*) => {
         $($(impl To<$B> for $A {
             #[inline(always)]
             fn to<I: Isa>(self) -> $B {
@@ -240,7 +240,7 @@ macro_rules! saturating {
                 // 0 for NaN too, which no comparison lets through.
                 let within = if (self >= $B::MIN as $A) & (self < ABOVE) { self } else { 0.0 };
                 // SAFETY: the number is within the type's bounds.
-                let value = unsafe { within.to_int_unchecked::<$Wide>() } as $B;
+                let value = unsafe { within.to_int_unchecked::<$Int>() } as $B;
                 let value = if self >= ABOVE { $B::MAX } else { value };
                 if self < $B::MIN as $A { $B::MIN } else { value }
             }

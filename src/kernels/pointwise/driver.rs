@@ -15,10 +15,8 @@ use crate::kernels::fused::{self, Stage, Stages};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::simd::{self, mask_of_first};
 use crate::kernels::{ByLevel, Extent, InnerStride, Source, Target};
+pub(crate) use crate::types::function::Params;
 use crate::types::kind::Level;
-
-/// The parameters of a function, `p` and `q`; 0 where it has none.
-pub(crate) type Params = [f32; 2];
 
 /// Elements of a block of a function of f32.
 pub(super) const LIGHT: usize = 64;

@@ -248,9 +248,9 @@ impl Trial {
     }
 
     /// The worst at each available level.
-    fn worst(&self, asked: Asked) -> Vec<(Level, Worst)> {
+    fn worst(&self, numbers: Asked) -> Vec<(Level, Worst)> {
         let mut worst: Vec<_> = Level::all_available().map(|level| (level, Worst::default())).collect();
-        for x in asked.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
+        for x in numbers.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
             let want: Vec<Option<f64>> = x.iter().map(|&x| (self.want)(x)).collect();
             for (level, worst) in &mut worst {
                 for ((&x, got), &want) in x.iter().zip((self.kernel)(*level, &x)).zip(&want) {
