@@ -99,6 +99,196 @@ fn lib_only_names_things() {
     report(&faults);
 }
 
+/// One name means one thing: type names that two modules of a crate may both declare.
+const SHARED_TYPE_NAMES: &[(&str, &str)] = &[("cli/src", "Run"), ("cli/src", "Way")];
+
+/// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of them. Each
+/// stands beside its successor.
+const OLD_WORDS: &[(&str, &str)] = &[
+    ("Ahead", "PrefetchDistance"),
+    ("Asks", "PrefetchQueue"),
+    ("Bound", "Bindings"),
+    ("CHEAP", "LIGHT"),
+    ("CLASSED", "CLASSIFIABLE"),
+    ("Chain", "FusedKernel"),
+    ("Crew", "ForkJoin"),
+    ("DEAR", "HEAVY"),
+    ("Deed", "StepLabel"),
+    ("Draft", "ExprGraph"),
+    ("Drafted", "NestExpr"),
+    ("Draught", "UnplacedStep"),
+    ("Ending", "StoreKind"),
+    ("Feed", "Operand"),
+    ("Feeds", "Operands"),
+    ("Gather", "PackTile"),
+    ("Held", "InPlaceOperand"),
+    ("Judge", "MaskTest"),
+    ("Lane", "LaneBits"),
+    ("Line", "CacheLine"),
+    ("Made", "ValueDef, LoweredNest"),
+    ("Meaning", "Semantics"),
+    ("Nest", "LoopNest"),
+    ("OWN", "EXTENSIONS"),
+    ("Odd", "RoundedToOdd"),
+    ("Piece", "MemRange"),
+    ("Plain", "Pod"),
+    ("Reads", "OperandEntries"),
+    ("Row1", "UnaryTable"),
+    ("Row2", "BinaryTable"),
+    ("Runner", "Interpreter"),
+    ("Scatter", "UnpackTile"),
+    ("Shares", "ChunkQueue"),
+    ("Side", "SelectOperand"),
+    ("Stores", "StorePolicy"),
+    ("Sudden", "LookaheadPrefetch"),
+    ("Sweep", "Traversal"),
+    ("Task", "ScalarOp"),
+    ("Turned", "Swapped"),
+    ("USUAL", "DEFAULT"),
+    ("Verb", "StageShape"),
+    ("Verdict", "MaskClass, FusionVerdict"),
+    ("Via", "TwoStepConvert"),
+    ("Walk", "Access"),
+    ("Walked", "IterationSpace"),
+    ("Ways", "Impls"),
+    ("Wide", "Vector512"),
+    ("Wiring", "OpGraph"),
+    ("Work", "Instr"),
+    ("ahead", "distance"),
+    ("aside", "spilled"),
+    ("asked", "predicate"),
+    ("asks", "queue"),
+    ("bits_matter", "demands_nan_bits"),
+    ("bring", "prefetch_l1"),
+    ("crew", "fork_join"),
+    ("deeds", "labels"),
+    ("draft", "expr"),
+    ("effort", "estimated_work"),
+    ("elsewhere", "clones"),
+    ("feed", "operand"),
+    ("feeds", "operands"),
+    ("gather", "pack_tile"),
+    ("gives_any_nan", "produces_noncanonical_nan"),
+    ("is_alone", "single_thread"),
+    ("is_at_home", "same_engine"),
+    ("judge", "classify_mask"),
+    ("made_branches", "computed_branches"),
+    ("may_be_late", "conditional_users"),
+    ("one_by_one", "map_scalar"),
+    ("outdated", "invalidated_by"),
+    ("pitch", "row_stride"),
+    ("pulls", "deps"),
+    ("scatter", "unpack_tile"),
+    ("scout", "lookahead_cursor"),
+    ("settled", "resolved"),
+    ("spared", "skippable"),
+    ("sudden", "lookahead"),
+    ("sweep", "traversal"),
+    ("take_in_other", "select_in_place"),
+    ("truths", "mask"),
+    ("turn", "iteration"),
+    ("turned", "swapped, advanced"),
+    ("walk", "access"),
+    ("walked", "accessed"),
+    ("walks", "accesses"),
+];
+
+/// Folders in which some old words still stand.
+const OLD_WORDS_LEFT: &[(&str, &[&str])] = &[
+    ("error.rs", &["Verdict"]),
+    ("lib.rs", &["Verdict"]),
+    ("partition/", &["Verdict", "Wiring"]),
+    ("reference/", &["Meaning", "gather"]),
+];
+
+#[test]
+fn no_type_name_is_declared_twice() {
+    let mut faults = Vec::new();
+    for folder in ["src", "capi/src", "cli/src"] {
+        let mut declared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (file, tokens) in sources_of(folder) {
+            if file.split('/').any(|part| part == "tests" || part == "tests.rs") {
+                continue;
+            }
+            let tokens = without(without_tests(tokens), &["#", "[", "cfg", "(", "not", "("]);
+            for name in declared_types(&tokens) {
+                let places = declared.entry(name).or_default();
+                places.insert(if places.contains(&file) { format!("{file} twice") } else { file.clone() });
+            }
+        }
+        assert!(!declared.is_empty(), "{folder} declares no type");
+        let is_shared = |name: &str| SHARED_TYPE_NAMES.contains(&(folder, name));
+        let twice = declared.into_iter().filter(|(name, files)| files.len() > 1 && !is_shared(name));
+        faults.extend(twice.map(|(name, files)| format!("{folder}: `{name}` in {files:?}")));
+    }
+    report(&faults);
+}
+
+#[test]
+fn no_identifier_is_an_old_word() {
+    let mut faults = BTreeSet::new();
+    for (file, tokens) in sources() {
+        let left = OLD_WORDS_LEFT.iter().filter(|(place, _)| file.starts_with(place));
+        let left: Vec<&str> = left.flat_map(|(_, words)| words.iter().copied()).collect();
+        for token in &tokens {
+            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token)
+                && !left.contains(old)
+            {
+                faults.insert(format!("{file}: `{old}`, now called {new}"));
+            }
+        }
+    }
+    report(&Vec::from_iter(faults));
+}
+
+/// The names of the types that the tokens declare; associated types are none, nor are names that a macro makes up.
+fn declared_types(tokens: &[String]) -> Vec<String> {
+    const ITEMS: [&str; 9] = ["impl", "trait", "fn", "mod", "struct", "enum", "union", "type", "macro_rules"];
+    let mut names = Vec::new();
+    // For each open block, whether associated types stand in it; and the keyword that began the present item.
+    let (mut blocks, mut item) = (Vec::new(), "");
+    for at in 0..tokens.len() {
+        let word = token(tokens, at);
+        match word {
+            "{" => blocks.push(["impl", "trait"].contains(&std::mem::take(&mut item))),
+            "}" => {
+                blocks.pop();
+                item = "";
+            }
+            ";" => item = "",
+            _ if item.is_empty() && ITEMS.contains(&word) => {
+                item = word;
+                let name = token(tokens, at + 1);
+                let is_type = ["struct", "enum", "union", "trait"].contains(&word)
+                    || (word == "type" && blocks.last() != Some(&true));
+                if is_type && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                    names.push(name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+#[test]
+fn the_reader_finds_type_names() {
+    let rows: &[(&str, &str, &[&str])] = &[
+        ("types", "pub struct A(u8); enum B { C } trait D {} type E<T> = Vec<T>;", &["A", "B", "D", "E"]),
+        ("associated types", "trait A { type B; } impl A for u8 { type B = u8; } type C = u8;", &["A", "C"]),
+        ("functions", "fn f(x: impl Fn()) -> A { struct B; type C = u8; }", &["B", "C"]),
+        ("macros", "macro_rules! m { ($A:ident) => { struct $A; } }", &[]),
+    ];
+    let mut faults = Vec::new();
+    for (what, code, expected) in rows {
+        let found = declared_types(&tokens(code));
+        if found != *expected {
+            faults.push(format!("{what}: expected {expected:?}, found {found:?}"));
+        }
+    }
+    report(&faults);
+}
+
 /// The library and its tests are compiled in one profile. With `--release`, tests run without these checks.
 #[test]
 #[cfg(debug_assertions)]
@@ -173,7 +363,12 @@ fn imports() -> Vec<Import> {
 
 /// The tokens of each file of `src/`, by its path from there.
 fn sources() -> Vec<(String, Vec<String>)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources_of("src")
+}
+
+/// The tokens of each file of a folder, by its path from there.
+fn sources_of(folder: &str) -> Vec<(String, Vec<String>)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
     collect(&src, &mut files);
     files.sort();
@@ -278,11 +473,15 @@ fn text_end(chars: &[char], start: usize, quote: char) -> usize {
 
 /// The tokens without the items that are there for tests alone.
 fn without_tests(tokens: Vec<String>) -> Vec<String> {
-    const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    without(tokens, &["#", "[", "cfg", "(", "test", ")", "]"])
+}
+
+/// The tokens without the items that have an attribute which begins so.
+fn without(tokens: Vec<String>, attribute: &[&str]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        if tokens[at..].iter().take(TEST.len()).eq(TEST.iter()) {
+        if tokens[at..].iter().take(attribute.len()).eq(attribute.iter()) {
             at = item_end(&tokens, skip_attributes(&tokens, at));
         } else {
             kept.push(tokens[at].clone());
