@@ -65,8 +65,8 @@ fn is_line<U>(at: *const U) -> bool {
     at.addr().is_multiple_of(LINE)
 }
 
-/// How many elements of so many bytes lead to the first cache line of a row, where it is worth going there first: past the
-/// caches whole lines are stored, and through them a store that touches two lines takes twice as long.
+/// How many elements of so many bytes lead to the first cache line of a row, if peeling them is worth it:
+/// non-temporal stores write whole lines, and a temporal store that touches two lines takes twice as long.
 #[inline(always)]
 fn peel<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
     let bytes = row.addr().wrapping_neg() % LINE;

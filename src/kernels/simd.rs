@@ -75,7 +75,7 @@ fn of_machine() -> Level {
     Level::Portable
 }
 
-/// Ends, when dropped, what a thread has stored past the caches: other threads then see it in order.
+/// Orders, when dropped, a thread's non-temporal stores before what follows, as other threads see it.
 ///
 /// Streaming stores are not ordered by anything else, not even by the join of a thread pool.
 pub(crate) struct StoreFence;
@@ -103,7 +103,7 @@ impl Default for CacheLine {
 }
 
 impl CacheLine {
-    /// Writes the line past the caches; on other machines than x86-64 through them.
+    /// Writes the line with non-temporal stores; on other machines than x86-64 with temporal ones.
     ///
     /// # Safety
     ///
@@ -148,7 +148,7 @@ pub(crate) trait Vector512: Sized {
     /// `then` in the lanes of a mask, `else_` in the others.
     unsafe fn select(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
 
-    /// The lanes of two vectors by turns: those of the lower halves, and those of the upper halves.
+    /// The lanes of two vectors interleaved: those of the lower halves, and those of the upper halves.
     unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i);
 }
 
@@ -197,7 +197,7 @@ vector512! {
     u64, i64, u8: _mm512_set1_epi64 _mm512_maskz_loadu_epi64 _mm512_mask_storeu_epi64 _mm512_mask_blend_epi64 interleave_64;
 }
 
-/// Which lanes of two vectors, the second counted on from the first, stand in one that takes both by turns, from
+/// Which lanes of two vectors, the second counted on from the first, stand in one that interleaves both, from
 /// lane `start` of each on.
 #[cfg(target_arch = "x86_64")]
 const fn interleaved_lanes<const LANES: usize>(start: usize) -> [u64; LANES] {

@@ -1,11 +1,11 @@
 //! Register-fused kernels: several pointwise steps at once, block by block, with intermediate values in
 //! registers.
 //!
-//! A [`FusedProgram`] is a row of stages. Each is a function that takes the state (a block of 64 elements and 64 truth
-//! values) in vector registers, does one thing to it, and ends with a call of the next one, which the compiler makes a
-//! jump: Skia's raster pipeline is built the same way. In the first-level cache of a Zen 4 a stage takes 2.5 ns for 64
-//! f32 where a step over a tile takes 4 to 7, and beyond the caches the work of all stages goes on while memory is
-//! waited for, which tile after tile it does not.
+//! A [`FusedProgram`] is a sequence of stages. Each is a function that takes the state (a block of 64
+//! elements and its mask) in vector registers, does one thing to it, and ends with a call of the next one,
+//! which the compiler makes a jump: Skia's raster pipeline is built the same way. In the first-level cache of
+//! a Zen 4 a stage takes 2.5 ns for 64 f32 where a step over a tile takes 4 to 7, and beyond the caches the
+//! work of all stages goes on while memory is waited for, which tile after tile it does not.
 //!
 //! Registers hold one block, of elements of up to 8 bytes at level Avx512, of up to 4 at level Avx2, and masks for it
 //! twice. What else is needed again later, or second, lies in the thread's scratch, block by block. At level Portable there
@@ -54,9 +54,10 @@ struct OperandEntries {
     broadcast: Option<EntryPoint>,
     /// Blocks, by clones of the code for other operands.
     ///
-    /// AMD's optimization guides name a prefetcher that goes by the strides of single instructions. Two operands that one
-    /// instruction loads by turns mislead it: on a Zen 5, where they were less than 8 MiB apart and not by a multiple of 16 KiB,
-    /// a clamp's gradient took 1.4 to 5 times as long within the last level, and a sum of four operands 1.2 to 2 times.
+    /// AMD's optimization guides name a prefetcher that goes by the strides of single instructions. Two
+    /// operands that one instruction loads alternately mislead it: on a Zen 5, where they were less than 8
+    /// MiB apart and not by a multiple of 16 KiB, a clamp's gradient took 1.4 to 5 times as long within the
+    /// last level, and a sum of four operands 1.2 to 2 times.
     clones: &'static [EntryPoint],
 }
 
@@ -173,7 +174,7 @@ impl StoreKind {
     }
 }
 
-/// A row of stages that computes a tile of one result from tiles of operands.
+/// A sequence of stages that computes a tile of one result from tiles of operands.
 ///
 /// Its cells are those of the operands, in their order, that of the result, and one for each value that is spilled.
 #[derive(Debug)]
