@@ -860,8 +860,9 @@ sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
                                     const sterna_op_t *op);
 
 /**
- * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
- * with two producers, mentions of one tensor that differ, and a cycle.
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+ * different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
+ * `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
  */
 sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
 
@@ -895,10 +896,22 @@ sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
 /**
  * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
  * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+ *
+ * The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
+ * tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+ * anything but the type, `sterna_graph_get_json_notes` says so.
  */
 sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
                                        const char *json,
                                        size_t length);
+
+/**
+ * Says what `sterna_graph_from_json` read in another way than it was written: one line for each consumer of a tensor
+ * whose description was replaced by the producer's, none if no description was. The text is to be freed by
+ * `sterna_string_destroy`.
+ */
+sterna_status_t sterna_graph_get_json_notes(const sterna_graph_t *graph,
+                                            char **text);
 
 /**
  * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed

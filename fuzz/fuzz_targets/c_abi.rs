@@ -876,6 +876,10 @@ impl World {
         }
         let (at, len) = array(&mut self.random, &json);
         let read = made(&mut self.random, |to| call!(sterna_graph_from_json(to, at.cast(), len)));
+        let notes = made(&mut self.random, |to| call!(sterna_graph_get_json_notes(read.as_deref(), to)));
+        if let Some(notes) = notes {
+            take_text(notes);
+        }
         if let Some(old) = keep(&mut self.random, &mut self.graphs, read) {
             assert!(ok(call!(sterna_graph_destroy(Some(old)))));
         }
