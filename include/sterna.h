@@ -417,15 +417,18 @@ typedef struct sterna_tensor_t sterna_tensor_t;
 typedef int sterna_status_t;
 
 /**
- * Gives a block of at least `size` bytes (1 or more) at a multiple of `alignment` (a power of two, 64 or more), or
- * null where there is none. A block that is not aligned so is freed at once and counts as none. It is called from any
- * thread that uses the engine, several at a time.
+ * Gives a block of at least `size` bytes (1 or more), or null where there is none. It should start at a multiple of
+ * `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
+ * alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
+ * then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
+ * any thread that uses the engine, several at a time.
  */
 typedef void *(*sterna_allocator_malloc_t)(size_t size,
                                            size_t alignment);
 
 /**
- * Takes a block back. It is called from any thread that uses the engine, several at a time.
+ * Takes a block back, by the address that the other function gave. It is called from any thread that uses the engine,
+ * several at a time.
  */
 typedef void (*sterna_allocator_free_t)(void *block);
 
@@ -1210,8 +1213,8 @@ sterna_status_t sterna_string_destroy(char *string);
 
 /**
  * Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
- * from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an
- * execution needs memory unless the tensor is empty.
+ * from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
+ * asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
  *
  * The caller's memory must stay where it is while an execution uses it. A host scalar is made by
  * `sterna_tensor_create_scalar`.
