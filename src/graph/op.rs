@@ -290,6 +290,17 @@ impl Op {
     }
 
     /// Sets an attribute where it is not set yet.
+    /// Describes the tensor at an input anew; answers with the description before.
+    #[cfg(feature = "json")]
+    pub(crate) fn replace_input(&mut self, index: usize, tensor: LogicalTensor) -> LogicalTensor {
+        std::mem::replace(&mut self.inputs[index], tensor)
+    }
+
+    /// Every tensor, inputs first.
+    pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut LogicalTensor> {
+        self.inputs.iter_mut().chain(&mut self.outputs)
+    }
+
     pub(crate) fn default_attr(&mut self, attr: Attr, value: AttrValue) {
         self.attrs.entry(attr).or_insert(value);
     }
