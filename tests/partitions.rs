@@ -122,17 +122,42 @@ fn a_group_never_waits_for_itself() {
     assert!(explanations.iter().any(|e| refused(&e)), "{explanations:#?}");
 }
 
+fn index(id: usize, from: usize, to: usize) -> Op {
+    let to = LogicalTensor::strided(to, DataType::S32, &[4]).unwrap();
+    Op::new(id, OpKind::GenIndex).axis(0).input(f32s(from)).output(to)
+}
+
 #[test]
-fn who_only_lends_a_shape_neither_joins_nor_comes_later() {
-    let index = |id, from, to| {
-        let to = LogicalTensor::strided(to, DataType::S32, &[4]).unwrap();
-        Op::new(id, OpKind::GenIndex).axis(0).input(f32s(from)).output(to)
-    };
-    // The op with the larger id lends its shape to the one with the smaller.
+fn an_op_that_uses_only_a_shape_joins_and_needs_no_memory_of_it() {
+    // The op with the larger id makes what the one with the smaller takes its shape from.
     let graph = graph([unary(7, OpKind::Abs, 0, 1), index(3, 1, 2)]);
+    assert_eq!(summary(&graph, Policy::Fusion), [(vec![7, 3], true, vec![0], vec![2])]);
+    assert_eq!(
+        summary(&graph, Policy::Debug),
+        [(vec![7], true, vec![0], vec![1]), (vec![3], true, vec![1], vec![2])]
+    );
+}
+
+#[test]
+fn an_op_outside_that_uses_only_a_shape_takes_the_tensor_and_runs_later() {
+    let s32s = |id| LogicalTensor::strided(id, DataType::S32, &[4]).unwrap();
+    let graph = graph([
+        unary(0, OpKind::SoftMax, 0, 1),
+        index(1, 1, 2),
+        Op::new(2, OpKind::Wildcard).input(s32s(2)).output(f32s(3)),
+        unary(3, OpKind::Abs, 3, 4),
+        // Between the index and the sum lies an op that nothing runs.
+        Op::new(4, OpKind::GenIndex).axis(0).input(f32s(4)).output(s32s(5)),
+        Op::new(5, OpKind::Add).input(s32s(5)).input(s32s(2)).output(s32s(6)),
+    ]);
     assert_eq!(
         summary(&graph, Policy::Fusion),
-        [(vec![7], true, vec![0], vec![1]), (vec![3], true, vec![1], vec![2])]
+        [
+            (vec![0], false, vec![0], vec![1]),
+            (vec![1], true, vec![1], vec![2]),
+            (vec![2], false, vec![2], vec![3]),
+            (vec![3, 4, 5], true, vec![3, 2], vec![6]),
+        ]
     );
 }
 

@@ -176,13 +176,17 @@ fn drafts<'a>(group: &'a Group, ports: &'a [&'a [i64]]) -> Vec<Drafted<'a>> {
 
 /// Bytes from the first to the last element of each port; 0 of inputs whose data nobody uses.
 fn sizes(group: &Group, ports: &[&[i64]]) -> Vec<usize> {
-    let is_used = |value: usize| {
-        let made = group.values.iter().filter_map(|value| value.made.as_ref());
-        made.flat_map(|made| &made.operands).any(|&(operand, _)| operand == value)
-    };
+    // A value whose shape alone is used is never computed, and needs nothing.
+    let mut is_used = vec![false; group.values.len()];
+    group.outputs.iter().for_each(|&output| is_used[output] = true);
+    for (value, made) in group.values.iter().enumerate().rev() {
+        if let Some(made) = made.made.as_ref().filter(|_| is_used[value]) {
+            made.operands.iter().for_each(|&(operand, _)| is_used[operand] = true);
+        }
+    }
     let inputs = 0..ports.len() - group.outputs.len();
     let values =
-        inputs.map(|value| (value, is_used(value))).chain(group.outputs.iter().map(|&value| (value, true)));
+        inputs.map(|value| (value, is_used[value])).chain(group.outputs.iter().map(|&value| (value, true)));
     let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
         let value = &group.values[value];
         let span = shape::span(&value.dims, strides).unwrap_or(0) as usize;

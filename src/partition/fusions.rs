@@ -14,7 +14,7 @@ pub(super) struct Fusion {
     pub(super) name: &'static str,
     /// Whether a group may start at an op.
     pub(super) seed: fn(&Op) -> bool,
-    /// Whether a group takes in one more op, a neighbour along an edge of data.
+    /// Whether a group takes in one more op, a neighbour along an edge.
     pub(super) grow: fn(group: &[&Op], op: &Op) -> Verdict,
     /// Whether the grown group is to be a partition.
     pub(super) accept: fn(group: &[&Op]) -> Verdict,

@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::op::Op;
-use crate::graph::row::Schema;
 
 /// A way along the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,14 +27,12 @@ impl Side {
 
 /// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between them.
 ///
-/// A port that lends only its shape is no edge along which a group grows. Who uses it still runs later than who makes
-/// it, as long as they are not in one group.
+/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the group is
+/// compiled; outside of it, the tensor is a port of the group.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
     pub(super) producers: Vec<Vec<usize>>,
     pub(super) consumers: Vec<Vec<usize>>,
-    /// For each op the ones with which it shares data.
-    neighbours: Vec<Vec<usize>>,
 }
 
 impl<'g> OpGraph<'g> {
@@ -47,12 +44,11 @@ impl<'g> OpGraph<'g> {
             position[index] = at;
         }
         let none = || vec![Vec::new(); ops.len()];
-        let (mut producers, mut consumers, mut neighbours) = (none(), none(), none());
-        // The op that was last seen as a consumer of each op, and as one of its data.
-        let (mut linked, mut shared) = (vec![usize::MAX; ops.len()], vec![usize::MAX; ops.len()]);
+        let (mut producers, mut consumers) = (none(), none());
+        // The op that was last seen as a consumer of each op.
+        let mut linked = vec![usize::MAX; ops.len()];
         for (at, op) in ops.iter().enumerate() {
-            let schema = Schema::of(op.kind());
-            for (index, input) in op.inputs().iter().enumerate() {
+            for input in op.inputs() {
                 let Some(&producer) = links.producer.get(&input.id()) else { continue };
                 let producer = position[producer];
                 if linked[producer] != at {
@@ -60,20 +56,15 @@ impl<'g> OpGraph<'g> {
                     producers[at].push(producer);
                     consumers[producer].push(at);
                 }
-                if !schema.input(index).shape_only && shared[producer] != at {
-                    shared[producer] = at;
-                    neighbours[at].push(producer);
-                    neighbours[producer].push(at);
-                }
             }
         }
-        Ok(Self { ops, producers, consumers, neighbours })
+        Ok(Self { ops, producers, consumers })
     }
 
-    /// The ops with which an op shares data, producers first, and on which side of it each one is.
+    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side each one is.
     pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, Side)> {
-        let side = move |other: usize| if other < op { Side::Producers } else { Side::Consumers };
-        self.neighbours[op].iter().map(move |&other| (other, side(other)))
+        let producers = self.producers[op].iter().map(|&other| (other, Side::Producers));
+        producers.chain(self.consumers[op].iter().map(|&other| (other, Side::Consumers)))
     }
 
     /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its first op.

@@ -211,9 +211,6 @@ fn in_memory(port: &LogicalTensor) -> Result<LogicalTensor> {
 struct Link<'a> {
     producer: (usize, &'a Op),
     consumer: (usize, &'a Op),
-    tensor: TensorId,
-    /// Whether only its shape is used.
-    lends_shape: bool,
 }
 
 /// The tensors between partitions.
@@ -229,11 +226,10 @@ impl<'a> Wiring<'a> {
             ops().flat_map(|(part, op)| op.outputs().iter().map(move |out| (out.id(), (part, op)))).collect();
         let mut links = Vec::new();
         for (part, op) in ops() {
-            for (index, input) in op.inputs().iter().enumerate() {
+            for input in op.inputs() {
                 let Some(&producer) = makers.get(&input.id()) else { continue };
                 if producer.0 != part {
-                    let lends_shape = port(op, index).is_some_and(|port| port.shape_only);
-                    links.push(Link { producer, consumer: (part, op), tensor: input.id(), lends_shape });
+                    links.push(Link { producer, consumer: (part, op) });
                 }
             }
         }
@@ -279,9 +275,6 @@ impl<'a> Wiring<'a> {
         let mut verdicts: Vec<String> = verdicts.collect();
         verdicts.dedup();
         match &verdicts[..] {
-            [] if link.lends_shape => {
-                format!("only the shape of tensor {} is used, and no group grows along that", link.tensor)
-            }
             [] => format!("no fusion starts at {} or at {}", link.producer.1.kind(), link.consumer.1.kind()),
             verdicts => verdicts.join("; "),
         }

@@ -47,7 +47,7 @@ fn groups(graph: &Graph) -> (Vec<Vec<usize>>, Vec<Explanation>) {
 }
 
 #[test]
-fn a_group_grows_along_edges_of_data() {
+fn a_group_grows_along_edges() {
     use OpKind::{Abs, Add, Exp, ReLU};
     let (groups, _) = groups(&graph(&[(Abs, &[0], 1), (ReLU, &[1], 2), (Exp, &[2], 3), (Add, &[3, 4], 5)]));
     assert_eq!(groups, [vec![0, 1], vec![2], vec![3]]);
@@ -93,10 +93,13 @@ fn two_groups_never_wait_for_each_other() {
 }
 
 #[test]
-fn a_port_that_lends_only_its_shape_is_no_edge_of_data() {
-    use OpKind::{Abs, GenIndex};
-    let (groups, _) = groups(&graph(&[(Abs, &[0], 1), (GenIndex, &[1], 2)]));
-    assert_eq!(groups, [vec![0], vec![1]]);
+fn a_group_grows_along_ports_of_which_only_the_shape_is_used() {
+    use OpKind::{Abs, Exp, GenIndex};
+    let (joined, _) = groups(&graph(&[(Abs, &[0], 1), (GenIndex, &[1], 2)]));
+    assert_eq!(joined, [vec![0, 1]]);
+    // Such an edge lies on paths as well.
+    let (apart, _) = groups(&graph(&[(Abs, &[0], 1), (Exp, &[1], 2), (GenIndex, &[2], 3)]));
+    assert_eq!(apart, [vec![0], vec![1], vec![2]]);
 }
 
 #[test]
