@@ -3,7 +3,9 @@
 mod common;
 
 use common::Random;
-use sterna::{DataType, Graph, GraphFault, LogicalTensor, Op, OpKind, Partition, Policy, Verdict};
+use sterna::{
+    Accuracy, DataType, FusionVerdict, Graph, GraphFault, LogicalTensor, Op, OpKind, Partition, Policy,
+};
 
 fn f32s(id: usize) -> LogicalTensor {
     LogicalTensor::strided(id, DataType::F32, &[4]).unwrap()
@@ -71,6 +73,12 @@ fn neighbours_that_run_share_a_partition_and_every_other_op_has_its_own() {
             (vec![6], true, vec![6], vec![8]),
         ]
     );
+    for policy in [Policy::Fusion, Policy::Debug] {
+        for partition in graph.partitions(policy).unwrap() {
+            let accuracy = partition.is_supported().then_some(Accuracy::Exact);
+            assert_eq!(partition.accuracy(), accuracy, "{:?}", partition.ops());
+        }
+    }
     let reasons: Vec<_> =
         graph.partitions(Policy::Fusion).unwrap().iter().map(Partition::unsupported_reason).collect();
     assert_eq!(reasons[1].as_deref(), Some("no kernel runs SoftMax"));
@@ -117,7 +125,7 @@ fn a_group_never_waits_for_itself() {
     let explanations = graph.explain().unwrap();
     let refused = |e: &&sterna::Explanation| {
         e.neighbour.is_some_and(|op| op.id == 2)
-            && matches!(e.verdict, Verdict::Rejected(why) if why.contains("come back"))
+            && matches!(e.verdict, FusionVerdict::Rejected(why) if why.contains("come back"))
     };
     assert!(explanations.iter().any(|e| refused(&e)), "{explanations:#?}");
 }
@@ -197,7 +205,10 @@ fn a_group_over_the_limit_splits() {
     assert_eq!(sizes, [64, 36]);
     let refused =
         graph.explain().unwrap().into_iter().find(|e| e.neighbour.is_some_and(|op| op.id == 64)).unwrap();
-    assert!(matches!(refused.verdict, Verdict::Rejected(why) if why.contains("as many ops")), "{refused:?}");
+    assert!(
+        matches!(refused.verdict, FusionVerdict::Rejected(why) if why.contains("as many ops")),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -282,8 +293,11 @@ fn explain_says_why_neighbours_were_not_fused() {
     let neighbour =
         explanations.iter().find(|e| e.neighbour.is_some_and(|op| op.kind == OpKind::Add)).unwrap();
     assert_eq!(neighbour.seed.kind, OpKind::Cast);
-    assert!(matches!(neighbour.verdict, Verdict::Rejected(why) if why.contains("types")), "{neighbour:?}");
-    assert!(explanations.iter().any(|e| e.neighbour.is_none() && e.verdict == Verdict::Matched));
+    assert!(
+        matches!(neighbour.verdict, FusionVerdict::Rejected(why) if why.contains("types")),
+        "{neighbour:?}"
+    );
+    assert!(explanations.iter().any(|e| e.neighbour.is_none() && e.verdict == FusionVerdict::Matched));
 }
 
 #[test]

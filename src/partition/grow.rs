@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::convexity::Convexity;
-use super::fusions::Fusion;
+use super::fusions::{Accuracy, Fusion};
 use super::op_graph::{OpGraph, Side};
 use crate::error::OpRef;
 use crate::graph::op::Op;
 
 /// What a fusion says of an op, or of a group of ops.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FusionVerdict {
     /// It takes it.
     Matched,
     /// It is not for it.
@@ -25,14 +25,14 @@ pub enum Verdict {
 /// `Graph::explain` lists them.
 ///
 /// ```
-/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Verdict};
+/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, FusionVerdict};
 /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
 /// let mut graph = Graph::new();
 /// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
 /// graph.add_op(Op::new(1, OpKind::SoftMax).input(tensor(1)?).output(tensor(2)?))?;
 /// graph.finalize()?;
 /// for line in graph.explain()? {
-///     if let Verdict::Rejected(why) = line.verdict {
+///     if let FusionVerdict::Rejected(why) = line.verdict {
 ///         println!("{} at {}: {why}", line.fusion, line.seed);
 ///     }
 /// }
@@ -47,14 +47,14 @@ pub struct Explanation {
     /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole group.
     pub neighbour: Option<OpRef>,
     /// What was decided.
-    pub verdict: Verdict,
+    pub verdict: FusionVerdict,
 }
 
-/// Ops that share a partition, as positions in the run order, ascending; and whether some fusion took them.
+/// Ops that share a partition, as positions in the run order, ascending; and how exact it is, if a fusion took them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpGroup {
     pub(super) ops: Vec<usize>,
-    pub(super) fusion: Option<&'static str>,
+    pub(super) accuracy: Option<Accuracy>,
 }
 
 impl AsRef<[usize]> for OpGroup {
@@ -129,11 +129,11 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                 let ops = if grow { self.grown(fusion, seed) } else { vec![seed] };
                 let members: Vec<&Op> = ops.iter().map(|&op| self.graph.ops[op]).collect();
                 let verdict = (fusion.accept)(&members);
-                if verdict == Verdict::Matched {
+                if verdict == FusionVerdict::Matched {
                     if grow {
                         self.convexity.contract(&ops);
                     }
-                    self.form(ops, Some(fusion.name));
+                    self.form(ops, Some(fusion.accuracy));
                 }
                 (self.explain)(Explanation {
                     fusion: fusion.name,
@@ -150,9 +150,9 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         }
     }
 
-    fn form(&mut self, ops: Vec<usize>, fusion: Option<&'static str>) {
+    fn form(&mut self, ops: Vec<usize>, accuracy: Option<Accuracy>) {
         ops.iter().for_each(|&op| self.is_taken[op] = true);
-        self.groups.push(OpGroup { ops, fusion });
+        self.groups.push(OpGroup { ops, accuracy });
     }
 
     /// Takes in neighbours, nearest first, for as long as the fusion wants one and the group stays convex.
@@ -173,7 +173,7 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
             asked += usize::from(place == asked);
             self.looks += 1;
             let joins = op == seed
-                || (fusion.grow)(&members, self.graph.ops[op]) == Verdict::Matched
+                || (fusion.grow)(&members, self.graph.ops[op]) == FusionVerdict::Matched
                     && !self.convexity.has_detour(op, side);
             candidates[place].state = if joins { State::Joined } else { State::Refused };
             if !joins {
@@ -201,7 +201,9 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         for candidate in candidates.iter().filter(|candidate| candidate.state == State::Refused) {
             let neighbour = self.graph.ops[candidate.op];
             let verdict = match (fusion.grow)(&members, neighbour) {
-                Verdict::Matched => Verdict::Rejected("a path would leave the group and come back into it"),
+                FusionVerdict::Matched => {
+                    FusionVerdict::Rejected("a path would leave the group and come back into it")
+                }
                 verdict => verdict,
             };
             let (seed, neighbour) = (self.graph.ops[seed].op_ref(), Some(neighbour.op_ref()));

@@ -1,7 +1,7 @@
 //! Which ops go together: from a graph to partitions.
 
 mod convexity;
-mod fusions;
+pub(crate) mod fusions;
 pub(crate) mod grow;
 mod op_graph;
 pub(crate) mod pointwise;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use self::fusions::FUSIONS;
+use self::fusions::{Accuracy, FUSIONS};
 use self::grow::{Explanation, OpGroup};
 use self::op_graph::OpGraph;
 pub(crate) use self::signature::Signature;
@@ -43,16 +43,16 @@ use crate::types::kind::{Policy, TensorId};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
-    inner: Arc<Inner>,
+    inner: Arc<PartitionInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PartitionInner {
     id: usize,
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
-    fusion: Option<&'static str>,
+    accuracy: Option<Accuracy>,
     signature: Signature,
 }
 
@@ -106,7 +106,12 @@ impl Partition {
 
     /// Whether the partition can be compiled.
     pub fn is_supported(&self) -> bool {
-        self.inner.fusion.is_some()
+        self.inner.accuracy.is_some()
+    }
+
+    /// How exact the partition is; `None` if the partition is not supported.
+    pub fn accuracy(&self) -> Option<Accuracy> {
+        self.inner.accuracy
     }
 
     /// Why the partition cannot be compiled; `None` where it can.
@@ -147,7 +152,9 @@ impl Partition {
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
         let signature = Signature::new(&ops, &inputs, &outputs);
-        Ok(Self { inner: Arc::new(Inner { id, ops, inputs, outputs, fusion: group.fusion, signature }) })
+        Ok(Self {
+            inner: Arc::new(PartitionInner { id, ops, inputs, outputs, accuracy: group.accuracy, signature }),
+        })
     }
 }
 

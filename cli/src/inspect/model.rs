@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use sterna::{
-    Engine, Explanation, Graph, InPlacePair, Level, LogicalTensor, Op, OpRef, Partition, PlanSummary, Policy,
-    Schema, TensorId, UNKNOWN_DIM, Verdict,
+    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpRef, Partition,
+    PlanSummary, Policy, Schema, TensorId, UNKNOWN_DIM,
 };
 
 use crate::report::PortReport;
@@ -267,9 +267,11 @@ impl<'a> Wiring<'a> {
             let fusion = explanation.fusion;
             match explanation.verdict {
                 _ if !is_on => None,
-                Verdict::Matched => None,
-                Verdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
-                Verdict::Rejected(why) => Some(format!("the fusion `{fusion}` refused {neighbour}: {why}")),
+                FusionVerdict::Matched => None,
+                FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
+                FusionVerdict::Rejected(why) => {
+                    Some(format!("the fusion `{fusion}` refused {neighbour}: {why}"))
+                }
             }
         });
         let mut verdicts: Vec<String> = verdicts.collect();

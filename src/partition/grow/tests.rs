@@ -9,13 +9,14 @@ use crate::types::kind::OpKind;
 /// A fusion that takes every op but `Exp`, up to four of them.
 const ALL_BUT_EXP: Fusion = Fusion {
     name: "all_but_exp",
+    accuracy: Accuracy::Exact,
     seed: |op| op.kind() != OpKind::Exp,
     grow: |group, op| match op.kind() {
-        OpKind::Exp => Verdict::NoMatch,
-        _ if group.len() == 4 => Verdict::Rejected("four ops are enough"),
-        _ => Verdict::Matched,
+        OpKind::Exp => FusionVerdict::NoMatch,
+        _ if group.len() == 4 => FusionVerdict::Rejected("four ops are enough"),
+        _ => FusionVerdict::Matched,
     },
-    accept: |_| Verdict::Matched,
+    accept: |_| FusionVerdict::Matched,
 };
 
 fn tensor(id: usize) -> LogicalTensor {
@@ -60,7 +61,7 @@ fn a_path_through_an_op_outside_keeps_two_ops_apart() {
     let (groups, explanations) = groups(&graph(&[(Abs, &[0], 1), (Exp, &[1], 2), (Add, &[1, 2], 3)]));
     assert_eq!(groups, [vec![0], vec![1], vec![2]]);
     let rejected = explanations.iter().any(|explanation| {
-        matches!(explanation.verdict, Verdict::Rejected(why) if why.contains("come back"))
+        matches!(explanation.verdict, FusionVerdict::Rejected(why) if why.contains("come back"))
             && explanation.neighbour == Some(OpRef { kind: Add, id: 2 })
     });
     assert!(rejected, "{explanations:?}");
@@ -109,7 +110,7 @@ fn a_refusal_of_the_fusion_is_listed_with_its_reason() {
     let chain: Vec<(OpKind, &[usize], usize)> = chain.iter().map(|(k, i, o)| (*k, &i[..], *o)).collect();
     let (groups, explanations) = groups(&graph(&chain));
     assert_eq!(groups, [vec![0, 1, 2, 3], vec![4, 5]]);
-    let refusal = Verdict::Rejected("four ops are enough");
+    let refusal = FusionVerdict::Rejected("four ops are enough");
     assert!(explanations.iter().any(|e| e.verdict == refusal && e.neighbour.is_some()), "{explanations:?}");
 }
 
@@ -154,15 +155,15 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
                     return false;
                 }
                 let mut verdict = (fusion.grow)(&members, graph.ops[neighbour]);
-                if verdict == Verdict::Matched
+                if verdict == FusionVerdict::Matched
                     && !is_plainly_convex(graph, &[&group[..], &[neighbour]].concat(), &formed)
                 {
-                    verdict = Verdict::Rejected("a path would leave the group and come back into it");
+                    verdict = FusionVerdict::Rejected("a path would leave the group and come back into it");
                 }
-                if verdict != Verdict::Matched {
+                if verdict != FusionVerdict::Matched {
                     refused.push((neighbour, verdict.clone()));
                 }
-                verdict == Verdict::Matched
+                verdict == FusionVerdict::Matched
             });
             match joining {
                 Some((neighbour, _)) => group.push(neighbour),
@@ -176,13 +177,13 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
             verdict,
         };
         explanations.extend(refused.into_iter().map(|(op, verdict)| explain(Some(op), verdict)));
-        explanations.push(explain(None, Verdict::Matched));
+        explanations.push(explain(None, FusionVerdict::Matched));
         group.sort_unstable();
         formed.push(group);
     }
     let alone = (0..graph.ops.len()).filter(|op| !formed.iter().any(|group| group.contains(op)));
-    let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], fusion: None }).collect();
-    let formed = formed.into_iter().map(|ops| OpGroup { ops, fusion: Some(fusion.name) });
+    let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], accuracy: None }).collect();
+    let formed = formed.into_iter().map(|ops| OpGroup { ops, accuracy: Some(fusion.accuracy) });
     (graph.in_run_order(formed.chain(alone).collect()), explanations)
 }
 
@@ -216,9 +217,9 @@ impl Random {
 fn limited<const MOST: usize>() -> Fusion {
     Fusion {
         grow: |group, op| match op.kind() {
-            OpKind::Exp => Verdict::NoMatch,
-            _ if group.len() == MOST => Verdict::Rejected("the group is full"),
-            _ => Verdict::Matched,
+            OpKind::Exp => FusionVerdict::NoMatch,
+            _ if group.len() == MOST => FusionVerdict::Rejected("the group is full"),
+            _ => FusionVerdict::Matched,
         },
         ..ALL_BUT_EXP
     }
