@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sterna::{Explanation, FpMath, Verdict};
+use sterna::{Explanation, FpMath, FusionVerdict};
 
 use crate::dump;
 use crate::engine::{self, EngineKind};
@@ -290,9 +290,9 @@ pub unsafe extern "C" fn sterna_graph_explain(
                 None => write!(lines, "{}: {}: ", line.fusion, line.seed),
             };
             let _ = match line.verdict {
-                Verdict::Matched => writeln!(lines, "taken"),
-                Verdict::NoMatch => writeln!(lines, "not of this fusion"),
-                Verdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
+                FusionVerdict::Matched => writeln!(lines, "taken"),
+                FusionVerdict::NoMatch => writeln!(lines, "not of this fusion"),
+                FusionVerdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
             };
         }
         string::give(&lines, text, None);

@@ -85,7 +85,7 @@ impl ShapedGroup {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,
             };
-            // An index takes only the shape of its input.
+            // An index uses only the shape of its operand, an input or another value of the group.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
                 _ => operands.into_iter().zip(placement.starts).collect(),
