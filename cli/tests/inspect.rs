@@ -255,6 +255,61 @@ fn what_has_no_plan_is_shown_with_the_reason() {
     none_of(wrong);
 }
 
+#[test]
+fn shapes_are_settled_as_they_are_for_a_run() {
+    let of_unknown_layout = |id: usize, dims: &[i64]| {
+        let mut tensor = tensor(id, "f32", dims);
+        tensor["layout_type"] = json!("undef");
+        tensor["stride"] = json!([]);
+        tensor
+    };
+    let select = |then: serde_json::Value| {
+        let inputs = vec![tensor(5, "boolean", &[1]), then, tensor(6, "f32", &[1])];
+        op(1, "Select", inputs, vec![of_unknown_layout(7, &[i64::MIN])])
+    };
+    let behind = |kind: &str, inputs: Vec<serde_json::Value>, dims: &[i64]| {
+        let between = of_unknown_layout(4, dims);
+        graph(vec![op(0, kind, inputs, vec![between.clone()]), select(between)])
+    };
+    let matrices = || vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3, 4])];
+    let undef = behind("MatMul", matrices(), &[2, 4]);
+    let matmul = behind("MatMul", matrices(), &[i64::MIN]);
+    let wildcard = behind("Wildcard", vec![tensor(0, "f32", &[2, 3])], &[i64::MIN]);
+    let known = behind("Wildcard", vec![tensor(0, "f32", &[2, 3])], &[2, 4]);
+    /// Graph, options, a line of the result, a note.
+    type Row<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a str);
+    let open = "the shape of tensor 4 is not known; give it with --override-shape 4=...";
+    let rows: &[Row<'_>] = &[
+        ("a layout that is not known", &undef, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
+        ("a shape by rule", &matmul, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
+        ("another shape by rule", &undef, &["--override-shape", "0=5x8x3"], "  out      7 f32 {5,8,4} ", ""),
+        ("no rule", &wildcard, &[], "  no plan  the shape of tensor 4", open),
+        ("a shape that is given", &wildcard, &["--override-shape", "4=6"], "  out      7 f32 {6} ", ""),
+        ("a shape that may have changed", &known, &["--override-shape", "0=9"], "  no plan  the shape", open),
+        ("the same shape", &known, &["--override-shape", "0=2x3"], "  out      7 f32 {2,4} ", ""),
+        ("a shape beside it", &known, &["--override-shape", "6=4"], "  out      7 f32 {2,4} ", ""),
+    ];
+    let mut wrong = Vec::new();
+    for (what, text, options, shown, note) in rows {
+        let inspected = sterna_reading(text, &[&["inspect", "-"], *options].concat());
+        wrong.extend(complaint(what, &inspected, 0, note));
+        if !inspected.out.contains(shown) || (note.is_empty() && !inspected.err.is_empty()) {
+            wrong.push(format!("{what}: no {shown:?} in {}{}", inspected.out, inspected.err));
+        }
+        // The other commands settle the same shapes, or miss the same one.
+        let code = if note.is_empty() { 0 } else { 1 };
+        let run = sterna_reading(text, &[&["run", "-"], *options].concat());
+        wrong.extend(complaint(&format!("run, {what}"), &run, code, note));
+        if note.is_empty() && !run.out.contains(shown) {
+            wrong.push(format!("run, {what}: no {shown:?} in {}", run.out));
+        }
+        let measured = ["--time", "0.001", "--threads", "1"];
+        let bench = sterna_reading(text, &[&["bench", "-"], *options, &measured[..]].concat());
+        wrong.extend(complaint(&format!("bench, {what}"), &bench, 0, note.rsplit("; ").next().unwrap_or("")));
+    }
+    none_of(wrong);
+}
+
 /// A graph of so many ops, every fifth of which nothing runs.
 fn large(ops: usize) -> String {
     let one = |id: usize| {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary};
 
-use super::model::{Fate, Inspection, Part};
+use super::model::{Inspection, Outcome, Part};
 use super::picture;
 
 /// Nothing is loaded and no script is run, whatever a graph holds.
@@ -101,8 +101,8 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @for port in &part.inputs { li { "in: " (port) } }
                 @for port in &part.outputs { li { "out: " (port) } }
             }
-            @match &part.fate {
-                Fate::Compiled { plan, in_place } => {
+            @match &part.outcome {
+                Outcome::Compiled { plan, in_place } => {
                     @if !in_place.is_empty() {
                         h3 { "In place" }
                         ul {
@@ -113,7 +113,7 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                     }
                     (plan_of(plan))
                 }
-                Fate::Open(why) | Fate::Failed(why) | Fate::Unsupported(why) => {
+                Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
                     h3 { "No plan" }
                     p { (why) }
                 }

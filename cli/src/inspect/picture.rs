@@ -16,7 +16,7 @@ pub(super) struct Colour {
     line_on_dark: &'static str,
 }
 
-/// Partitions get these by turns.
+/// Partitions get these in rotation.
 pub(super) const COLOURS: [Colour; 7] = [
     Colour { light: "#dbe9fb", line: "#2563b0", dark: "#142c4a", line_on_dark: "#6aa5ee" },
     Colour { light: "#ddf3dd", line: "#2c7a35", dark: "#143818", line_on_dark: "#6cc274" },
@@ -167,12 +167,12 @@ fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bo
 
 /// The colour of a partition; hatched, where nothing runs it, and with a dashed line where it has no plan.
 pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
-    use super::model::Fate;
+    use super::model::Outcome;
     let colour = part % COLOURS.len();
-    match &inspection.parts[part].fate {
-        Fate::Unsupported(_) => "hatched".into(),
-        Fate::Compiled { .. } => format!("c{colour}"),
-        Fate::Open(_) | Fate::Failed(_) => format!("open c{colour}"),
+    match &inspection.parts[part].outcome {
+        Outcome::Unsupported(_) => "hatched".into(),
+        Outcome::Compiled { .. } => format!("c{colour}"),
+        Outcome::Open(_) | Outcome::Failed(_) => format!("open c{colour}"),
     }
 }
 
