@@ -1,6 +1,7 @@
 //! `sterna inspect`: what becomes of a graph, for people to look at.
 
 mod dot;
+mod layers;
 mod layout;
 mod model;
 mod page;
