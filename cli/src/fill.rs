@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use half::{bf16, f16};
 use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, TensorId};
 
-use crate::host::{HostTensor, room_for};
+use crate::room::room_for;
 
 /// How a tensor is filled.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,14 +88,11 @@ impl Fills {
         self.asked.iter().any(|(asked, _)| *asked == id)
     }
 
-    /// Fills a tensor.
-    pub(crate) fn fill(&self, tensor: &mut HostTensor) -> Result<()> {
-        let id = tensor.desc().id();
-        let fill = self.asked.iter().find(|(asked, _)| *asked == id).map_or(&Fill::Random, |(_, fill)| fill);
-        let range = self.ranges.get(&id).unwrap_or(&Range::Any);
-        fill.elements(tensor.desc(), range, self.seed)
-            .and_then(|elements| tensor.write_elements(elements))
-            .with_context(|| format!("tensor {id} cannot be filled"))
+    /// The elements for a tensor of known dims in row-major order; of 4 bits, two to a byte.
+    pub(crate) fn elements(&self, desc: &LogicalTensor) -> Result<Vec<u8>> {
+        let asked = self.asked.iter().find(|(asked, _)| *asked == desc.id());
+        let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
+        asked.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
     }
 }
 

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, ensure};
 use sterna::reference::Value;
 use sterna::{DataType, Engine, LogicalTensor, Property, Tensor, TensorBuf};
 
+use crate::fill::Fills;
+use crate::room::room_for;
 use crate::shapes::in_memory;
 
 /// A tensor in the memory of this process: an input of the graph, or what a partition computed.
@@ -77,8 +79,16 @@ impl HostTensor {
         Ok(())
     }
 
+    /// Fills the tensor.
+    pub(crate) fn fill(&mut self, fills: &Fills) -> Result<()> {
+        fills
+            .elements(&self.desc)
+            .and_then(|elements| self.write_elements(elements))
+            .with_context(|| format!("tensor {} cannot be filled", self.desc.id()))
+    }
+
     /// Writes elements given in row-major order; of 4 bits, two to a byte.
-    pub(crate) fn write_elements(&mut self, elements: Vec<u8>) -> Result<()> {
+    fn write_elements(&mut self, elements: Vec<u8>) -> Result<()> {
         let Elements::Packed(bytes) = &mut self.elements else {
             let value = Value::new(self.desc.data_type(), self.desc.dims().unwrap_or(&[]), elements)?;
             return self.write(&value);
@@ -144,14 +154,6 @@ fn places(desc: &LogicalTensor) -> impl Iterator<Item = usize> {
         }
         place
     })
-}
-
-/// An empty list with room for so many elements of so many bytes.
-pub(crate) fn room_for(count: usize, size: usize) -> Result<Vec<u8>> {
-    let mut list = Vec::new();
-    let bytes = count.checked_mul(size).context("it has more elements than memory can hold")?;
-    list.try_reserve_exact(bytes).with_context(|| format!("there is no memory for its {bytes} bytes"))?;
-    Ok(list)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod npy;
 mod ops;
 mod parse;
 mod report;
+mod room;
 mod run;
 mod shapes;
 mod source;

@@ -9,7 +9,7 @@ use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriteOptions, WriterBu
 use sterna::reference::Value;
 use sterna::{DataType, Engine, LogicalTensor, TensorBuf, TensorId};
 
-use crate::host::room_for;
+use crate::room::room_for;
 
 /// The longest header that is read. Plain arrays need less.
 const LONGEST_HEADER: usize = 1024;

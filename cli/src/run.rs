@@ -96,7 +96,7 @@ fn inputs(
             .with_context(|| format!("no memory can be made for input tensor {id}"))
             .map_err(Ending::failed)?;
         match args.input.iter().find(|(given, _)| *given == id) {
-            None => fills.fill(&mut tensor).map_err(Ending::usage)?,
+            None => tensor.fill(fills).map_err(Ending::usage)?,
             Some((_, path)) => {
                 notes.extend(npy::note(id, desc.data_type()));
                 let value = npy::read(path, &desc).map_err(Ending::usage)?;
@@ -290,7 +290,7 @@ impl Run {
         for port in partition.outputs() {
             let made = in_memory(port).and_then(|desc| {
                 let mut output = HostTensor::zeroed(&desc, &self.engine)?;
-                self.fills.fill(&mut output)?;
+                output.fill(&self.fills)?;
                 Ok(output)
             });
             let output = made.with_context(|| {
@@ -310,7 +310,7 @@ impl Run {
         }
         for port in partition.outputs().iter().filter(|port| self.fills.asks_for(port.id())) {
             if let Some(tensor) = self.tensors.get_mut(&port.id()) {
-                self.fills.fill(tensor)?;
+                tensor.fill(&self.fills)?;
                 report.filled.push(port.id());
             }
         }

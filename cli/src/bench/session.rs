@@ -234,7 +234,7 @@ fn inputs(prepared: &Prepared<'_>, engine: &Engine) -> Result<Tensors> {
 fn filled(desc: &LogicalTensor, fills: &Fills, engine: &Engine) -> Result<HostTensor> {
     let mut tensor = HostTensor::zeroed(desc, engine)
         .with_context(|| format!("no memory can be made for tensor {}", desc.id()))?;
-    fills.fill(&mut tensor)?;
+    tensor.fill(fills)?;
     Ok(tensor)
 }
 
@@ -304,7 +304,7 @@ fn step(
     };
     for mut output in outputs {
         if fills.asks_for(output.desc().id()) {
-            fills.fill(&mut output)?;
+            output.fill(fills)?;
         }
         tensors.insert(output.desc().id(), output);
     }

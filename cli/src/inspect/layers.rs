@@ -9,7 +9,7 @@
 const MAX_IN_ROW: usize = 12;
 
 /// The most rows that an edge passes around what lies between; a longer one goes straight.
-const MAX_BENDING: usize = 6;
+const MAX_BENDING: usize = 10;
 
 /// Pixels between neighbours in a row, and between a row of boxes and one of labels.
 const COLUMN_GAP: f64 = 22.0;
