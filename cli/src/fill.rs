@@ -123,12 +123,38 @@ impl Range {
             "scales" | "variance" => Self::Positive,
             "probability" => Self::Probability,
             "zps" => Self::ZeroPoint,
-            "axes" => Self::Given((0..dims(op.inputs().first()).len().max(1) as i64).collect()),
+            "axes" => Self::Given(reduced_axes(op)),
             "src_shape" | "dst_shape" | "weights_shape" => Self::Given(dims(op.outputs().first())),
             "sizes" => Self::Given(spatial(op, &dims(op.outputs().first()))),
             _ => Self::Any,
         }
     }
+}
+
+/// The axes that a reduction takes away, as far as its shapes tell; else all of them.
+fn reduced_axes(op: &Op) -> Vec<i64> {
+    let dims =
+        |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
+    let (from, to) = (dims(op.inputs().first()), dims(op.outputs().first()));
+    let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
+    let mut axes: Vec<i64> = match (from, to) {
+        (Some(from), Some(to)) if from.len() == to.len() => {
+            // Those that had more than one element come first, as others may have been left alone.
+            let mut ones: Vec<usize> = (0..rank).filter(|&axis| to[axis] == 1).collect();
+            ones.sort_by_key(|&axis| from[axis] == 1);
+            ones.into_iter().map(|axis| axis as i64).collect()
+        }
+        (Some(from), Some(to)) => {
+            let mut kept = to.iter().peekable();
+            let is_reduced = |&axis: &usize| kept.next_if(|&&dim| dim == from[axis]).is_none();
+            (0..rank).filter(is_reduced).map(|axis| axis as i64).collect()
+        }
+        _ => Vec::new(),
+    };
+    if axes.is_empty() {
+        axes.extend(0..rank.max(1) as i64);
+    }
+    axes
 }
 
 /// The dims between batch and channels, or behind them.
@@ -460,7 +486,9 @@ mod tests {
             (op(K::BatchNormInference, four), 4, Range::Positive),
             (op(K::BatchNormInference, four), 3, Range::Any),
             (op(K::Dropout, four), 3, Range::Probability),
-            (op(K::ReduceSum, four), 1, Range::Given(vec![0, 1, 2, 3])),
+            (op(K::ReduceSum, four), 1, Range::Given(vec![0])),
+            (op(K::ReduceSum, &[&[1, 7, 5, 6, 8, 3], &[2]]), 1, Range::Given(vec![1, 4])),
+            (op(K::ReduceSum, &[&[5, 6], &[2]]), 1, Range::Given(vec![0, 1])),
             (op(K::Interpolate, four), 1, Range::Given(vec![5, 6])),
             (op(K::Interpolate, four).attr(Attr::DataFormat, "NCX"), 1, Range::Given(vec![6, 3])),
             (op(K::ConvolutionBackwardData, four), 2, Range::Given(vec![1, 5, 6, 3])),

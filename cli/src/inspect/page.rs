@@ -51,10 +51,14 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
     Ok(page.into_string())
 }
 
-/// The partition that is shown has a thicker line in the picture.
+/// The most partitions that are marked: a browser looks through the whole page for each.
+const MAX_MARKED: usize = 1000;
+
+/// The partition that is shown has a thicker line in the picture, if there are not too many.
 fn marks(parts: &[Part]) -> String {
     let mut marks = String::new();
-    for Part { id, .. } in parts {
+    let is_marked = parts.len() <= MAX_MARKED;
+    for Part { id, .. } in parts.iter().filter(|_| is_marked) {
         let _ =
             write!(marks, "body:has(#partition-{id}:target) .of-{id}>:is(.frame,.alone){{stroke-width:4}}");
     }
