@@ -93,14 +93,20 @@ pub(super) fn chained(
 /// The steps that roots pull, in the order in which they run where none is skipped. A chain pulls its operands in another
 /// order than its steps did, and scratch is shared by that order.
 fn order_of_pulls(steps: &[Draught], roots: &[usize]) -> Vec<usize> {
-    fn pull(steps: &[Draught], step: usize, seen: &mut [bool], order: &mut Vec<usize>) {
-        if !std::mem::replace(&mut seen[step], true) {
-            steps[step].work.pulls().for_each(|used| pull(steps, used, seen, order));
-            order.push(step);
+    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
+    let mut open = Vec::new();
+    for &root in roots {
+        open.extend((!std::mem::replace(&mut seen[root], true)).then_some(root));
+        while let Some(&step) = open.last() {
+            match steps[step].work.pulls().find(|&used| !seen[used]) {
+                Some(used) => {
+                    seen[used] = true;
+                    open.push(used);
+                }
+                None => order.extend(open.pop()),
+            }
         }
     }
-    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
-    roots.iter().for_each(|&root| pull(steps, root, &mut seen, &mut order));
     order
 }
 
@@ -180,7 +186,7 @@ struct Writer<'a> {
     uses: Vec<usize>,
     /// For each member, whether the bits of a NaN that it gives are looked at.
     bits_matter: Vec<bool>,
-    /// The members whose results have been made.
+    /// The members whose results have been made, or begun.
     made: Vec<bool>,
     /// Whose values the registers hold.
     block: Option<Feed>,
@@ -319,19 +325,35 @@ impl<'a> Writer<'a> {
         self.stages.push(Use { stage, at, params });
     }
 
-    /// Sees to it that a value has been made.
+    /// Sees to it that a value has been made, after those that it is made from.
     fn make(&mut self, value: Feed) -> Option<()> {
-        let Feed::Step(step) = value else { return Some(()) };
-        if !self.is_member(value) || std::mem::replace(&mut self.made[step], true) {
-            return Some(());
+        let mut open: Vec<usize> = self.begun(value).into_iter().collect();
+        while let Some(&step) = open.last() {
+            let feeds = &self.steps[step].part.as_ref()?.feeds;
+            // The condition first: it waits in a register of its own while the branches are made, the first one last.
+            let order: &[usize] = if feeds.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
+            let mut operands = order.iter().filter_map(|&place| feeds.get(place));
+            match operands.find_map(|&(feed, _)| self.begun(feed)) {
+                Some(operand) => open.push(operand),
+                None => {
+                    self.make_step(step)?;
+                    open.pop();
+                }
+            }
         }
+        Some(())
+    }
+
+    /// The member that makes a value, where it has not been begun; it is now.
+    fn begun(&mut self, value: Feed) -> Option<usize> {
+        let step = value.step().filter(|_| self.is_member(value))?;
+        (!std::mem::replace(&mut self.made[step], true)).then_some(step)
+    }
+
+    /// Makes the result of a member whose operands have been made.
+    fn make_step(&mut self, step: usize) -> Option<()> {
         let steps = self.steps;
         let Part { verb, feeds } = steps[step].part.as_ref()?;
-        // The condition first: it waits in a register of its own while the branches are made, the first one last.
-        let order: &[usize] = if feeds.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
-        for &(feed, _) in order.iter().filter_map(|&place| feeds.get(place)) {
-            self.make(feed)?;
-        }
         let operand = |place: usize| feeds[place].0;
         match *verb {
             Verb::Same => return None,

@@ -32,8 +32,15 @@ pub(super) struct Draft<'a> {
     /// Constants of the nest, and how many there are in nests before it.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
-    memo: FxHashMap<(usize, usize, Form), Operand>,
+    /// Where what has been asked for is had.
+    memo: FxHashMap<Wanted, Operand>,
 }
+
+/// A value, the dim of the nest at which its first dim stands, and the form in which it is had.
+type Wanted = (usize, usize, Form);
+
+/// Where something is had, or what has to be had first.
+type Had = Result<Operand, Wanted>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
@@ -95,44 +102,64 @@ impl<'a> Draft<'a> {
 
     /// A value in its own type, its first dim standing at dim `start` of the nest.
     pub(super) fn raw(&mut self, value: usize, start: usize) -> Operand {
-        self.remember(value, start, Form::Raw, Self::make_raw)
-    }
-
-    /// A value in a type that holds all values of its own.
-    fn in_type(&mut self, value: usize, start: usize, wanted: DataType) -> Operand {
-        match self.group.values[value].data_type == wanted {
-            true => self.raw(value, start),
-            false => self.remember(value, start, Form::In(wanted), |this, value, start| {
-                this.make_wide(value, start, wanted)
-            }),
+        // A loop, since groups are deep and stacks of threads small.
+        let mut open = Vec::new();
+        loop {
+            let missing = match open.last() {
+                None => match self.had_raw(value, start) {
+                    Ok(operand) => return operand,
+                    Err(missing) => missing,
+                },
+                Some(&wanted) => match self.make(wanted) {
+                    Ok(operand) => {
+                        self.memo.insert(wanted, operand);
+                        open.pop();
+                        continue;
+                    }
+                    Err(missing) => missing,
+                },
+            };
+            open.push(missing);
         }
     }
 
-    fn remember(
-        &mut self,
-        value: usize,
-        start: usize,
-        form: Form,
-        make: impl FnOnce(&mut Self, usize, usize) -> Operand,
-    ) -> Operand {
+    /// A value in its own type, if it has been made.
+    fn had_raw(&self, value: usize, start: usize) -> Had {
+        self.had(value, start, Form::Raw)
+    }
+
+    /// A value in a type that holds all values of its own, if it has been made.
+    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Had {
+        match self.group.values[value].data_type == wanted {
+            true => self.had_raw(value, start),
+            false => self.had(value, start, Form::In(wanted)),
+        }
+    }
+
+    fn had(&self, value: usize, start: usize, form: Form) -> Had {
         // A scalar is the same wherever it stands.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
-        if let Some(&operand) = self.memo.get(&(value, start, form)) {
-            return operand;
-        }
-        let operand = make(self, value, start);
-        self.memo.insert((value, start, form), operand);
-        operand
+        let wanted = (value, start, form);
+        self.memo.get(&wanted).copied().ok_or(wanted)
     }
 
-    fn make_raw(&mut self, value: usize, start: usize) -> Operand {
+    /// Makes a value from what has been made; adds nothing where something is missing.
+    fn make(&mut self, (value, start, form): Wanted) -> Had {
+        match form {
+            Form::Raw => self.make_raw(value, start),
+            Form::In(wanted) => self.make_wide(value, start, wanted),
+            Form::Exact => self.make_exact(value, start),
+        }
+    }
+
+    fn make_raw(&mut self, value: usize, start: usize) -> Had {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let made = match (&group.values[value].made, self.written[value]) {
-            (None, _) => return Operand::Path(self.walk_port(value, value, start)),
+            (None, _) => return Ok(Operand::Path(self.walk_port(value, value, start))),
             (_, Some(output)) => {
                 let port = self.inputs() + output;
-                return Operand::Path(self.walk_port(port, value, start));
+                return Ok(Operand::Path(self.walk_port(port, value, start)));
             }
             (Some(made), None) => made,
         };
@@ -140,15 +167,15 @@ impl<'a> Draft<'a> {
         match made.pointwise.function {
             Function::Identity => {
                 let (operand, start) = made.operand(0, start);
-                self.raw(operand, start)
+                self.had_raw(operand, start)
             }
             Function::Unary(..) | Function::Binary(..) => {
                 // What has been rounded already is not computed a second time.
                 let numbers = match self.memo.get(&(value, start, Form::In(computes_in))) {
                     Some(&rounded) => rounded,
-                    None => self.remember(value, start, Form::Exact, Self::make_exact),
+                    None => self.had(value, start, Form::Exact)?,
                 };
-                self.converted(numbers, computes_in, of_type)
+                Ok(self.converted(numbers, computes_in, of_type))
             }
             Function::Convert => {
                 let (operand, start) = made.operand(0, start);
@@ -157,37 +184,37 @@ impl<'a> Draft<'a> {
                     DataType::Bf16 | DataType::F16 if from != of_type => DataType::F32,
                     _ => from,
                 };
-                let number = self.in_type(operand, start, through);
-                self.converted(number, through, of_type)
+                let number = self.in_type(operand, start, through)?;
+                Ok(self.converted(number, through, of_type))
             }
             Function::Compare(comparison) => {
                 let computes_in = compared_in(computes_in).unwrap_or(computes_in);
-                let mut operands = self.operands(made, start, Some(computes_in));
+                let mut operands = self.operands(made, start, Some(computes_in))?;
                 let less = comparison.as_less();
                 if less.is_some() {
                     operands.reverse();
                 }
-                self.node(Task::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1)
+                Ok(self.node(Task::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1))
             }
             Function::Logic(logic) => {
-                let operands = self.operands(made, start, None);
-                self.node(Task::Logic(logic), operands, Width::W1)
+                let operands = self.operands(made, start, None)?;
+                Ok(self.node(Task::Logic(logic), operands, Width::W1))
             }
             Function::Not => {
-                let operands = self.operands(made, start, None);
-                self.node(Task::Not, operands, Width::W1)
+                let operands = self.operands(made, start, None)?;
+                Ok(self.node(Task::Not, operands, Width::W1))
             }
             Function::Classify(class) => {
-                let operands = self.operands(made, start, Some(computes_in));
-                self.node(Task::Classify(class, computes_in), operands, Width::W1)
+                let operands = self.operands(made, start, Some(computes_in))?;
+                Ok(self.node(Task::Classify(class, computes_in), operands, Width::W1))
             }
             Function::Sign(sign) => {
-                let operands = self.operands(made, start, None);
-                self.node(Task::Sign(sign), operands, width_of(of_type))
+                let operands = self.operands(made, start, None)?;
+                Ok(self.node(Task::Sign(sign), operands, width_of(of_type)))
             }
             Function::Select => {
-                let operands = self.operands(made, start, None);
-                self.node(Task::Select, operands, width_of(of_type))
+                let operands = self.operands(made, start, None)?;
+                Ok(self.node(Task::Select, operands, width_of(of_type)))
             }
             Function::Index => {
                 let mut strides = SmallVec::from_elem(0, self.dims.len());
@@ -195,7 +222,7 @@ impl<'a> Draft<'a> {
                     strides[start + made.axis] = 1;
                 }
                 let path = self.path(Path { base: Base::Index, strides, width: width_of(of_type) });
-                self.node(Task::Index, [Operand::Path(path)].as_slice().into(), width_of(of_type))
+                Ok(self.node(Task::Index, [Operand::Path(path)].as_slice().into(), width_of(of_type)))
             }
             Function::Fill(number) => {
                 let constant = constant(number, of_type);
@@ -204,16 +231,16 @@ impl<'a> Draft<'a> {
                     self.constants.len() - 1
                 });
                 let strides = SmallVec::from_elem(0, self.dims.len());
-                Operand::Path(self.path(Path {
+                Ok(Operand::Path(self.path(Path {
                     base: Base::Constant(self.constants_before + place),
                     strides,
                     width: width_of(of_type),
-                }))
+                })))
             }
         }
     }
 
-    fn make_wide(&mut self, value: usize, start: usize, wanted: DataType) -> Operand {
+    fn make_wide(&mut self, value: usize, start: usize, wanted: DataType) -> Had {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there = self.written[value].is_some() || self.memo.contains_key(&(value, start, Form::Raw));
@@ -221,7 +248,7 @@ impl<'a> Draft<'a> {
         // An f32 that has yet to be rounded is rounded without a detour through its type.
         let unrounded = made.and_then(|made| match made.pointwise.function {
             Function::Unary(..) | Function::Binary(..) if made.pointwise.computes_in == DataType::F32 => {
-                Some(self.remember(value, start, Form::Exact, Self::make_exact))
+                Some(self.had(value, start, Form::Exact))
             }
             Function::Convert if is_float(group.values[made.operands[0].0].data_type) => {
                 let (operand, start) = made.operand(0, start);
@@ -229,41 +256,47 @@ impl<'a> Draft<'a> {
             }
             _ => None,
         });
+        let unrounded = unrounded.transpose()?;
         match (unrounded, made.map(|made| (made, made.pointwise.function))) {
-            (Some(number), _) => self.node(Task::Round(of_type), [number].as_slice().into(), Width::W4),
+            (Some(number), _) => Ok(self.node(Task::Round(of_type), [number].as_slice().into(), Width::W4)),
             (None, Some((made, Function::Identity))) => {
                 let (operand, start) = made.operand(0, start);
                 self.in_type(operand, start, wanted)
             }
             _ => {
-                let raw = self.raw(value, start);
-                self.converted(raw, of_type, wanted)
+                let raw = self.had_raw(value, start)?;
+                Ok(self.converted(raw, of_type, wanted))
             }
         }
     }
 
     /// The result of arithmetic as it comes out of it.
-    fn make_exact(&mut self, value: usize, start: usize) -> Operand {
-        let Some(made) = &self.group.values[value].made else { return self.raw(value, start) };
+    fn make_exact(&mut self, value: usize, start: usize) -> Had {
+        let Some(made) = &self.group.values[value].made else { return self.had_raw(value, start) };
         let computes_in = made.pointwise.computes_in;
         let task = match made.pointwise.function {
             Function::Unary(unary, params) => Task::Unary(unary, params),
             Function::Binary(binary, params) => Task::Binary(binary, params, computes_in),
-            _ => return self.raw(value, start),
+            _ => return self.had_raw(value, start),
         };
-        let operands = self.operands(made, start, Some(computes_in));
-        self.node(task, operands, width_of(computes_in))
+        let operands = self.operands(made, start, Some(computes_in))?;
+        Ok(self.node(task, operands, width_of(computes_in)))
     }
 
     /// The operands of a function, in a type or raw.
-    fn operands(&mut self, made: &Made, start: usize, wanted: Option<DataType>) -> SmallVec<[Operand; 3]> {
+    fn operands(
+        &self,
+        made: &Made,
+        start: usize,
+        wanted: Option<DataType>,
+    ) -> Result<SmallVec<[Operand; 3]>, Wanted> {
         let operands = 0..made.operands.len();
         operands
             .map(|index| {
                 let (operand, start) = made.operand(index, start);
                 match wanted {
                     Some(wanted) => self.in_type(operand, start, wanted),
-                    None => self.raw(operand, start),
+                    None => self.had_raw(operand, start),
                 }
             })
             .collect()

@@ -244,7 +244,7 @@ impl Builder<'_> {
     fn feed(&mut self, operand: Operand) -> Option<(Feed, Inner)> {
         Some(match operand {
             Operand::Node(node) => {
-                let step = self.node(node)?;
+                let step = self.of_node[node]?;
                 (Feed::Step(step), self.steps[step].space.columns)
             }
             Operand::Path(path) => match self.inner(path) {
@@ -304,11 +304,39 @@ impl Builder<'_> {
         self.steps.len() - 1
     }
 
-    /// The step of a node, behind those of its operands.
-    fn node(&mut self, index: usize) -> Option<usize> {
-        if let Some(step) = self.of_node[index] {
-            return Some(step);
+    /// Makes the step of a node, if that has none, behind those of its operands.
+    fn node(&mut self, index: usize) -> Option<()> {
+        let mut open = vec![index];
+        while let Some(&node) = open.last() {
+            if self.of_node[node].is_none() {
+                if let Some(operand) = self.missing(node) {
+                    open.push(operand);
+                    continue;
+                }
+                self.make_node(node)?;
+            }
+            open.pop();
         }
+        Some(())
+    }
+
+    /// The first operand of a node that has no step yet; those before it that have to be gathered are.
+    fn missing(&mut self, index: usize) -> Option<usize> {
+        let draft = self.draft;
+        let node = &draft.nodes[index];
+        node.operands.iter().find_map(|&operand| match operand {
+            Operand::Node(node) => self.of_node[node].is_none().then_some(node),
+            Operand::Path(path) => {
+                if node.task != Task::Index && self.inner(path).is_none() {
+                    self.gather(path);
+                }
+                None
+            }
+        })
+    }
+
+    /// Makes the step of a node whose operands have theirs.
+    fn make_node(&mut self, index: usize) -> Option<()> {
         let node = &self.draft.nodes[index];
         let varies = self.walked.node_varies(node.varies);
         let is_index = node.task == Task::Index;
@@ -347,7 +375,7 @@ impl Builder<'_> {
         self.steps[step].stores = stores;
         self.steps[step].part = verb.map(|verb| Part { verb, feeds });
         self.of_node[index] = Some(step);
-        Some(step)
+        Some(())
     }
 
     /// The root to which a node can write directly: its result is what the port takes, element for element. What goes
@@ -367,6 +395,9 @@ impl Builder<'_> {
     /// The step that completes an output.
     fn root(&mut self, root: &Root) -> Option<usize> {
         let all = self.walked.all();
+        if let Operand::Node(node) = root.value {
+            self.node(node)?;
+        }
         let (mut feed, mut inner) = self.feed(root.value)?;
         if let Feed::Step(step) = feed
             && self.steps[step].port == Some(root.path)
