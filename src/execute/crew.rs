@@ -1,106 +1,187 @@
-//! A crew: the caller and whichever workers wake up in time, on one heap of work.
+//! Crews: a caller and whichever workers wake up in time, on one heap of work.
 //!
 //! A scope of rayon ends when every job that was spawned has run, so a caller that is done waits for workers that are
 //! only now waking up, to find nothing left: on a machine of two cores that took longer than the work on 27 MB. Here
 //! the caller closes the work when it is done, and waits only for workers that have begun; whoever comes later finds
 //! it closed. So sleeping workers cost a call what it takes to wake them and no more, and a crew of which nobody can
 //! come, because its pool is busy, is the caller's own, or died in a fork, is done by the caller alone.
+//!
+//! A job belongs to no crew: a worker that runs it looks for crews that it can join. A busy pool so holds at most one
+//! waiting job a worker, however many calls have come and gone, and jobs that were spawned for one call help a later one.
 
 #![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::Thread;
 
-use rayon::ThreadPool;
+use super::sync::{AtomicUsize, FEWEST_PLACES, Ordering, SPINS, Thread, UnsafeCell, current, park};
 
-/// How often the caller looks whether the others are done before it lets the system run something else.
-const SPINS: usize = 10_000;
-
-/// Set in [`Crew::working`] when nobody may begin any more.
-const CLOSED: usize = 1 << (usize::BITS - 1);
+/// What [`Place::state`] holds: how many workers have begun and not ended, how many more may begin, and flags. A place that
+/// nobody has is 0.
+const BITS_OF_COUNT: u32 = usize::BITS / 2 - 2;
+const MOST: usize = (1 << BITS_OF_COUNT) - 1;
+const WORKING: usize = MOST;
+const ONE_WORKING: usize = 1;
+const OPEN: usize = MOST << BITS_OF_COUNT;
+const ONE_OPEN: usize = 1 << BITS_OF_COUNT;
+/// A caller has the place.
+const TAKEN: usize = 1 << (2 * BITS_OF_COUNT);
+/// The caller is done: nobody may begin any more, and the last one to end wakes it.
+const CLOSED: usize = TAKEN << 1;
+/// Somebody's work panicked.
+const PANICKED: usize = TAKEN << 2;
 
 /// Somebody's work panicked.
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-/// What the members of a crew share.
-struct Crew {
+/// The crews of a pool.
+pub(super) struct Crews {
+    places: Box<[Place]>,
+    /// How many workers the pool has, and so how many jobs may wait.
+    workers: usize,
+    /// How many jobs no worker has begun.
+    waiting: AtomicUsize,
+}
+
+/// Where one crew is at a time. In a cache line of its own.
+#[repr(align(64))]
+struct Place {
+    state: AtomicUsize,
+    /// Written by the caller that has the place, while nobody works; read by workers that have begun.
+    call: UnsafeCell<Option<Call>>,
+}
+
+struct Call {
     /// What each member does, given its number; valid as long as somebody works.
     work: *const (dyn Fn(usize) + Sync),
-    /// How many workers have begun and not ended, and whether the work is closed.
-    working: AtomicUsize,
-    panicked: AtomicBool,
+    members: usize,
     caller: Thread,
 }
 
 // SAFETY: the work may be called from any thread at once, and is called only between `begin` and `end`, while the
-// caller keeps it.
-unsafe impl Send for Crew {}
+// caller keeps it; `state` says who may touch the call.
+unsafe impl Send for Place {}
 // SAFETY: as above.
-unsafe impl Sync for Crew {}
+unsafe impl Sync for Place {}
 
-/// Does `work` on the caller's thread, which is number 0, and on up to `members - 1` workers of a pool, and returns
-/// when nobody works on it any more. The caller's share ends only when all work has been taken, so it does not matter
-/// how many workers came.
-pub(super) fn run(pool: &ThreadPool, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-    // SAFETY: only the lifetime changes; `Crew::close` makes sure that nobody uses it after this call.
-    let work = unsafe {
-        std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(work)
-    };
-    let crew = Arc::new(Crew {
-        work,
-        working: AtomicUsize::new(0),
-        panicked: AtomicBool::new(false),
-        caller: std::thread::current(),
-    });
-    for number in 1..members {
-        let crew = crew.clone();
-        pool.spawn(move || {
-            if crew.begin() {
-                crew.work(number);
-                crew.end();
-            }
-        });
+impl Crews {
+    /// Those of a pool with so many workers.
+    pub(super) fn new(workers: usize) -> Self {
+        let place = || Place { state: AtomicUsize::new(0), call: UnsafeCell::new(None) };
+        let places = (0..workers.max(FEWEST_PLACES)).map(|_| place()).collect();
+        Self { places, workers, waiting: AtomicUsize::new(0) }
     }
-    crew.work(0);
-    crew.close();
-    if crew.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+
+    /// Does `work` on the caller's thread, which is number 0, and on up to `members - 1` workers, and returns when nobody
+    /// works on it any more. A member's share ends only when all work has been taken, so it does not matter how many
+    /// workers came. `spawn` has a worker call [`help`](Self::help).
+    pub(super) fn run(
+        self: &Arc<Self>,
+        members: usize,
+        work: &(dyn Fn(usize) + Sync),
+        spawn: impl Fn(Arc<Self>),
+    ) -> Result<(), Panicked> {
+        let Some(place) = self.places.iter().find(|place| place.take()) else { return caught(|| work(0)) };
+        let others = (members - 1).min(MOST);
+        place.open(others + 1, work);
+        let own = caught(|| {
+            self.ask_for(others, spawn);
+            work(0);
+        });
+        place.close().and(own)
+    }
+
+    /// Spawns as many jobs as may wait.
+    fn ask_for(self: &Arc<Self>, jobs: usize, spawn: impl Fn(Arc<Self>)) {
+        let most = |waiting: usize| self.workers.min(waiting + jobs);
+        // Written even where it stays the same: a job that begins later reads what was written here, and so finds the crew.
+        let write = |waiting| Some(most(waiting).max(waiting));
+        let waiting =
+            self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, write).unwrap_or_default();
+        (waiting..most(waiting)).for_each(|_| spawn(self.clone()));
+    }
+
+    /// What a job does: joins each crew that is open, from some place on.
+    pub(super) fn help(&self, first: usize) {
+        // From here on, who asks for help asks for another job.
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let (before, from) = self.places.split_at(first % self.places.len());
+        from.iter().chain(before).for_each(Place::help);
+    }
 }
 
-impl Crew {
-    /// Whether a worker may still begin; if so it has.
-    fn begin(&self) -> bool {
-        let begun = |working: usize| (working & CLOSED == 0).then_some(working + 1);
-        self.working.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun).is_ok()
+impl Place {
+    /// Whether the place was free; if so the caller has it now.
+    fn take(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == 0
+            && self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    fn work(&self, number: usize) {
-        // SAFETY: the caller is in `run`, or the worker has begun, so `run` has not returned.
-        let work = unsafe { &*self.work };
-        if catch_unwind(AssertUnwindSafe(|| work(number))).is_err() {
-            self.panicked.store(true, Ordering::Relaxed);
+    /// Lets workers begin, all members but the caller.
+    fn open(&self, members: usize, work: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only the lifetime changes; `close` makes sure that nobody uses it after `run`.
+        let work = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(
+                work,
+            )
+        };
+        let opened = Call { work, members, caller: current() };
+        // SAFETY: the caller has the place, and nobody has begun.
+        self.call.with_mut(|call| unsafe { *call = Some(opened) });
+        self.state.store(TAKEN | ((members - 1) * ONE_OPEN), Ordering::Release);
+    }
+
+    /// Works if there is a crew that a worker may join.
+    fn help(&self) {
+        let begun =
+            |state: usize| (state & OPEN != 0 && state & CLOSED == 0).then(|| state - ONE_OPEN + ONE_WORKING);
+        let Ok(state) = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun) else { return };
+        let open = (state & OPEN) / ONE_OPEN;
+        // SAFETY: a worker has begun, so the caller leaves the call as it is.
+        let call = self.call.with(|call| unsafe { &*call }.as_ref().map(Call::seen));
+        let Some((work, members, caller)) = call else { unreachable!("an open place has a call") };
+        // SAFETY: the worker has begun, so `run` has not returned.
+        let is_done = caught(|| unsafe { &*work }(members - open)).is_ok();
+        // All work has been taken, so nobody else need begin.
+        let flag = if is_done { 0 } else { PANICKED };
+        let ended = |state: usize| Some(((state & !OPEN) - ONE_WORKING) | flag);
+        let state = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, ended).unwrap_or_default();
+        // From here on the place may be another caller's.
+        if state & CLOSED != 0 && state & WORKING == ONE_WORKING {
+            caller.unpark();
         }
     }
 
-    fn end(&self) {
-        if self.working.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
-            self.caller.unpark();
-        }
-    }
-
-    /// Lets nobody begin any more, and waits for those who have.
-    fn close(&self) {
-        self.working.fetch_or(CLOSED, Ordering::Relaxed);
+    /// Lets nobody begin any more, waits for those who have, and leaves the place.
+    fn close(&self) -> Result<(), Panicked> {
+        self.state.fetch_or(CLOSED, Ordering::Relaxed);
         let mut spins = 0;
-        while self.working.load(Ordering::Acquire) != CLOSED {
-            if spins < SPINS {
+        let state = loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state & WORKING == 0 {
+                break state;
+            } else if spins < SPINS {
                 spins += 1;
                 std::hint::spin_loop();
             } else {
-                std::thread::park();
+                park();
             }
-        }
+        };
+        // SAFETY: nobody works, and nobody may begin.
+        self.call.with_mut(|call| unsafe { *call = None });
+        self.state.store(0, Ordering::Release);
+        if state & PANICKED == 0 { Ok(()) } else { Err(Panicked) }
     }
+}
+
+impl Call {
+    /// What a worker keeps of it: when the worker has ended, the call may be gone.
+    fn seen(&self) -> (*const (dyn Fn(usize) + Sync), usize, Thread) {
+        (self.work, self.members, self.caller.clone())
+    }
+}
+
+fn caught(work: impl FnOnce()) -> Result<(), Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
 }
