@@ -1,6 +1,7 @@
 //! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
 
 use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -372,6 +373,10 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
 struct ScratchPool {
     free: Mutex<Vec<Allocation>>,
 }
+
+// Nothing that can panic runs under the lock; what an execution has taken when it panics is dropped.
+impl UnwindSafe for ScratchPool {}
+impl RefUnwindSafe for ScratchPool {}
 
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {

@@ -10,6 +10,36 @@ mod interpreter;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 
+/// What `fork_join` shares by.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use std::thread::{Thread, current, park};
+
+    /// How often a caller looks whether the others are done before it lets the system run something else.
+    pub(super) const SPINS: usize = 10_000;
+
+    /// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside more callers
+    /// than that, each of which has a thread.
+    pub(super) const MIN_SLOTS: usize = 16;
+
+    /// The cell of the standard library, with the methods of the one that a model checker watches.
+    pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        pub(super) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+            read(self.0.get())
+        }
+
+        pub(super) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+            write(self.0.get())
+        }
+    }
+}
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
@@ -25,13 +55,13 @@ use crate::kernels::simd::StoreFence;
 use crate::plan::{PARALLEL_BYTES, Plan};
 
 /// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
-/// overlaps an input that it is not in place of.
+/// overlaps an input that it is not in slot of.
 #[derive(Default)]
 struct Bindings {
-    /// The address of each port, inputs first. Inputs are never written to: steps write to places, and a place is an
+    /// The address of each port, inputs first. Inputs are never written to: steps write to slots, and a slot is an
     /// output or scratch.
     ports: SmallVec<[*mut u8; 8]>,
-    /// The ports that share one buffer: an input and the output that is in place of it.
+    /// The ports that share one buffer: an input and the output that is in slot of it.
     in_place: SmallVec<[(usize, usize); 2]>,
     /// The plan's scratch, aligned, for as many threads as may run it.
     scratch: Option<NonNull<u8>>,
@@ -76,7 +106,7 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
                 let mut interpreter = interpreter(thread);
                 chunks.taken_by(thread).for_each(|chunk| interpreter.run(chunk));
             };
-            fork_join::run(&workers, threads, &work).is_ok()
+            workers.run(threads, &work).is_ok()
         };
         if !all_run {
             return Err(Error::Execute(ExecuteFault::Panicked));

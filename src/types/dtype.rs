@@ -69,7 +69,7 @@ impl DataType {
         Self::U64,
     ];
 
-    /// The numbers that arithmetic knows: the integers, and the floating-point types from 16 bits on.
+    /// The numbers that ops compare, convert and fill with: integers of whole bytes, and floating-point types from 16 bits on.
     pub const NUMERIC: &'static [DataType] = &[
         Self::F32,
         Self::Bf16,
