@@ -6,7 +6,7 @@
 //! - compilations, cold and from the cache, from one thread and from two;
 //! - a decoder that adds a key each step, with the number of keys as it is and rounded up.
 
-mod limit;
+mod baseline;
 mod rows;
 
 use std::hint::black_box;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use baseline::{BaselineLoop, Store};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use limit::{LimitLoop, Store};
 use rayon::ThreadPoolBuilder;
-use rows::{COND, Condition, DST, ELSE, Limit, Operands, Pages, Row, Shape, THEN};
+use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream, Tensor,
     TensorMut, compiled_partition_cache_capacity, set_compiled_partition_cache_capacity,
@@ -30,7 +30,7 @@ macro_rules! lengths {
             dims: [&[$n]; 3],
             strides: [None; 4],
             natural: None,
-            limit: Limit::Same,
+            baseline: Baseline::Same,
         }),*]
     };
 }
@@ -55,7 +55,7 @@ fn execute(criterion: &mut Criterion) {
         let row = row(shape);
         let operands = Operands::new(&row, row.pages);
         let compiled = row.compile(&engine);
-        let limit = LimitLoop::new(&row).with_stores(Store::Ordinary);
+        let baseline = BaselineLoop::new(&row).with_stores(Store::Ordinary);
         let mut group = criterion.benchmark_group(format!("execute/{}", shape.name));
         group.throughput(Throughput::Bytes(compiled.bytes_moved() as u64));
         short(&mut group);
@@ -81,7 +81,7 @@ fn execute(criterion: &mut Criterion) {
         });
         group.bench_function("limit", |bencher| {
             // SAFETY: the addresses are those of the row's operands.
-            bencher.iter(|| unsafe { limit.run(black_box(operands.addresses())) });
+            bencher.iter(|| unsafe { baseline.run(black_box(operands.addresses())) });
         });
         group.finish();
     }
@@ -111,7 +111,7 @@ fn asleep(criterion: &mut Criterion) {
         let operands = Operands::new(&row, row.pages);
         let addresses = operands.addresses();
         // SAFETY: the addresses are those of the row's operands.
-        let limit = unsafe { LimitLoop::new(&row).fastest(addresses) };
+        let baseline = unsafe { BaselineLoop::new(&row).fastest(addresses) };
         let mut group = criterion.benchmark_group(format!("asleep/{}", shape.name));
         for threads in [1, 2] {
             let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
@@ -129,9 +129,9 @@ fn asleep(criterion: &mut Criterion) {
             group.bench_function(format!("limit/threads-{threads}"), |bencher| {
                 let mut run = || match threads {
                     // SAFETY: as above.
-                    1 => unsafe { limit.run(addresses) },
+                    1 => unsafe { baseline.run(addresses) },
                     // SAFETY: as above.
-                    _ => unsafe { limit.run_halves(addresses, &pool) },
+                    _ => unsafe { baseline.run_halves(addresses, &pool) },
                 };
                 bencher.iter_custom(|runs| after_pauses(runs, &mut run));
             });

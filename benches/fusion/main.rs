@@ -15,22 +15,22 @@
 //!
 //! Run as a test, it only checks that the fused and the separate partitions give the same bits.
 
+#[path = "../interleave/mod.rs"]
+mod interleave;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod stream;
-#[path = "../turns/mod.rs"]
-mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use interleave::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Memory, Pages, Random};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, Policy, Stream, Tensor, TensorMut,
 };
 use stream::Streamed;
-use turns::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 
 /// The new size of each dim of a graph; dims that are not listed stay.
 type Size = [(i64, i64)];

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
-use crate::limit::{LimitLoop, Store};
+use crate::baseline::{BaselineLoop, Store};
+use crate::interleave::{median, rate, rate_of_all};
 use crate::rows::{Operands, Row};
-use crate::turns::{median, rate, rate_of_all};
 
 /// Least bytes of operands and result of a measured row.
 const FROM: usize = 8 << 20;
@@ -35,16 +35,16 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
         [1, 2].map(|threads| row.compile(&row.engine().pool(pool.clone()).threads(threads).build()));
     let bytes = alone.bytes_moved() as f64;
     let addresses = operands.addresses();
-    let limit = LimitLoop::new(row);
+    let baseline = BaselineLoop::new(row);
     let sterna = |compiled| operands.with_execution(compiled, |execute| rate(execute));
     // SAFETY: the addresses are those of the row's operands, which live as long as this runs.
-    let whole = |store: Store| rate(|| unsafe { limit.with_stores(store).run(addresses) });
+    let whole = |store: Store| rate(|| unsafe { baseline.with_stores(store).run(addresses) });
     let halves = |store: Store| {
         // SAFETY: as above.
-        rate_of_all(pool, unsafe { limit.with_stores(store).halves(addresses) }) / 2.0
+        rate_of_all(pool, unsafe { baseline.with_stores(store).halves(addresses) }) / 2.0
     };
     let best = |rate: &dyn Fn(Store) -> f64| {
-        let timed = limit.stores().into_iter().map(|store| (rate(store), store));
+        let timed = baseline.stores().into_iter().map(|store| (rate(store), store));
         timed.max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are stores").1
     };
     let [whole_store, halves_store] = [best(&whole), best(&halves)];

@@ -27,12 +27,12 @@ pub struct Shape {
     /// The condition of this shape in practice, besides a random one.
     pub natural: Option<Condition>,
     /// The loop that it is compared with.
-    pub limit: Limit,
+    pub baseline: Baseline,
 }
 
 /// The loop with which a shape is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum Baseline {
     /// A loop over the same operands.
     Same,
     /// A loop over as many elements without gaps between rows.
@@ -105,7 +105,7 @@ impl fmt::Display for Row {
 const RANDOM: Condition = Condition::Random(500);
 
 const fn dense(name: &'static str, dims: [&'static [i64]; 3]) -> Shape {
-    Shape { name, dims, strides: [None; 4], natural: None, limit: Limit::Same }
+    Shape { name, dims, strides: [None; 4], natural: None, baseline: Baseline::Same }
 }
 
 const SQUARE: &[i64] = &[4096, 4096];
@@ -153,7 +153,7 @@ pub static STRIDED: [Shape; 3] = [
     },
     Shape {
         strides: [Some(&[4112, 1]); 4],
-        limit: Limit::Dense,
+        baseline: Baseline::Dense,
         ..dense("padded-rows-4096x4096", [SQUARE; 3])
     },
 ];

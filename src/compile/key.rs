@@ -18,7 +18,7 @@ pub(super) struct Key {
     ports: SmallVec<[i64; 64]>,
     level: Level,
     /// Whether one thread runs it, of which the way of storing depends.
-    is_alone: bool,
+    single_thread: bool,
 }
 
 impl Key {
@@ -26,9 +26,9 @@ impl Key {
         partition: &Partition,
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
-        is_alone: bool,
+        single_thread: bool,
     ) -> Self {
-        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, is_alone };
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, single_thread };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
@@ -46,7 +46,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (self.level, self.is_alone) == (other.level, other.is_alone)
+        (self.level, self.single_thread) == (other.level, other.single_thread)
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

@@ -1,8 +1,7 @@
 //! From a partition and concrete tensors to a plan.
 
 pub(crate) mod cache;
-mod chain;
-mod draft;
+mod expr;
 mod group;
 mod in_place;
 mod kernel;
@@ -10,6 +9,7 @@ mod key;
 mod lower;
 mod nest;
 mod once_cache;
+mod register_fusion;
 mod tile;
 
 /// The locks of `once_cache`.
@@ -77,15 +77,15 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
-        let (level, is_alone) = (engine.level(), engine.threads() == 1);
-        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, is_alone);
-        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, is_alone))?;
+        let (level, single_thread) = (engine.level(), engine.threads() == 1);
+        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, single_thread);
+        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, single_thread))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
-        let settled =
-            outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.settled(dims, strides));
-        ports.extend(settled);
+        let resolved =
+            outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.resolved(dims, strides));
+        ports.extend(resolved);
         Ok(CompiledPartition::new(plan, engine.clone(), ports, inputs.len()))
     }
 }
@@ -151,16 +151,17 @@ fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Re
 fn output_strides(
     output: &LogicalTensor,
     dims: &Dims,
-    models: &[&LogicalTensor],
+    layout_hints: &[&LogicalTensor],
 ) -> Result<Dims, CompileFault> {
     let tensor = output.id();
     let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
     let strides = match output.layout() {
         Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
         Layout::Strided(_) => shape::row_major_strides(dims),
-        Layout::Any | Layout::Undef => match models.iter().find(|model| model.known_dims() == Some(dims)) {
-            Some(model) => {
-                let strides = model.strides().unwrap_or_default();
+        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.known_dims() == Some(dims))
+        {
+            Some(hint) => {
+                let strides = hint.strides().unwrap_or_default();
                 shape::dense_strides(dims, &shape::memory_order(dims, strides))
             }
             None => shape::row_major_strides(dims),

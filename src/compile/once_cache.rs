@@ -13,14 +13,14 @@ use rustc_hash::FxBuildHasher;
 use super::sync::{Mutex, OnceLock};
 
 /// A value that is being made, or made. Whoever asks while it is being made waits for it.
-type Slot<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
-type Slots<K, V, E> = LruCache<K, Slot<V, E>, FxBuildHasher>;
+type Cached<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
+type CachedValues<K, V, E> = LruCache<K, Cached<V, E>, FxBuildHasher>;
 
-pub(super) struct OnceCache<K, V, E>(Mutex<State<K, V, E>>);
+pub(super) struct OnceCache<K, V, E>(Mutex<CacheState<K, V, E>>);
 
-struct State<K, V, E> {
+struct CacheState<K, V, E> {
     /// `None` where the capacity is 0.
-    slots: Option<Slots<K, V, E>>,
+    entries: Option<CachedValues<K, V, E>>,
     hits: u64,
     misses: u64,
 }
@@ -43,22 +43,26 @@ pub struct CacheStats {
 
 impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
     pub(super) fn new(capacity: usize) -> Self {
-        Self(Mutex::new(State { slots: NonZeroUsize::new(capacity).map(new_slots), hits: 0, misses: 0 }))
+        Self(Mutex::new(CacheState {
+            entries: NonZeroUsize::new(capacity).map(new_entries),
+            hits: 0,
+            misses: 0,
+        }))
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.0.lock().slots.as_ref().map_or(0, |slots| slots.cap().get())
+        self.0.lock().entries.as_ref().map_or(0, |entries| entries.cap().get())
     }
 
     /// Drops the least recently used values beyond the capacity; 0 turns the cache off.
     pub(super) fn set_capacity(&self, capacity: usize) {
         let mut state = self.0.lock();
-        state.slots = match (NonZeroUsize::new(capacity), state.slots.take()) {
-            (Some(capacity), Some(mut slots)) => {
-                slots.resize(capacity);
-                Some(slots)
+        state.entries = match (NonZeroUsize::new(capacity), state.entries.take()) {
+            (Some(capacity), Some(mut entries)) => {
+                entries.resize(capacity);
+                Some(entries)
             }
-            (Some(capacity), None) => Some(new_slots(capacity)),
+            (Some(capacity), None) => Some(new_entries(capacity)),
             (None, _) => None,
         };
     }
@@ -68,49 +72,49 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
         CacheStats {
             hits: state.hits,
             misses: state.misses,
-            len: state.slots.as_ref().map_or(0, LruCache::len),
+            len: state.entries.as_ref().map_or(0, LruCache::len),
         }
     }
 
     /// The value of a key, made by `make` unless it is here. Of several threads that miss one key at once, one makes
     /// the value and the others wait for it. A failure is not kept.
     pub(super) fn get_or_make(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        let slot = {
+        let cached = {
             let mut state = self.0.lock();
-            let State { slots, hits, misses } = &mut *state;
-            let Some(slots) = slots else {
+            let CacheState { entries, hits, misses } = &mut *state;
+            let Some(entries) = entries else {
                 *misses += 1;
                 drop(state);
                 return make().map(Arc::new);
             };
-            match slots.get(key) {
-                Some(slot) => {
+            match entries.get(key) {
+                Some(cached) => {
                     *hits += 1;
-                    slot.clone()
+                    cached.clone()
                 }
                 None => {
                     *misses += 1;
-                    let slot = Slot::default();
-                    slots.put(key.clone(), slot.clone());
-                    slot
+                    let cached = Cached::default();
+                    entries.put(key.clone(), cached.clone());
+                    cached
                 }
             }
         };
-        let value = slot.get_or_init(|| make().map(Arc::new)).clone();
+        let value = cached.get_or_init(|| make().map(Arc::new)).clone();
         if value.is_err()
-            && let Some(slots) = &mut self.0.lock().slots
+            && let Some(entries) = &mut self.0.lock().entries
             // Meanwhile another thread may have failed with this slot, and a third one put its own in its place.
-            && slots.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &slot))
+            && entries.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &cached))
         {
-            slots.pop(key);
+            entries.pop(key);
         }
         value
     }
 }
 
-fn new_slots<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> Slots<K, V, E> {
+fn new_entries<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> CachedValues<K, V, E> {
     // Unbounded at first, so that memory is taken as it is needed and not for the whole capacity at once.
-    let mut slots = LruCache::unbounded_with_hasher(FxBuildHasher);
-    slots.resize(capacity);
-    slots
+    let mut entries = LruCache::unbounded_with_hasher(FxBuildHasher);
+    entries.resize(capacity);
+    entries
 }

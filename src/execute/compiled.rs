@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
-use super::{Bound, run, threads};
+use super::{Bindings, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
-use crate::plan::{Nest, Plan};
+use crate::plan::{LoopNest, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -64,11 +64,11 @@ pub struct InPlacePair {
 /// ```
 #[derive(Debug, Clone)]
 pub struct CompiledPartition {
-    inner: Arc<Inner>,
+    inner: Arc<CompiledInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CompiledInner {
     plan: Arc<Plan>,
     engine: Engine,
     /// The tensors as they were compiled, inputs first.
@@ -102,7 +102,7 @@ impl CompiledPartition {
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
         let (facts, scratch) = (facts.collect(), ScratchPool::default());
-        Self { inner: Arc::new(Inner { plan, engine, ports, facts, input_count, in_place, scratch }) }
+        Self { inner: Arc::new(CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch }) }
     }
 
     /// The engine that it was compiled for.
@@ -138,21 +138,22 @@ impl CompiledPartition {
         &self.inner.in_place
     }
 
-    /// Bytes that an execution reads and writes, each distinct element counted once.
+    /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there are more, which
+    /// only shapes can ask for that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.bytes_moved
     }
 
     /// What an execution does, for people to read.
     pub fn plan(&self) -> PlanSummary {
-        let Inner { plan, engine, ports, .. } = &*self.inner;
+        let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
         let size = |output: &LogicalTensor| {
             let count = output.dims().and_then(shape::element_count).unwrap_or(0);
             count as usize * output.data_type().size().unwrap_or(0)
         };
-        let bytes_written = self.outputs().iter().map(size).sum();
-        let threads_of = |nest: &Nest| threads(plan, engine).min(nest.tiles());
+        let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
+        let threads_of = |nest: &LoopNest| threads(plan, engine).min(nest.tiles());
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
@@ -189,15 +190,15 @@ impl CompiledPartition {
         inputs: &[Tensor<'_>],
         outputs: &mut [TensorMut<'_>],
     ) -> Result<()> {
-        let mut bound = Bound::default();
-        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let mut bindings = Bindings::default();
+        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
-            return run(&inner.plan, &bound, &inner.engine);
+            return run(&inner.plan, &bindings, &inner.engine);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
-        bound.scratch = NonNull::new(scratch.as_ptr());
-        let result = run(&inner.plan, &bound, &inner.engine);
+        bindings.scratch = NonNull::new(scratch.as_ptr());
+        let result = run(&inner.plan, &bindings, &inner.engine);
         inner.scratch.put(scratch);
         result
     }
@@ -215,16 +216,16 @@ impl CompiledPartition {
         outputs: &mut [TensorMut<'_>],
         scratchpad: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
-        let mut bound = Bound::default();
-        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let mut bindings = Bindings::default();
+        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let (needed, given) = (self.scratchpad_size(), scratchpad.len());
         if given < needed {
             return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
         }
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
-        bound.scratch = NonNull::new(start.wrapping_add(gap));
-        run(&self.inner.plan, &bound, &self.inner.engine)
+        bindings.scratch = NonNull::new(start.wrapping_add(gap));
+        run(&self.inner.plan, &bindings, &self.inner.engine)
     }
 
     /// Finds and checks the tensor of each port.
@@ -234,7 +235,7 @@ impl CompiledPartition {
         stream: &Stream,
         inputs: &[Tensor<'_>],
         outputs: &[TensorMut<'_>],
-        bound: &mut Bound,
+        bindings: &mut Bindings,
     ) -> Result<(), ExecuteFault> {
         let inner = &*self.inner;
         if !stream.engine().is_same(&inner.engine) {
@@ -249,7 +250,7 @@ impl CompiledPartition {
                 }
                 None => inner.shared_address(index, outputs)?,
             };
-            bound.ports.push(address);
+            bindings.ports.push(address);
         }
         for (index, port) in output_facts.iter().enumerate() {
             let Some(tensor) = found(outputs, index, |tensor| tensor.desc().id() == port.id) else {
@@ -259,9 +260,9 @@ impl CompiledPartition {
             if let Some(input) = tensor.replaces() {
                 inner.check_pair(input, port.id)?;
             }
-            bound.ports.push(tensor.address());
+            bindings.ports.push(tensor.address());
         }
-        inner.check_overlaps(bound)
+        inner.check_overlaps(bindings)
     }
 }
 
@@ -274,7 +275,7 @@ fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T
     }
 }
 
-impl Inner {
+impl CompiledInner {
     fn inputs(&self) -> &[LogicalTensor] {
         &self.ports[..self.input_count]
     }
@@ -294,9 +295,9 @@ impl Inner {
         let port = &self.ports[index];
         // Most callers describe tensors by what `inputs` and `outputs` answered.
         let fits = std::ptr::eq(port, given) || port.is_same_memory(given);
-        let is_at_home = engine.is_none_or(|engine| engine.is_same(&self.engine));
+        let same_engine = engine.is_none_or(|engine| engine.is_same(&self.engine));
         let has_memory = !address.is_null() || self.facts[index].size == 0;
-        if fits && is_at_home && has_memory { Ok(()) } else { Err(fault(port, given, is_at_home)) }
+        if fits && same_engine && has_memory { Ok(()) } else { Err(fault(port, given, same_engine)) }
     }
 
     /// The address of an input that was not given: that of the output marked as in place of it.
@@ -321,9 +322,9 @@ impl Inner {
     }
 
     /// Finds which outputs are in place of an input, and refuses every other overlap.
-    fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
+    fn check_overlaps(&self, bindings: &mut Bindings) -> Result<(), ExecuteFault> {
         let range = |port: usize| {
-            let (start, size) = (bound.ports[port].addr(), self.facts[port].size);
+            let (start, size) = (bindings.ports[port].addr(), self.facts[port].size);
             (start, start.saturating_add(size), size > 0)
         };
         let overlap = |(start_a, end_a, some_a), (start_b, end_b, some_b)| {
@@ -332,13 +333,13 @@ impl Inner {
         for output in self.input_count..self.facts.len() {
             let own = range(output);
             for other in (0..output).filter(|&other| overlap(own, range(other))) {
-                let is_pair = bound.ports[other] == bound.ports[output]
+                let is_pair = bindings.ports[other] == bindings.ports[output]
                     && self.plan.in_place.contains(&(other, output - self.input_count));
                 if !is_pair {
                     let (output, other) = (self.facts[output].id, self.facts[other].id);
                     return Err(ExecuteFault::Overlap { output, other });
                 }
-                bound.in_place.push((other, output));
+                bindings.in_place.push((other, output));
             }
         }
         Ok(())
@@ -348,7 +349,7 @@ impl Inner {
 /// What is wrong with a tensor that does not stand for a port: the first thing in which it differs from what was
 /// compiled, its engine, or that it has no memory.
 #[cold]
-fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> ExecuteFault {
+fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> ExecuteFault {
     let tensor = port.id();
     let what = if port.data_type() != given.data_type() {
         "types"
@@ -358,7 +359,7 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> Execu
         "strides"
     } else if port.is_host_scalar() != given.is_host_scalar() {
         "properties"
-    } else if !is_at_home {
+    } else if !same_engine {
         return ExecuteFault::TensorEngine { tensor };
     } else {
         return ExecuteFault::NoMemory { tensor };

@@ -109,10 +109,10 @@ unsafe impl Allocator for SystemAllocator {
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    inner: Arc<EngineInner>,
 }
 
-struct Inner {
+struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
@@ -133,7 +133,7 @@ impl Workers {
     }
 }
 
-impl Drop for Inner {
+impl Drop for EngineInner {
     fn drop(&mut self) {
         let workers = *self.workers.get_mut();
         // SAFETY: the address is null or came from `Workers::new`; nobody else sees the engine any more.
@@ -280,7 +280,7 @@ impl EngineBuilder {
         let most = thread_cap().min(rayon::max_num_threads());
         let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
         let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), Workers::new));
-        let inner = Inner { allocator: self.allocator, threads, level: self.level, workers };
+        let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers };
         Engine { inner: Arc::new(inner) }
     }
 }

@@ -1,12 +1,12 @@
 //! Runs plans: on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
+mod chunks;
 pub(crate) mod compiled;
-mod crew;
 mod cursor;
 pub(crate) mod engine;
-mod runner;
-mod shares;
+mod fork_join;
+mod interpreter;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 
@@ -15,11 +15,11 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
+use self::chunks::ChunkQueue;
 use self::engine::Engine;
-use self::runner::Runner;
-use self::shares::Shares;
+use self::interpreter::Interpreter;
 use crate::error::{Error, ExecuteFault, Result};
-use crate::kernels::Stores;
+use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
 use crate::plan::{PARALLEL_BYTES, Plan};
@@ -27,7 +27,7 @@ use crate::plan::{PARALLEL_BYTES, Plan};
 /// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
 /// overlaps an input that it is not in place of.
 #[derive(Default)]
-struct Bound {
+struct Bindings {
     /// The address of each port, inputs first. Inputs are never written to: steps write to places, and a place is an
     /// output or scratch.
     ports: SmallVec<[*mut u8; 8]>,
@@ -39,44 +39,44 @@ struct Bound {
 
 // SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint,
 // and each to its own part of the scratch.
-unsafe impl Sync for Bound {}
+unsafe impl Sync for Bindings {}
 
 /// How many threads may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
-    if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads() }
+    if plan.estimated_work < PARALLEL_BYTES { 1 } else { engine.threads() }
 }
 
 /// Runs a plan.
-fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
+fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
         let threads = threads(plan, engine).min(tiles);
-        let runner = |thread: usize| {
-            let scratch = bound
+        let interpreter = |thread: usize| {
+            let scratch = bindings
                 .scratch
                 .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
-            Runner::new(plan, nest, bound, scratch)
+            Interpreter::new(plan, nest, bindings, scratch)
         };
         // Each thread fences what it has streamed and leaves its environment as it was, also when it unwinds.
         let guards = || {
-            let fence = (plan.stores == Stores::Streaming).then_some(StoreFence);
+            let fence = (plan.stores == StorePolicy::NonTemporal).then_some(StoreFence);
             (fence, plan.computes_floats.then(DefaultFloats::new))
         };
         let all_run = if threads <= 1 {
             catch_unwind(AssertUnwindSafe(|| {
                 let _guards = guards();
-                runner(0).run(0..tiles);
+                interpreter(0).run(0..tiles);
             }))
             .is_ok()
         } else {
             let workers = engine.workers()?;
-            let shares = Shares::new(tiles, threads);
+            let chunks = ChunkQueue::new(tiles, threads);
             let work = |thread: usize| {
                 let _guards = guards();
-                let mut runner = runner(thread);
-                shares.taken_by(thread).for_each(|share| runner.run(share));
+                let mut interpreter = interpreter(thread);
+                chunks.taken_by(thread).for_each(|chunk| interpreter.run(chunk));
             };
-            crew::run(&workers, threads, &work).is_ok()
+            fork_join::run(&workers, threads, &work).is_ok()
         };
         if !all_run {
             return Err(Error::Execute(ExecuteFault::Panicked));

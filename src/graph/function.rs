@@ -4,14 +4,12 @@
 //! `types/function.rs`, on which shapes they work stands in `infer.rs`.
 
 use super::op::Op;
+pub(crate) use crate::types::function::Params;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::{Attr, OpKind};
 
 use Function as F;
 use OpKind as K;
-
-/// Parameters `p` and `q` of a function; 0 where it has none.
-pub(crate) type Params = [f32; 2];
 
 /// What an op computes for one element of its result.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -261,8 +261,8 @@ impl LogicalTensor {
         Some(count as usize)
     }
 
-    /// The same tensor with the dims and strides that compilation settled, which it has checked.
-    pub(crate) fn settled(&self, dims: &Dims, strides: &Dims) -> Self {
+    /// The same tensor with the dims and strides that compilation resolved, which it has checked.
+    pub(crate) fn resolved(&self, dims: &Dims, strides: &Dims) -> Self {
         let (dims, layout) = (Dims::from_slice(dims), Layout::Strided(Dims::from_slice(strides)));
         Self { dims, has_rank: true, layout, ..*self }
     }

@@ -1,5 +1,6 @@
 //! What a user describes: ops on logical tensors. Pure data, no memory.
 
+mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
@@ -7,7 +8,6 @@ pub(crate) mod json;
 pub(crate) mod logical_tensor;
 pub(crate) mod op;
 mod op_set;
-mod own;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod verify;

@@ -1,10 +1,10 @@
 //! What an op of each kind must look like: one row a kind, and what rows are written with.
 //!
-//! The rows of oneDNN's kinds stand in `op_set.rs`, those of Sterna's own in `own.rs`. How a row is held against an op
+//! The rows of oneDNN's kinds stand in `op_set.rs`, those of Sterna's own in `extensions.rs`. How a row is held against an op
 //! stands in `verify.rs`, the shape rules that rows name in `infer.rs`.
 
+use super::extensions::EXTENSIONS;
 use super::op_set::OP_SET;
-use super::own::OWN;
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -19,7 +19,7 @@ static SCHEMAS: [Schema; OpKind::ALL.len()] = {
     let mut rows = [OP_SET[0]; OpKind::ALL.len()];
     let mut row = 0;
     while row < rows.len() {
-        rows[row] = if row < OP_SET.len() { OP_SET[row] } else { OWN[row - OP_SET.len()] };
+        rows[row] = if row < OP_SET.len() { OP_SET[row] } else { EXTENSIONS[row - OP_SET.len()] };
         row += 1;
     }
     rows

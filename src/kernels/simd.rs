@@ -75,7 +75,7 @@ fn of_machine() -> Level {
     Level::Portable
 }
 
-/// Ends, when dropped, what a thread has stored past the caches: other threads then see it in order.
+/// Orders, when dropped, a thread's non-temporal stores before what follows, as other threads see it.
 ///
 /// Streaming stores are not ordered by anything else, not even by the join of a thread pool.
 pub(crate) struct StoreFence;
@@ -93,23 +93,23 @@ impl Drop for StoreFence {
 /// A cache line of results on its way to memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(crate) struct Line(pub(crate) [u8; 64]);
+pub(crate) struct CacheLine(pub(crate) [u8; 64]);
 
-impl Default for Line {
+impl Default for CacheLine {
     #[inline(always)]
     fn default() -> Self {
         Self([0; 64])
     }
 }
 
-impl Line {
-    /// Writes the line past the caches; on other machines than x86-64 through them.
+impl CacheLine {
+    /// Writes the line with non-temporal stores; on other machines than x86-64 with temporal ones.
     ///
     /// # Safety
     ///
     /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same thread.
     #[inline(always)]
-    pub(crate) unsafe fn stream(&self, to: *mut u8) {
+    pub(crate) unsafe fn store_non_temporal(&self, to: *mut u8) {
         // SAFETY: as the caller promises; every x86-64 machine has the instructions.
         #[cfg(target_arch = "x86_64")]
         unsafe {
@@ -132,7 +132,7 @@ impl Line {
 ///
 /// The machine runs level Avx512; lanes whose mask bit is set can be read or written at the address.
 #[cfg(target_arch = "x86_64")]
-pub(crate) trait Wide: Sized {
+pub(crate) trait Vector512: Sized {
     /// Lanes of a vector.
     const LANES: usize = 64 / size_of::<Self>();
 
@@ -146,16 +146,16 @@ pub(crate) trait Wide: Sized {
     unsafe fn store(at: *mut Self, mask: u64, value: __m512i);
 
     /// `then` in the lanes of a mask, `else_` in the others.
-    unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
+    unsafe fn select(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
 
-    /// The lanes of two vectors by turns: those of the lower halves, and those of the upper halves.
+    /// The lanes of two vectors interleaved: those of the lower halves, and those of the upper halves.
     unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i);
 }
 
 #[cfg(target_arch = "x86_64")]
-macro_rules! wide {
-    ($($U:ident, $Signed:ident, $Mask:ident: $splat:ident $load:ident $store:ident $choose:ident $interleave:ident;)*) => {
-        $(impl Wide for $U {
+macro_rules! vector512 {
+    ($($U:ident, $Signed:ident, $Mask:ident: $splat:ident $load:ident $store:ident $select:ident $interleave:ident;)*) => {
+        $(impl Vector512 for $U {
             #[inline(always)]
             unsafe fn splat(self) -> __m512i {
                 // SAFETY: as the caller promises.
@@ -175,9 +175,9 @@ macro_rules! wide {
             }
 
             #[inline(always)]
-            unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i {
+            unsafe fn select(mask: u64, then: __m512i, else_: __m512i) -> __m512i {
                 // SAFETY: as the caller promises.
-                unsafe { $choose(mask as $Mask, else_, then) }
+                unsafe { $select(mask as $Mask, else_, then) }
             }
 
             #[inline(always)]
@@ -190,17 +190,17 @@ macro_rules! wide {
 }
 
 #[cfg(target_arch = "x86_64")]
-wide! {
+vector512! {
     u8, i8, u64: _mm512_set1_epi8 _mm512_maskz_loadu_epi8 _mm512_mask_storeu_epi8 _mm512_mask_blend_epi8 interleave_8;
     u16, i16, u32: _mm512_set1_epi16 _mm512_maskz_loadu_epi16 _mm512_mask_storeu_epi16 _mm512_mask_blend_epi16 interleave_16;
     u32, i32, u16: _mm512_set1_epi32 _mm512_maskz_loadu_epi32 _mm512_mask_storeu_epi32 _mm512_mask_blend_epi32 interleave_32;
     u64, i64, u8: _mm512_set1_epi64 _mm512_maskz_loadu_epi64 _mm512_mask_storeu_epi64 _mm512_mask_blend_epi64 interleave_64;
 }
 
-/// Which lanes of two vectors, the second counted on from the first, stand in one that takes both by turns, from
+/// Which lanes of two vectors, the second counted on from the first, stand in one that interleaves both, from
 /// lane `start` of each on.
 #[cfg(target_arch = "x86_64")]
-const fn by_turns<const LANES: usize>(start: usize) -> [u64; LANES] {
+const fn interleaved_lanes<const LANES: usize>(start: usize) -> [u64; LANES] {
     let mut lanes = [0; LANES];
     let mut i = 0;
     while i < LANES {
@@ -216,7 +216,7 @@ macro_rules! interleave_by_permuting {
         $(
             /// # Safety
             ///
-            /// As for the methods of [`Wide`].
+            /// As for the methods of [`Vector512`].
             #[inline(always)]
             unsafe fn $name(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
                 const fn narrowed(lanes: [u64; $LANES]) -> [$U; $LANES] {
@@ -228,8 +228,8 @@ macro_rules! interleave_by_permuting {
                     }
                     narrow
                 }
-                const LOW: [$U; $LANES] = narrowed(by_turns(0));
-                const HIGH: [$U; $LANES] = narrowed(by_turns($LANES / 2));
+                const LOW: [$U; $LANES] = narrowed(interleaved_lanes(0));
+                const HIGH: [$U; $LANES] = narrowed(interleaved_lanes($LANES / 2));
                 // SAFETY: as the caller promises; the tables have the size of a vector.
                 unsafe {
                     let low = _mm512_loadu_si512(LOW.as_ptr().cast());
@@ -252,7 +252,7 @@ interleave_by_permuting! {
 ///
 /// # Safety
 ///
-/// As for the methods of [`Wide`].
+/// As for the methods of [`Vector512`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
@@ -269,10 +269,10 @@ unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
 
 /// Other machines have no vectors of 512 bits.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) trait Wide {}
+pub(crate) trait Vector512 {}
 
 #[cfg(not(target_arch = "x86_64"))]
-impl<U> Wide for U {}
+impl<U> Vector512 for U {}
 
 /// The mask of the first `count` lanes of 64.
 #[inline(always)]

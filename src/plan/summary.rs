@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::loops::Role;
-use super::{Base, Feed, Nest, Place, Plan, Step, Work};
-use crate::kernels::{Inner, Stores};
+use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
+use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
 /// What a compiled partition does when it is executed: its loops after merging, tiles, steps and memory.
@@ -42,8 +42,8 @@ pub struct PlanSummary {
     pub bytes_read: usize,
     /// Bytes of the elements that are written.
     pub bytes_written: usize,
-    /// Whether results are stored past the caches.
-    pub streams: bool,
+    /// Whether results are written with non-temporal stores, which bypass the caches.
+    pub non_temporal_stores: bool,
     /// The loop nests, in the order in which they run.
     pub nests: Vec<NestSummary>,
 }
@@ -52,11 +52,11 @@ pub struct PlanSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NestSummary {
-    /// The loops around the tiles, the outermost first; those that turn once are left out.
+    /// The loops around the tiles, the outermost first; those of one iteration are left out.
     pub loops: Vec<LoopSummary>,
-    /// How often the second innermost loop turns that merging left over.
+    /// Iterations of the second innermost loop after merging.
     pub rows: usize,
-    /// How often the innermost loop turns that merging left over.
+    /// Iterations of the innermost loop after merging.
     pub columns: usize,
     /// Rows of a tile; the last one of a column of tiles may have fewer.
     pub tile_rows: usize,
@@ -64,7 +64,7 @@ pub struct NestSummary {
     pub tile_columns: usize,
     /// How many tiles there are.
     pub tiles: usize,
-    /// How many threads share the tiles.
+    /// How many threads run the tiles.
     pub threads: usize,
     /// The steps. Each stands behind those whose results it uses.
     pub steps: Vec<StepSummary>,
@@ -74,12 +74,12 @@ pub struct NestSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopSummary {
-    /// How often it turns.
+    /// Its iterations.
     pub extent: usize,
     /// What it goes through.
     pub over: LoopOver,
-    /// Whether its tiles may be shared by threads; where not, its turns add to the same elements.
-    pub is_shared: bool,
+    /// Whether threads may run its iterations in parallel; false if they accumulate into the same elements.
+    pub is_parallel: bool,
 }
 
 /// What a loop around tiles goes through.
@@ -108,8 +108,8 @@ pub struct StepSummary {
     pub varies_by_row: bool,
     /// Whether the result differs along a row.
     pub varies_by_column: bool,
-    /// Whether it looks at the condition of a tile first, and leaves out the steps of a branch that nobody chooses.
-    pub skips_branches: bool,
+    /// Whether it tests the condition of a tile first, and computes a branch only if an element selects it.
+    pub lazy_branches: bool,
 }
 
 /// An operand of a step.
@@ -133,33 +133,33 @@ impl Plan {
         ids: &[TensorId],
         bytes_written: usize,
         level: Level,
-        threads: impl Fn(&Nest) -> usize,
+        threads: impl Fn(&LoopNest) -> usize,
     ) -> PlanSummary {
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
             bytes_read: self.bytes_moved.saturating_sub(bytes_written),
             bytes_written,
-            streams: self.stores == Stores::Streaming,
+            non_temporal_stores: self.stores == StorePolicy::NonTemporal,
             nests: self.nests.iter().map(|nest| nest.summary(ids, threads(nest))).collect(),
         }
     }
 }
 
-impl Nest {
+impl LoopNest {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        let over = |place: usize| match place {
-            _ if place == self.row_blocks => LoopOver::RowBlocks,
-            _ if place == self.column_blocks => LoopOver::ColumnBlocks,
+        let over = |index: usize| match index {
+            _ if index == self.row_blocks => LoopOver::RowBlocks,
+            _ if index == self.column_blocks => LoopOver::ColumnBlocks,
             _ => LoopOver::Dims,
         };
         let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
         NestSummary {
             loops: turning
-                .map(|(place, l)| LoopSummary {
+                .map(|(index, l)| LoopSummary {
                     extent: l.extent,
-                    over: over(place),
-                    is_shared: l.role == Role::Spatial,
+                    over: over(index),
+                    is_parallel: l.role == Role::Spatial,
                 })
                 .collect(),
             rows: self.space.rows,
@@ -173,29 +173,29 @@ impl Nest {
     }
 
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
-        let walked = |walk: usize| match self.walks[walk].base {
+        let accessed = |access: usize| match self.accesses[access].base {
             Base::Port(port) => StepOperand::Tensor(ids[port]),
             Base::Constant(_) => StepOperand::Constant,
             Base::Index => StepOperand::Index,
         };
-        let operand = |feed| match feed {
-            Feed::Walk(walk) => walked(walk),
-            Feed::Step(step) => StepOperand::Step(step),
+        let operand = |operand| match operand {
+            Operand::Access(access) => accessed(access),
+            Operand::Step(step) => StepOperand::Step(step),
         };
         let output = match step.to {
-            Place::Port(walk) => match walked(walk) {
+            Dest::Port(access) => match accessed(access) {
                 StepOperand::Tensor(id) => Some(id),
                 _ => None,
             },
-            Place::Scratch(..) => None,
+            Dest::Scratch(..) => None,
         };
         StepSummary {
-            tasks: step.deeds.iter().map(ToString::to_string).collect(),
-            operands: step.work.feeds().into_iter().map(operand).collect(),
+            tasks: step.labels.iter().map(ToString::to_string).collect(),
+            operands: step.instr.operands().into_iter().map(operand).collect(),
             output,
             varies_by_row: step.space.rows,
-            varies_by_column: step.space.columns == Inner::Dense,
-            skips_branches: matches!(&step.work, Work::Select(select) if select.judge.is_some()),
+            varies_by_column: step.space.columns == InnerStride::Contiguous,
+            lazy_branches: matches!(&step.instr, Instr::Select(select) if select.classify_mask.is_some()),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Nest {
 impl Display for PlanSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { level, bytes_read, bytes_written, scratch_per_thread, .. } = self;
-        let stores = if self.streams { ", stored past the caches" } else { "" };
+        let stores = if self.non_temporal_stores { ", non-temporal stores" } else { "" };
         writeln!(f, "kernels  {level}")?;
         writeln!(f, "memory   {bytes_read} bytes in, {bytes_written} bytes out{stores}")?;
         writeln!(f, "scratch  {scratch_per_thread} bytes a thread")?;
@@ -215,20 +215,20 @@ impl Display for NestSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
         f.write_str("loops    ")?;
-        for LoopSummary { extent, over, is_shared } in &self.loops {
-            let not_shared = if *is_shared { "" } else { ", in order" };
+        for LoopSummary { extent, over, is_parallel } in &self.loops {
+            let in_order = if *is_parallel { "" } else { ", in order" };
             let over = match over {
                 LoopOver::Dims => "",
                 LoopOver::RowBlocks => " blocks of rows",
                 LoopOver::ColumnBlocks => " blocks of columns",
             };
-            write!(f, "{extent}{over}{not_shared} × ")?;
+            write!(f, "{extent}{over}{in_order} × ")?;
         }
         writeln!(f, "tile {tile_rows} × {tile_columns}, of {rows} rows × {columns} columns")?;
         let shared = if *threads > 1 { format!(", shared by {threads} threads") } else { String::new() };
         writeln!(f, "tiles    {tiles}{shared}")?;
-        for (place, step) in self.steps.iter().enumerate() {
-            writeln!(f, "step {place:<3} {step}")?;
+        for (index, step) in self.steps.iter().enumerate() {
+            writeln!(f, "step {index:<3} {step}")?;
         }
         Ok(())
     }
@@ -237,15 +237,15 @@ impl Display for NestSummary {
 impl Display for StepSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.tasks.join(", "))?;
-        for (place, operand) in self.operands.iter().enumerate() {
-            write!(f, "{}{operand}", if place == 0 { " of " } else { ", " })?;
+        for (index, operand) in self.operands.iter().enumerate() {
+            write!(f, "{}{operand}", if index == 0 { " of " } else { ", " })?;
         }
         match self.output {
             Some(id) => write!(f, " to tensor {id}")?,
             None => f.write_str(" to scratch")?,
         }
         f.write_str(self.once())?;
-        if self.skips_branches {
+        if self.lazy_branches {
             f.write_str("; skips a branch that no element of a tile chooses")?;
         }
         Ok(())

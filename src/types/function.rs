@@ -8,6 +8,9 @@
 //! are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and ∞ − ∞ are NaN, so that
 //! `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
 
+/// Parameters `p` and `q` of a function; 0 where it has none.
+pub(crate) type Params = [f32; 2];
+
 /// A function of one f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Unary {

@@ -228,16 +228,16 @@ pub(crate) fn fits_onto(shape: &[i64], onto: &[i64], start: usize) -> Result<(),
     Ok(())
 }
 
-/// The strides with which an operand is walked in the index space of a result that it broadcasts onto, its first dim
+/// The strides with which an operand is accessed in the index space of a result that it broadcasts onto, its first dim
 /// standing at dim `start`: 0 along every dim that it lacks or repeats.
-pub(crate) fn walk_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
-    let mut walk = Dims::from_elem(0, onto.len());
+pub(crate) fn access_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
+    let mut access = Dims::from_elem(0, onto.len());
     for (i, (&dim, &stride)) in shape.iter().zip(strides).enumerate() {
         if dim != 1 {
-            walk[start + i] = stride;
+            access[start + i] = stride;
         }
     }
-    walk
+    access
 }
 
 #[cfg(test)]

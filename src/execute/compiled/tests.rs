@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::compile::cache::set_compiled_partition_cache_capacity;
 use crate::graph::op::Op;
-use crate::kernels::asks::Asks;
 use crate::kernels::pointwise::{Kernel1, Params};
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::partition::Partition;
-use crate::plan::Work;
+use crate::plan::Instr;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
@@ -25,7 +25,7 @@ static WORKERS_PANIC: AtomicBool = AtomicBool::new(false);
 static CALLER_PANICS: AtomicBool = AtomicBool::new(false);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks) {
+fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut PrefetchQueue) {
     let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("sterna-"));
     let panics = if is_worker { &WORKERS_PANIC } else { &CALLER_PANICS };
     if panics.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut 
         std::thread::yield_now();
     }
     // SAFETY: as the caller of the kernel that this one stands for promises.
-    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, asks) }
+    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, queue) }
 }
 
 /// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may panic.
@@ -57,8 +57,8 @@ fn compiled() -> CompiledPartition {
     let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
     let steps = plan.nests.iter_mut().flat_map(|nest| &mut nest.steps);
-    let mut kernels = steps.filter_map(|step| match &mut step.work {
-        Work::One { kernel, .. } => Some(kernel),
+    let mut kernels = steps.filter_map(|step| match &mut step.instr {
+        Instr::Unary { kernel, .. } => Some(kernel),
         _ => None,
     });
     let kernel = kernels.next().unwrap();

@@ -3,8 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::convert::{Odd, To};
-use super::rows::Isa;
+use super::convert::{RoundedToOdd, To};
+use super::driver::Isa;
 use super::{NAN, canonical};
 use crate::types::kind::Level;
 
@@ -107,20 +107,20 @@ impl To<F16> for f32 {
     }
 }
 
-macro_rules! from_odd {
+macro_rules! from_rounded_to_odd {
     ($($T:ty)*) => {
-        $(impl To<$T> for Odd {
+        $(impl To<$T> for RoundedToOdd {
             #[inline(always)]
             fn to<I: Isa>(self) -> $T {
                 self.0.to::<I>()
             }
 
             #[inline(always)]
-            fn block_to<I: Isa, const N: usize>(block: &[Odd; N]) -> [$T; N] {
-                f32::block_to::<I, N>(&block.map(|odd| odd.0))
+            fn block_to<I: Isa, const N: usize>(block: &[RoundedToOdd; N]) -> [$T; N] {
+                f32::block_to::<I, N>(&block.map(|rounded| rounded.0))
             }
         })*
     };
 }
 
-from_odd!(F16 Bf16);
+from_rounded_to_odd!(F16 Bf16);

@@ -4,9 +4,9 @@
 mod binary;
 mod compare;
 mod convert;
+mod driver;
 mod half;
 mod indices;
-mod rows;
 mod sign;
 #[cfg(test)]
 mod tests;
@@ -15,16 +15,16 @@ mod unary;
 pub(crate) use binary::binary;
 pub(crate) use compare::{classify, compare, compared_in, logic, not};
 pub(crate) use convert::{convert, round_to};
+pub(in crate::kernels) use driver::{Avx2, Avx512, Function1, Function2, Isa, Pod, read_part};
+pub(crate) use driver::{Impls, Kernel1, Kernel2, Params};
 pub(crate) use indices::{Ramp, indices};
-pub(in crate::kernels) use rows::{Avx2, Avx512, Function1, Function2, Isa, Plain, read_part};
-pub(crate) use rows::{Kernel1, Kernel2, Params, Ways};
 pub(crate) use sign::sign;
 pub(crate) use unary::unary;
 
 /// The NaN that stands for all that arithmetic gives.
 const NAN: f32 = f32::from_bits(0x7fc0_0000);
 
-/// `x`, or the one NaN.
+/// `x`, or the canonical NaN.
 #[inline(always)]
 fn canonical(x: f32) -> f32 {
     if x.is_nan() { NAN } else { x }

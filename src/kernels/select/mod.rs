@@ -6,22 +6,28 @@
 mod avx512;
 mod generic;
 
-use super::{ByLevel, ByWidth, Extent, Inner, Source, Stores, Target, Width, kernel};
+use super::{ByLevel, ByWidth, Extent, InnerStride, Source, StorePolicy, Target, Width, kernel};
 use crate::types::kind::Level;
 
-/// Chooses element by element. The condition is dense along a row. What lies some bytes ahead of each branch is asked for.
+/// Chooses element by element. The condition is dense along a row. Each branch is prefetched at its distance.
 ///
 /// # Safety
 ///
 /// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
-/// level, and the target is at the very address and pitch of a source or overlaps it nowhere. A kernel that streams
+/// level, and the target is at the very address and row stride of a source or overlaps it nowhere. A kernel that streams
 /// is followed by a [`fence`](super::simd::StoreFence) on the same thread.
-pub(crate) type Blend =
-    unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead);
+pub(crate) type Blend = unsafe fn(
+    extent: Extent,
+    cond: Source,
+    then: Source,
+    else_: Source,
+    to: Target,
+    distance: PrefetchDistance,
+);
 
-/// How many bytes before they are read the elements of each branch are asked for; 0 where they are not.
+/// The prefetch distance of each branch in bytes; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct PrefetchDistance {
     pub(crate) then: isize,
     pub(crate) else_: isize,
 }
@@ -42,7 +48,8 @@ pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source
 /// # Safety
 ///
 /// As for [`Blend`].
-pub(crate) type Merge = unsafe fn(extent: Extent, cond: Source, other: Source, to: Target, groups: Stores);
+pub(crate) type SelectInPlace =
+    unsafe fn(extent: Extent, cond: Source, other: Source, to: Target, chunk_stores: StorePolicy);
 
 /// Copies a source to a target.
 ///
@@ -51,15 +58,15 @@ pub(crate) type Merge = unsafe fn(extent: Extent, cond: Source, other: Source, t
 /// As for [`Blend`].
 pub(crate) type Move = unsafe fn(extent: Extent, from: Source, to: Target);
 
-/// What the conditions of a tile have in common.
+/// The class of a mask: uniform, or mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MaskClass {
     AllTrue,
     AllFalse,
     Mixed,
 }
 
-impl Verdict {
+impl MaskClass {
     /// From whether some condition is true, and whether some is false.
     fn of(some_true: bool, some_false: bool) -> Self {
         match (some_true, some_false) {
@@ -75,49 +82,60 @@ impl Verdict {
 /// # Safety
 ///
 /// Every condition can be read, and the machine runs the kernel's level.
-pub(crate) type Judge = unsafe fn(extent: Extent, cond: Source) -> Verdict;
+pub(crate) type MaskTest = unsafe fn(extent: Extent, cond: Source) -> MaskClass;
 
 /// The kernel that chooses between two sources.
-pub(crate) fn blend(level: Level, width: Width, then: Inner, else_: Inner, stores: Stores) -> Blend {
+pub(crate) fn blend(
+    level: Level,
+    width: Width,
+    then: InnerStride,
+    else_: InnerStride,
+    stores: StorePolicy,
+) -> Blend {
     BLEND[stores as usize][then as usize][else_ as usize].get(level, width)
 }
 
 /// The kernel that chooses whole rows of dense branches.
-pub(crate) fn blend_rows(level: Level, width: Width, stores: Stores) -> BlendRows {
+pub(crate) fn blend_rows(level: Level, width: Width, stores: StorePolicy) -> BlendRows {
     BLEND_ROWS[stores as usize].get(level, width)
 }
 
 /// The kernel that replaces elements of the target where the condition is `replaced`.
-pub(crate) fn merge(level: Level, width: Width, replaced: bool, other: Inner) -> Merge {
-    MERGE[usize::from(replaced)][other as usize].get(level, width)
+pub(crate) fn select_in_place(
+    level: Level,
+    width: Width,
+    replaced: bool,
+    other: InnerStride,
+) -> SelectInPlace {
+    SELECT_IN_PLACE[usize::from(replaced)][other as usize].get(level, width)
 }
 
 /// The kernel that copies a source.
-pub(crate) fn copy(level: Level, width: Width, from: Inner, stores: Stores) -> Move {
+pub(crate) fn copy(level: Level, width: Width, from: InnerStride, stores: StorePolicy) -> Move {
     COPY[stores as usize][from as usize].get(level, width)
 }
 
-/// The kernel that judges conditions.
-pub(crate) fn judge(level: Level) -> Judge {
-    JUDGE[level as usize]
+/// The kernel that tests conditions.
+pub(crate) fn classify_mask(level: Level) -> MaskTest {
+    CLASSIFY_MASK[level as usize]
 }
 
-/// The four ways in which two branches run along a row: by `then`, then by `else`.
+/// The four pairs of inner strides of two branches: by `then`, then by `else`.
 macro_rules! by_inner {
-    ($row:ident, $stream:expr) => {
+    ($row:ident, $non_temporal:expr) => {
         [
-            [$row!(false, false, $stream), $row!(false, true, $stream)],
-            [$row!(true, false, $stream), $row!(true, true, $stream)],
+            [$row!(false, false, $non_temporal), $row!(false, true, $non_temporal)],
+            [$row!(true, false, $non_temporal), $row!(true, true, $non_temporal)],
         ]
     };
 }
 
 macro_rules! blend_row {
-    ($then:expr, $else_:expr, $stream:expr) => {
+    ($then:expr, $else_:expr, $non_temporal:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead),
-            generic::blend[$then, $else_, $stream],
-            avx512::blend[$then, $else_, $stream]
+            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target, distance: PrefetchDistance),
+            generic::blend[$then, $else_, $non_temporal],
+            avx512::blend[$then, $else_, $non_temporal]
         )
     };
 }
@@ -126,11 +144,11 @@ macro_rules! blend_row {
 static BLEND: [[[ByWidth<Blend>; 2]; 2]; 2] = [by_inner!(blend_row, false), by_inner!(blend_row, true)];
 
 macro_rules! blend_rows_row {
-    ($stream:expr) => {
+    ($non_temporal:expr) => {
         kernel!(
             (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
-            generic::blend_rows[$stream],
-            avx512::blend_rows[$stream]
+            generic::blend_rows[$non_temporal],
+            avx512::blend_rows[$non_temporal]
         )
     };
 }
@@ -138,23 +156,25 @@ macro_rules! blend_rows_row {
 /// By how the target is stored.
 static BLEND_ROWS: [ByWidth<BlendRows>; 2] = [blend_rows_row!(false), blend_rows_row!(true)];
 
-macro_rules! merge_row {
+macro_rules! select_in_place_row {
     ($replaced:expr, $other:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, other: Source, to: Target, groups: Stores),
-            generic::merge[$replaced, $other],
-            avx512::merge[$replaced, $other]
+            (extent: Extent, cond: Source, other: Source, to: Target, chunk_stores: StorePolicy),
+            generic::select_in_place[$replaced, $other],
+            avx512::select_in_place[$replaced, $other]
         )
     };
 }
 
 /// By what is replaced, then by how the other source runs along a row.
-static MERGE: [[ByWidth<Merge>; 2]; 2] =
-    [[merge_row!(false, false), merge_row!(false, true)], [merge_row!(true, false), merge_row!(true, true)]];
+static SELECT_IN_PLACE: [[ByWidth<SelectInPlace>; 2]; 2] = [
+    [select_in_place_row!(false, false), select_in_place_row!(false, true)],
+    [select_in_place_row!(true, false), select_in_place_row!(true, true)],
+];
 
 macro_rules! copy_row {
-    ($dense:expr, $stream:expr) => {
-        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense, $stream], avx512::copy[$dense, $stream])
+    ($dense:expr, $non_temporal:expr) => {
+        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense, $non_temporal], avx512::copy[$dense, $non_temporal])
     };
 }
 
@@ -163,24 +183,24 @@ static COPY: [[ByWidth<Move>; 2]; 2] =
     [[copy_row!(false, false), copy_row!(true, false)], [copy_row!(false, true), copy_row!(true, true)]];
 
 /// By level.
-static JUDGE: ByLevel<Judge> = {
-    unsafe fn portable(extent: Extent, cond: Source) -> Verdict {
+static CLASSIFY_MASK: ByLevel<MaskTest> = {
+    unsafe fn portable(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { generic::judge(extent, cond) }
+        unsafe { generic::classify_mask(extent, cond) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    unsafe fn avx2(extent: Extent, cond: Source) -> Verdict {
+    unsafe fn avx2(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { generic::judge(extent, cond) }
+        unsafe { generic::classify_mask(extent, cond) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn avx512(extent: Extent, cond: Source) -> Verdict {
+    unsafe fn avx512(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { avx512::judge(extent, cond) }
+        unsafe { avx512::classify_mask(extent, cond) }
     }
 
     #[cfg(not(target_arch = "x86_64"))]

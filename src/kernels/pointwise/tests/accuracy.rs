@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use rayon::prelude::*;
 
 use super::{SPECIAL, run1, run2, ulps};
-use crate::kernels::Inner;
+use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{Params, binary, unary};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Unary};
@@ -156,10 +156,10 @@ impl Numbers {
 
     /// In pieces.
     fn pieces(self) -> impl Iterator<Item = Vec<f32>> {
-        let piece = u64::from(self.step) << 12;
+        let range = u64::from(self.step) << 12;
         let (start, end) = (u64::from(*self.bits.start()), u64::from(*self.bits.end()));
-        (start..=end).step_by(piece as usize).map(move |start| {
-            (start..=end.min(start + piece - 1))
+        (start..=end).step_by(range as usize).map(move |start| {
+            (start..=end.min(start + range - 1))
                 .step_by(self.step as usize)
                 .map(|bits| f32::from_bits(bits as u32))
                 .collect()
@@ -227,7 +227,9 @@ impl Trial {
 
     fn of_slope(row: &'static Row<Binary>, params: Params, y: f32) -> Self {
         let [p, q] = params.map(f64::from);
-        let kernel = |level| binary(level, row.function, DataType::F32, Inner::Dense, Inner::Repeated);
+        let kernel = |level| {
+            binary(level, row.function, DataType::F32, InnerStride::Contiguous, InnerStride::Broadcast)
+        };
         Self {
             function: format!("Binary::{:?}", row.function),
             params: format!("{params:?} of {y:e}"),
@@ -246,9 +248,9 @@ impl Trial {
     }
 
     /// The worst at each available level.
-    fn worst(&self, asked: Asked) -> Vec<(Level, Worst)> {
+    fn worst(&self, numbers: Asked) -> Vec<(Level, Worst)> {
         let mut worst: Vec<_> = Level::all_available().map(|level| (level, Worst::default())).collect();
-        for x in asked.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
+        for x in numbers.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
             let want: Vec<Option<f64>> = x.iter().map(|&x| (self.want)(x)).collect();
             for (level, worst) in &mut worst {
                 for ((&x, got), &want) in x.iter().zip((self.kernel)(*level, &x)).zip(&want) {

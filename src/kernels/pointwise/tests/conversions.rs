@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use super::{SPECIAL, run1};
-use crate::kernels::pointwise::{Ways, convert, round_to};
+use crate::kernels::pointwise::{Impls, convert, round_to};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -185,7 +185,7 @@ fn every_pair_of_types_converts() {
         for to in TYPES.into_iter().filter(|&to| to != DataType::Boolean) {
             let want: Vec<u64> = elements.iter().map(|&bits| converted(bits, from, to)).collect();
             for level in Level::all_available() {
-                let Some(Ways { kernel, .. }) = convert(level, from, to) else {
+                let Some(Impls { kernel, .. }) = convert(level, from, to) else {
                     faults.push(format!("{from} to {to}: no kernel"));
                     continue;
                 };

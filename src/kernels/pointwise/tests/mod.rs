@@ -6,20 +6,28 @@ mod edges;
 mod shapes;
 
 use super::{Kernel1, Kernel2, Params};
-use crate::kernels::asks::Asks;
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 
 /// One row of dense elements.
 fn source<T>(row: &[T]) -> Source {
-    Source { at: row.as_ptr().cast(), pitch: 0 }
+    Source { at: row.as_ptr().cast(), row_stride: 0 }
 }
 
 /// Runs a kernel over one row.
 fn run1<X, To: Copy + Default>(kernel: Kernel1, x: &[X], params: Params) -> Vec<To> {
     let mut to = vec![To::default(); x.len()];
-    let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
+    let target = Target { at: to.as_mut_ptr().cast(), row_stride: 0 };
     // SAFETY: the row is as long as the extent says; kernels are taken from available levels.
-    unsafe { kernel(Extent { rows: 1, columns: x.len() }, source(x), target, &params, &mut Asks::default()) };
+    unsafe {
+        kernel(
+            Extent { rows: 1, columns: x.len() },
+            source(x),
+            target,
+            &params,
+            &mut PrefetchQueue::default(),
+        )
+    };
     to
 }
 
@@ -27,7 +35,7 @@ fn run1<X, To: Copy + Default>(kernel: Kernel1, x: &[X], params: Params) -> Vec<
 fn run2<X, To: Copy + Default>(kernel: Kernel2, x: &[X], y: &[X], params: Params) -> Vec<To> {
     let columns = x.len().max(y.len());
     let mut to = vec![To::default(); columns];
-    let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
+    let target = Target { at: to.as_mut_ptr().cast(), row_stride: 0 };
     // SAFETY: dense rows are as long as the extent says; kernels are taken from available levels.
     unsafe { kernel(Extent { rows: 1, columns }, source(x), source(y), target, &params) };
     to

@@ -4,17 +4,17 @@
 use std::arch::x86_64::*;
 
 use super::BLOCK;
-use crate::kernels::Lane;
-use crate::kernels::pointwise::Plain;
+use crate::kernels::LaneBits;
+use crate::kernels::pointwise::Pod;
 
-/// A level that has chains. Masks have a bit an element, from the lowest on.
+/// A level that has fused kernels. Masks have a bit an element, from the lowest on.
 ///
 /// # Safety of the methods
 ///
 /// The machine runs the level.
 pub(super) trait Vectors {
     /// Which of 16 bytes are not zero.
-    unsafe fn truths(bytes: &[u8; 16]) -> u16;
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16;
 
     /// Which bytes of a block are not zero.
     unsafe fn mask(bytes: &[u8; BLOCK]) -> u64;
@@ -23,18 +23,18 @@ pub(super) trait Vectors {
     unsafe fn bytes(mask: u64) -> [u8; BLOCK];
 
     /// `then` where a bit is set, `else_` in the others.
-    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
 
     /// Writes the first elements of a block and touches no line beyond them: even a store of nothing takes its line from
-    /// where it is. With `STREAMED`, whole lines go past the caches; the address is then a multiple of 64, and a fence
+    /// where it is. With `NON_TEMPORAL`, whole lines are stored non-temporally; the address is then a multiple of 64, and a fence
     /// follows on the same thread.
-    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Vectors for crate::kernels::pointwise::Avx2 {
     #[inline(always)]
-    unsafe fn truths(bytes: &[u8; 16]) -> u16 {
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.
         unsafe {
             let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
@@ -78,7 +78,7 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
         // SAFETY: as the caller promises.
         let conds = unsafe { Self::bytes(mask) };
         let mut to = *else_;
@@ -89,14 +89,14 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
         for at in (0..size_of_val(block)).step_by(64) {
             // SAFETY: as the caller promises; a line from there on is within the block.
             unsafe {
                 let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at).cast::<__m256i>());
                 let [low, high] = [from.read_unaligned(), from.add(1).read_unaligned()];
                 match (count * size_of::<T>()).saturating_sub(at) {
-                    64.. if STREAMED => {
+                    64.. if NON_TEMPORAL => {
                         _mm256_stream_si256(to.cast(), low);
                         _mm256_stream_si256(to.add(32).cast(), high);
                     }
@@ -116,7 +116,7 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
 #[cfg(target_arch = "x86_64")]
 impl Vectors for crate::kernels::pointwise::Avx512 {
     #[inline(always)]
-    unsafe fn truths(bytes: &[u8; 16]) -> u16 {
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.
         unsafe {
             let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
@@ -140,7 +140,7 @@ impl Vectors for crate::kernels::pointwise::Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn choose<U: Lane>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
         let mut to = *else_;
         for i in (0..BLOCK).step_by(U::LANES) {
             let part = if U::LANES == 64 { mask } else { mask >> i };
@@ -148,21 +148,21 @@ impl Vectors for crate::kernels::pointwise::Avx512 {
             unsafe {
                 let then = then.as_ptr().add(i).cast::<__m512i>().read_unaligned();
                 let else_ = else_.as_ptr().add(i).cast::<__m512i>().read_unaligned();
-                to.as_mut_ptr().add(i).cast::<__m512i>().write_unaligned(U::choose(part, then, else_));
+                to.as_mut_ptr().add(i).cast::<__m512i>().write_unaligned(U::select(part, then, else_));
             }
         }
         to
     }
 
     #[inline(always)]
-    unsafe fn write<T: Plain, const STREAMED: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
         for at in (0..size_of_val(block)).step_by(64) {
             // SAFETY: as the caller promises; a vector from there on is within the block.
             unsafe {
                 let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at));
                 let vector = from.cast::<__m512i>().read_unaligned();
                 match (count * size_of::<T>()).saturating_sub(at) {
-                    64.. if STREAMED => _mm512_stream_si512(to.cast(), vector),
+                    64.. if NON_TEMPORAL => _mm512_stream_si512(to.cast(), vector),
                     64.. => _mm512_storeu_si512(to.cast(), vector),
                     0 => break,
                     rest => _mm512_mask_storeu_epi8(to.cast(), (1 << rest) - 1, vector),

@@ -4,38 +4,38 @@
 #![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
 
 use super::vectors::Vectors;
-use super::{BLOCK, Call, Cell, Entry, ROW_CELLS, Reads, Stage, Stages};
+use super::{BLOCK, EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, StageCall, Stages};
 use crate::kernels::ByLevel;
-use crate::kernels::pointwise::{Isa, Params, Plain, read_part};
+use crate::kernels::pointwise::{Isa, Params, Pod, read_part};
 
-/// What stages hand on: a block of elements, the first bytes of `A`, a truth value for each, and others that wait.
-pub(super) struct State<A> {
+/// What stages hand on: a block of elements, the first bytes of `A`, its mask, and a saved mask.
+pub(super) struct BlockState<A> {
     pub(super) mask: u64,
-    pub(super) waiting: u64,
+    pub(super) saved_mask: u64,
     pub(super) block: A,
 }
 
 /// Where in memory a block is.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct OperandPtr {
     pub(super) at: *mut u8,
     /// How many elements of the block there are at the end of a row; nothing where all are there.
     part: Option<usize>,
     /// Whether there is one element, which stands for all.
-    is_repeated: bool,
+    is_broadcast: bool,
 }
 
-impl Place {
+impl OperandPtr {
     /// The elements there; what is beyond them is anything.
     ///
     /// # Safety
     ///
     /// They can be read, and the machine runs the level.
     #[inline(always)]
-    pub(super) unsafe fn read<I: Isa, T: Plain>(self) -> [T; BLOCK] {
+    pub(super) unsafe fn read<I: Isa, T: Pod>(self) -> [T; BLOCK] {
         // SAFETY: as the caller promises.
         unsafe {
-            if self.is_repeated {
+            if self.is_broadcast {
                 return [self.at.cast::<T>().read_unaligned(); BLOCK];
             }
             match self.part {
@@ -51,18 +51,18 @@ impl Place {
     ///
     /// They can be written, and the machine runs the level.
     #[inline(always)]
-    pub(super) unsafe fn write<I: Vectors, T: Plain, const STREAMED: bool>(self, block: [T; BLOCK]) {
+    pub(super) unsafe fn write<I: Vectors, T: Pod, const NON_TEMPORAL: bool>(self, block: [T; BLOCK]) {
         // SAFETY: as the caller promises.
         unsafe {
             match self.part {
-                None => I::write::<T, STREAMED>(self.at, &block, BLOCK),
-                Some(count) => I::write::<T, STREAMED>(self.at, &block, count),
+                None => I::write::<T, NON_TEMPORAL>(self.at, &block, BLOCK),
+                Some(count) => I::write::<T, NON_TEMPORAL>(self.at, &block, count),
             }
         }
     }
 }
 
-impl<A: Copy> State<A> {
+impl<A: Copy> BlockState<A> {
     /// The block, as elements of a type.
     #[inline(always)]
     pub(super) fn elements<T: Copy>(&self) -> [T; BLOCK] {
@@ -82,27 +82,31 @@ impl<A: Copy> State<A> {
 }
 
 /// The body of a stage.
-pub(super) trait Body {
+pub(super) trait StageBody {
     /// Whether it reads an operand in memory.
     const READS: bool = false;
 
-    /// Bytes of the widest element that it takes or gives; 0 where it is about truth values alone.
+    /// Bytes of the widest element that it takes or gives; 0 where it is about masks alone.
     const BYTES: usize = 0;
 
     /// Whether nothing follows.
     const ENDS: bool = false;
 
-    /// Whether all that it does is to load or to ask for an operand: its code is short.
+    /// Whether all that it does is to load or to prefetch an operand: its code is short.
     const LOADS: bool = false;
 
     /// # Safety
     ///
     /// The elements of the operand, if the body has one, can be read or written, and the machine runs the level.
-    unsafe fn run<I: Isa + Vectors, A: Copy>(state: State<A>, at: Place, params: &Params) -> State<A>;
+    unsafe fn run<I: Isa + Vectors, A: Copy>(
+        state: BlockState<A>,
+        at: OperandPtr,
+        params: &Params,
+    ) -> BlockState<A>;
 }
 
-/// Marks the number of a block at the end of a row, of which some elements are missing. What comes before a block, a multiple
-/// of 64 for each, is the same with the mark and without.
+/// The top bit of the block index marks the last, partial block. It vanishes in `index * advance`, as
+/// `advance` is a multiple of 64.
 #[cfg(target_arch = "x86_64")]
 const PART: usize = 1 << (usize::BITS - 1);
 
@@ -110,10 +114,10 @@ const PART: usize = 1 << (usize::BITS - 1);
 ///
 /// # Safety
 ///
-/// The calls are stages of one level, the last of them an [`ending`](super::stages::ending); every cell that they name holds so many elements that
-/// can be read or written as they do, or one block that stays; the cell before the first is the row's own; the machine runs
-/// the level.
-pub(super) type Row = unsafe fn(calls: *const Call, cells: *mut Cell, columns: usize);
+/// The calls are stages of one level, the last of them an [`store`](super::stages::store); each slot that
+/// they name addresses at least `columns` accessible elements, or one spill block; the slot before the first
+/// is the row's own; the machine runs the level.
+pub(super) type RowFn = unsafe fn(stage_calls: *const StageCall, slots: *mut OperandSlot, columns: usize);
 
 /// The shells of one level, which take the state in so many vectors.
 #[cfg(target_arch = "x86_64")]
@@ -133,35 +137,36 @@ macro_rules! shells {
                 };
             }
 
-            /// How stages of the level are called. The truth values come in two halves: to put them together from vectors
-            /// and to take them apart again takes half as long, of a chain of three questions and selects a tenth.
-            type Signature =
-                unsafe extern "C" fn(*const Call, *const Cell, usize, u64, u32, u32, $(vector!($v)),*);
+            /// How stages of the level are called. The mask comes in two halves: to join it from vectors and
+            /// to split it again takes half as long, of a fused kernel of three predicates and selects a
+            /// tenth.
+            type StageFn =
+                unsafe extern "C" fn(*const StageCall, *const OperandSlot, usize, u64, u32, u32, $(vector!($v)),*);
 
             #[target_feature(enable = $features)]
-            unsafe extern "C" fn shell<B: Body, const REPEATED: bool, const PLACE: usize>(
-                call: *const Call,
-                cells: *const Cell,
+            unsafe extern "C" fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
+                stage_call: *const StageCall,
+                slots: *const OperandSlot,
                 block: usize,
-                waiting: u64,
+                saved_mask: u64,
                 low: u32,
                 high: u32,
                 $($v: $Vector),*
             ) {
-                if PLACE > 0 {
+                if CLONE > 0 {
                     // SAFETY: this is a comment, by which the compiler takes what is alike for different.
-                    unsafe { asm!("# {}", const PLACE, options(nomem, nostack, preserves_flags)) };
+                    unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
                 }
-                let state = State { mask: u64::from(high) << 32 | u64::from(low), waiting, block: [$($v),*] };
+                let state = BlockState { mask: u64::from(high) << 32 | u64::from(low), saved_mask, block: [$($v),*] };
                 // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
                 unsafe {
-                    let Cell { at, advance } = *cells.byte_add((*call).cell);
-                    let at = if REPEATED { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
-                    let part = (block & PART != 0).then(|| (*cells.sub(ROW_CELLS)).advance);
-                    let at = Place { at, part, is_repeated: REPEATED };
-                    let State { mask, waiting, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*call).params);
+                    let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
+                    let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
+                    let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
+                    let at = OperandPtr { at, part, is_broadcast: BROADCAST };
+                    let BlockState { mask, saved_mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*stage_call).params);
                     if !B::ENDS {
-                        next(call.add(1), cells, block, waiting, mask as u32, (mask >> 32) as u32, $($v),*);
+                        next(stage_call.add(1), slots, block, saved_mask, mask as u32, (mask >> 32) as u32, $($v),*);
                     }
                 }
             }
@@ -170,42 +175,42 @@ macro_rules! shells {
             ///
             /// # Safety
             ///
-            /// As for [`Row`].
+            /// As for [`RowFn`].
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn next(
-                call: *const Call,
-                cells: *const Cell,
+                stage_call: *const StageCall,
+                slots: *const OperandSlot,
                 block: usize,
-                waiting: u64,
+                saved_mask: u64,
                 low: u32,
                 high: u32,
                 $($v: $Vector),*
             ) {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
-                    let stage = std::mem::transmute::<unsafe extern "C" fn(), Signature>((*call).entry.0);
-                    stage(call, cells, block, waiting, low, high, $($v),*);
+                    let stage = std::mem::transmute::<unsafe extern "C" fn(), StageFn>((*stage_call).entry_point.0);
+                    stage(stage_call, slots, block, saved_mask, low, high, $($v),*);
                 }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn row(calls: *const Call, cells: *mut Cell, columns: usize) {
+            pub(super) unsafe fn run_row(stage_calls: *const StageCall, slots: *mut OperandSlot, columns: usize) {
                 let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
                 // SAFETY: zeros are vectors; as the caller promises.
                 unsafe {
                     let [$($v),*] = std::mem::zeroed();
-                    (*cells.sub(ROW_CELLS)).advance = rest;
+                    (*slots.sub(ROW_SLOTS)).advance = rest;
                     // What loops take to be set up is a tenth of the time of such a row.
                     if columns <= BLOCK {
                         let block = if columns < BLOCK { PART } else { 0 };
-                        return next(calls, cells, block, 0, 0, 0, $($v),*);
+                        return next(stage_calls, slots, block, 0, 0, 0, $($v),*);
                     }
                     for block in 0..blocks {
-                        next(calls, cells, block, 0, 0, 0, $($v),*);
+                        next(stage_calls, slots, block, 0, 0, 0, $($v),*);
                     }
                     if rest > 0 {
-                        next(calls, cells, blocks | PART, 0, 0, 0, $($v),*);
+                        next(stage_calls, slots, blocks | PART, 0, 0, 0, $($v),*);
                     }
                 }
             }
@@ -213,22 +218,22 @@ macro_rules! shells {
             /// Bytes of the widest elements of which the registers hold a block.
             pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
 
-            const fn erased(stage: Signature) -> Entry {
+            const fn erased(stage: StageFn) -> EntryPoint {
                 // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
-                Entry(unsafe { std::mem::transmute::<Signature, unsafe extern "C" fn()>(stage) })
+                EntryPoint(unsafe { std::mem::transmute::<StageFn, unsafe extern "C" fn()>(stage) })
             }
 
-            pub(super) const fn stage<B: Body>() -> Stage {
+            pub(super) const fn stage<B: StageBody>() -> Stage {
                 let reads = if B::READS || B::LOADS { Some(Reading::<B>::READS) } else { None };
-                Stage { dense: erased(shell::<B, false, 0>), reads }
+                Stage { contiguous: erased(shell::<B, false, 0>), reads }
             }
 
             struct Reading<B>(PhantomData<B>);
 
-            impl<B: Body> Reading<B> {
-                const READS: &'static Reads = &Reads {
-                    repeated: if B::READS { Some(erased(shell::<B, true, 0>)) } else { None },
-                    elsewhere: if B::LOADS {
+            impl<B: StageBody> Reading<B> {
+                const READS: &'static OperandEntries = &OperandEntries {
+                    broadcast: if B::READS { Some(erased(shell::<B, true, 0>)) } else { None },
+                    clones: if B::LOADS {
                         &[
                             erased(shell::<B, false, 1>),
                             erased(shell::<B, false, 2>),
@@ -251,20 +256,20 @@ shells!(avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c", __m256i: a b c d e f g h);
 #[cfg(target_arch = "x86_64")]
 shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512i: a b c d e f g h);
 
-/// No level of the machine has chains.
+/// No level of the machine has fused kernels.
 pub(super) const NONE: Stages = [None; 3];
 
 #[cfg(target_arch = "x86_64")]
-pub(super) const ROW: ByLevel<Row> = [nothing, avx2::row, avx512::row];
+pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing, avx2::run_row, avx512::run_row];
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) const ROW: ByLevel<Row> = [nothing; 3];
+pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing; 3];
 
 /// Runs the programs of a level that has none.
-unsafe fn nothing(_: *const Call, _: *mut Cell, _: usize) {}
+unsafe fn nothing(_: *const StageCall, _: *mut OperandSlot, _: usize) {}
 
 /// The stages of a body, at the levels whose registers hold a block of its elements.
-pub(super) const fn stages<B: Body>() -> Stages {
+pub(super) const fn stages<B: StageBody>() -> Stages {
     #[cfg(target_arch = "x86_64")]
     return [
         None,

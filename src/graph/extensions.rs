@@ -12,7 +12,7 @@ use DataType as D;
 use OpKind as K;
 
 /// The floating-point types that can be asked what they hold: that takes bits and no arithmetic, so f64 is among them.
-const CLASSED: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64];
+const CLASSIFIABLE: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64];
 const NUMERIC_BOOLEAN: &[DataType] = &[
     D::F32,
     D::Bf16,
@@ -30,7 +30,7 @@ const NUMERIC_BOOLEAN: &[DataType] = &[
 ];
 
 /// The rows, by code.
-pub(super) const OWN: &[Schema] = &[
+pub(super) const EXTENSIONS: &[Schema] = &[
     comparison(K::Equal),
     comparison(K::NotEqual),
     comparison(K::Less),
@@ -67,5 +67,5 @@ const fn logic(kind: OpKind) -> Schema {
 const fn class(kind: OpKind) -> Schema {
     const SRC: &[Port] = &[p("src", "T1")];
     const DST: &[Port] = &[p("dst", "T2")];
-    op(kind, SRC, DST).types(&[("T1", CLASSED), ("T2", BOOLEAN)])
+    op(kind, SRC, DST).types(&[("T1", CLASSIFIABLE), ("T2", BOOLEAN)])
 }

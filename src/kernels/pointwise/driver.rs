@@ -11,29 +11,28 @@ use std::arch::x86_64::{
 use std::mem::MaybeUninit;
 
 use super::canonical;
-use crate::kernels::asks::Asks;
-use crate::kernels::chain::{self, Stage, Stages};
+use crate::kernels::fused::{self, Stage, Stages};
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::simd::{self, mask_of_first};
-use crate::kernels::{ByLevel, Extent, Inner, Source, Target};
+use crate::kernels::{ByLevel, Extent, InnerStride, Source, Target};
+pub(crate) use crate::types::function::Params;
 use crate::types::kind::Level;
 
-/// The parameters of a function, `p` and `q`; 0 where it has none.
-pub(crate) type Params = [f32; 2];
-
 /// Elements of a block of a function of f32.
-pub(super) const CHEAP: usize = 64;
+pub(super) const LIGHT: usize = 64;
 
 /// The same where each element takes long: few, so that the padding of a short row costs little. Functions of one element that
-/// take so long ask for memory meanwhile.
-pub(super) const DEAR: usize = 16;
+/// take so long prefetch memory meanwhile.
+pub(super) const HEAVY: usize = 16;
 
-/// Computes a function of one element over a tile, and may ask for memory meanwhile. The source is dense along a row.
+/// Computes a function of one element over a tile, and may prefetch memory meanwhile. The source is dense along a row.
 ///
 /// # Safety
 ///
 /// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
-/// level, and the target is at the very address and pitch of a source of the same element size or overlaps it nowhere.
-pub(crate) type Kernel1 = unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks);
+/// level, and the target is at the very address and row stride of a source of the same element size or overlaps it nowhere.
+pub(crate) type Kernel1 =
+    unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut PrefetchQueue);
 
 /// Computes a function of two elements over a tile.
 ///
@@ -52,7 +51,7 @@ pub(in crate::kernels) trait Isa: 'static {
     /// As [`mul_add`](Self::mul_add).
     fn mul_add_64(x: f64, y: f64, z: f64) -> f64;
 
-    /// The numbers, any NaN among them made the one NaN.
+    /// The numbers, any NaN among them made the canonical NaN.
     #[inline(always)]
     fn canonical<const N: usize>(block: [f32; N]) -> [f32; N] {
         block.map(canonical)
@@ -121,36 +120,36 @@ fused! {
 }
 
 /// What an element is held in; the default pads the end of a row.
-pub(in crate::kernels) trait Plain: Copy + Default + 'static {}
+pub(in crate::kernels) trait Pod: Copy + Default + 'static {}
 
-impl<T: Copy + Default + 'static> Plain for T {}
+impl<T: Copy + Default + 'static> Pod for T {}
 
 /// A function of one element.
 pub(in crate::kernels) trait Function1: 'static {
-    type X: Plain;
-    type To: Plain;
+    type X: Pod;
+    type To: Pod;
 
     fn of<I: Isa>(x: Self::X, params: Params) -> Self::To;
 
     /// The function of each element of a block.
     #[inline(always)]
     fn of_block<I: Isa, const N: usize>(x: &[Self::X; N], params: Params) -> [Self::To; N] {
-        one_by_one::<Self, I, N>(x, params)
+        map_scalar::<Self, I, N>(x, params)
     }
 
-    /// Whether any NaN can come out, which is then to be made the one NaN.
-    const GIVES_ANY_NAN: bool = false;
+    /// Whether any NaN can come out, which is then to be made the canonical NaN.
+    const PRODUCES_NONCANONICAL_NAN: bool = false;
 
-    /// A block that came out, its NaN made the one NaN.
+    /// A block that came out, its NaN made the canonical NaN.
     #[inline(always)]
-    fn finished<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
+    fn canonicalise<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
         block
     }
 }
 
 /// The function of each element of a block, as the compiler makes vectors of it.
 #[inline(always)]
-pub(in crate::kernels) fn one_by_one<F: Function1 + ?Sized, I: Isa, const N: usize>(
+pub(in crate::kernels) fn map_scalar<F: Function1 + ?Sized, I: Isa, const N: usize>(
     x: &[F::X; N],
     params: Params,
 ) -> [F::To; N] {
@@ -163,8 +162,8 @@ pub(in crate::kernels) fn one_by_one<F: Function1 + ?Sized, I: Isa, const N: usi
 
 /// A function of two elements of one type.
 pub(in crate::kernels) trait Function2: 'static {
-    type X: Plain;
-    type To: Plain;
+    type X: Pod;
+    type To: Pod;
 
     fn of<I: Isa>(x: Self::X, y: Self::X, params: Params) -> Self::To;
 
@@ -178,12 +177,12 @@ pub(in crate::kernels) trait Function2: 'static {
         to
     }
 
-    /// As [`Function1::GIVES_ANY_NAN`].
-    const GIVES_ANY_NAN: bool = false;
+    /// As [`Function1::PRODUCES_NONCANONICAL_NAN`].
+    const PRODUCES_NONCANONICAL_NAN: bool = false;
 
-    /// As [`Function1::finished`].
+    /// As [`Function1::canonicalise`].
     #[inline(always)]
-    fn finished<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
+    fn canonicalise<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
         block
     }
 }
@@ -195,16 +194,16 @@ struct Aligned<B>(B);
 /// An operand that is read block by block.
 struct Reader<T, const N: usize> {
     from: Source,
-    inner: Inner,
+    inner: InnerStride,
     row: *const T,
     /// The repeated element. The stack begins anywhere: in one process of 16, vectors of the block lay on two pages, and a
     /// comparison of an index that stays along rows of 66 elements with one that does not took twice as long on a Zen 5.
     block: Aligned<[T; N]>,
 }
 
-impl<T: Plain, const N: usize> Reader<T, N> {
+impl<T: Pod, const N: usize> Reader<T, N> {
     #[inline(always)]
-    fn new(from: Source, inner: Inner) -> Self {
+    fn new(from: Source, inner: InnerStride) -> Self {
         Self { from, inner, row: from.at.cast(), block: Aligned([T::default(); N]) }
     }
 
@@ -216,7 +215,7 @@ impl<T: Plain, const N: usize> Reader<T, N> {
     #[inline(always)]
     unsafe fn begin(&mut self, row: usize) {
         self.row = self.from.row(row);
-        if self.inner == Inner::Repeated && (row == 0 || self.from.pitch != 0) {
+        if self.inner == InnerStride::Broadcast && (row == 0 || self.from.row_stride != 0) {
             // SAFETY: as the caller promises.
             self.block = Aligned([unsafe { self.row.read_unaligned() }; N]);
         }
@@ -230,12 +229,12 @@ impl<T: Plain, const N: usize> Reader<T, N> {
     #[inline(always)]
     unsafe fn at<I: Isa>(&self, column: usize, count: usize) -> [T; N] {
         let from = match self.inner {
-            Inner::Repeated => self.block.0.as_ptr(),
-            Inner::Dense => self.row.wrapping_add(column),
+            InnerStride::Broadcast => self.block.0.as_ptr(),
+            InnerStride::Contiguous => self.row.wrapping_add(column),
         };
         // SAFETY: as the caller promises; the block of the repeated element is whole.
         unsafe {
-            match count == N || self.inner == Inner::Repeated {
+            match count == N || self.inner == InnerStride::Broadcast {
                 true => from.cast::<[T; N]>().read_unaligned(),
                 false => read_part::<I, T, N>(from, count),
             }
@@ -249,7 +248,7 @@ impl<T: Plain, const N: usize> Reader<T, N> {
 ///
 /// Those elements can be written.
 #[inline(always)]
-pub(in crate::kernels) unsafe fn write<I: Isa, T: Plain, const N: usize>(
+pub(in crate::kernels) unsafe fn write<I: Isa, T: Pod, const N: usize>(
     row: *mut T,
     column: usize,
     count: usize,
@@ -283,7 +282,7 @@ pub(in crate::kernels) unsafe fn write<I: Isa, T: Plain, const N: usize>(
 ///
 /// Those elements can be read.
 #[inline(always)]
-pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Plain, const N: usize>(
+pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
     from: *const T,
     count: usize,
 ) -> [T; N] {
@@ -361,7 +360,7 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
 /// none where it is repeated.
 #[inline(always)]
 fn flattened<const K: usize>(extent: Extent, operands: [(isize, usize); K]) -> Extent {
-    match operands.iter().all(|&(pitch, size)| pitch == (extent.columns * size) as isize) {
+    match operands.iter().all(|&(row_stride, size)| row_stride == (extent.columns * size) as isize) {
         true => Extent { rows: 1, columns: extent.rows * extent.columns },
         false => extent,
     }
@@ -376,12 +375,12 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
     x: Source,
     to: Target,
     params: &Params,
-    asks: &mut Asks,
+    queue: &mut PrefetchQueue,
 ) {
-    let extent = flattened(extent, [(x.pitch, size_of::<F::X>()), (to.pitch, size_of::<F::To>())]);
-    let mut x = Reader::<F::X, N>::new(x, Inner::Dense);
+    let extent = flattened(extent, [(x.row_stride, size_of::<F::X>()), (to.row_stride, size_of::<F::To>())]);
+    let mut x = Reader::<F::X, N>::new(x, InnerStride::Contiguous);
     // The others would only grow.
-    let mut piece = const { N == DEAR }.then(|| asks.first());
+    let mut range = const { N == HEAVY }.then(|| queue.current());
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
         // SAFETY: the caller promises that every element of the tile can be read and written.
@@ -390,15 +389,15 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
             for column in (0..extent.columns).step_by(N) {
                 let count = N.min(extent.columns - column);
                 let block = F::of_block::<I, N>(&x.at::<I>(column, count), *params);
-                write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
-                if let Some(piece) = &mut piece {
-                    asks.some(piece);
+                write::<I, _, N>(to, column, count, F::canonicalise::<I, N>(block));
+                if let Some(range) = &mut range {
+                    queue.prefetch_step(range);
                 }
             }
         }
     }
-    if let Some(left) = piece {
-        asks.put_back(left);
+    if let Some(left) = range {
+        queue.put_back(left);
     }
 }
 
@@ -408,16 +407,17 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
 #[inline(always)]
 unsafe fn map2<F: Function2, I: Isa, const N: usize>(
     extent: Extent,
-    x: (Source, Inner),
-    y: (Source, Inner),
+    x: (Source, InnerStride),
+    y: (Source, InnerStride),
     to: Target,
     params: &Params,
 ) {
     if extent.columns == 0 {
         return;
     }
-    let size = |inner| if inner == Inner::Dense { size_of::<F::X>() } else { 0 };
-    let operands = [(x.0.pitch, size(x.1)), (y.0.pitch, size(y.1)), (to.pitch, size_of::<F::To>())];
+    let size = |inner| if inner == InnerStride::Contiguous { size_of::<F::X>() } else { 0 };
+    let operands =
+        [(x.0.row_stride, size(x.1)), (y.0.row_stride, size(y.1)), (to.row_stride, size_of::<F::To>())];
     let extent = flattened(extent, operands);
     let mut x = Reader::<F::X, N>::new(x.0, x.1);
     let mut y = Reader::<F::X, N>::new(y.0, y.1);
@@ -431,7 +431,7 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
                 let count = N.min(extent.columns - column);
                 let block =
                     F::of_block::<I, N>(&x.at::<I>(column, count), &y.at::<I>(column, count), *params);
-                write::<I, _, N>(to, column, count, F::finished::<I, N>(block));
+                write::<I, _, N>(to, column, count, F::canonicalise::<I, N>(block));
             }
         }
     }
@@ -449,18 +449,18 @@ macro_rules! shells {
                 x: Source,
                 to: Target,
                 params: &Params,
-                asks: &mut Asks,
+                queue: &mut PrefetchQueue,
             ) {
                 // SAFETY: as the caller promises.
-                unsafe { map1::<F, $Isa, N>(extent, x, to, params, asks) }
+                unsafe { map1::<F, $Isa, N>(extent, x, to, params, queue) }
             }
 
             $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
             #[inline(never)]
             unsafe fn any<F: Function2, const N: usize>(
                 extent: Extent,
-                x: (Source, Inner),
-                y: (Source, Inner),
+                x: (Source, InnerStride),
+                y: (Source, InnerStride),
                 to: Target,
                 params: &Params,
             ) {
@@ -499,80 +499,84 @@ shells! {
 use {portable as avx2, portable as avx512};
 
 #[inline(always)]
-fn inner(dense: bool) -> Inner {
-    if dense { Inner::Dense } else { Inner::Repeated }
+fn inner(dense: bool) -> InnerStride {
+    if dense { InnerStride::Contiguous } else { InnerStride::Broadcast }
 }
 
-/// The ways in which a function is computed.
+/// The implementations of a function.
 #[derive(Clone, Copy)]
-pub(crate) struct Ways<K> {
+pub(crate) struct Impls<K> {
     /// Over a tile.
     pub(crate) kernel: K,
-    /// As a part of a chain, if it can be one.
+    /// As a part of a fused kernel, if it can be one.
     pub(crate) stage: Option<Stage>,
-    /// Whether any NaN can come out of the stage, where the kernel gives the one NaN.
-    pub(crate) gives_any_nan: bool,
+    /// Whether any NaN can come out of the stage, where the kernel gives the canonical NaN.
+    pub(crate) produces_noncanonical_nan: bool,
 }
 
-/// The ways of a function of one element.
-pub(in crate::kernels) type Row1 = ByLevel<Ways<Kernel1>>;
+/// The implementations of a function of one element.
+pub(in crate::kernels) type UnaryTable = ByLevel<Impls<Kernel1>>;
 
-/// The ways of a function of two elements.
-pub(in crate::kernels) type Row2 = ByLevel<Ways<ByInner<Kernel2>>>;
+/// The implementations of a function of two elements.
+pub(in crate::kernels) type BinaryTable = ByLevel<Impls<ByInner<Kernel2>>>;
 
-const fn row<K: Copy>(kernels: ByLevel<K>, stages: Stages, gives_any_nan: bool) -> ByLevel<Ways<K>> {
+const fn table<K: Copy>(
+    kernels: ByLevel<K>,
+    stages: Stages,
+    produces_noncanonical_nan: bool,
+) -> ByLevel<Impls<K>> {
     let [portable, avx2, avx512] = kernels;
     let [by_portable, by_avx2, by_avx512] = stages;
     [
-        Ways { kernel: portable, stage: by_portable, gives_any_nan },
-        Ways { kernel: avx2, stage: by_avx2, gives_any_nan },
-        Ways { kernel: avx512, stage: by_avx512, gives_any_nan },
+        Impls { kernel: portable, stage: by_portable, produces_noncanonical_nan },
+        Impls { kernel: avx2, stage: by_avx2, produces_noncanonical_nan },
+        Impls { kernel: avx512, stage: by_avx512, produces_noncanonical_nan },
     ]
 }
 
-/// The row of a function of one element that gives a number, computed in blocks of `N`.
-pub(in crate::kernels) const fn numbers1<F: Function1, const N: usize>() -> Row1 {
-    row1::<F, N>(chain::map1::<F, N>())
+/// The table of a function of one element that gives a number, computed in blocks of `N`.
+pub(in crate::kernels) const fn numbers1<F: Function1, const N: usize>() -> UnaryTable {
+    unary_table::<F, N>(fused::map1::<F, N>())
 }
 
-/// The row of a question to one element.
-pub(in crate::kernels) const fn questions1<F: Function1<To = u8>, const N: usize>() -> Row1 {
-    row1::<F, N>(chain::asked1::<F, N>())
+/// The table of a predicate of one element.
+pub(in crate::kernels) const fn predicates1<F: Function1<To = u8>, const N: usize>() -> UnaryTable {
+    unary_table::<F, N>(fused::predicate1::<F, N>())
 }
 
-/// The row of a function of one element with such stages.
-pub(in crate::kernels) const fn row1<F: Function1, const N: usize>(stages: Stages) -> Row1 {
+/// The table of a function of one element with such stages.
+pub(in crate::kernels) const fn unary_table<F: Function1, const N: usize>(stages: Stages) -> UnaryTable {
     let kernels: ByLevel<Kernel1> =
         [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>];
-    row(kernels, stages, F::GIVES_ANY_NAN)
+    table(kernels, stages, F::PRODUCES_NONCANONICAL_NAN)
 }
 
 /// By how the first operand runs along a row, then the second.
 pub(in crate::kernels) type ByInner<K> = [[K; 2]; 2];
 
-impl Ways<ByInner<Kernel2>> {
-    /// The ways for operands that run so.
-    pub(in crate::kernels) fn at(self, x: Inner, y: Inner) -> Ways<Kernel2> {
-        Ways {
+impl Impls<ByInner<Kernel2>> {
+    /// The implementations for operands that run so.
+    pub(in crate::kernels) fn at(self, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
+        Impls {
             kernel: self.kernel[x as usize][y as usize],
             stage: self.stage,
-            gives_any_nan: self.gives_any_nan,
+            produces_noncanonical_nan: self.produces_noncanonical_nan,
         }
     }
 }
 
-/// The row of a function of two elements that gives a number, computed in blocks of `N`.
-pub(in crate::kernels) const fn numbers2<F: Function2, const N: usize>() -> Row2 {
-    row2::<F, N>(chain::map2::<F, N>())
+/// The table of a function of two elements that gives a number, computed in blocks of `N`.
+pub(in crate::kernels) const fn numbers2<F: Function2, const N: usize>() -> BinaryTable {
+    binary_table::<F, N>(fused::map2::<F, N>())
 }
 
-/// The row of a question to two elements.
-pub(in crate::kernels) const fn questions2<F: Function2<To = u8>, const N: usize>() -> Row2 {
-    row2::<F, N>(chain::asked2::<F, N>())
+/// The table of a predicate of two elements.
+pub(in crate::kernels) const fn predicates2<F: Function2<To = u8>, const N: usize>() -> BinaryTable {
+    binary_table::<F, N>(fused::predicate2::<F, N>())
 }
 
-/// The row of a function of two elements with such stages.
-pub(in crate::kernels) const fn row2<F: Function2, const N: usize>(stages: Stages) -> Row2 {
+/// The table of a function of two elements with such stages.
+pub(in crate::kernels) const fn binary_table<F: Function2, const N: usize>(stages: Stages) -> BinaryTable {
     macro_rules! by_inner {
         ($level:ident) => {
             [
@@ -581,5 +585,5 @@ pub(in crate::kernels) const fn row2<F: Function2, const N: usize>(stages: Stage
             ]
         };
     }
-    row([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages, F::GIVES_ANY_NAN)
+    table([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages, F::PRODUCES_NONCANONICAL_NAN)
 }

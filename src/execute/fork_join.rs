@@ -1,10 +1,11 @@
-//! A crew: the caller and whichever workers wake up in time, on one heap of work.
+//! Fork-join with late workers: the caller and whichever workers wake up in time share the work.
 //!
-//! A scope of rayon ends when every job that was spawned has run, so a caller that is done waits for workers that are
-//! only now waking up, to find nothing left: on a machine of two cores that took longer than the work on 27 MB. Here
-//! the caller closes the work when it is done, and waits only for workers that have begun; whoever comes later finds
-//! it closed. So sleeping workers cost a call what it takes to wake them and no more, and a crew of which nobody can
-//! come, because its pool is busy, is the caller's own, or died in a fork, is done by the caller alone.
+//! A scope of rayon ends when every job that was spawned has run, so a caller that is done waits for workers
+//! that are only now waking up, to find nothing left: on a machine of two cores that took longer than the
+//! work on 27 MB. Here the caller closes the work when it is done, and waits only for workers that have
+//! begun; whoever comes later finds it closed. So sleeping workers cost a call what it takes to wake them and
+//! no more, and if no worker can come, because the pool is busy, is the caller's own, or died in a fork, the
+//! caller does all the work.
 
 #![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
 
@@ -18,16 +19,16 @@ use rayon::ThreadPool;
 /// How often the caller looks whether the others are done before it lets the system run something else.
 const SPINS: usize = 10_000;
 
-/// Set in [`Crew::working`] when nobody may begin any more.
+/// Set in [`ForkJoin::working`] when nobody may begin any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// Somebody's work panicked.
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-/// What the members of a crew share.
-struct Crew {
-    /// What each member does, given its number; valid as long as somebody works.
+/// What the threads of a fork-join share.
+struct ForkJoin {
+    /// The work of each thread, given its number; valid as long as a thread works.
     work: *const (dyn Fn(usize) + Sync),
     /// How many workers have begun and not ended, and whether the work is closed.
     working: AtomicUsize,
@@ -37,39 +38,39 @@ struct Crew {
 
 // SAFETY: the work may be called from any thread at once, and is called only between `begin` and `end`, while the
 // caller keeps it.
-unsafe impl Send for Crew {}
+unsafe impl Send for ForkJoin {}
 // SAFETY: as above.
-unsafe impl Sync for Crew {}
+unsafe impl Sync for ForkJoin {}
 
-/// Does `work` on the caller's thread, which is number 0, and on up to `members - 1` workers of a pool, and returns
-/// when nobody works on it any more. The caller's share ends only when all work has been taken, so it does not matter
-/// how many workers came.
-pub(super) fn run(pool: &ThreadPool, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-    // SAFETY: only the lifetime changes; `Crew::close` makes sure that nobody uses it after this call.
+/// Does `work` on the caller's thread, which is number 0, and on up to `threads - 1` workers of a pool, and
+/// returns when nobody works on it any more. The caller returns from `work` only when all of it has been
+/// taken, so it does not matter how many workers came.
+pub(super) fn run(pool: &ThreadPool, threads: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+    // SAFETY: only the lifetime changes; `ForkJoin::close` makes sure that nobody uses it after this call.
     let work = unsafe {
         std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(work)
     };
-    let crew = Arc::new(Crew {
+    let join = Arc::new(ForkJoin {
         work,
         working: AtomicUsize::new(0),
         panicked: AtomicBool::new(false),
         caller: std::thread::current(),
     });
-    for number in 1..members {
-        let crew = crew.clone();
+    for number in 1..threads {
+        let join = join.clone();
         pool.spawn(move || {
-            if crew.begin() {
-                crew.work(number);
-                crew.end();
+            if join.begin() {
+                join.work(number);
+                join.end();
             }
         });
     }
-    crew.work(0);
-    crew.close();
-    if crew.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+    join.work(0);
+    join.close();
+    if join.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
 }
 
-impl Crew {
+impl ForkJoin {
     /// Whether a worker may still begin; if so it has.
     fn begin(&self) -> bool {
         let begun = |working: usize| (working & CLOSED == 0).then_some(working + 1);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rayon::ThreadPool;
 
-use crate::rows::{COND, DST, ELSE, Limit, Row, THEN, result_dims};
+use crate::rows::{Baseline, COND, DST, ELSE, Row, THEN, result_dims};
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ type Run = unsafe fn(&Nest, [*mut u8; 4]);
 
 /// The plain loop of a row.
 #[derive(Debug, Clone, Copy)]
-pub struct LimitLoop {
+pub struct BaselineLoop {
     nest: Nest,
     in_place_of: Option<usize>,
 }
@@ -68,7 +68,7 @@ impl Addresses {
     }
 }
 
-impl LimitLoop {
+impl BaselineLoop {
     pub fn new(row: &Row) -> Self {
         let width = row.data_type.size().expect("the rows are sound");
         let result = result_dims(row.shape.dims);
@@ -80,7 +80,7 @@ impl LimitLoop {
                 return 0;
             }
             let stride = match row.shape.strides[i] {
-                Some(strides) if row.shape.limit == Limit::Same => strides[axis],
+                Some(strides) if row.shape.baseline == Baseline::Same => strides[axis],
                 _ => own[axis + 1..].iter().product(),
             };
             stride as isize * if i == COND { 1 } else { width as isize }
@@ -349,9 +349,9 @@ impl Nest {
                 for column in columns.step_by(tile_columns) {
                     let rows = row_block..c.extent.min(row_block + BLOCK_ROWS);
                     for row in rows.step_by(tile_rows) {
-                        let turns = [i, j, row, column].map(|turn| turn as isize);
+                        let indices = [i, j, row, column].map(|index| index as isize);
                         tile(std::array::from_fn(|o| {
-                            let offset = (0..4).map(|l| turns[l] * self.loops[l].steps[o]).sum();
+                            let offset = (0..4).map(|l| indices[l] * self.loops[l].steps[o]).sum();
                             addresses[o].wrapping_offset(offset)
                         }));
                     }

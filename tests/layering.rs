@@ -1,11 +1,11 @@
-//! The walls of the house: which room of `src/` may import which, where `unsafe` may stand, and that `lib.rs` only
+//! Layering: which layer of `src/` may import which, where `unsafe` may stand, and that `lib.rs` only
 //! names things.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room, lowest first, with what it may name of the others: a whole room, or one module of it.
+/// Each layer, lowest first, with what it may name of the others: a whole layer, or one module of it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("error", &["types"]),
@@ -26,10 +26,10 @@ const UNSAFE: &[&str] = &[
     "types/dtype.rs",
     // A test alone, which puts a kernel of its own into a plan.
     "execute/compiled/tests.rs",
-    "execute/crew.rs",
+    "execute/fork_join.rs",
     "execute/engine.rs",
     "execute/mod.rs",
-    "execute/runner.rs",
+    "execute/interpreter.rs",
     "execute/tensor.rs",
     "kernels/",
 ];
@@ -38,12 +38,12 @@ const UNSAFE: &[&str] = &[
 fn imports_follow_the_arrows() {
     let mut faults = Vec::new();
     for import in imports() {
-        let Import { file, room, path } = &import;
-        let arrows = ARROWS.iter().find(|(name, _)| name == room);
+        let Import { file, layer, path } = &import;
+        let arrows = ARROWS.iter().find(|(name, _)| name == layer);
         match arrows {
-            None => faults.push(format!("{file}: room `{room}` has no row in ARROWS")),
+            None => faults.push(format!("{file}: layer `{layer}` has no row in ARROWS")),
             Some((_, allowed)) if !allowed.iter().any(|arrow| leads_to(arrow, path)) => {
-                faults.push(format!("{file}: `{room}` must not name `{path}`"));
+                faults.push(format!("{file}: `{layer}` must not name `{path}`"));
             }
             Some(_) => {}
         }
@@ -52,26 +52,26 @@ fn imports_follow_the_arrows() {
 }
 
 #[test]
-fn no_rooms_import_each_other() {
+fn no_layers_import_each_other() {
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for Import { room, path, .. } in imports() {
-        edges.entry(room).or_default().insert(first(&path).to_owned());
+    for Import { layer, path, .. } in imports() {
+        edges.entry(layer).or_default().insert(first(&path).to_owned());
     }
-    assert!(edges.contains_key("graph"), "the graph room names others, but the reader saw none: {edges:?}");
+    assert!(edges.contains_key("graph"), "the graph layer names others, but the reader saw none: {edges:?}");
 
-    // Rooms that name no room still here are taken away; rooms that are left name each other in a circle.
+    // Layers that name no layer still here are taken away; layers that are left name each other in a circle.
     while let Some(leaf) = edges
         .iter()
-        .find(|(_, to)| to.iter().all(|room| !edges.contains_key(room)))
-        .map(|(room, _)| room.clone())
+        .find(|(_, to)| to.iter().all(|layer| !edges.contains_key(layer)))
+        .map(|(layer, _)| layer.clone())
     {
         edges.remove(&leaf);
     }
-    assert!(edges.is_empty(), "these rooms import each other: {edges:?}");
+    assert!(edges.is_empty(), "these layers import each other: {edges:?}");
 }
 
 #[test]
-fn unsafe_stays_in_its_rooms() {
+fn unsafe_stays_in_its_files() {
     let faults: Vec<String> = sources()
         .into_iter()
         .filter(|(file, _)| !UNSAFE.iter().any(|place| file.starts_with(place)))
@@ -95,6 +95,196 @@ fn lib_only_names_things() {
             faults.push(format!("lib.rs holds `{}`", item.join(" ")));
         }
         at = skip_attributes(&tokens, end);
+    }
+    report(&faults);
+}
+
+/// One name means one thing: type names that two modules of a crate may both declare.
+const SHARED_TYPE_NAMES: &[(&str, &str)] = &[("cli/src", "Run"), ("cli/src", "Way")];
+
+/// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of them. Each
+/// stands beside its successor.
+const OLD_WORDS: &[(&str, &str)] = &[
+    ("Ahead", "PrefetchDistance"),
+    ("Asks", "PrefetchQueue"),
+    ("Bound", "Bindings"),
+    ("CHEAP", "LIGHT"),
+    ("CLASSED", "CLASSIFIABLE"),
+    ("Chain", "FusedKernel"),
+    ("Crew", "ForkJoin"),
+    ("DEAR", "HEAVY"),
+    ("Deed", "StepLabel"),
+    ("Draft", "ExprGraph"),
+    ("Drafted", "NestExpr"),
+    ("Draught", "UnplacedStep"),
+    ("Ending", "StoreKind"),
+    ("Feed", "Operand"),
+    ("Feeds", "Operands"),
+    ("Gather", "PackTile"),
+    ("Held", "InPlaceOperand"),
+    ("Judge", "MaskTest"),
+    ("Lane", "LaneBits"),
+    ("Line", "CacheLine"),
+    ("Made", "ValueDef, LoweredNest"),
+    ("Meaning", "Semantics"),
+    ("Nest", "LoopNest"),
+    ("OWN", "EXTENSIONS"),
+    ("Odd", "RoundedToOdd"),
+    ("Piece", "MemRange"),
+    ("Plain", "Pod"),
+    ("Reads", "OperandEntries"),
+    ("Row1", "UnaryTable"),
+    ("Row2", "BinaryTable"),
+    ("Runner", "Interpreter"),
+    ("Scatter", "UnpackTile"),
+    ("Shares", "ChunkQueue"),
+    ("Side", "SelectOperand"),
+    ("Stores", "StorePolicy"),
+    ("Sudden", "LookaheadPrefetch"),
+    ("Sweep", "Traversal"),
+    ("Task", "ScalarOp"),
+    ("Turned", "Swapped"),
+    ("USUAL", "DEFAULT"),
+    ("Verb", "StageShape"),
+    ("Verdict", "MaskClass, FusionVerdict"),
+    ("Via", "TwoStepConvert"),
+    ("Walk", "Access"),
+    ("Walked", "IterationSpace"),
+    ("Ways", "Impls"),
+    ("Wide", "Vector512"),
+    ("Wiring", "OpGraph"),
+    ("Work", "Instr"),
+    ("ahead", "distance"),
+    ("aside", "spilled"),
+    ("asked", "predicate"),
+    ("asks", "queue"),
+    ("bits_matter", "demands_nan_bits"),
+    ("bring", "prefetch_l1"),
+    ("crew", "fork_join"),
+    ("deeds", "labels"),
+    ("draft", "expr"),
+    ("effort", "estimated_work"),
+    ("elsewhere", "clones"),
+    ("feed", "operand"),
+    ("feeds", "operands"),
+    ("gather", "pack_tile"),
+    ("gives_any_nan", "produces_noncanonical_nan"),
+    ("is_alone", "single_thread"),
+    ("is_at_home", "same_engine"),
+    ("judge", "classify_mask"),
+    ("made_branches", "computed_branches"),
+    ("may_be_late", "conditional_users"),
+    ("one_by_one", "map_scalar"),
+    ("outdated", "invalidated_by"),
+    ("pitch", "row_stride"),
+    ("pulls", "deps"),
+    ("scatter", "unpack_tile"),
+    ("scout", "lookahead_cursor"),
+    ("settled", "resolved"),
+    ("spared", "skippable"),
+    ("sudden", "lookahead"),
+    ("sweep", "traversal"),
+    ("take_in_other", "select_in_place"),
+    ("truths", "mask"),
+    ("turn", "iteration"),
+    ("turned", "swapped, advanced"),
+    ("walk", "access"),
+    ("walked", "accessed"),
+    ("walks", "accesses"),
+];
+
+/// Folders in which some old words still stand.
+const OLD_WORDS_LEFT: &[(&str, &[&str])] = &[
+    ("error.rs", &["Verdict"]),
+    ("lib.rs", &["Verdict"]),
+    ("partition/", &["Verdict", "Wiring"]),
+    ("reference/", &["Meaning", "gather"]),
+];
+
+#[test]
+fn no_type_name_is_declared_twice() {
+    let mut faults = Vec::new();
+    for folder in ["src", "capi/src", "cli/src"] {
+        let mut declared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (file, tokens) in sources_of(folder) {
+            if file.split('/').any(|part| part == "tests" || part == "tests.rs") {
+                continue;
+            }
+            let tokens = without(without_tests(tokens), &["#", "[", "cfg", "(", "not", "("]);
+            for name in declared_types(&tokens) {
+                let places = declared.entry(name).or_default();
+                places.insert(if places.contains(&file) { format!("{file} twice") } else { file.clone() });
+            }
+        }
+        assert!(!declared.is_empty(), "{folder} declares no type");
+        let is_shared = |name: &str| SHARED_TYPE_NAMES.contains(&(folder, name));
+        let twice = declared.into_iter().filter(|(name, files)| files.len() > 1 && !is_shared(name));
+        faults.extend(twice.map(|(name, files)| format!("{folder}: `{name}` in {files:?}")));
+    }
+    report(&faults);
+}
+
+#[test]
+fn no_identifier_is_an_old_word() {
+    let mut faults = BTreeSet::new();
+    for (file, tokens) in sources() {
+        let left = OLD_WORDS_LEFT.iter().filter(|(place, _)| file.starts_with(place));
+        let left: Vec<&str> = left.flat_map(|(_, words)| words.iter().copied()).collect();
+        for token in &tokens {
+            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token)
+                && !left.contains(old)
+            {
+                faults.insert(format!("{file}: `{old}`, now called {new}"));
+            }
+        }
+    }
+    report(&Vec::from_iter(faults));
+}
+
+/// The names of the types that the tokens declare; associated types are none, nor are names that a macro makes up.
+fn declared_types(tokens: &[String]) -> Vec<String> {
+    const ITEMS: [&str; 9] = ["impl", "trait", "fn", "mod", "struct", "enum", "union", "type", "macro_rules"];
+    let mut names = Vec::new();
+    // For each open block, whether associated types stand in it; and the keyword that began the present item.
+    let (mut blocks, mut item) = (Vec::new(), "");
+    for at in 0..tokens.len() {
+        let word = token(tokens, at);
+        match word {
+            "{" => blocks.push(["impl", "trait"].contains(&std::mem::take(&mut item))),
+            "}" => {
+                blocks.pop();
+                item = "";
+            }
+            ";" => item = "",
+            _ if item.is_empty() && ITEMS.contains(&word) => {
+                item = word;
+                let name = token(tokens, at + 1);
+                let is_type = ["struct", "enum", "union", "trait"].contains(&word)
+                    || (word == "type" && blocks.last() != Some(&true));
+                if is_type && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                    names.push(name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+#[test]
+fn the_reader_finds_type_names() {
+    let rows: &[(&str, &str, &[&str])] = &[
+        ("types", "pub struct A(u8); enum B { C } trait D {} type E<T> = Vec<T>;", &["A", "B", "D", "E"]),
+        ("associated types", "trait A { type B; } impl A for u8 { type B = u8; } type C = u8;", &["A", "C"]),
+        ("functions", "fn f(x: impl Fn()) -> A { struct B; type C = u8; }", &["B", "C"]),
+        ("macros", "macro_rules! m { ($A:ident) => { struct $A; } }", &[]),
+    ];
+    let mut faults = Vec::new();
+    for (what, code, expected) in rows {
+        let found = declared_types(&tokens(code));
+        if found != *expected {
+            faults.push(format!("{what}: expected {expected:?}, found {found:?}"));
+        }
     }
     report(&faults);
 }
@@ -125,7 +315,7 @@ fn the_reader_reads_rust() {
         ("a macro's path", "$crate::types::Lane", &["types::Lane"]),
         ("a visibility", "pub(crate) fn f() {} pub(in crate::graph) fn g() {}", &["graph"]),
         ("the way over super", "use super::super::plan::Plan;", &["plan::Plan"]),
-        ("super within the room", "use super::op::Op; mod inner { use super::super::op::Op; }", &[]),
+        ("super within the layer", "use super::op::Op; mod inner { use super::super::op::Op; }", &[]),
         ("out of an inline module", "mod inner { fn f() { super::super::super::plan::f() } }", &["plan::f"]),
         ("comments", "// crate::a::B\n/* crate::c /* crate::d */ crate::e */ /// [x](crate::f)\n", &[]),
         ("strings", r####"f("crate::a \" crate::b", r#"" crate::c"#, b"crate::d", 'x', '\'')"####, &[]),
@@ -143,28 +333,28 @@ fn the_reader_reads_rust() {
     report(&faults);
 }
 
-/// One mention of a thing in another room.
+/// One mention of a thing in another layer.
 struct Import {
     file: String,
-    room: String,
+    layer: String,
     /// From the crate root on.
     path: String,
 }
 
-/// What the rooms name of each other, tests aside.
+/// What the layers name of each other, tests aside.
 fn imports() -> Vec<Import> {
     let mut imports = Vec::new();
     for (file, tokens) in sources() {
-        let room = first(file.trim_end_matches(".rs").split('/').next().unwrap_or_default()).to_owned();
-        // A file of tests may name any room, as tests within a file may.
-        if room == "lib" || file.ends_with("/tests.rs") {
+        let layer = first(file.trim_end_matches(".rs").split('/').next().unwrap_or_default()).to_owned();
+        // A file of tests may name any layer, as tests within a file may.
+        if layer == "lib" || file.ends_with("/tests.rs") {
             continue;
         }
         let depth = file.split('/').count() - usize::from(file.ends_with("/mod.rs"));
         let paths = crate_paths(&without_tests(tokens), depth);
-        imports.extend(paths.into_iter().filter(|path| first(path) != room).map(|path| Import {
+        imports.extend(paths.into_iter().filter(|path| first(path) != layer).map(|path| Import {
             file: file.clone(),
-            room: room.clone(),
+            layer: layer.clone(),
             path,
         }));
     }
@@ -173,7 +363,12 @@ fn imports() -> Vec<Import> {
 
 /// The tokens of each file of `src/`, by its path from there.
 fn sources() -> Vec<(String, Vec<String>)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources_of("src")
+}
+
+/// The tokens of each file of a folder, by its path from there.
+fn sources_of(folder: &str) -> Vec<(String, Vec<String>)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
     collect(&src, &mut files);
     files.sort();
@@ -278,11 +473,15 @@ fn text_end(chars: &[char], start: usize, quote: char) -> usize {
 
 /// The tokens without the items that are there for tests alone.
 fn without_tests(tokens: Vec<String>) -> Vec<String> {
-    const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    without(tokens, &["#", "[", "cfg", "(", "test", ")", "]"])
+}
+
+/// The tokens without the items that have an attribute which begins so.
+fn without(tokens: Vec<String>, attribute: &[&str]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        if tokens[at..].iter().take(TEST.len()).eq(TEST.iter()) {
+        if tokens[at..].iter().take(attribute.len()).eq(attribute.iter()) {
             at = item_end(&tokens, skip_attributes(&tokens, at));
         } else {
             kept.push(tokens[at].clone());

@@ -1,4 +1,4 @@
-//! What steps do, by name.
+//! Scalar instructions, and the labels of steps.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::kernels::pointwise::Params;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 
-/// What a step does. Types are those of the operands unless said otherwise.
+/// A scalar instruction. Types are those of the operands unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Task {
+pub(crate) enum ScalarOp {
     Unary(Unary, Params),
     Binary(Binary, Params, DataType),
     Compare(Comparison, DataType),
@@ -23,8 +23,9 @@ pub(crate) enum Task {
     Index,
 }
 
-/// What a task is called where a plan is shown: its function, and the type on which it works unless that is always f32.
-impl fmt::Display for Task {
+/// What an op is called where a plan is shown: its function, and the type on which it works unless that is
+/// always f32.
+impl fmt::Display for ScalarOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unary(function, _) => write!(f, "{function:?}"),
@@ -42,22 +43,22 @@ impl fmt::Display for Task {
     }
 }
 
-/// What a step does beside its tasks to have operands and results where they are wanted, or the task.
+/// A step's label: an op, or a data movement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Deed {
-    Gather,
-    Scatter,
+pub(crate) enum StepLabel {
+    PackTile,
+    UnpackTile,
     Copy,
-    Task(Task),
+    ScalarOp(ScalarOp),
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for StepLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gather => f.write_str("Gather"),
-            Self::Scatter => f.write_str("Scatter"),
+            Self::PackTile => f.write_str("Pack"),
+            Self::UnpackTile => f.write_str("Unpack"),
             Self::Copy => f.write_str("Copy"),
-            Self::Task(task) => task.fmt(f),
+            Self::ScalarOp(op) => op.fmt(f),
         }
     }
 }
