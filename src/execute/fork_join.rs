@@ -1,11 +1,10 @@
 //! Fork-join with late workers: the caller and whichever workers wake up in time share the work.
 //!
-//! A scope of rayon ends when every job that was spawned has run, so a caller that is done waits for workers
-//! that are only now waking up, to find nothing left: on a machine of two cores that took longer than the
-//! work on 27 MB. Here the caller closes the work when it is done, and waits only for workers that have
-//! begun; whoever comes later finds it closed. So sleeping workers cost a call what it takes to wake them and
-//! no more, and if no worker can come, because the pool is busy, is the caller's own, or died in a fork, the
-//! caller does all the work.
+//! A scope of rayon ends when every spawned job has run, so a caller that is done waits for workers that only
+//! now wake up and find nothing left (decision: late-workers). Here the caller closes the work when it is
+//! done and waits only for workers that have begun; a later worker finds it closed. So sleeping workers cost
+//! a call no more than waking them. If no worker can come, because the pool is busy, is the caller's own, or
+//! died in a fork, the caller does all the work.
 
 #![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
 
@@ -16,13 +15,13 @@ use std::thread::Thread;
 
 use rayon::ThreadPool;
 
-/// How often the caller looks whether the others are done before it lets the system run something else.
+/// Times that the caller checks for the end of the workers before it yields to the system.
 const SPINS: usize = 10_000;
 
-/// Set in [`ForkJoin::working`] when nobody may begin any more.
+/// Set in [`ForkJoin::working`] if no worker may begin any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// Somebody's work panicked.
+/// A thread's work panicked.
 #[derive(Debug)]
 pub(super) struct Panicked;
 
@@ -30,23 +29,23 @@ pub(super) struct Panicked;
 struct ForkJoin {
     /// The work of each thread, given its number; valid as long as a thread works.
     work: *const (dyn Fn(usize) + Sync),
-    /// How many workers have begun and not ended, and whether the work is closed.
+    /// Number of workers that have begun and not ended, and whether the work is closed.
     working: AtomicUsize,
     panicked: AtomicBool,
     caller: Thread,
 }
 
-// SAFETY: the work may be called from any thread at once, and is called only between `begin` and `end`, while the
-// caller keeps it.
+// SAFETY: the work may be called from any thread at once, and is called only between `begin` and `end`, while
+// the caller keeps it.
 unsafe impl Send for ForkJoin {}
 // SAFETY: as above.
 unsafe impl Sync for ForkJoin {}
 
-/// Does `work` on the caller's thread, which is number 0, and on up to `threads - 1` workers of a pool, and
-/// returns when nobody works on it any more. The caller returns from `work` only when all of it has been
-/// taken, so it does not matter how many workers came.
+/// Does `work` on the caller's thread, which is number 0, and on up to `threads - 1` workers of a pool;
+/// returns when no thread works on it any more. The caller returns from `work` only when all of it has been
+/// taken, so the number of workers that came does not matter.
 pub(super) fn run(pool: &ThreadPool, threads: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-    // SAFETY: only the lifetime changes; `ForkJoin::close` makes sure that nobody uses it after this call.
+    // SAFETY: only the lifetime changes; `ForkJoin::close` makes sure that no thread uses it after this call.
     let work = unsafe {
         std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(work)
     };
@@ -71,7 +70,7 @@ pub(super) fn run(pool: &ThreadPool, threads: usize, work: &(dyn Fn(usize) + Syn
 }
 
 impl ForkJoin {
-    /// Whether a worker may still begin; if so it has.
+    /// Registers a worker, if the work is not closed.
     fn begin(&self) -> bool {
         let begun = |working: usize| (working & CLOSED == 0).then_some(working + 1);
         self.working.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun).is_ok()
@@ -91,7 +90,7 @@ impl ForkJoin {
         }
     }
 
-    /// Lets nobody begin any more, and waits for those who have.
+    /// Closes the work, and waits for workers that have begun.
     fn close(&self) {
         self.working.fetch_or(CLOSED, Ordering::Relaxed);
         let mut spins = 0;
