@@ -1,4 +1,4 @@
-//! Lowers values to steps, before loops, tiles and kernels are chosen.
+//! Lowers values to an expression graph, before loops, tiles and kernels are chosen.
 //!
 //! A value exists in storage form (its own type) and, if arithmetic needs it, in compute form (f32 for bf16
 //! and f16), already rounded to its type, so widening is exact.
@@ -18,18 +18,18 @@ use crate::types::shape;
 /// A set of axes of a nest's index space, one bit each.
 pub(super) type Axes = u16;
 
-/// Steps of one nest, each behind those that it uses.
+/// The expressions of one nest, each after its operands.
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
     /// Strides of the ports, in elements: inputs, then outputs.
     ports: &'a [&'a [i64]],
-    /// For each value: the output from which it can be read, since an earlier nest writes it.
+    /// For each value, the output from which it can be read, if an earlier nest writes it.
     written: Vec<Option<usize>>,
     /// The index space of the nest.
     pub(super) dims: &'a [i64],
     pub(super) nodes: Vec<ExprNode>,
     pub(super) accesses: Vec<AxisAccess>,
-    /// Constants of the nest, and how many there are in nests before it.
+    /// Constants of this nest, and the number of constants of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
     memo: FxHashMap<(usize, usize, Repr), ExprRef>,
@@ -38,22 +38,23 @@ pub(super) struct ExprGraph<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Repr {
     Storage,
-    /// In a type that holds all values of its own.
+    /// In a type that holds all values of the value's own type.
     Compute(DataType),
-    /// As arithmetic leaves it in f32, before it is rounded to its type.
+    /// The f32 result of arithmetic, before it is rounded to the value's type.
     Unrounded,
 }
 
-/// Where a node finds an operand.
+/// An operand of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExprRef {
-    /// By the index of an access.
+    /// An access, by index.
     AxisAccess(usize),
-    /// By the index of a node.
+    /// A node, by index.
     Node(usize),
 }
 
-/// How elements of a port, of a constant or of indices are accessed along the axes of the nest, in bytes or in ones.
+/// Access to a port, a constant or indices: strides along the axes of the nest, in bytes or, for indices, in
+/// ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AxisAccess {
     pub(super) base: Base,
@@ -61,7 +62,7 @@ pub(super) struct AxisAccess {
     pub(super) width: Width,
 }
 
-/// One step, and along which axes its result varies.
+/// An expression, and the axes along which its result varies.
 #[derive(Debug)]
 pub(super) struct ExprNode {
     pub(super) op: ScalarOp,
@@ -82,23 +83,23 @@ impl<'a> ExprGraph<'a> {
         Self { group, ports, written, dims, nodes, accesses, constants, constants_before, memo }
     }
 
-    /// How many inputs the group has.
+    /// Number of inputs of the group.
     pub(super) fn inputs(&self) -> usize {
         self.ports.len() - self.group.outputs.len()
     }
 
-    /// The access of a port by the whole index space: that of an output.
+    /// The access of an output over the whole index space.
     pub(super) fn access_output(&mut self, output: usize) -> usize {
         let port = self.inputs() + output;
         self.access_port(port, self.group.outputs[output], 0)
     }
 
-    /// A value in its own type, its first dim standing at dim `start` of the nest.
+    /// A value in storage form; its first dim is dim `start` of the nest.
     pub(super) fn storage(&mut self, value: usize, start: usize) -> ExprRef {
         self.memoised(value, start, Repr::Storage, Self::build_storage)
     }
 
-    /// A value in a type that holds all values of its own.
+    /// A value in a type that holds all values of its own type.
     fn in_type(&mut self, value: usize, start: usize, wanted: DataType) -> ExprRef {
         match self.group.values[value].data_type == wanted {
             true => self.storage(value, start),
@@ -115,7 +116,7 @@ impl<'a> ExprGraph<'a> {
         repr: Repr,
         build: impl FnOnce(&mut Self, usize, usize) -> ExprRef,
     ) -> ExprRef {
-        // A scalar is the same wherever it stands.
+        // A scalar is the same at any start.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
         if let Some(&operand) = self.memo.get(&(value, start, repr)) {
             return operand;
@@ -143,7 +144,7 @@ impl<'a> ExprGraph<'a> {
                 self.storage(operand, start)
             }
             Function::Unary(..) | Function::Binary(..) => {
-                // What has been rounded already is not computed a second time.
+                // A value that exists in rounded form is not computed a second time.
                 let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
                     Some(&rounded) => rounded,
                     None => self.memoised(value, start, Repr::Unrounded, Self::build_unrounded),
@@ -219,7 +220,7 @@ impl<'a> ExprGraph<'a> {
         let is_there =
             self.written[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
         let def = group.values[value].def.as_ref().filter(|_| !is_there && wanted == DataType::F32);
-        // An f32 that has yet to be rounded is rounded without a detour through its type.
+        // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
         let unrounded = def.and_then(|def| match def.pointwise.function {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
                 Some(self.memoised(value, start, Repr::Unrounded, Self::build_unrounded))
@@ -243,7 +244,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// The result of arithmetic as it comes out of it.
+    /// The unrounded result of arithmetic.
     fn build_unrounded(&mut self, value: usize, start: usize) -> ExprRef {
         let Some(def) = &self.group.values[value].def else { return self.storage(value, start) };
         let computes_in = def.pointwise.computes_in;
@@ -256,7 +257,7 @@ impl<'a> ExprGraph<'a> {
         self.node(op, operands, width_of(computes_in))
     }
 
-    /// The operands of a function, in a type or raw.
+    /// The operands of a function, in a type or in storage form.
     fn operands(&mut self, def: &ValueDef, start: usize, wanted: Option<DataType>) -> SmallVec<[ExprRef; 3]> {
         let operands = 0..def.operands.len();
         operands
@@ -283,7 +284,7 @@ impl<'a> ExprGraph<'a> {
         ExprRef::Node(self.nodes.len() - 1)
     }
 
-    /// The axes along which an operand is not the same.
+    /// The axes along which an operand varies.
     pub(super) fn varies(&self, operand: ExprRef) -> Axes {
         match operand {
             ExprRef::Node(node) => self.nodes[node].varies,
@@ -323,7 +324,7 @@ fn constant(number: f32, of_type: DataType) -> [u8; 8] {
     let mut bytes = [0; 8];
     let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
     match of_type {
-        // To its own type a number keeps every bit; otherwise a NaN becomes the one that conversions give.
+        // A number of its own type keeps every bit; otherwise a NaN becomes the canonical NaN of conversions.
         DataType::F32 => put(&number.to_ne_bytes()),
         DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
         DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),
