@@ -1,4 +1,4 @@
-//! What a user describes: ops on logical tensors. Pure data, no memory.
+//! The description of a graph: ops on logical tensors. Pure data, no memory.
 
 mod extensions;
 pub(crate) mod function;
@@ -22,11 +22,11 @@ use self::op::Op;
 use crate::error::{GraphFault, Result};
 use crate::types::kind::{FpMathMode, OpId, TensorId};
 
-/// Ops linked by the ids of the tensors that they mention.
+/// Ops, linked by the ids of their tensors.
 ///
-/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then asked for its
-/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op consumes
-/// is an output.
+/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then gives its
+/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op
+/// consumes is an output.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, Policy};
@@ -51,7 +51,7 @@ pub struct Graph {
     links: Option<Links>,
 }
 
-/// How far a graph lets arithmetic be relaxed.
+/// How far a graph allows arithmetic to be relaxed.
 ///
 /// ```
 /// use sterna::{FpMath, FpMathMode, Graph};
@@ -74,14 +74,14 @@ impl Default for FpMath {
     }
 }
 
-/// What `finalize` finds out about a graph.
+/// Results of `finalize`.
 #[derive(Debug, Clone)]
 pub(crate) struct Links {
-    /// Indices of the ops in an order in which they can run; among those that can run, the smallest op id first.
+    /// Indices of the ops in a run order; among ops that can run, the smallest id comes first.
     pub(crate) order: Vec<usize>,
     /// The op that produces a tensor.
     pub(crate) producer: FxHashMap<TensorId, usize>,
-    /// The ops that consume a tensor; an op that uses it twice is listed once.
+    /// The ops that consume a tensor, each listed once.
     pub(crate) consumers: FxHashMap<TensorId, Vec<usize>>,
 }
 
@@ -91,13 +91,13 @@ impl Graph {
         Self::default()
     }
 
-    /// Adds an op after holding it against its [schema](crate::Schema) row; attributes with a default that are not
-    /// set get it. Shapes are judged when a partition is compiled.
+    /// Adds an op after checking it against its [schema](crate::Schema) row. Attributes with a default get it
+    /// unless they are set. Shapes are checked when a partition is compiled.
     ///
     /// # Errors
     ///
-    /// [`Error::Op`](crate::Error::Op) where the op does not fit its row; [`GraphFault::DuplicateOp`] for an id
-    /// that is taken; [`GraphFault::Finalized`] after `finalize`.
+    /// [`Error::Op`](crate::Error::Op) if the op does not fit its row; [`GraphFault::DuplicateOp`] if the id
+    /// is taken; [`GraphFault::Finalized`] after `finalize`.
     pub fn add_op(&mut self, mut op: Op) -> Result<()> {
         self.check_open()?;
         verify::verify(&mut op)?;
@@ -119,7 +119,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Fixes the graph: links ops by tensor id and finds an order in which they can run. A second call does nothing.
+    /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -146,19 +146,19 @@ impl Graph {
         self.fpmath
     }
 
-    /// The tensors that no op produces, in the order in which the ops mention them.
+    /// The tensors that no op produces, in the order in which the ops name them.
     pub fn inputs(&self) -> Vec<&LogicalTensor> {
         let produced = ids_of(&self.ops, Op::outputs);
         first_mentions(&self.ops, Op::inputs, &produced)
     }
 
-    /// The tensors that no op consumes, in the order in which the ops mention them.
+    /// The tensors that no op consumes, in the order in which the ops name them.
     pub fn outputs(&self) -> Vec<&LogicalTensor> {
         let consumed = ids_of(&self.ops, Op::inputs);
         first_mentions(&self.ops, Op::outputs, &consumed)
     }
 
-    /// What `finalize` found out.
+    /// The results of `finalize`.
     pub(crate) fn links(&self) -> Result<&Links> {
         self.links.as_ref().ok_or_else(|| GraphFault::NotFinalized.into())
     }
@@ -168,7 +168,7 @@ impl Graph {
     }
 }
 
-/// Graphs are equal when they hold equal ops in the same order, and the same math mode.
+/// Graphs are equal if they have equal ops in the same order, and the same math mode.
 impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
         self.ops == other.ops && self.fpmath == other.fpmath
@@ -179,7 +179,7 @@ fn ids_of(ops: &[Op], ports: fn(&Op) -> &[LogicalTensor]) -> FxHashSet<TensorId>
     ops.iter().flat_map(ports).map(LogicalTensor::id).collect()
 }
 
-/// The tensors at some ports, each once, without those of the given ids.
+/// The tensors at some ports, each once, without those with given ids.
 fn first_mentions<'a>(
     ops: &'a [Op],
     ports: fn(&Op) -> &[LogicalTensor],
@@ -212,7 +212,7 @@ fn link(ops: &[Op]) -> Result<Links> {
     Ok(Links { order, producer, consumers })
 }
 
-/// Checks that all mentions of a tensor are equal.
+/// Checks that all descriptions of a tensor are equal.
 fn check_mentions(ops: &[Op]) -> Result<()> {
     let mut mentions: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
     for op in ops {
@@ -227,7 +227,7 @@ fn check_mentions(ops: &[Op]) -> Result<()> {
     Ok(())
 }
 
-/// Sorts the ops so that each stands after those whose results it uses.
+/// Sorts the ops so that each comes after those whose results it uses.
 fn order(
     ops: &[Op],
     producer: &FxHashMap<TensorId, usize>,
@@ -258,9 +258,9 @@ fn order(
     }
 }
 
-/// An op that depends on its own result, among those that still wait for an input once all that can run have.
+/// An op that depends on its own result, among those that cannot run.
 fn op_on_a_cycle(ops: &[Op], producer: &FxHashMap<TensorId, usize>, waiting_for: &[usize]) -> Option<usize> {
-    // Whoever waits has a producer that waits; following them backwards runs into the cycle.
+    // An op that cannot run has a producer that cannot run; following producers leads to the cycle.
     let waits_on = |index: usize| {
         let producers = ops[index].inputs().iter().filter_map(|input| producer.get(&input.id()).copied());
         producers.into_iter().find(|&producer| waiting_for[producer] > 0)
