@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that what benches/record/ holds is of use to a reader.
 
-Each record is linked from a page of the repository, each chart shown by one, and no link of theirs leads nowhere. A
+Each record is linked from a page of the repository, each chart is shown on one, and no link in the folder is broken. A
 bench has at most two records a kind of machine, the first and the latest. Each line of history.csv is a ratio of a row.
+Each decision that code names stands in decisions.md, and code names each that stands there.
 """
 
 import collections
@@ -18,6 +19,9 @@ RECORDS = ROOT / "benches" / "record"
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # Date, bench with the kind of machine, number of the run.
 NAME = re.compile(r"\d{4}-\d\d-\d\d-(.*?)(-\d+)?\.md")
+DECISION = re.compile(r"^\| `([a-z0-9-]+)` \|", re.MULTILINE)
+# In a comment, or as a field of a table.
+CITATION = re.compile(r'\bdecision: "?([a-z0-9-]+)')
 COLUMNS = ["date", "revision", "machine", "bench", "row", "ratio"]
 
 
@@ -74,6 +78,21 @@ def of_history():
                 yield f"history.csv: line {lines.line_num} is no ratio of a row"
 
 
-problems = [*of_links(), *of_numbers(), *of_history()]
-print("\n".join(problems) or "every record is linked")
+def of_decisions():
+    listed = DECISION.findall((RECORDS / "decisions.md").read_text(encoding="utf-8"))
+    cited = collections.defaultdict(set)
+    for path in tracked("*.rs"):
+        for name in CITATION.findall(path.read_text(encoding="utf-8")):
+            cited[name].add(str(path.relative_to(ROOT)))
+    for name, count in collections.Counter(listed).items():
+        if count > 1:
+            yield f"decisions.md has {count} rows {name}"
+    for name in sorted(cited.keys() - set(listed)):
+        yield f"{', '.join(sorted(cited[name]))}: decisions.md has no row {name}"
+    for name in sorted(set(listed) - cited.keys()):
+        yield f"decisions.md: no code names {name}"
+
+
+problems = [*of_links(), *of_numbers(), *of_history(), *of_decisions()]
+print("\n".join(problems) or "every record is linked, every decision is named")
 sys.exit(bool(problems))

@@ -9,8 +9,8 @@ use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
 use super::model::{Inspection, Node};
 
-/// From so many ops on, partitions are told apart by colour alone: room for a frame around each makes the layout of 500
-/// ops take some ten times as long.
+/// Number of ops from which colour alone tells partitions apart, because room for frames makes the layout slow
+/// (decision: layout-frames).
 const MOST_FRAMED: usize = 300;
 
 /// The layout walks graphs by recursion, as deep as their longest path.
