@@ -5,7 +5,8 @@ use super::pointwise::Pointwise;
 use crate::graph::function::Function;
 use crate::graph::op::Op;
 
-/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at once.
+/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at
+/// once.
 const MAX_OPS: usize = 64;
 
 /// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.

@@ -1,4 +1,5 @@
-//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular op.
+//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular
+//! op.
 
 use rustc_hash::FxHashSet;
 
@@ -43,7 +44,8 @@ pub struct Explanation {
     pub fusion: &'static str,
     /// The op at which the group started.
     pub seed: OpRef,
-    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole group.
+    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole
+    /// group.
     pub neighbour: Option<OpRef>,
     /// What was decided.
     pub verdict: Verdict,
@@ -56,10 +58,11 @@ pub(super) struct Group {
     pub(super) fusion: Option<&'static str>,
 }
 
-/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between them.
+/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between
+/// them.
 ///
-/// A port that lends only its shape is no edge along which a group grows. Who uses it still runs later than who makes
-/// it, as long as they are not in one group.
+/// A port that lends only its shape is no edge along which a group grows. Who uses it still runs later than
+/// who makes it, as long as they are not in one group.
 pub(super) struct Wiring<'g> {
     pub(super) ops: Vec<&'g Op>,
     producers: Vec<Vec<usize>>,
@@ -172,8 +175,8 @@ impl Formed {
         self.groups.push(Group { ops, fusion });
     }
 
-    /// The last op from which a path can lead to one at or before a place: each edge leads on in the run order, but who
-    /// enters a group may leave it at an earlier op.
+    /// The last op from which a path can lead to one at or before a place: each edge leads on in the run
+    /// order, but who enters a group may leave it at an earlier op.
     fn last_that_matters(&self, mut place: usize) -> usize {
         while self.spanned_to[place] > place {
             place = self.spanned_to[place];
@@ -186,8 +189,8 @@ impl Formed {
     }
 }
 
-/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is false,
-/// no group has more than its seed.
+/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is
+/// false, no group has more than its seed.
 pub(super) fn group(
     wiring: &Wiring<'_>,
     fusions: &[Fusion],
@@ -343,8 +346,8 @@ mod tests {
     #[test]
     fn two_groups_never_wait_for_each_other() {
         use OpKind::{Abs, Add};
-        // Ids 0, 1, 4 come from one place, 2, 3, 5 from another; each side uses a result of the other, and no path
-        // runs through both. Grown without regard for the first group, the second would close a ring.
+        // Ids 0, 1, 4 come from one place, 2, 3, 5 from another; each side uses a result of the other, and no
+        // path runs through both. Grown without regard for the first group, the second would close a ring.
         let graph = graph(&[
             (Abs, &[0], 10),
             (Abs, &[10], 11),
