@@ -429,7 +429,7 @@ pub enum GraphFault {
         /// The op that was added later.
         second: OpRef,
     },
-    /// Two descriptions of one tensor differ.
+    /// Two descriptions of one tensor contradict each other.
     #[error("tensor {tensor} is described in two ways: {what} differ between {first} and {second}")]
     MentionsDiffer {
         /// The tensor.

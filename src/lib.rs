@@ -76,14 +76,19 @@ pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
+#[cfg(feature = "json")]
+pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
 pub use partition::Partition;
-pub use partition::grow::{Explanation, Verdict};
+pub use partition::fusions::Accuracy;
+pub use partition::grow::{Explanation, FusionVerdict};
 pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
-pub use types::kind::{Attr, AutoBroadcast, FpMathMode, Level, OpId, OpKind, Policy, Property, TensorId};
+pub use types::kind::{
+    Attr, AutoBroadcast, EngineKind, FpMathMode, Level, OpId, OpKind, Policy, Property, TensorId,
+};
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

@@ -36,13 +36,14 @@ impl GraphArgs {
         args::once("--override-shape", self.override_shape.iter().map(|(id, _)| *id))
             .map_err(Ending::usage)?;
         let text = read(&self.graph).map_err(Ending::usage)?;
-        let graph = Graph::from_json(&text).map_err(|error| {
+        let (graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
             Ending::failed(match &error {
                 Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(&text, fault)),
                 _ => anyhow!(error).context(said),
             })
         })?;
+        notes.iter().for_each(|note| crate::say("note", note));
         let mut graph = with_shapes(graph, &self.override_shape)?;
         graph.finalize().map_err(Ending::failed)?;
         Ok(graph)

@@ -85,7 +85,7 @@ impl ShapedGroup {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,
             };
-            // An index uses its input for the shape alone.
+            // An index uses its operand, an input or another value of the group, for the shape alone.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
                 _ => operands.into_iter().zip(placement.starts).collect(),

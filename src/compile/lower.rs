@@ -176,13 +176,17 @@ fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExp
 
 /// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
 fn sizes(group: &ShapedGroup, ports: &[&[i64]]) -> Vec<usize> {
-    let is_used = |value: usize| {
-        let def = group.values.iter().filter_map(|value| value.def.as_ref());
-        def.flat_map(|def| &def.operands).any(|&(operand, _)| operand == value)
-    };
+    // A value whose shape alone is used is never computed, and needs nothing.
+    let mut is_used = vec![false; group.values.len()];
+    group.outputs.iter().for_each(|&output| is_used[output] = true);
+    for (value, def) in group.values.iter().enumerate().rev() {
+        if let Some(def) = def.def.as_ref().filter(|_| is_used[value]) {
+            def.operands.iter().for_each(|&(operand, _)| is_used[operand] = true);
+        }
+    }
     let inputs = 0..ports.len() - group.outputs.len();
     let values =
-        inputs.map(|value| (value, is_used(value))).chain(group.outputs.iter().map(|&value| (value, true)));
+        inputs.map(|value| (value, is_used[value])).chain(group.outputs.iter().map(|&value| (value, true)));
     let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
         let value = &group.values[value];
         let span = shape::span(&value.dims, strides).unwrap_or(0) as usize;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use rustc_hash::FxHashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 use serde_json::error::Category;
@@ -19,17 +20,14 @@ use serde_json::value::RawValue;
 use super::logical_tensor::{Layout, LogicalTensor};
 use super::op::{AttrValue, Op};
 use super::{FpMath, Graph};
-use crate::error::{Direction, Error, JsonFault, Result};
+use crate::error::{Direction, Error, JsonFault, OpRef, PortRef, Result};
 use crate::types::UnknownName;
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, FpMathMode, OpId, OpKind, Property, TensorId};
-use crate::types::shape::{Dims, UNKNOWN_DIM};
+use crate::types::kind::{Attr, EngineKind, FpMathMode, OpId, OpKind, Property, TensorId};
+use crate::types::shape::{Braced, Dims, UNKNOWN_DIM};
 
 /// The version of oneDNN whose format is written.
 const VERSION: &str = "3.13.0";
-
-/// The one engine for which graphs are read and written.
-const ENGINE_KIND: &str = "cpu";
 
 /// Deepest nesting of lists and objects; a graph needs eight levels.
 const MAX_DEPTH: usize = 128;
@@ -47,6 +45,13 @@ impl Graph {
     /// - a missing `layout_type` means `strided` if there is a `stride`, else `any`;
     /// - under layout `opaque`, the first element of `stride` is the layout id, which shares memory with the
     ///   strides in oneDNN; under `any` and `undef`, strides are ignored.
+    ///
+    /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written
+    /// again; partitions run on CPU.
+    ///
+    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's
+    /// contradicts it in anything but the type, the producer's takes its place.
+    /// [`from_json_with_notes`](Graph::from_json_with_notes) says where that was so.
     ///
     /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
     /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.
@@ -76,34 +81,65 @@ impl Graph {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
+        Ok(Self::from_json_with_notes(text)?.0)
+    }
+
+    /// Reads a graph as [`from_json`](Graph::from_json) does, and answers as well with what it read in
+    /// another way than it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Graph::from_json).
+    ///
+    /// ```
+    /// use sterna::Graph;
+    /// let (graph, notes) = Graph::from_json_with_notes(
+    ///     r#"{"graph": [
+    ///         {"id": 0, "kind": "Abs", "inputs": [{"id": 0, "dtype": "f32", "shape": [2, 3]}],
+    ///                                  "outputs": [{"id": 1, "dtype": "f32", "shape": [2, 3]}]},
+    ///         {"id": 1, "kind": "Exp", "inputs": [{"id": 1, "dtype": "f32", "shape": [1, 3]}],
+    ///                                  "outputs": [{"id": 2, "dtype": "f32"}]}
+    ///     ]}"#,
+    /// )?;
+    /// assert_eq!(graph.ops()[1].inputs()[0].dims(), Some(&[2, 3][..]));
+    /// assert_eq!(
+    ///     notes[0].to_string(),
+    ///     "Exp (op 1), input 0 `src` (tensor 1): dims {1,3} differ from {2,3} of its producer, Abs (op 0), \
+    ///      whose description counts",
+    /// );
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn from_json_with_notes(text: &str) -> Result<(Self, Vec<JsonNote>)> {
         let root = Node::document(text)?;
         let [engine, mode, to_int, ops] =
             root.fields(["engine_kind", "fpmath_mode", "fpmath_mode_apply_to_int", "graph"])?;
-        if let Some(engine) = engine {
-            let name = engine.string()?;
-            if name != ENGINE_KIND {
-                let message = format!("engine {name:?} is not implemented, only {ENGINE_KIND:?} is");
-                return Err(engine.fault(message));
-            }
-        }
-        let mut graph = Self::new();
+        let engine_kind = engine.map_or(Ok(EngineKind::default()), Node::named)?;
+        let mut graph = Self { engine_kind, ..Self::new() };
         graph.set_fpmath(FpMath {
             mode: mode.map_or(Ok(FpMathMode::Strict), Node::named)?,
             apply_to_int: to_int.map_or(Ok(false), Node::truth)?,
         })?;
+        let (mut places, mut read) = (Vec::new(), Vec::new());
         for (index, op) in ops.ok_or_else(|| root.missing("graph"))?.items()?.enumerate() {
             let op = op.at(Place { op: Some((index, op.text)), ..Place::default() });
-            graph.add_op(read_op(op)?).map_err(|cause| op.refused(cause))?;
+            read.push(read_op(op)?);
+            places.push(op);
         }
-        Ok(graph)
+        let replaced = let_producers_decide(&mut read);
+        for (place, op) in places.into_iter().zip(read) {
+            graph.add_op(op).map_err(|cause| place.refused(cause))?;
+        }
+        let notes = replaced.into_iter().map(|replaced| replaced.note(&graph.ops)).collect();
+        Ok((graph, notes))
     }
 
     /// Writes the graph in the JSON format of oneDNN's graph dumps, readable by oneDNN.
     ///
     /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception, which the
     /// format causes: a tensor of rank 1 with an unknown dim looks like a tensor of unknown rank and is read
-    /// as one. Only Sterna reads its own kinds, data types and attributes, and the strings for an f32 that is
-    /// not finite.
+    /// as one. If ops contradict each other on a tensor, so that [`finalize`](Graph::finalize) refuses the
+    /// graph, the producer's description is read. Only Sterna reads its own kinds, data types and attributes,
+    /// and the strings for an f32 that is not finite.
     ///
     /// ```
     /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind};
@@ -117,7 +153,7 @@ impl Graph {
         let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect();
         let document = DocumentOut {
             version: VERSION,
-            engine_kind: ENGINE_KIND,
+            engine_kind: self.engine_kind().name(),
             fpmath_mode: self.fpmath().mode.name(),
             fpmath_mode_apply_to_int: if self.fpmath().apply_to_int { "true" } else { "false" },
             input_ports: ids(self.inputs()),
@@ -126,6 +162,100 @@ impl Graph {
         };
         serde_json::to_string_pretty(&document)
             .expect("all keys are strings, and memory does not fail to be written")
+    }
+}
+
+/// A place where a graph was read in another way than its JSON is written: a consumer of a tensor
+/// contradicted the tensor's producer, whose description took the place of the consumer's.
+///
+/// ```
+/// use sterna::Graph;
+/// let (graph, notes) = Graph::from_json_with_notes(r#"{"graph": []}"#)?;
+/// assert!(graph.ops().is_empty() && notes.is_empty());
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct JsonNote {
+    /// The op that consumes the tensor.
+    pub consumer: OpRef,
+    /// Its port.
+    pub port: PortRef,
+    /// The op that produces the tensor.
+    pub producer: OpRef,
+    /// What differs first: "ranks", "dims", "layouts", "strides" or "properties".
+    pub what: &'static str,
+    /// The description at the consumer's port, as it is written.
+    pub replaced: LogicalTensor,
+    /// The producer's description, which counts.
+    pub by: LogicalTensor,
+}
+
+impl fmt::Display for JsonNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |tensor: &LogicalTensor| match (self.what, tensor.layout()) {
+            ("ranks" | "dims", _) => Braced(tensor.dims().unwrap_or(&[])).to_string(),
+            ("strides", Layout::Strided(strides)) => Braced(strides).to_string(),
+            ("layouts", Layout::Opaque(id)) => format!("opaque {id}"),
+            ("properties", _) => tensor.property().name().into(),
+            (_, layout) => layout.name().into(),
+        };
+        let Self { consumer, port, producer, what, replaced, by } = self;
+        let what = if *what == "ranks" { "dims" } else { what };
+        let (replaced, by) = (shown(replaced), shown(by));
+        write!(
+            f,
+            "{consumer}, {port}: {what} {replaced} differ from {by} of its producer, {producer}, \
+             whose description counts"
+        )
+    }
+}
+
+/// Puts the description that the producer of a tensor gives in place of each consumer's that contradicts it.
+/// Types that differ are left to be refused when the graph is finalized.
+fn let_producers_decide(ops: &mut [Op]) -> Vec<Replaced> {
+    let mut producers: FxHashMap<TensorId, (usize, usize)> = FxHashMap::default();
+    for (op, at) in ops.iter().zip(0..) {
+        for (output, port) in op.outputs().iter().zip(0..) {
+            producers.entry(output.id()).or_insert((at, port));
+        }
+    }
+    let mut all = Vec::new();
+    for consumer in 0..ops.len() {
+        for port in 0..ops[consumer].inputs().len() {
+            let input = &ops[consumer].inputs()[port];
+            let Some(&(producer, output)) = producers.get(&input.id()) else { continue };
+            let decides = &ops[producer].outputs()[output];
+            let Some(what) = decides.contradiction(input).filter(|&what| what != "types") else { continue };
+            let description = decides.clone();
+            let written = ops[consumer].replace_input(port, description);
+            all.push(Replaced { consumer, port, producer, what, written });
+        }
+    }
+    all
+}
+
+/// A consumer's description that was replaced, by the indices of the ops.
+struct Replaced {
+    consumer: usize,
+    port: usize,
+    producer: usize,
+    what: &'static str,
+    written: LogicalTensor,
+}
+
+impl Replaced {
+    /// The note for users, once the ops are known to have the ports that their kinds have.
+    fn note(self, ops: &[Op]) -> JsonNote {
+        let consumer = &ops[self.consumer];
+        JsonNote {
+            consumer: consumer.op_ref(),
+            port: consumer.input_ref(self.port),
+            producer: ops[self.producer].op_ref(),
+            what: self.what,
+            replaced: self.written,
+            by: consumer.inputs()[self.port].clone(),
+        }
     }
 }
 

@@ -286,23 +286,50 @@ impl LogicalTensor {
         }
     }
 
-    /// Names the first difference between two descriptions of one id.
-    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+    /// Names the first thing in which two descriptions of one id contradict each other. What one of them
+    /// leaves open contradicts nothing: an unknown dim or stride, the layout `undef`, and of an unknown rank
+    /// the layout too.
+    pub(crate) fn contradiction(&self, other: &Self) -> Option<&'static str> {
+        let both_ranked = self.has_rank && other.has_rank;
+        let differ = |a: &Dims, b: &Dims| {
+            a.iter().zip(b).any(|(&a, &b)| a != b && a != UNKNOWN_DIM && b != UNKNOWN_DIM)
+        };
         if self.data_type != other.data_type {
-            Some("types")
-        } else if self.rank() != other.rank() {
-            Some("ranks")
-        } else if self.dims != other.dims {
-            Some("dims")
-        } else if self.layout.code() != other.layout.code() {
-            Some("layouts")
-        } else if self.layout != other.layout {
-            Some("strides")
-        } else if self.property != other.property {
-            Some("properties")
-        } else {
-            None
+            return Some("types");
         }
+        if both_ranked && self.dims.len() != other.dims.len() {
+            return Some("ranks");
+        }
+        if both_ranked && differ(&self.dims, &other.dims) {
+            return Some("dims");
+        }
+        let in_layout = match (&self.layout, &other.layout) {
+            (Layout::Undef, _) | (_, Layout::Undef) => None,
+            (Layout::Strided(a), Layout::Strided(b)) => differ(a, b).then_some("strides"),
+            (Layout::Opaque(a), Layout::Opaque(b)) => (a != b).then_some("layouts"),
+            (a, b) => (a.code() != b.code()).then_some("layouts"),
+        };
+        let in_property = (self.property != other.property).then_some("properties");
+        in_layout.filter(|_| both_ranked).or(in_property)
+    }
+
+    /// This description with what it leaves open as another one, which does not contradict it, has it. `None`
+    /// where the dims of one and the strides of the other go beyond the address space together.
+    pub(crate) fn completed(&self, other: &Self) -> Option<Self> {
+        if !self.has_rank || !other.has_rank {
+            return Some(if other.has_rank { other.clone() } else { self.clone() });
+        }
+        let known = |a: &Dims, b: &Dims| -> Dims {
+            a.iter().zip(b).map(|(&a, &b)| if a == UNKNOWN_DIM { b } else { a }).collect()
+        };
+        let layout = match (&self.layout, &other.layout) {
+            (Layout::Undef, layout) => layout.clone(),
+            (Layout::Strided(a), Layout::Strided(b)) => Layout::Strided(known(a, b)),
+            (layout, _) => layout.clone(),
+        };
+        let dims = known(&self.dims, &other.dims);
+        let whole = Self::with_layout(self.id, self.data_type, Some(&dims), layout).ok()?;
+        Some(Self { property: self.property, ..whole })
     }
 
     fn checked(id: TensorId, data_type: DataType, dims: &[i64], layout: Layout) -> Result<Self> {

@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
 use crate::error::{GraphFault, Result};
-use crate::types::kind::{FpMathMode, OpId, TensorId};
+use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
 
 /// Ops, linked by the ids of their tensors.
 ///
@@ -47,6 +47,7 @@ use crate::types::kind::{FpMathMode, OpId, TensorId};
 pub struct Graph {
     ops: Vec<Op>,
     ids: FxHashSet<OpId>,
+    engine_kind: EngineKind,
     fpmath: FpMath,
     links: Option<Links>,
 }
@@ -121,12 +122,25 @@ impl Graph {
 
     /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
+    /// Where ops describe one tensor in different ways, what one of them leaves open is taken from the
+    /// others: an unknown rank, dim or stride, and the layout `undef`. The ops hold the same description
+    /// afterwards.
+    ///
     /// # Errors
     ///
-    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor, and a cycle.
+    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor that contradict each
+    /// other, and a cycle.
     pub fn finalize(&mut self) -> Result<()> {
         if self.links.is_none() {
+            let completed = complete_mentions(&self.ops)?;
             self.links = Some(link(&self.ops)?);
+            if !completed.is_empty() {
+                for tensor in self.ops.iter_mut().flat_map(Op::tensors_mut) {
+                    if let Some(whole) = completed.get(&tensor.id()) {
+                        tensor.clone_from(whole);
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -144,6 +158,12 @@ impl Graph {
     /// The floating-point math mode that the graph carries.
     pub fn fpmath(&self) -> FpMath {
         self.fpmath
+    }
+
+    /// The kind of engine that the graph's JSON names: where it was dumped. Partitions run on CPU whatever it
+    /// is.
+    pub fn engine_kind(&self) -> EngineKind {
+        self.engine_kind
     }
 
     /// The tensors that no op produces, in the order in which the ops name them.
@@ -168,10 +188,10 @@ impl Graph {
     }
 }
 
-/// Graphs are equal if they have equal ops in the same order, and the same math mode.
+/// Graphs are equal if they have equal ops in the same order, the same math mode and the same kind of engine.
 impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
-        self.ops == other.ops && self.fpmath == other.fpmath
+        self.ops == other.ops && self.fpmath == other.fpmath && self.engine_kind == other.engine_kind
     }
 }
 
@@ -191,7 +211,6 @@ fn first_mentions<'a>(
 }
 
 fn link(ops: &[Op]) -> Result<Links> {
-    check_mentions(ops)?;
     let mut producer = FxHashMap::default();
     let mut consumers: FxHashMap<TensorId, Vec<usize>> = FxHashMap::default();
     for (index, op) in ops.iter().enumerate() {
@@ -212,19 +231,40 @@ fn link(ops: &[Op]) -> Result<Links> {
     Ok(Links { order, producer, consumers })
 }
 
-/// Checks that all descriptions of a tensor are equal.
-fn check_mentions(ops: &[Op]) -> Result<()> {
-    let mut mentions: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
+/// Checks that no two mentions of a tensor contradict each other. Answers, for each tensor whose mentions are
+/// not all equal, with what they say together.
+fn complete_mentions(ops: &[Op]) -> Result<FxHashMap<TensorId, LogicalTensor>> {
+    let mut firsts: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
+    let mut completed: FxHashMap<TensorId, LogicalTensor> = FxHashMap::default();
     for op in ops {
-        for tensor in op.inputs().iter().chain(op.outputs()) {
-            let (first, mention) = *mentions.entry(tensor.id()).or_insert((op, tensor));
-            if let Some(what) = mention.difference(tensor) {
-                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
-                return Err(GraphFault::MentionsDiffer { tensor, what, first, second }.into());
+        for tensor in mentions(op) {
+            let (first, mention) = *firsts.entry(tensor.id()).or_insert((op, tensor));
+            let so_far = completed.get(&tensor.id()).unwrap_or(mention);
+            if so_far == tensor {
+                continue;
             }
+            let differ = |what, first: &Op| {
+                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
+                GraphFault::MentionsDiffer { tensor, what, first, second }
+            };
+            if let Some(what) = so_far.contradiction(tensor) {
+                // What is known so far may come from several ops; the fault names the one that says
+                // otherwise.
+                let contradicts = |op: &&Op| {
+                    let mut same = mentions(op).filter(|other| other.id() == tensor.id());
+                    same.any(|other| other.contradiction(tensor) == Some(what))
+                };
+                return Err(differ(what, ops.iter().find(contradicts).unwrap_or(first)).into());
+            }
+            let whole = so_far.completed(tensor).ok_or_else(|| differ("sizes", first))?;
+            completed.insert(tensor.id(), whole);
         }
     }
-    Ok(())
+    Ok(completed)
+}
+
+fn mentions(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
+    op.inputs().iter().chain(op.outputs())
 }
 
 /// Sorts the ops so that each comes after those whose results it uses.

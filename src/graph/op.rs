@@ -291,6 +291,17 @@ impl Op {
         self.str_attr(Attr::AutoBroadcast).and_then(|mode| mode.parse().ok()).unwrap_or(AutoBroadcast::Numpy)
     }
 
+    /// Replaces the description of an input, and returns the old one.
+    #[cfg(feature = "json")]
+    pub(crate) fn replace_input(&mut self, index: usize, tensor: LogicalTensor) -> LogicalTensor {
+        std::mem::replace(&mut self.inputs[index], tensor)
+    }
+
+    /// Every tensor, inputs first.
+    pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut LogicalTensor> {
+        self.inputs.iter_mut().chain(&mut self.outputs)
+    }
+
     /// Sets an attribute unless it is set.
     pub(crate) fn default_attr(&mut self, attr: Attr, value: AttrValue) {
         self.attrs.entry(attr).or_insert(value);

@@ -222,6 +222,26 @@ coded_enum! {
 }
 
 coded_enum! {
+    /// Kinds of engines; the codes are those of `dnnl_engine_kind_t`.
+    ///
+    /// Sterna runs on CPU alone. A graph keeps the kind that its JSON names, which says where the graph was
+    /// dumped.
+    ///
+    /// ```
+    /// use sterna::{EngineKind, Graph};
+    /// assert_eq!("gpu".parse(), Ok(EngineKind::Gpu));
+    /// assert_eq!(Graph::new().engine_kind(), EngineKind::Cpu);
+    /// ```
+    #[derive(Default)]
+    pub enum EngineKind: "engine kind" {
+        Any = 0 => "any",
+        #[default]
+        Cpu = 1 => "cpu",
+        Gpu = 2 => "gpu",
+    }
+}
+
+coded_enum! {
     /// Lifetime of a tensor's value across executions; the codes are those of `dnnl_graph_tensor_property_t`.
     ///
     /// ```

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use sterna::{
-    Engine, Explanation, Graph, InPlacePair, Level, LogicalTensor, Op, OpRef, Partition, PlanSummary, Policy,
-    Schema, TensorId, UNKNOWN_DIM, Verdict,
+    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpRef, Partition,
+    PlanSummary, Policy, Schema, TensorId, UNKNOWN_DIM,
 };
 
 use crate::report::PortReport;
@@ -211,9 +211,6 @@ fn in_memory(port: &LogicalTensor) -> Result<LogicalTensor> {
 struct Link<'a> {
     producer: (usize, &'a Op),
     consumer: (usize, &'a Op),
-    tensor: TensorId,
-    /// Whether only its shape is used.
-    lends_shape: bool,
 }
 
 /// The tensors between partitions.
@@ -229,11 +226,10 @@ impl<'a> Wiring<'a> {
             ops().flat_map(|(part, op)| op.outputs().iter().map(move |out| (out.id(), (part, op)))).collect();
         let mut links = Vec::new();
         for (part, op) in ops() {
-            for (index, input) in op.inputs().iter().enumerate() {
+            for input in op.inputs() {
                 let Some(&producer) = makers.get(&input.id()) else { continue };
                 if producer.0 != part {
-                    let lends_shape = port(op, index).is_some_and(|port| port.shape_only);
-                    links.push(Link { producer, consumer: (part, op), tensor: input.id(), lends_shape });
+                    links.push(Link { producer, consumer: (part, op) });
                 }
             }
         }
@@ -271,17 +267,16 @@ impl<'a> Wiring<'a> {
             let fusion = explanation.fusion;
             match explanation.verdict {
                 _ if !is_on => None,
-                Verdict::Matched => None,
-                Verdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
-                Verdict::Rejected(why) => Some(format!("the fusion `{fusion}` refused {neighbour}: {why}")),
+                FusionVerdict::Matched => None,
+                FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
+                FusionVerdict::Rejected(why) => {
+                    Some(format!("the fusion `{fusion}` refused {neighbour}: {why}"))
+                }
             }
         });
         let mut verdicts: Vec<String> = verdicts.collect();
         verdicts.dedup();
         match &verdicts[..] {
-            [] if link.lends_shape => {
-                format!("only the shape of tensor {} is used, and no group grows along that", link.tensor)
-            }
             [] => format!("no fusion starts at {} or at {}", link.producer.1.kind(), link.consumer.1.kind()),
             verdicts => verdicts.join("; "),
         }
