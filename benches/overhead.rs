@@ -1,7 +1,10 @@
-//! What a call costs besides its work: executions of few elements, with tensors made before and with new ones;
-//! executions of many elements while the workers are asleep, which show from what size on they are worth waking;
-//! compilations, cold and from the cache, from one thread and from two; and a decoder that adds a key each step, with
-//! the number of keys as it is and rounded up.
+//! Measures what a call costs besides its work:
+//!
+//! - executions on few elements, with tensors made before and with new ones;
+//! - executions on many elements while the workers sleep, which show the size from which workers are worth
+//!   waking;
+//! - compilations, cold and from the cache, from one thread and from two;
+//! - a decoder that adds a key each step, with the number of keys as it is and rounded up.
 
 mod baseline;
 mod rows;
@@ -34,10 +37,10 @@ macro_rules! lengths {
 
 static LENGTHS: [Shape; 6] = lengths!(1 16 64 256 1024 4096);
 
-/// Of f32, 0.8 to 54 MB moved, each twice the one before.
+/// Rows of f32 that move 0.8 to 54 MB, each twice as much as the one before.
 static LONG: [Shape; 7] = lengths!(65_536 131_072 262_144 524_288 1_048_576 2_097_152 4_194_304);
 
-/// How long nobody runs anything before each execution that is to find the workers asleep.
+/// Pause before each execution that must find the workers asleep.
 const PAUSE: Duration = Duration::from_millis(3);
 
 fn row(shape: &'static Shape) -> Row {
@@ -46,7 +49,7 @@ fn row(shape: &'static Shape) -> Row {
 }
 
 fn execute(criterion: &mut Criterion) {
-    // As many threads as the machine has: none of them must be woken.
+    // As many threads as the machine has; no execution may wake one.
     let engine = Engine::new();
     for shape in &LENGTHS {
         let row = row(shape);
@@ -101,7 +104,7 @@ unsafe fn execute_at(compiled: &CompiledPartition, stream: &Stream, addresses: [
 }
 
 fn asleep(criterion: &mut Criterion) {
-    // The caller takes part, so one worker makes two threads; both sides use the same one.
+    // The caller takes part, so one worker makes two threads; Sterna and the limit use the same worker.
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started"));
     for shape in &LONG {
         let row = row(shape);
@@ -137,7 +140,7 @@ fn asleep(criterion: &mut Criterion) {
     }
 }
 
-/// The time of so many runs, each after a pause that is not counted.
+/// Time of a number of runs, each after a pause that is not counted.
 fn after_pauses(runs: u64, run: &mut dyn FnMut()) -> Duration {
     let timed = |_| {
         std::thread::sleep(PAUSE);
@@ -174,10 +177,10 @@ fn compile(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Keys of the longest step of the decoder; four times as many as the cache keeps plans.
+/// Keys of the longest step of the decoder: four times as many as the cache has plans.
 const KEYS: u64 = 4096;
 
-/// What of the shapes of a step is compiled: attention scores of 12 heads and one query over so many keys.
+/// Graph that a step compiles: attention scores of 12 heads and one query over a number of keys.
 fn step(keys: u64) -> sterna::Result<[LogicalTensor; 4]> {
     let keys = keys as i64;
     Ok([
@@ -188,7 +191,7 @@ fn step(keys: u64) -> sterna::Result<[LogicalTensor; 4]> {
     ])
 }
 
-/// The mask of a step alone, and with the scale of the scores before it.
+/// The mask of a step alone, and the mask after the scale of the scores.
 fn decoders() -> sterna::Result<[(&'static str, Partition); 2]> {
     const SCALE: usize = 4;
     const SCALED: usize = 5;

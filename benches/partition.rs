@@ -1,8 +1,10 @@
-//! How long it takes to read a graph and to partition it, over forms and sizes of graphs, as a Markdown table.
+//! How long it takes to read a graph and to partition it, over forms and sizes of graphs, as a Markdown
+//! table.
 //!
-//! `cargo bench --features json --bench partition -- [FILTER ...]` prints a row for each form whose name contains a
-//! filter: the fastest of three runs at each size, reading of graph JSON and partitioning apart, and the slope of the
-//! sum, by which power of the number of ops the time grows (least squares over the logarithms).
+//! `cargo bench --features json --bench partition -- [FILTER ...]` prints a row for each form whose name
+//! contains a filter: the fastest of three runs at each size, reading of graph JSON and partitioning apart,
+//! and the slope of the sum, by which power of the number of ops the time grows (least squares over the
+//! logarithms).
 //!
 //! Run as a test, it only checks that partitions cover small graphs of all forms.
 

@@ -1,7 +1,7 @@
-//! Every row of the selects, each beside its limit, on one thread and on two.
+//! Times every row of the selects and its limit, on one thread and on two.
 //!
-//! `cargo bench --bench select -- FILTER` measures the rows whose names match. Rows run one after the other here; for
-//! ratios on a machine that is not quiet, use the bench `ratio`.
+//! `cargo bench --bench select -- FILTER` measures the rows whose names match. Here rows run one after the
+//! other; the bench `ratio` interleaves them, for ratios on a machine that is not quiet.
 
 mod baseline;
 mod rows;
@@ -24,7 +24,7 @@ fn select(criterion: &mut Criterion) {
 }
 
 fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
-    // Memory is taken only for rows that the filter lets through.
+    // Memory is allocated only for rows that pass the filter.
     let operands = OnceCell::new();
     let operands = || operands.get_or_init(|| Operands::new(row, row.pages));
     let baseline = OnceCell::new();

@@ -2,20 +2,22 @@
 //!
 //! A graph travels through the library one way:
 //!
-//! | step | what happens | where |
-//! |---|---|---|
-//! | describe | ops on logical tensors, checked against the schema of their kind | [`LogicalTensor`], [`Op`], [`Schema`], [`Graph`] |
-//! | partition | the graph comes back in partitions, each of which runs or says why not | [`Graph::partitions`], [`Graph::explain`], [`Partition`] |
-//! | compile | for concrete shapes and layouts, every decision is made once and cached | [`Partition::compile`], [`CompiledPartition`] |
-//! | execute | memory is bound, checked, and written, from any number of threads | [`Engine`], [`Stream`], [`Tensor`], [`TensorMut`], [`TensorBuf`] |
+//! - **describe** with [`LogicalTensor`], [`Op`] and [`Graph`]: ops on logical tensors, each checked against
+//!   the [`Schema`] of its kind;
+//! - **partition** with [`Graph::partitions`] and [`Graph::explain`]: the graph comes back as [`Partition`]s,
+//!   each of which runs or says why not;
+//! - **compile** with [`Partition::compile`] to a [`CompiledPartition`]: for concrete shapes and layouts,
+//!   every decision is made once and cached;
+//! - **execute** on an [`Engine`] and a [`Stream`] with [`Tensor`], [`TensorMut`] and [`TensorBuf`]: memory
+//!   is bound, checked, and written, from any number of threads.
 //!
-//! Beside that way stand [`mod@reference`], a slow interpreter that a reader believes at sight, [`Error`], which says
-//! what is wrong with which op and port, and the cache of compiled partitions
+//! Beside these layers there are [`mod@reference`], a slow interpreter that a reader believes at sight;
+//! [`Error`], which says what is wrong with which op and port; and the cache of compiled partitions
 //! ([`compiled_partition_cache_stats`]).
 //!
-//! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph; where
-//! Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]) the documentation says so. `Select` moves bits: for every
-//! type, every NaN payload, signed zero and denormal arrives as it left.
+//! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph.
+//! If Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]), the documentation says so. `Select`
+//! moves bits: every NaN payload, signed zero and denormal of every type arrives unchanged.
 //!
 //! ```
 //! use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};

@@ -1,8 +1,8 @@
-//! What Sterna is measured against: plain loops that know the shape of their row and nothing else, written by hand
-//! with the widest instructions of the machine, once with each kind of store.
+//! The limit with which Sterna is compared: plain loops for the shape of a row, written by hand with the
+//! widest instructions of the machine, once with each kind of store.
 //!
-//! They check nothing, and skip nothing where the condition varies along a row: both sides are read and blended. Where
-//! it does not, each row is copied or filled.
+//! They check nothing. If the condition varies along a row, they read and blend both sides and skip nothing;
+//! if it does not, they copy or fill each row.
 #![allow(dead_code, unreachable_pub, reason = "each bench uses a part of this")]
 
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::rows::{Baseline, COND, DST, ELSE, Row, THEN, result_dims};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     Ordinary,
-    /// Past the caches.
+    /// Non-temporal.
     NonTemporal,
-    /// In place of a branch, only the elements that are the other's.
+    /// In place of one branch, only elements of the other branch.
     Changes(usize),
 }
 
@@ -32,14 +32,14 @@ impl fmt::Display for Store {
     }
 }
 
-/// How often a loop runs, and the bytes by which it moves each operand.
+/// Trip count of a loop, and the bytes by which it moves each operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Loop {
     extent: usize,
     steps: [isize; 4],
 }
 
-/// Four nested loops; the innermost is written out with vectors.
+/// Four nested loops; the innermost uses vectors.
 #[derive(Debug, Clone, Copy)]
 struct Nest {
     loops: [Loop; 4],
@@ -106,7 +106,7 @@ impl BaselineLoop {
         Self { nest, in_place_of: row.in_place_of }
     }
 
-    /// The kinds of stores that make sense.
+    /// The kinds of stores that are worth trying.
     pub fn stores(&self) -> Vec<Store> {
         match self.in_place_of {
             Some(branch) => vec![Store::Ordinary, Store::Changes(branch)],
@@ -114,12 +114,12 @@ impl BaselineLoop {
         }
     }
 
-    /// The loop with one kind of stores, ready to run.
+    /// The loop with one kind of store, ready to run.
     pub fn with_stores(&self, store: Store) -> ReadyLoop {
         ReadyLoop { nest: self.nest, store, body: self.nest.body(store) }
     }
 
-    /// The loop with the kind of stores that is fastest on these operands.
+    /// The loop with the kind of store that is fastest on these operands.
     ///
     /// # Safety
     ///
@@ -143,7 +143,7 @@ impl BaselineLoop {
     }
 }
 
-/// A loop with everything chosen.
+/// A loop whose body is chosen.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyLoop {
     nest: Nest,
@@ -162,7 +162,7 @@ impl ReadyLoop {
         unsafe { (self.body)(&self.nest, addresses) };
     }
 
-    /// Runs one half here and one on another thread.
+    /// Runs one half on this thread and one on another.
     ///
     /// # Safety
     ///
@@ -176,7 +176,7 @@ impl ReadyLoop {
         });
     }
 
-    /// Each half alone, to be run by whoever likes.
+    /// The halves as closures, for two threads.
     ///
     /// # Safety
     ///
@@ -192,7 +192,7 @@ impl ReadyLoop {
 }
 
 impl Nest {
-    /// The two halves, and where the second one starts.
+    /// The two halves, and the addresses at which the second starts.
     fn halves(&self, addresses: [*mut u8; 4]) -> (Self, Self, [*mut u8; 4]) {
         let axis = self.loops.iter().position(|l| l.extent > 1).unwrap_or(3);
         let Loop { extent, steps } = self.loops[axis];
@@ -231,8 +231,8 @@ const NON_TEMPORAL: u8 = 1;
 const CHANGES_THEN: u8 = 2;
 const CHANGES_ELSE: u8 = 3;
 
-/// Defines a method that picks a body, and the bodies: three loops around one row, for each width, each way in which
-/// the operands run along a row, and each kind of store.
+/// Defines a method that picks a body, and the bodies: three loops around one row, for each width, each
+/// combination of strides along a row, and each kind of store.
 macro_rules! nest {
     ($isa:ident, $pick:ident) => {
         impl Nest {
@@ -329,7 +329,7 @@ impl Nest {
         }
     }
 
-    /// Blocks of rows and columns within which the pages of all operands stay known to the processor.
+    /// Blocks of rows and columns whose pages fit the TLB.
     #[inline(always)]
     fn each_tile(
         &self,
@@ -361,7 +361,7 @@ impl Nest {
     }
 }
 
-/// One element after the other, as the compiler makes of it.
+/// One element after the other; the compiler may vectorise it.
 mod portable {
     use super::*;
 
@@ -492,7 +492,7 @@ mod avx2 {
         }
     }
 
-    /// How many elements come before the first aligned vector of the result, and how many fill vectors from there.
+    /// Elements before the first aligned vector of the result, and elements in whole vectors from there.
     fn peeled<const W: usize, const STORE: u8>(dst: *const u8, extent: usize) -> (usize, usize) {
         let head = if STORE == NON_TEMPORAL { (dst.align_offset(32) / W).min(extent) } else { 0 };
         (head, (extent - head) / (32 / W) * (32 / W))
@@ -594,7 +594,7 @@ mod avx512 {
         }
     }
 
-    /// `then` in the lanes whose bits are set, else `else_`.
+    /// `then` in lanes whose bit is set, else `else_`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn blend<const W: usize>(bits: u64, then: __m512i, else_: __m512i) -> __m512i {
@@ -646,7 +646,7 @@ mod avx512 {
         }
     }
 
-    /// How many elements come before the first aligned vector of the result.
+    /// Elements before the first aligned vector of the result.
     fn head<const W: usize, const STORE: u8>(dst: *const u8, extent: usize) -> usize {
         if STORE == NON_TEMPORAL { (dst.align_offset(64) / W).min(extent) } else { 0 }
     }
@@ -663,7 +663,7 @@ mod avx512 {
         // SAFETY: as the caller promises.
         unsafe {
             let (then_all, else_all) = (broadcast::<W>(then), broadcast::<W>(else_));
-            // Up to 64 elements, with masks.
+            // Masks for up to 64 elements.
             let part = |first: usize, count: usize| {
                 if count == 0 {
                     return;
@@ -748,8 +748,8 @@ mod avx512 {
         }
     }
 
-    /// `then` lies column by column: 64 columns of one cache line each are brought to the first-level cache, turned
-    /// in registers and blended as rows of whole lines.
+    /// `then` is column-major: 64 columns of one cache line each are loaded into the first-level cache,
+    /// transposed in registers and blended as rows of whole lines.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn transposed<const W: usize, const STORE: u8>(nest: &Nest, addresses: [*mut u8; 4]) {
         #[repr(align(64))]
@@ -757,17 +757,18 @@ mod avx512 {
         let mut lines = Lines([[0; 64]; 64]);
         let [_, _, rows, columns] = nest.loops;
         assert!(rows.extent % (64 / W) == 0 && columns.extent % 64 == 0);
-        // Rows that one 16-byte lane of a line belongs to.
+        // Rows to which one 16-byte lane of a line belongs.
         let lane_rows = 16 / W;
         nest.each_tile(addresses, (64 / W, 64), |[cond, then, else_, dst]| {
-            // SAFETY: as the caller promises; the tile covers 64 columns and as many rows as a line has elements.
+            // SAFETY: as the caller promises; the tile has 64 columns and as many rows as a line has
+            // elements.
             unsafe {
                 for (i, line) in lines.0.iter_mut().enumerate() {
                     let from = then.offset(columns.steps[THEN] * i as isize);
                     _mm512_store_si512(line.as_mut_ptr().cast(), _mm512_loadu_si512(from.cast()));
                 }
                 for lane in 0..4 {
-                    // A vector holds so many columns of one row.
+                    // Columns of one row in a vector.
                     for group in 0..W {
                         let first = group * (64 / W);
                         let mut x = [_mm512_setzero_si512(); 16];

@@ -1,4 +1,4 @@
-//! What the benches that time interleaved share: their options, and how long something takes.
+//! Shared by the benches that interleave candidates: options and timing.
 
 use std::time::Instant;
 
@@ -6,20 +6,20 @@ use rayon::ThreadPool;
 
 use crate::rows::Pages;
 
-/// How long the executions that are timed together take at least, so that the clock does not matter.
+/// Least time of the executions of one sample, so that reading the clock does not matter.
 pub(crate) const SAMPLE_SECONDS: f64 = 0.002;
 
 pub(crate) struct Options {
     filters: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) pages: Pages,
-    /// Whether to time at all, which `cargo bench` asks for and `cargo test` does not.
+    /// Whether to time: true under `cargo bench`, false under `cargo test`.
     pub(crate) bench: bool,
 }
 
 impl Options {
-    /// The options of the process, with so many rounds if it names none. `own` takes what the bench alone has: it says
-    /// whether an argument is one of those.
+    /// Options of the process, with a default for the rounds. `own` says whether an argument is an option of
+    /// this bench alone.
     pub(crate) fn parse(rounds: usize, mut own: impl FnMut(&mut Self, &str) -> bool) -> Result<Self, String> {
         let mut options = Self { filters: Vec::new(), rounds, pages: Pages::Small, bench: false };
         let mut args = std::env::args().skip(1);
@@ -39,22 +39,22 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether the row of a name is asked for.
+    /// Whether the filters select the row of this name.
     pub(crate) fn takes(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 }
 
-/// Seconds that one run takes, of so many in a row.
+/// Seconds of one run, from several runs in a row.
 pub(crate) fn seconds(runs: usize, run: &mut (dyn FnMut() + '_)) -> f64 {
     let start = Instant::now();
     (0..runs).for_each(|_| run());
     start.elapsed().as_secs_f64() / runs as f64
 }
 
-/// Runs a second, of one after the other for as long as a sample takes.
+/// Runs per second, one after the other for the time of a sample.
 pub(crate) fn rate(mut run: impl FnMut()) -> f64 {
-    // So few looks at the clock that they do not matter.
+    // The clock is read so seldom that it does not matter.
     let batch = (SAMPLE_SECONDS / 64.0 / seconds(1, &mut run)).ceil() as usize;
     let (start, mut runs) = (Instant::now(), 0);
     while start.elapsed().as_secs_f64() < SAMPLE_SECONDS {
@@ -64,7 +64,8 @@ pub(crate) fn rate(mut run: impl FnMut()) -> f64 {
     runs as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Runs a second of all together, the first one on this thread and each other one on a thread of the pool; none waits for another.
+/// Runs per second of all together: the first on this thread, each other on a thread of the pool. None waits
+/// for another.
 pub(crate) fn rate_of_all<R: FnMut() + Send>(pool: &ThreadPool, runs: impl IntoIterator<Item = R>) -> f64 {
     let mut timed: Vec<(R, f64)> = runs.into_iter().map(|run| (run, 0.0)).collect();
     let time = |(run, rate_of_run): &mut (R, f64)| *rate_of_run = rate(run);

@@ -1,10 +1,10 @@
-//! Sterna against plain loops, run interleaved in one go, as Markdown tables: each row on one thread and on two, and what
-//! the second thread is worth to rows that the last-level cache holds.
+//! Compares Sterna with plain loops, interleaved in one process, and prints Markdown tables: each row on one
+//! thread and on two, and the gain of a second thread for rows that the last-level cache holds.
 //!
-//! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names contain
-//! any of the filters. Each round times both, in alternating order; the ratio is the median over the rounds of the
-//! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both. Run as a
-//! test, it only checks that both give the same results.
+//! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names
+//! contain any of the filters. Each round times both in alternating order, so that a disturbance longer than
+//! a round slows both. The ratio is the median over the rounds of the loop's time divided by Sterna's. Run as
+//! a test, it only checks that both give the same results.
 
 #[path = "../baseline/mod.rs"]
 mod baseline;
@@ -21,10 +21,10 @@ use interleave::{Options, SAMPLE_SECONDS, median, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Baseline, Operands, Pages, Row};
 
-/// From how long a loop takes on one thread on it is split in two halves for two threads.
+/// Least time of a loop on one thread for which it is split into two halves for two threads.
 const WORTH_TWO_THREADS: f64 = 200e-6;
 
-/// What one row came to on some number of threads.
+/// Figures of one row on some number of threads.
 struct Outcome {
     store: Store,
     /// Median seconds of one run.
@@ -40,7 +40,7 @@ fn main() -> Result<(), String> {
         options.rounds = if is_quick { 3 } else { options.rounds };
         is_quick
     })?;
-    // The caller takes part, so one worker makes two threads; both sides use the same one.
+    // The caller takes part, so one worker makes two threads; Sterna and the limit use the same worker.
     let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
     let pool = Arc::new(pool);
     let mut rows: Vec<Row> = rows::all().into_iter().filter(|row| options.takes(&row.to_string())).collect();
@@ -53,7 +53,8 @@ fn main() -> Result<(), String> {
     }
     println!("Ratios are the limit's time divided by Sterna's, medians of {} rounds.\n", options.rounds);
     println!(
-        "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
+        "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio \
+         | limit, 2 threads, GB/s | Sterna | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for &row in &rows {
@@ -79,7 +80,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that both write the same result, where they read the same operands.
+/// Checks that both write the same result, if they read the same operands.
 fn check(row: &Row, operands: &mut Operands) -> Result<(), String> {
     let baseline = BaselineLoop::new(row);
     if row.shape.baseline != Baseline::Same {

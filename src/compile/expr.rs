@@ -1,4 +1,4 @@
-//! Lowers values to steps, before loops, tiles and kernels are chosen.
+//! Lowers values to an expression graph, before loops, tiles and kernels are chosen.
 //!
 //! A value exists in storage form (its own type) and, if arithmetic needs it, in compute form (f32 for bf16
 //! and f16), already rounded to its type, so widening is exact.
@@ -18,49 +18,50 @@ use crate::types::shape;
 /// A set of axes of a nest's index space, one bit each.
 pub(super) type Axes = u16;
 
-/// Steps of one nest, each behind those that it uses.
+/// The expressions of one nest, each after its operands.
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
     /// Strides of the ports, in elements: inputs, then outputs.
     ports: &'a [&'a [i64]],
-    /// For each value: the output from which it can be read, since an earlier nest writes it.
+    /// For each value, the output from which it can be read, if an earlier nest writes it.
     written: Vec<Option<usize>>,
     /// The index space of the nest.
     pub(super) dims: &'a [i64],
     pub(super) nodes: Vec<ExprNode>,
     pub(super) accesses: Vec<AxisAccess>,
-    /// Constants of the nest, and how many there are in nests before it.
+    /// Constants of this nest, and the number of constants of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
-    /// Where what has been asked for is had.
+    /// The values built so far.
     memo: FxHashMap<Wanted, ExprRef>,
 }
 
-/// A value, the dim of the nest at which its first dim stands, and the representation in which it is had.
+/// A value, the dim of the nest at which its first dim stands, and its representation.
 type Wanted = (usize, usize, Repr);
 
-/// Where something is had, or what has to be had first.
-type Had = Result<ExprRef, Wanted>;
+/// A built value, or the value that has to be built before it.
+type Built = Result<ExprRef, Wanted>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Repr {
     Storage,
-    /// In a type that holds all values of its own.
+    /// In a type that holds all values of the value's own type.
     Compute(DataType),
-    /// As arithmetic leaves it in f32, before it is rounded to its type.
+    /// The f32 result of arithmetic, before it is rounded to the value's type.
     Unrounded,
 }
 
-/// Where a node finds an operand.
+/// An operand of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExprRef {
-    /// By the index of an access.
+    /// An access, by index.
     AxisAccess(usize),
-    /// By the index of a node.
+    /// A node, by index.
     Node(usize),
 }
 
-/// How elements of a port, of a constant or of indices are accessed along the axes of the nest, in bytes or in ones.
+/// Access to a port, a constant or indices: strides along the axes of the nest, in bytes or, for indices, in
+/// ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AxisAccess {
     pub(super) base: Base,
@@ -68,7 +69,7 @@ pub(super) struct AxisAccess {
     pub(super) width: Width,
 }
 
-/// One step, and along which axes its result varies.
+/// An expression, and the axes along which its result varies.
 #[derive(Debug)]
 pub(super) struct ExprNode {
     pub(super) op: ScalarOp,
@@ -89,28 +90,28 @@ impl<'a> ExprGraph<'a> {
         Self { group, ports, written, dims, nodes, accesses, constants, constants_before, memo }
     }
 
-    /// How many inputs the group has.
+    /// Number of inputs of the group.
     pub(super) fn inputs(&self) -> usize {
         self.ports.len() - self.group.outputs.len()
     }
 
-    /// The access of a port by the whole index space: that of an output.
+    /// The access of an output over the whole index space.
     pub(super) fn access_output(&mut self, output: usize) -> usize {
         let port = self.inputs() + output;
         self.access_port(port, self.group.outputs[output], 0)
     }
 
-    /// A value in its own type, its first dim standing at dim `start` of the nest.
+    /// A value in storage form; its first dim is dim `start` of the nest.
     pub(super) fn storage(&mut self, value: usize, start: usize) -> ExprRef {
         // A loop, since groups are deep and stacks of threads small.
         let mut open = Vec::new();
         loop {
             let missing = match open.last() {
-                None => match self.had_storage(value, start) {
+                None => match self.built_storage(value, start) {
                     Ok(operand) => return operand,
                     Err(missing) => missing,
                 },
-                Some(&wanted) => match self.make(wanted) {
+                Some(&wanted) => match self.build(wanted) {
                     Ok(operand) => {
                         self.memo.insert(wanted, operand);
                         open.pop();
@@ -123,28 +124,28 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// A value in its own type, if it has been def.
-    fn had_storage(&self, value: usize, start: usize) -> Had {
-        self.had(value, start, Repr::Storage)
+    /// A value in its own type, if it has been built.
+    fn built_storage(&self, value: usize, start: usize) -> Built {
+        self.built(value, start, Repr::Storage)
     }
 
-    /// A value in a type that holds all values of its own, if it has been def.
-    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Had {
+    /// A value in a type that holds all values of its own, if it has been built.
+    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
-            true => self.had_storage(value, start),
-            false => self.had(value, start, Repr::Compute(wanted)),
+            true => self.built_storage(value, start),
+            false => self.built(value, start, Repr::Compute(wanted)),
         }
     }
 
-    fn had(&self, value: usize, start: usize, repr: Repr) -> Had {
+    fn built(&self, value: usize, start: usize, repr: Repr) -> Built {
         // A scalar is the same wherever it stands.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
         let wanted = (value, start, repr);
         self.memo.get(&wanted).copied().ok_or(wanted)
     }
 
-    /// Makes a value from what has been def; adds nothing where something is missing.
-    fn make(&mut self, (value, start, repr): Wanted) -> Had {
+    /// Builds a value from built ones; changes nothing if one is missing.
+    fn build(&mut self, (value, start, repr): Wanted) -> Built {
         match repr {
             Repr::Storage => self.build_storage(value, start),
             Repr::Compute(wanted) => self.build_compute(value, start, wanted),
@@ -152,7 +153,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, start: usize) -> Had {
+    fn build_storage(&mut self, value: usize, start: usize) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.written[value]) {
@@ -167,13 +168,13 @@ impl<'a> ExprGraph<'a> {
         match def.pointwise.function {
             Function::Identity => {
                 let (operand, start) = def.operand(0, start);
-                self.had_storage(operand, start)
+                self.built_storage(operand, start)
             }
             Function::Unary(..) | Function::Binary(..) => {
-                // What has been rounded already is not computed a second time.
+                // A value that exists in rounded form is not computed a second time.
                 let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
                     Some(&rounded) => rounded,
-                    None => self.had(value, start, Repr::Unrounded)?,
+                    None => self.built(value, start, Repr::Unrounded)?,
                 };
                 Ok(self.converted(numbers, computes_in, of_type))
             }
@@ -244,16 +245,16 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Had {
+    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there =
             self.written[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
         let def = group.values[value].def.as_ref().filter(|_| !is_there && wanted == DataType::F32);
-        // An f32 that has yet to be rounded is rounded without a detour through its type.
+        // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
         let unrounded = def.and_then(|def| match def.pointwise.function {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
-                Some(self.had(value, start, Repr::Unrounded))
+                Some(self.built(value, start, Repr::Unrounded))
             }
             Function::Convert if is_float(group.values[def.operands[0].0].data_type) => {
                 let (operand, start) = def.operand(0, start);
@@ -271,26 +272,26 @@ impl<'a> ExprGraph<'a> {
                 self.in_type(operand, start, wanted)
             }
             _ => {
-                let storage = self.had_storage(value, start)?;
+                let storage = self.built_storage(value, start)?;
                 Ok(self.converted(storage, of_type, wanted))
             }
         }
     }
 
-    /// The result of arithmetic as it comes out of it.
-    fn build_unrounded(&mut self, value: usize, start: usize) -> Had {
-        let Some(def) = &self.group.values[value].def else { return self.had_storage(value, start) };
+    /// The unrounded result of arithmetic.
+    fn build_unrounded(&mut self, value: usize, start: usize) -> Built {
+        let Some(def) = &self.group.values[value].def else { return self.built_storage(value, start) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
             Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
             Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
-            _ => return self.had_storage(value, start),
+            _ => return self.built_storage(value, start),
         };
         let operands = self.operands(def, start, Some(computes_in))?;
         Ok(self.node(op, operands, width_of(computes_in)))
     }
 
-    /// The operands of a function, in a type or storage.
+    /// The operands of a function, in a type or in storage form.
     fn operands(
         &self,
         def: &ValueDef,
@@ -303,7 +304,7 @@ impl<'a> ExprGraph<'a> {
                 let (operand, start) = def.operand(index, start);
                 match wanted {
                     Some(wanted) => self.in_type(operand, start, wanted),
-                    None => self.had_storage(operand, start),
+                    None => self.built_storage(operand, start),
                 }
             })
             .collect()
@@ -322,7 +323,7 @@ impl<'a> ExprGraph<'a> {
         ExprRef::Node(self.nodes.len() - 1)
     }
 
-    /// The axes along which an operand is not the same.
+    /// The axes along which an operand varies.
     pub(super) fn varies(&self, operand: ExprRef) -> Axes {
         match operand {
             ExprRef::Node(node) => self.nodes[node].varies,
@@ -362,7 +363,7 @@ fn constant(number: f32, of_type: DataType) -> [u8; 8] {
     let mut bytes = [0; 8];
     let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
     match of_type {
-        // To its own type a number keeps every bit; otherwise a NaN becomes the one that conversions give.
+        // A number of its own type keeps every bit; otherwise a NaN becomes the canonical NaN of conversions.
         DataType::F32 => put(&number.to_ne_bytes()),
         DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
         DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),

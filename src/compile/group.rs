@@ -1,4 +1,4 @@
-//! The values of a group of ops, by position: what each is made from, and its shape.
+//! The values of a group of ops, by position, with definitions and shapes.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,10 +14,10 @@ use crate::types::dtype::DataType;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
 
-/// The values of a partition: its inputs, then the results of its ops in the order in which they run.
+/// The values of a partition: its inputs, then the results of its ops in run order.
 pub(super) struct ShapedGroup {
     pub(super) values: Vec<GroupValue>,
-    /// Which values the partition hands out.
+    /// The values that are outputs of the partition.
     pub(super) outputs: SmallVec<[usize; 2]>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ShapedGroup {
 pub(super) struct GroupValue {
     pub(super) data_type: DataType,
     pub(super) dims: Dims,
-    /// How it is made; `None` of an input.
+    /// Its definition; `None` for an input.
     pub(super) def: Option<ValueDef>,
 }
 
@@ -37,17 +37,17 @@ impl GroupValue {
     }
 }
 
-/// How a value is made from others.
+/// Definition of a value from others.
 pub(super) struct ValueDef {
     pub(super) pointwise: Pointwise,
-    /// The values whose data is used, and for each the dim of the result at which its first dim stands.
+    /// The values whose data is used, and for each the dim of the result at which its first dim starts.
     pub(super) operands: SmallVec<[(usize, usize); 3]>,
     /// The axis of an index.
     pub(super) axis: usize,
 }
 
 impl ValueDef {
-    /// One operand, and where its first dim stands when that of the result stands at `start`.
+    /// One operand, and the start of its first dim if the first dim of the result starts at `start`.
     pub(super) fn operand(&self, index: usize, start: usize) -> (usize, usize) {
         let (value, own_start) = self.operands[index];
         (value, start + own_start)
@@ -85,7 +85,7 @@ impl ShapedGroup {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,
             };
-            // An index uses only the shape of its operand, an input or another value of the group.
+            // An index uses its operand, an input or another value of the group, for the shape alone.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
                 _ => operands.into_iter().zip(placement.starts).collect(),

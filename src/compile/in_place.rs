@@ -1,10 +1,11 @@
-//! Which outputs may be written over which inputs.
+//! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
 use crate::plan::{Base, Dest, Instr, LoopNest, Operand};
 
-/// The pairs of an input and an output that may share one buffer: they are of one shape, layout and element size, and
-/// nothing reads the input once the output is being written, but for the very step that writes it, element for element.
+/// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
+/// size, and nothing reads the input once the output is being written, except the step that writes it,
+/// element for element.
 pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -> Vec<(usize, usize)> {
     let inputs = ports.len() - group.outputs.len();
     let mut pairs = Vec::new();
@@ -44,7 +45,7 @@ fn written(nest: &LoopNest, step: usize) -> Option<usize> {
     }
 }
 
-/// Whether something reads an input, and nothing does so in a tile once the step of a root has written.
+/// Whether a step reads an input, and no step reads it in a tile after the step of a root has written.
 fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
     let writer = nest.roots[root];
     let (mut is_read, mut is_written) = (false, false);
@@ -62,7 +63,7 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
             return false;
         }
     }
-    // What a select reads as its condition alone is no branch that the result could replace.
+    // An input that a select reads as its condition is no branch that the result could replace.
     let is_only_condition = match &nest.steps[writer].instr {
         Instr::Select(select) => {
             let [is_cond, is_then, is_else] = [select.cond, select.then.operand, select.else_.operand]
@@ -74,7 +75,7 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
     is_read && !is_only_condition
 }
 
-/// The steps that a root may need once earlier roots have been run.
+/// The steps that a root may run, given the roots that ran before it.
 fn transitive_deps(nest: &LoopNest, root: usize, earlier: &[usize]) -> Vec<bool> {
     let mut transitive_deps = vec![false; nest.steps.len()];
     let mut open = vec![root];

@@ -1,4 +1,4 @@
-//! The kernels of steps, and what they cost.
+//! Selects kernels for steps, and estimates their cost.
 
 use smallvec::SmallVec;
 
@@ -96,7 +96,7 @@ pub(super) fn instr(
     })
 }
 
-/// Of functions that have none.
+/// Parameters of functions that have none.
 pub(super) const NO_PARAMS: Params = [0.0; 2];
 
 fn select_instr(
@@ -115,7 +115,8 @@ fn select_instr(
         operand: operands[own].0,
         copy: select::copy(level, width, runs(own), stores),
         copy_in_place: select::copy(level, width, runs(own), StorePolicy::Temporal),
-        // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
+        // In place of `then`, elements whose condition is false are replaced; in place of `else`, those whose
+        // condition is true.
         select_in_place: select::select_in_place(level, width, own == ELSE, runs(other)),
         in_place_of: input(operands[own].0),
     };
@@ -136,8 +137,8 @@ fn select_instr(
     }
 }
 
-/// How long an op takes for an element whose operands are in the first-level cache, in bytes that could be
-/// moved meanwhile.
+/// Cost of an op for an element whose operands are in the first-level cache, in bytes that could be moved in
+/// the same time.
 pub(super) fn cost(op: ScalarOp) -> usize {
     match op {
         ScalarOp::Unary(function, _) => match function {
@@ -170,7 +171,7 @@ pub(super) fn cost(op: ScalarOp) -> usize {
     }
 }
 
-/// Whether an op depends on how the thread rounds.
+/// Whether the result of an op depends on the thread's floating-point environment.
 pub(super) fn computes_floats(op: ScalarOp) -> bool {
     matches!(
         op,

@@ -25,12 +25,8 @@ use crate::types::shape::{self, Dims};
 /// the output is less than three sevenths of the traffic and the traffic exceeds three times the second level
 /// (one thread) or three quarters of the last level (more).
 ///
-/// On a Zen 4 with 32 MiB, a select of [1024, 1024] moved 1.15 times the bytes a second with non-temporal
-/// stores. On one thread, selects that read one branch or none took 1.1 to 2.4 times as long with
-/// non-temporal stores where they moved 10 to 16 MB, the same at 18 and 0.65 at 28; on two, twice as long at
-/// 20, 1.3 times at 28, and 0.65 to 1.1 at 33. A select of two scalars, 21 MB of which are the result by four
-/// fifths, took 1.4 times as long there and on a Zen 5. On two threads of a Zen 5, selects that read two
-/// operands took 1.2 to 1.9 times as long with non-temporal stores from 9 to 21 MB, and 0.75 at 29.
+/// Measured by one thread and two, for small and large results (decision: non-temporal-alone,
+/// decision: non-temporal-mostly-result, decision: non-temporal-two-threads, decision: inputs-stay-cached).
 fn store_policy(moved: usize, result: usize, single_thread: bool) -> StorePolicy {
     let caches = caches();
     let own = match single_thread {
@@ -44,10 +40,8 @@ fn store_policy(moved: usize, result: usize, single_thread: bool) -> StorePolicy
 }
 
 /// Whether the inputs of a skippable branch are prefetched ahead of their tile: if they come from beyond the
-/// caches, of which other processes may hold much, and arithmetic leaves memory idle. On a Zen 4, where a
-/// mask test skipped one row in three, a gated GELU and a fused kernel of twelve ops took 0.89 to 0.93 of
-/// their time with this tile's share, and 0.92 to 0.97 of that with the next one's, from 12 MB on; at 6 MB
-/// they took 1.05. A select with a bias, which memory binds, took twice its time.
+/// caches, of which other processes may hold much, and arithmetic leaves memory idle
+/// (decision: lookahead-prefetch).
 fn prefetches_lookahead(moved: usize, cost: usize) -> bool {
     moved > caches().last_level / 4 && cost > moved
 }
@@ -77,7 +71,7 @@ pub(super) fn plan(
     let result =
         group.outputs.iter().map(|&value| group.values[value].bytes()).fold(0, usize::saturating_add);
     let moved = if reads_one_branch(&exprs) { bytes_moved.midpoint(result) } else { bytes_moved };
-    // What is not worth waking workers for is moved by one thread.
+    // A plan that is not worth waking workers for runs on one thread.
     let stores = store_policy(moved, result, single_thread || bytes_moved < PARALLEL_BYTES);
 
     let mut plan = Plan {
@@ -129,7 +123,7 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// The inputs whose layout an output of the same shape takes: for a lone select its branches.
+/// The inputs whose layout an output of the same shape takes; for a lone select these are its branches.
 fn layout_hints<'a>(group: &ShapedGroup, inputs: &[&'a LogicalTensor]) -> Vec<&'a LogicalTensor> {
     let results = &group.values[inputs.len()..];
     match results {
@@ -143,15 +137,16 @@ fn layout_hints<'a>(group: &ShapedGroup, inputs: &[&'a LogicalTensor]) -> Vec<&'
     }
 }
 
-/// An expression graph, its index space, and its outputs: the access of each, and what is written there.
+/// An expression graph, its index space, and its outputs: the access and the value of each.
 struct NestExpr<'a> {
     expr: ExprGraph<'a>,
     roots: Vec<(usize, ExprRef)>,
 }
 
-/// One expression graph for each shape that outputs have, small shapes first, so that others can read what those write.
+/// One expression graph for each shape of outputs, small shapes first, so that later ones can read what
+/// earlier ones write.
 fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExpr<'a>> {
-    // Values with the outputs that they are.
+    // Values, each with its output.
     let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
     for (output, &value) in group.outputs.iter().enumerate() {
         by_shape.entry(&group.values[value].dims).or_default().push((value, output));
@@ -165,7 +160,7 @@ fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExp
     let mut exprs = Vec::with_capacity(shapes.len());
     for (dims, mut outputs) in shapes {
         let mut expr = ExprGraph::new(group, ports, written.clone(), dims, constants);
-        // What others are def from comes first.
+        // Values from which others are computed come first.
         outputs.sort_unstable();
         let mut roots = Vec::with_capacity(outputs.len());
         for &(value, output) in &outputs {
@@ -179,7 +174,7 @@ fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExp
     exprs
 }
 
-/// Bytes from the first to the last element of each port; 0 of inputs whose data nobody uses.
+/// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
 fn sizes(group: &ShapedGroup, ports: &[&[i64]]) -> Vec<usize> {
     // A value whose shape alone is used is never computed, and needs nothing.
     let mut is_used = vec![false; group.values.len()];
@@ -200,8 +195,8 @@ fn sizes(group: &ShapedGroup, ports: &[&[i64]]) -> Vec<usize> {
     values.zip(ports).map(size).collect()
 }
 
-/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be addressed, all of
-/// them together need not, and elements of an input that overlap are counted each.
+/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be
+/// addressed, all of them together need not, and elements of an input that overlap are counted each.
 fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
     let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
     for NestExpr { expr, .. } in exprs {
@@ -217,7 +212,8 @@ fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
     of_port.into_values().fold(0, usize::saturating_add)
 }
 
-/// Whether a condition that does not vary along the innermost dim leaves one branch of each row of a result unread.
+/// Whether each row of a result leaves one branch unread, because the condition does not vary along the
+/// innermost dim.
 fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
     exprs.iter().any(|NestExpr { expr, roots, .. }| {
         roots.iter().any(|&(access, value)| {

@@ -1,4 +1,4 @@
-//! From an expression graph to a loop nest: loops, kernels, tiles and the dependencies of steps.
+//! Lowers an expression graph to a loop nest: loops, kernels, tiles and the dependencies of steps.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -14,37 +14,35 @@ use crate::plan::{Instr, LoopNest, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
 use crate::types::shape;
 
-/// The prefetch distance in bytes. On a Zen 5, with half as much, fused kernels took 1.05 to 1.2 times as
-/// long, and a select of runs of 1,000 elements 1.2 times; selects without runs took 0.96. With one and a
-/// half times as much, fused kernels were level.
+/// Prefetch distance in bytes (decision: prefetch-distance).
 const PREFETCH_BYTES: usize = 8192;
 
-/// Prefetch distance in columns of a transposed operand, for elements of one byte and for wider ones. On a
-/// Zen 5, bytes took 1.1 times as long with 16, others up to 1.1 times with 8 and with 32.
+/// Prefetch distance in columns of a transposed operand, for elements of one byte and for wider ones
+/// (decision: prefetch-columns).
 const PREFETCH_COLUMNS: [isize; 2] = [32, 16];
 
 /// An output of a nest.
 pub(super) struct Root {
     /// Its access.
     pub(super) access: usize,
-    /// What is written there.
+    /// The value written there.
     pub(super) value: ExprRef,
     pub(super) stores: StorePolicy,
 }
 
 /// A step that has no place in scratch yet.
 pub(super) struct UnplacedStep {
-    /// What it does; see [`Step::labels`](crate::plan::Step::labels).
+    /// What the step does; see [`Step::labels`](crate::plan::Step::labels).
     pub(super) labels: SmallVec<[StepLabel; 1]>,
     pub(super) instr: Instr,
-    /// The access of the port to which it writes; scratch where there is none.
+    /// The access of the port that it writes; `None` for scratch.
     pub(super) port: Option<usize>,
     pub(super) width: Width,
     pub(super) space: StepSpace,
     pub(super) traversal: Traversal,
     /// The loops along which its result varies; see [`IterationSpace::varies`].
     pub(super) varies: u32,
-    /// How long an element takes, in bytes that could be moved meanwhile.
+    /// Cost of an element, in bytes that could be moved in the same time.
     pub(super) cost: usize,
     /// How the result is stored.
     pub(super) stores: StorePolicy,
@@ -53,15 +51,15 @@ pub(super) struct UnplacedStep {
 }
 
 impl UnplacedStep {
-    /// Whether it makes an operand dense, or the dense result what the output is: tiles are short pieces of rows then.
+    /// Whether it packs an operand or unpacks a result; tiles are then short pieces of rows.
     pub(super) fn packs(&self) -> bool {
         matches!(self.instr, Instr::PackTile { .. } | Instr::UnpackTile { .. })
     }
 }
 
-/// The loops of a nest, and what runs along each.
+/// The loops of a nest, and the strides along each.
 pub(super) struct IterationSpace {
-    /// All but the two innermost ones.
+    /// All loops but the two innermost.
     pub(super) outer: SmallVec<[Loop; 4]>,
     pub(super) rows: Loop,
     pub(super) columns: Loop,
@@ -70,7 +68,8 @@ pub(super) struct IterationSpace {
 }
 
 impl IterationSpace {
-    /// Makes as few loops as accesses and steps allow, the first root's access innermost along its memory.
+    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of the first
+    /// root's access.
     fn new(expr: &ExprGraph<'_>, roots: &[Root]) -> Self {
         let dims = expr.dims;
         let result = &expr.accesses[roots[0].access].strides;
@@ -82,8 +81,8 @@ impl IterationSpace {
                 masks.push(node.varies);
             }
         }
-        // Results of steps have no strides yet; with these, no loop along which one varies merges with one along which
-        // it does not.
+        // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
+        // merges with one along which it does not.
         let strides_of = |mask: Axes| {
             let varying: SmallVec<[i64; 6]> =
                 (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
@@ -112,7 +111,7 @@ impl IterationSpace {
         Self { outer, rows, columns, accesses: expr.accesses.len(), masks }
     }
 
-    /// The bits of the row and the column loop behind those of the outer loops.
+    /// The bit of the row loop, and of the column loop, after those of the outer loops.
     pub(super) fn row_bit(&self) -> u32 {
         1 << self.outer.len()
     }
@@ -125,7 +124,7 @@ impl IterationSpace {
         self.outer.iter().chain([&self.rows, &self.columns])
     }
 
-    /// The loops along which something moves, one bit each: those outside of tiles, rows, columns.
+    /// The loops along which the strides are not 0, one bit each: outer loops, rows, columns.
     fn varies(&self, strides_at: usize) -> u32 {
         let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.strides[strides_at] != 0);
         moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
@@ -145,10 +144,9 @@ impl IterationSpace {
     /// Prefetch distance of an operand in bytes; 0 if it is a computed value or its reuse distance fits half
     /// of L2.
     ///
-    /// Beyond the caches of a Zen 5, prefetching took selects of two branches 0.8 of their time and selects
-    /// with a scalar 0.5 to 0.75, and where the second level held a branch 1.07. With transposed and
-    /// channels-last operands, memory that far on in a row is some tiles away: to prefetch the next row
-    /// instead, where the nest packs, took 0.8 to 1.0 of the time.
+    /// Not prefetched if the second level keeps it (decision: prefetch-selects). With transposed and
+    /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
+    /// the next row (decision: prefetch-next-row).
     pub(super) fn distance(&self, expr: &ExprGraph<'_>, packs: bool, operand: Operand) -> isize {
         let Operand::Access(access) = operand else { return 0 };
         let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
@@ -176,15 +174,15 @@ impl IterationSpace {
     }
 }
 
-/// A nest, the scratch that it needs, and what all its elements cost.
+/// A nest, the scratch that it needs, and the cost of all its elements.
 pub(super) struct LoweredNest {
     pub(super) nest: LoopNest,
     pub(super) scratch: usize,
     pub(super) cost: usize,
 }
 
-/// Makes the nest of an expression graph, in a plan that moves so many bytes; `None` where there is no kernel
-/// for some types.
+/// Makes the nest of an expression graph, in a plan that moves a number of bytes; `None` if no kernel takes
+/// some type.
 pub(super) fn nest(
     expr: &ExprGraph<'_>,
     roots: &[Root],
@@ -207,13 +205,9 @@ pub(super) fn nest(
     };
     let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
-    // Two steps in a fused kernel have to save more than a pass through the caches. On a Zen 5, pairs took
-    // 0.75 to 0.95 of their time for being left as they are where all operands are in the first two levels or
-    // little more: a sum under a mask 0.81 at 1.2 times the second level and 0.93 at twice that, a guard of
-    // sums 1.07 at 1.3 times.
+    // A fused kernel of two steps must save more than a pass through the caches (decision: pairs-unfused).
     let is_short = steps.len() <= 2 && bytes_moved <= caches().second_level / 4 * 5;
-    // Half, as others use the last level as well. Of groups that move 14 to 25 MB, a clamp's gradient took 0.78 of its time on a
-    // Zen 5 where nothing was prefetched, Swin's selects 1.38.
+    // Half of the last level, because others use it as well (decision: prefetch-near-last-level).
     let is_far = bytes_moved > caches().last_level / 2;
     let (steps, roots) = match is_short {
         true => (steps, roots),
@@ -229,11 +223,11 @@ struct Builder<'a> {
     roots: &'a [Root],
     /// Whether the caches hold all that the plan moves.
     is_cached: bool,
-    /// The steps so far, in the order in which they run where none is skipped.
+    /// The steps so far, in run order if none is skipped.
     steps: Vec<UnplacedStep>,
-    /// The step of each node that has one by now.
+    /// The step of each node, if it has one by now.
     of_node: Vec<Option<usize>>,
-    /// Accesses that are made dense, and the steps that do it.
+    /// Packed accesses, and the steps that pack them.
     packed: Vec<(usize, usize)>,
 }
 
@@ -249,7 +243,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Where an operand is found, and its inner stride.
+    /// Location of an operand, and its inner stride.
     fn operand(&mut self, operand: ExprRef) -> Option<(Operand, InnerStride)> {
         Some(match operand {
             ExprRef::Node(node) => {
@@ -263,7 +257,7 @@ impl Builder<'_> {
         })
     }
 
-    /// How an operand of one element a row runs from row to row; nothing where there are gaps.
+    /// Stride from row to row of an operand of one element a row; `None` if there are gaps.
     fn down(&self, operand: Operand) -> Option<InnerStride> {
         match operand {
             Operand::Step(step) => Some(if self.steps[step].space.rows {
@@ -360,8 +354,8 @@ impl Builder<'_> {
             }
             _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Option<_>>()?,
         };
-        // Where all operands are one element for a whole row, that element is computed alone; or those of all rows as
-        // if they were one row, where they lie like one.
+        // If all operands are repeated along a row, one element a row is computed; if these elements follow
+        // each other, the elements of all rows are computed as one row.
         let space = self.iter_space.space(varies);
         let down = || {
             operands
@@ -404,8 +398,8 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// The root to which a node can write directly: its result is what the port takes, element for element. A
-    /// result that is stored non-temporally is written by a kernel that can do so, and has no other reader.
+    /// The root to which a node can write directly: the port takes its result, element for element. A result
+    /// that is stored non-temporally needs a kernel with such stores, and may have no other reader.
     fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
         let root = self.roots.iter().find(|root| root.value == ExprRef::Node(index))?;
         let is_non_temporal = root.stores == StorePolicy::NonTemporal;
@@ -419,7 +413,7 @@ impl Builder<'_> {
         (can && is_whole).then_some(root)
     }
 
-    /// The step that completes an output.
+    /// Makes the step that completes an output.
     fn root(&mut self, root: &Root) -> Option<usize> {
         let all = self.iter_space.all();
         if let ExprRef::Node(node) = root.value {

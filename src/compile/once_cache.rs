@@ -1,7 +1,8 @@
-//! Values by key: each made once however many threads ask for it at once, the least recently used dropped first.
+//! Values by key. Each is made once, however many threads ask for it at once; the least recently used is
+//! evicted first.
 //!
-//! The locks come from the module above, so that `tests/interleavings` can put those of a model checker in their
-//! place.
+//! The locks come from the parent module, so that `tests/interleavings` can replace them by those of a model
+//! checker.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -12,20 +13,20 @@ use rustc_hash::FxBuildHasher;
 
 use super::sync::{Mutex, OnceLock};
 
-/// A value that is being made, or made. Whoever asks while it is being made waits for it.
+/// A value that is made or being made. A look-up waits for a value that is being made.
 type Cached<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
 type CachedValues<K, V, E> = LruCache<K, Cached<V, E>, FxBuildHasher>;
 
 pub(super) struct OnceCache<K, V, E>(Mutex<CacheState<K, V, E>>);
 
 struct CacheState<K, V, E> {
-    /// `None` where the capacity is 0.
+    /// `None` if the capacity is 0.
     entries: Option<CachedValues<K, V, E>>,
     hits: u64,
     misses: u64,
 }
 
-/// What the compiled-partition cache has seen since the process started.
+/// Statistics of the compiled-partition cache since the process started.
 ///
 /// ```
 /// let stats = sterna::compiled_partition_cache_stats();
@@ -33,11 +34,11 @@ struct CacheState<K, V, E> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Compilations that found their plan, or waited for another thread to finish it.
+    /// Compilations that found their plan, or waited for another thread to make it.
     pub hits: u64,
     /// Compilations that made their plan.
     pub misses: u64,
-    /// Plans kept now.
+    /// Plans in the cache.
     pub len: usize,
 }
 
@@ -54,7 +55,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
         self.0.lock().entries.as_ref().map_or(0, |entries| entries.cap().get())
     }
 
-    /// Drops the least recently used values beyond the capacity; 0 turns the cache off.
+    /// Evicts the least recently used values beyond the capacity; 0 turns the cache off.
     pub(super) fn set_capacity(&self, capacity: usize) {
         let mut state = self.0.lock();
         state.entries = match (NonZeroUsize::new(capacity), state.entries.take()) {
@@ -76,8 +77,8 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
         }
     }
 
-    /// The value of a key, made by `make` unless it is here. Of several threads that miss one key at once, one makes
-    /// the value and the others wait for it. A failure is not kept.
+    /// The value of a key; `make` makes it unless it is here. If several threads miss one key at once, one
+    /// makes the value and the others wait. A failure is not kept.
     pub(super) fn get_or_make(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         let cached = {
             let mut state = self.0.lock();
@@ -103,7 +104,8 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
         let value = cached.get_or_init(|| make().map(Arc::new)).clone();
         if value.is_err()
             && let Some(entries) = &mut self.0.lock().entries
-            // Meanwhile another thread may have failed with this slot, and a third one put its own in its place.
+            // Meanwhile another thread may have failed with this slot, and a third may have replaced it by
+            // its own.
             && entries.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &cached))
         {
             entries.pop(key);
@@ -113,7 +115,7 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
 }
 
 fn new_entries<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> CachedValues<K, V, E> {
-    // Unbounded at first, so that memory is taken as it is needed and not for the whole capacity at once.
+    // Unbounded at first, so that memory grows with use instead of being allocated for the whole capacity.
     let mut entries = LruCache::unbounded_with_hasher(FxBuildHasher);
     entries.resize(capacity);
     entries

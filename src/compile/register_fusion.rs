@@ -15,8 +15,7 @@ use crate::kernels::{InnerStride, StorePolicy, Width};
 use crate::plan::{FusedKernel, Instr, Operand};
 use crate::types::kind::Level;
 
-/// The most steps of a fused kernel: the depth of nested calls if the compiler does not make tail calls of
-/// them.
+/// Most steps of a fused kernel: the depth of nested calls if the compiler does not make tail calls of them.
 const MAX_STEPS: usize = 32;
 
 /// A step as a part of a fused kernel.
@@ -39,18 +38,18 @@ pub(super) enum StageShape {
     Predicate1(Stage, Params),
     /// A number from two, with any NaN payload.
     Number2 { stage: Stage, params: Params, commutes: bool, produces_noncanonical_nan: bool },
-    /// A boolean from two numbers; and the same with the operands the other way round.
+    /// A boolean from two numbers; and the same with swapped operands.
     Predicate2 { stage: Stage, swapped: Stage },
     /// A boolean from a boolean.
     Not(Stage),
-    /// A boolean from two, whichever comes first; and the same where the second one is in the saved mask.
+    /// A boolean from two, in any order; and the same with the second one in the saved mask.
     Logic { stage: Stage, of_masks: Stage },
-    /// One of two numbers by a boolean: the block where it is true, and where it is false.
+    /// One of two numbers by a boolean: with the block as the number for true, and for false.
     Select { if_true: Stage, if_false: Stage },
 }
 
-/// The steps of a nest, and its roots, with fused kernels in place of the steps that they are made of; `is_far` says whether the
-/// plan moves more than the last level holds for it.
+/// The steps of a nest and its roots, with fused kernels in place of the steps that they absorb. `is_far`
+/// says whether the plan moves more than half of the last level.
 pub(super) fn fuse(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
@@ -93,7 +92,7 @@ pub(super) fn fuse(
     (steps, roots)
 }
 
-/// The steps that roots need, in the order in which they run where none is skipped. A fused kernel needs its operands in another
+/// The steps that roots need, in run order if none is skipped. A fused kernel needs its operands in another
 /// order than its steps did, and scratch is shared by that order.
 fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
     let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
@@ -113,12 +112,12 @@ fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
     order
 }
 
-/// The steps that a fused kernel with a result can take in, in their order: each is used within the fused kernel alone, and varies along
-/// the same loops.
+/// The steps that a fused kernel can absorb, in order: each is used only within the fused kernel, and varies
+/// along the same loops.
 fn members(steps: &[UnplacedStep], users: &[Vec<usize>], is_fusible: &[bool], root: usize) -> Vec<usize> {
     let mut members = vec![root];
     for step in (0..root).rev() {
-        // What is written to a port is used outside.
+        // A result that is written to a port is used outside.
         let fits = is_fusible[step] && steps[step].varies == steps[root].varies && steps[step].port.is_none();
         let is_inner =
             fits && !users[step].is_empty() && users[step].iter().all(|user| members.contains(user));
@@ -130,7 +129,7 @@ fn members(steps: &[UnplacedStep], users: &[Vec<usize>], is_fusible: &[bool], ro
     members
 }
 
-/// Whether a step can be part of a fused kernel: it goes through all of a tile, and fused kernels have a stage for it.
+/// Whether a step can be part of a fused kernel: it covers the whole tile, and has a stage.
 fn is_fusible(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
@@ -140,7 +139,7 @@ fn is_fusible(
 ) -> bool {
     let step = &steps[index];
     let is_whole = step.space.rows && step.space.columns == InnerStride::Contiguous;
-    // Blocks that rows leave half empty take as long as full ones.
+    // Half-empty blocks take as long as full ones.
     let columns = iter_space.columns.extent;
     let fills_blocks = columns.next_multiple_of(BLOCK) <= columns / 4 * 5 || iter_space.rows.extent == 1;
     is_whole
@@ -149,15 +148,15 @@ fn is_fusible(
         && !skips_work(steps, roots, index)
 }
 
-/// Whether a mask test over the condition of a select may skip a step that no fused kernel takes in, since it takes long.
+/// Whether a mask test may skip a heavy step, which no fused kernel absorbs, for a branch of this select.
 fn skips_work(steps: &[UnplacedStep], roots: &[usize], index: usize) -> bool {
     let Instr::Select(select) = &steps[index].instr else { return false };
     let is_heavy = |step: usize| steps[step].fusible.is_none() && steps[step].varies == steps[index].varies;
     select.computed_branches().any(|first| tile::skippable(steps, roots, index, first).any(is_heavy))
 }
 
-/// Which members, by step, have their NaN payload demanded: those that are stored, or that are moved or
-/// changed bit by bit on their way to a store. Arithmetic and predicates treat every NaN alike.
+/// For each member, by step, whether the NaN payload of its result is demanded: it is stored, or moved or
+/// changed bit by bit on its way to a store. Arithmetic and predicates treat every NaN alike.
 fn demands_nan_bits(steps: &[UnplacedStep], members: &[usize]) -> Vec<bool> {
     let mut demanded = vec![false; steps.len()];
     members.last().into_iter().for_each(|&root| demanded[root] = true);
@@ -187,11 +186,11 @@ struct Writer<'a> {
     level: Level,
     is_far: bool,
     stages: Vec<StageUse>,
-    /// What lies in memory before the fused kernel begins.
+    /// Operands that are in memory before the fused kernel begins.
     operands: SmallVec<[(Operand, ProgramOperand); 4]>,
     /// The value in each spill slot.
     spilled: Vec<Option<Operand>>,
-    /// How often each member's result is still used.
+    /// For each member, the number of uses of its result that are left.
     uses: Vec<usize>,
     /// For each member, whether the NaN payload of its result is demanded.
     demands_nan_bits: Vec<bool>,
@@ -242,7 +241,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The fused kernel of all members; nothing where a value has no stage.
+    /// The fused kernel of all members; `None` if a value has no stage.
     fn fused(mut self) -> Option<FusedKernel> {
         let root = *self.members.last()?;
         let fusible = self.steps[root].fusible.as_ref()?;
@@ -264,7 +263,7 @@ impl<'a> Writer<'a> {
         Some(FusedKernel { program, operands })
     }
 
-    /// Lists the operands that lie in memory.
+    /// Lists the operands in memory.
     fn declare(&mut self) -> Option<()> {
         for &member in self.members {
             for &(operand, inner) in &self.steps[member].fusible.as_ref()?.operands {
@@ -277,10 +276,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Prefetches the operands that are contiguous along rows, if memory binds by far. The stages of a block
-    /// are so many instructions that the machine does not see the next ones coming: on a Zen 5, groups took
-    /// 0.75 to 0.95 of their time beyond the caches. Within the last level it sees enough, and a clamp's
-    /// gradient took 1.1 to 1.35 of its time for being prefetched. On a Zen 4, groups that arithmetic nearly
-    /// binds took 1.04.
+    /// are so many instructions that the hardware does not see the next loads coming; within the last level
+    /// it does (decision: prefetch-fused).
     fn prefetch(&mut self) -> Option<()> {
         let from_memory =
             |(index, &(operand, ProgramOperand { width, inner })): (usize, &(Operand, ProgramOperand))| {
@@ -293,7 +290,7 @@ impl<'a> Writer<'a> {
         let from_memory: SmallVec<[(Location, Operand, Width); 4]> =
             self.operands.iter().enumerate().filter_map(from_memory).collect();
         // Sums the cost of all per-element steps, not only of the fused ones: a slow neighbour leaves memory
-        // idle. On a Zen 5, a fused kernel of twelve ops took 0.89 to 0.95 of its time for that.
+        // idle (decision: prefetch-fused-cost).
         let varies = self.members.last().map(|&root| self.steps[root].varies);
         let as_often = self.steps.iter().filter(|step| Some(step.varies) == varies);
         let cost: usize = as_often.map(|step| step.cost).sum();
@@ -302,12 +299,13 @@ impl<'a> Writer<'a> {
         let moved: usize = accesses.map(|access| self.expr.accesses[access].width.bytes()).sum();
         // If results are stored non-temporally, operands come from beyond the caches.
         let is_beyond = self.steps.iter().any(|step| step.stores == StorePolicy::NonTemporal);
-        // The pieces of rows that tiles are then are too short for the machine to see coming: a sum under a mask, of bf16 and
-        // with one operand transposed, took 0.6 of its time.
+        // Tiles are then pieces of rows that are too short for the hardware prefetcher
+        // (decision: prefetch-fused-pack).
         let packs = self.steps.iter().any(UnplacedStep::packs);
         if is_beyond && (packs || (self.is_far && 2 * cost <= moved)) {
             for (at, operand, width) in from_memory {
-                // The distance rides in an f32 parameter; beyond its precision a line close by is prefetched.
+                // The distance is passed as an f32; beyond the precision of f32 a neighbouring line is
+                // prefetched.
                 match self.iter_space.distance(self.expr, packs, operand) {
                     0 => {}
                     distance => {
@@ -447,12 +445,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Two operands, the one that the block holds first.
+    /// Two operands, with the one that the block holds first.
     fn in_block_first(&self, x: Operand, y: Operand) -> (Operand, Operand) {
         if self.block == Some(y) { (y, x) } else { (x, y) }
     }
 
-    /// Where a value is in memory; spills it first if it is only in registers.
+    /// Location of a value in memory; spills it first if it is only in registers.
     fn in_memory(&mut self, value: Operand) -> Option<Location> {
         if let Some(index) = self.operands.iter().position(|(operand, _)| *operand == value) {
             return Some(Location::Operand(index));

@@ -1,4 +1,4 @@
-//! Cuts the loops of a nest into tiles, and puts the results of steps into scratch.
+//! Cuts the loops of a nest into tiles, and places the results of steps in scratch.
 
 use smallvec::SmallVec;
 
@@ -11,36 +11,32 @@ use crate::plan::{
     Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Step, StepSet, StepSpace, Traversal,
 };
 
-/// Bytes of the result in one tile: enough that the work on a tile outweighs finding it, little enough that threads
-/// find many to share.
+/// Bytes of the result in one tile: enough to outweigh the cost of going to a tile, and few enough for
+/// threads to share many tiles.
 const TILE_BYTES: usize = 64 * 1024;
 
-/// Rows and columns of a tile in which some operand from beyond the caches is made dense: where no element is wider than two
-/// bytes, and otherwise. That is many cache lines each way, so that a page is come back to seldom, and leaves some tiles to share.
-/// Transposed operands of [4096, 4096] went 1.3 to 1.7 times as fast with 1 KiB each way as with 256 bytes. Elements of one and
-/// two bytes took 0.8 of the time in tiles of 512 that they took in tiles of 256; those of eight, in tiles of 256 instead of 128,
-/// 0.89 to 0.96 on two threads and 1.01 to 1.04 on one.
+/// Rows and columns of a tile that packs an operand from beyond the caches: for elements of at most two
+/// bytes, and for wider ones. Each side is many cache lines, so that a page is seldom visited again, and some
+/// tiles are left to share (decision: packed-side).
 const PACKED_SIDE: [usize; 2] = [512, 256];
 
-/// Columns of a tile in which operands in the caches are made dense, a line of each at a time, so that what is made is still in
-/// the first level when it is read. Transposed operands of [256, 256] and [1024, 1024] took 0.7 to 0.95 of the time that they
-/// took in tiles as beyond the caches.
+/// Columns of a tile that packs an operand within the caches. Such a tile has one line of each column, so
+/// that the packed elements are still in the first level when they are read (decision: packed-columns).
 const PACKED_COLUMNS: usize = 256;
 
-/// The most elements of a tile in which a mask test may skip steps: few, so that many tiles have one. With conditions of
-/// which two rows of 1,024 in three are true, a gated GELU took 0.73 of the time that it took in tiles of two rows.
+/// Most elements of a tile in which a mask test may skip steps: few, so that many tiles are uniform
+/// (decision: skip-tile-elements).
 const MAX_SKIP_ELEMENTS: usize = 1024;
 
-/// The least cost of a branch per element for which tiles are made smaller, as each tile has a cost of its
-/// own. A sum under a padding mask, in the second-level cache, took 0.85 of its time in larger ones.
+/// Least cost of a branch per element for which tiles are made smaller, because each tile has a cost of its
+/// own (decision: skip-branch-cost).
 const MIN_SKIP_COST: usize = 8;
 
-/// The fewest elements of a tile, so that what a step does outweighs finding it. A group of 25 ops on 8-byte
-/// integers without register fusion, whose steps hold 53 bytes an element, took 0.85 of its time in tiles of
-/// twice 512, though they do not fit the first level.
+/// Fewest elements of a tile, so that the work of a step outweighs the cost of starting it
+/// (decision: min-tile-elements).
 const MIN_TILE_ELEMENTS: usize = 1024;
 
-/// Makes a nest of loops and steps, whose operands stay in the caches where those hold all that the plan moves.
+/// Makes a nest of loops and steps. `is_cached` says whether the caches hold all that the plan moves.
 pub(super) fn nest(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
@@ -50,7 +46,7 @@ pub(super) fn nest(
 ) -> LoweredNest {
     let uses = Uses::new(&steps, &roots);
     let space = Extent { rows: iter_space.rows.extent, columns: iter_space.columns.extent };
-    // Which results outlive a tile depends on the tile, so the most is reckoned with first.
+    // The tile decides which results outlive it, so the largest scratch is assumed first.
     let slots = ScratchSlots::new(&steps, &uses, |step| {
         step.varies & (iter_space.row_bit() | iter_space.column_bit()) == 0
     });
@@ -115,8 +111,7 @@ pub(super) fn lookahead<'n>(expr: &ExprGraph<'_>, nest: &'n LoopNest) -> Option<
         let follows = nest.tile.rows == 1 || *row_stride == (width * nest.tile.columns) as isize;
         is_input(access) && *col_stride == width as isize && follows
     };
-    // What the next tile reads again is in the caches. A fused kernel of twelve ops, two operands of which are rows that all tiles read,
-    // took 0.95 of its time on a Zen 5 for leaving them out.
+    // Operands that the next tile reads again are in the caches (decision: lookahead-moving).
     let innermost = nest.loops.iter().rev().find(|l| l.extent > 1);
     let moves_on = |&access: &usize| innermost.is_some_and(|l| l.strides[access] != 0);
     let accesses: SmallVec<[usize; 4]> =
@@ -142,7 +137,7 @@ pub(super) fn lookahead<'n>(expr: &ExprGraph<'_>, nest: &'n LoopNest) -> Option<
     Some(LookaheadPrefetch { step, accesses, cond: cond.map(|access| (access, is_then)), copied, result })
 }
 
-/// Whether a step can go through a tile as through one row.
+/// Whether a step can traverse a tile as one row.
 fn is_flat(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
@@ -194,7 +189,7 @@ fn extent(
     is_cached: bool,
 ) -> Extent {
     let widest = expr.accesses.iter().map(|access| access.width.bytes()).max().unwrap_or(1);
-    // What an element takes in scratch.
+    // Bytes of an element in scratch.
     let scratch_bytes = slots.bytes_of_element();
     if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
         let [of_narrow, of_wide] = PACKED_SIDE;
@@ -212,9 +207,9 @@ fn extent(
         }
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
     }
-    // What two steps read, and what they give, is a third of the first level each; and what steps leave to each other is one,
-    // as what they read and write beside that runs through the rest. Half of the first level took 1.04 to 1.08 of the time in
-    // the second level of a Zen 5.
+    // An operand that two steps read gets a third of the first level, and so does their result. Values
+    // between steps get a third, because what the steps read and write besides passes through the rest
+    // (decision: third-of-first-level).
     let third = caches().first_level / 3;
     let most = if is_read_again(expr, steps) { third } else { TILE_BYTES } / widest;
     let elements = match scratch_bytes {
@@ -236,8 +231,7 @@ fn extent(
         blocks => space.columns.div_ceil(blocks).next_multiple_of(64),
     };
     let most = (elements / columns).max(1);
-    // Rounds the rows so that all tiles start at the same offset in a cache line: a select with a bias, in
-    // the second level, took 0.85 to 0.95 of its time with rows of 584 and 760 bytes.
+    // Rounds the rows so that all tiles start at the same offset in a cache line (decision: tiles-at-lines).
     let rows_of_lines = LINE >> (columns * widest).trailing_zeros().min(LINE.ilog2());
     let aligned_rows = if columns == space.columns && rows_of_lines <= most { rows_of_lines } else { 1 };
     let blocks = space.rows.div_ceil(most / aligned_rows * aligned_rows);
@@ -253,9 +247,9 @@ fn is_read_again(expr: &ExprGraph<'_>, steps: &[UnplacedStep]) -> bool {
         .any(|access| matches!(expr.accesses[access].base, Base::Port(_)) && readers(access) > 1)
 }
 
-/// Who uses the results of steps, in the order in which they run where nothing is skipped.
+/// The users of step results, in run order if nothing is skipped.
 struct Uses {
-    /// For each step the last one that may need its result; itself, where none does.
+    /// For each step the last one that may need its result; the step itself if none does.
     last: Vec<usize>,
 }
 
@@ -265,7 +259,7 @@ impl Uses {
         for (index, step) in steps.iter().enumerate() {
             step.instr.deps().for_each(|operand| last[operand] = last[operand].max(index));
         }
-        // A step that a mask test may skip can be run after all by a later user; its operands have to be there then.
+        // A later user may run a skippable step after all; the step's operands must be valid then.
         let conditional = conditional_users(steps, roots);
         for index in (0..steps.len()).rev().filter(|&index| conditional[index]) {
             let until = last[index];
@@ -275,7 +269,7 @@ impl Uses {
     }
 }
 
-/// The steps that are needed for one branch of a select alone, which starts with step `first`.
+/// The steps that only one branch of a select needs, which starts at step `first`.
 pub(super) fn skippable<'a>(
     steps: &'a [UnplacedStep],
     roots: &[usize],
@@ -287,7 +281,7 @@ pub(super) fn skippable<'a>(
     (0..steps.len()).filter(move |&step| inside[step] && !without[step])
 }
 
-/// Which steps are needed by a branch of a select that may be skipped, and by others too.
+/// The steps that a skippable branch of a select needs, and others too.
 fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<bool> {
     let mut conditional = vec![false; steps.len()];
     for (index, step) in steps.iter().enumerate() {
@@ -303,7 +297,7 @@ fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<bool> {
     conditional
 }
 
-/// The steps that some steps need, themselves among them, along the uses that are followed.
+/// The steps that some steps need, including themselves, along the uses that are followed.
 fn reached(
     steps: &[UnplacedStep],
     from: impl IntoIterator<Item = usize>,
@@ -319,7 +313,7 @@ fn reached(
     seen
 }
 
-/// Room for the results of steps, shared by those that are not needed at once.
+/// Scratch for the results of steps, shared by results that are not needed at the same time.
 struct ScratchSlots {
     slots: Vec<ScratchSlot>,
     /// For each step with a result in scratch, its slot.
@@ -329,7 +323,7 @@ struct ScratchSlots {
 struct ScratchSlot {
     width: Width,
     space: StepSpace,
-    /// The last step that needs what is in it; `None` where it is never free.
+    /// The last step that needs its content; `None` if it is never free.
     busy_until: Option<usize>,
 }
 
@@ -342,7 +336,8 @@ impl ScratchSlots {
                 continue;
             }
             let shares = !outlives_a_tile(step);
-            // A kernel may write over an operand, element for element, but not over a condition that it still reads.
+            // A kernel may write over an operand, element for element, but not over a condition that it still
+            // reads.
             let condition = match &step.instr {
                 Instr::Select(select) => select.cond.step().and_then(|cond| of_step[cond]),
                 _ => None,
@@ -363,14 +358,14 @@ impl ScratchSlots {
         Self { slots, of_step }
     }
 
-    /// Bytes that an element of a tile takes.
+    /// Bytes of an element of a tile.
     fn bytes_of_element(&self) -> usize {
         let whole =
             self.slots.iter().filter(|slot| slot.space.rows && slot.space.columns == InnerStride::Contiguous);
         whole.map(|slot| slot.width.bytes()).sum()
     }
 
-    /// Where the result of each step is, and the bytes of all.
+    /// The destination of each step's result, and the bytes of all.
     fn dests(&self, tile: Extent) -> (Vec<Dest>, usize) {
         let mut end = 0;
         let of_slot = self.slots.iter().map(|slot| {
@@ -386,8 +381,8 @@ impl ScratchSlots {
     }
 }
 
-/// The loops around tiles, in the order of the index space, blocks of rows and of columns last, and an order in which
-/// to run them.
+/// The loops around tiles, in the order of the index space, with blocks of rows and of columns last; and an
+/// order in which to run them.
 struct TileLoops {
     all: SmallVec<[Loop; 6]>,
     order: SmallVec<[usize; 6]>,
@@ -408,7 +403,7 @@ impl TileLoops {
         loops
     }
 
-    /// Puts the loop innermost along which most work need not be repeated, if that pays.
+    /// Makes the loop innermost that saves the most repeated work, if that pays.
     fn best_order(&self, steps: &[UnplacedStep], tile: Extent) -> SmallVec<[usize; 6]> {
         let as_they_are: SmallVec<[usize; 6]> = (0..self.all.len()).collect();
         let innermost = |last: usize| {
@@ -421,14 +416,14 @@ impl TileLoops {
             .map(|last| (self.cost(steps, &innermost(last), tile), last))
             .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));
         match best {
-            // Walking memory in another order than it lies in has a price as well.
+            // Another order than that of memory has a price as well.
             Some((cost, last)) if cost < self.cost(steps, &as_they_are, tile) / 8 * 7 => innermost(last),
             _ => as_they_are,
         }
     }
 
-    /// What the steps of all tiles cost in an order of loops: each is repeated but along the innermost loops along which
-    /// its result does not vary.
+    /// Cost of the steps of all tiles for an order of loops: a step repeats for each iteration, except those
+    /// of the innermost loops along which its result does not vary.
     fn cost(&self, steps: &[UnplacedStep], order: &[usize], tile: Extent) -> usize {
         let of_step = |step: &UnplacedStep| {
             let rows = if step.space.rows { tile.rows } else { 1 };
@@ -451,8 +446,8 @@ impl TileLoops {
         innermost.is_some_and(|&l| self.is_still(l, varies))
     }
 
-    /// For each loop in its order: the steps whose results its next iteration invalidates, as the loops
-    /// inside it then start anew.
+    /// For each loop in its order: the steps whose results its next iteration invalidates, because the loops
+    /// inside it start anew.
     fn invalidated_by(&self, steps: &[UnplacedStep]) -> SmallVec<[StepSet; 4]> {
         let of_loop = |loop_index: usize| {
             let mut set = StepSet::none_of(steps.len());

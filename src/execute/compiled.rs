@@ -1,4 +1,4 @@
-//! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
+//! Compiled partitions: a plan, its tensors, and the checks before each execution.
 
 use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -40,7 +40,8 @@ pub struct InPlacePair {
     pub output: TensorId,
 }
 
-/// A partition compiled for concrete tensors, to be executed any number of times, from any number of threads at once.
+/// A partition compiled for concrete tensors. It can be executed any number of times, from any number of
+/// threads at once.
 ///
 /// A clone is the same compiled partition.
 ///
@@ -74,7 +75,7 @@ struct CompiledInner {
     engine: Engine,
     /// The tensors as they were compiled, inputs first.
     ports: Vec<LogicalTensor>,
-    /// What an execution looks up of each port, close together.
+    /// The facts that an execution looks up for each port, close together.
     facts: SmallVec<[PortFacts; 4]>,
     input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
@@ -89,7 +90,7 @@ struct PortFacts {
 }
 
 impl CompiledPartition {
-    /// Binds a plan to an engine and to the tensors that its ports are, inputs first.
+    /// Binds a plan to an engine and to the tensors of its ports, inputs first.
     pub(crate) fn new(
         plan: Arc<Plan>,
         engine: Engine,
@@ -106,7 +107,7 @@ impl CompiledPartition {
         Self { inner: Arc::new(CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch }) }
     }
 
-    /// The engine that it was compiled for.
+    /// The engine for which it was compiled.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }
@@ -121,11 +122,11 @@ impl CompiledPartition {
         self.inner.outputs()
     }
 
-    /// The tensor of an id, as it was compiled.
+    /// The tensor with this id, as it was compiled.
     ///
     /// # Errors
     ///
-    /// [`TensorFault::NoPort`] where no port has that id.
+    /// [`TensorFault::NoPort`] if no port has this id.
     pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
         self.inner
             .ports
@@ -139,13 +140,13 @@ impl CompiledPartition {
         &self.inner.in_place
     }
 
-    /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there are more, which
-    /// only shapes can ask for that no memory holds.
+    /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
+    /// are more, which only shapes can ask for that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.bytes_moved
     }
 
-    /// What an execution does, for people to read.
+    /// What an execution does, in words and numbers.
     pub fn plan(&self) -> PlanSummary {
         let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
@@ -158,33 +159,33 @@ impl CompiledPartition {
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
-    /// The scratch memory that one execution needs, in bytes: it comes from the engine's allocator, or from the caller
-    /// of [`execute_with_scratchpad`](Self::execute_with_scratchpad).
+    /// Scratch memory of one execution, in bytes. It comes from the engine's allocator, or from the caller of
+    /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {
             0 => 0,
-            // The caller's memory may start anywhere, what is used of it starts aligned.
+            // The caller's memory may have any alignment; the used part starts aligned.
             size => size + (ALIGNMENT - 1),
         }
     }
 
-    /// Aligned bytes of scratch for as many threads as may run the plan.
+    /// Aligned bytes of scratch, for as many threads as may run the plan.
     fn scratch_size(&self) -> usize {
         self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
     }
 
     /// Runs the partition and returns when the outputs are written.
     ///
-    /// Tensors are found by id, in any order; one that is no port does no harm. An output that is marked
-    /// [in place of](TensorMut::in_place_of) an input stands for that input too. Before anything is written, all is
-    /// checked.
+    /// Tensors are found by id, in any order; a tensor that is no port is ignored. An output that is marked
+    /// [in place of](TensorMut::in_place_of) an input provides that input too. Everything is checked before
+    /// anything is written.
     ///
     /// # Errors
     ///
-    /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from what was compiled in type, dims or
-    /// strides, or belongs to another engine, as the stream may; and for an output that overlaps an input, other
-    /// than as one of the [in-place pairs](Self::inplace_ports), or another output. [`Error::OutOfMemory`] where the
-    /// allocator gives no scratch.
+    /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from the compiled one in type,
+    /// dims or strides, or belongs to another engine; for a stream of another engine; and for an output that
+    /// overlaps another output, or an input that is not its [in-place pair](Self::inplace_ports).
+    /// [`Error::OutOfMemory`] if the allocator gives no scratch.
     pub fn execute(
         &self,
         stream: &Stream,
@@ -204,11 +205,11 @@ impl CompiledPartition {
         result
     }
 
-    /// As [`execute`](Self::execute), with scratch memory of the caller's; nothing is asked of the allocator.
+    /// As [`execute`](Self::execute), with the caller's scratch memory; nothing is allocated.
     ///
     /// # Errors
     ///
-    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there is less than
+    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] if the scratch is less than
     /// [`scratchpad_size`](Self::scratchpad_size).
     pub fn execute_with_scratchpad(
         &self,
@@ -267,7 +268,7 @@ impl CompiledPartition {
     }
 }
 
-/// The tensor that fits, looked for at its own index first, where most callers put it.
+/// The tensor that fits. Most callers put it at its own index, so that is tried first.
 #[inline(always)]
 fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T> {
     match tensors.get(index) {
@@ -294,14 +295,14 @@ impl CompiledInner {
         address: *const u8,
     ) -> Result<(), ExecuteFault> {
         let port = &self.ports[index];
-        // Most callers describe tensors by what `inputs` and `outputs` answered.
+        // Most callers take the descriptions from `inputs` and `outputs`.
         let fits = std::ptr::eq(port, given) || port.is_same_memory(given);
         let same_engine = engine.is_none_or(|engine| engine.is_same(&self.engine));
         let has_memory = !address.is_null() || self.facts[index].size == 0;
         if fits && same_engine && has_memory { Ok(()) } else { Err(fault(port, given, same_engine)) }
     }
 
-    /// The address of an input that was not given: that of the output marked as in place of it.
+    /// The address of an input that was not given: that of the output that is marked as in place of it.
     fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
         let input = self.facts[index].id;
         let shared = outputs
@@ -309,20 +310,20 @@ impl CompiledInner {
             .find(|output| output.replaces() == Some(input))
             .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: input })?;
         let output = shared.desc().id();
-        // The output may be found in another tensor of this id, so that checking that one is not enough.
+        // Another tensor may provide the output of this id, so checking that tensor is not enough.
         let place = self.check_pair(input, output)?;
         self.check(place, shared.desc(), Some(shared.engine()), shared.address())?;
         Ok(shared.address())
     }
 
-    /// Where the output of such a pair is among the ports.
+    /// The index of the output of such a pair among the ports.
     fn check_pair(&self, input: TensorId, output: TensorId) -> Result<usize, ExecuteFault> {
         let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
         let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
         Ok(self.input_count + self.plan.in_place[pair].1)
     }
 
-    /// Finds which outputs are in place of an input, and refuses every other overlap.
+    /// Finds the outputs that are in place of an input, and refuses every other overlap.
     fn check_overlaps(&self, bindings: &mut Bindings) -> Result<(), ExecuteFault> {
         let range = |port: usize| {
             let (start, size) = (bindings.ports[port].addr(), self.facts[port].size);
@@ -347,8 +348,8 @@ impl CompiledInner {
     }
 }
 
-/// What is wrong with a tensor that does not stand for a port: the first thing in which it differs from what was
-/// compiled, its engine, or that it has no memory.
+/// The fault of a tensor that does not fit its port: the first difference from the compiled tensor, another
+/// engine, or missing memory.
 #[cold]
 fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> ExecuteFault {
     let tensor = port.id();
@@ -368,7 +369,7 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
     ExecuteFault::Differs { tensor, what }
 }
 
-/// Scratch memory that waits for the next execution.
+/// Scratch memory, kept for the next execution.
 #[derive(Default)]
 struct ScratchPool {
     free: Mutex<Vec<Allocation>>,
@@ -380,7 +381,7 @@ impl RefUnwindSafe for ScratchPool {}
 
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
-        // The lock is gone before the allocator, which is the caller's code, runs.
+        // The lock is released before the allocator runs, which is the caller's code.
         let free = self.free.lock().pop();
         free.map_or_else(|| engine.allocate(size), Ok)
     }

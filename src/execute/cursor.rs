@@ -1,4 +1,4 @@
-//! A tile of a nest, and where everything that is accessed lies in it.
+//! A tile of a nest, and the address of every access in it.
 
 use smallvec::SmallVec;
 
@@ -8,23 +8,24 @@ use crate::kernels::prefetch::MemRange;
 use crate::plan::loops::Loop;
 use crate::plan::{Base, LoopNest, MAX_LOOPS};
 
-/// How many accesses a cursor follows without an allocation.
+/// Accesses that a cursor follows without an allocation.
 const INLINE_ACCESSES: usize = 8;
 
-/// Goes through the tiles of a nest, which are numbered with the innermost loop first.
+/// Goes through the tiles of a nest. Their numbers count the innermost loop first.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     nest: &'a LoopNest,
-    /// The number of the tile.
+    /// Number of the tile.
     tile: usize,
-    /// For each access, where it is in the tile.
+    /// The address of each access in the tile.
     at: SmallVec<[*mut u8; INLINE_ACCESSES]>,
     /// For each loop, the iteration of the tile.
     iteration: [usize; MAX_LOOPS],
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the first tile of a nest of a plan with these constants. Inlined, so that the cursor is made where it stays.
+    /// Starts at the first tile of a nest of a plan with these constants. Inlined, so that the cursor is not
+    /// moved after it is made.
     #[inline(always)]
     pub(super) fn new(nest: &'a LoopNest, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
         let accesses = nest.accesses.len();
@@ -46,7 +47,7 @@ impl<'a> Cursor<'a> {
         self.tile
     }
 
-    /// Where an access is.
+    /// The address of an access.
     #[inline(always)]
     pub(super) fn at(&self, access: usize) -> *mut u8 {
         self.at[access]
@@ -61,15 +62,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The memory that an access reads in the tile, if that is one range.
+    /// The memory that an access reads in the tile, if it is one range.
     pub(super) fn range(&self, access: usize) -> MemRange {
         let Extent { rows, columns } = self.extent();
         let width = self.nest.accesses[access].col_stride.unsigned_abs();
         MemRange { at: self.at(access), bytes: rows * columns * width }
     }
 
-    /// Advances to the next tile and returns the outermost loop that advanced; `None` behind the last tile,
-    /// where everything is as in the first.
+    /// Advances to the next tile and returns the outermost loop that advanced; `None` after the last tile,
+    /// with everything as in the first.
     pub(super) fn advance(&mut self) -> Option<usize> {
         self.tile += 1;
         for (loop_index, l) in self.nest.loops.iter().enumerate().rev().filter(|(_, l)| l.extent > 1) {
@@ -97,7 +98,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Moves all accesses by some iterations of a loop.
+/// Moves all accesses by a number of iterations of a loop.
 #[inline(always)]
 fn shift(accesses: &mut [*mut u8], l: &Loop, iterations: isize) {
     accesses
@@ -114,9 +115,8 @@ mod tests {
     use crate::plan::Access;
     use crate::plan::loops::Role;
 
-    /// Three blocks of up to four rows in each of two iterations, of one block of columns: ten rows of five
-    /// elements. The first access reads all, one after the other, the second one the same rows in both
-    /// iterations.
+    /// Three blocks of up to four rows in each of two iterations, and one block of columns: ten rows of five
+    /// elements. The first access reads all rows in order, the second the same rows in both iterations.
     fn nest() -> LoopNest {
         let iterating = |extent, strides: [isize; 2]| Loop {
             extent,
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// The number of the tile, where both accesses are, and its rows.
+    /// The number of the tile, the offsets of both accesses, and the tile's rows.
     fn state(cursor: &Cursor<'_>) -> (usize, [usize; 2], usize) {
         (cursor.tile(), [0, 1].map(|access| cursor.at(access).addr()), cursor.extent().rows)
     }

@@ -31,7 +31,7 @@ const CLOSED: usize = TAKEN << 1;
 /// Somebody's work panicked.
 const PANICKED: usize = TAKEN << 2;
 
-/// Somebody's work panicked.
+/// A thread's work panicked.
 #[derive(Debug)]
 pub(super) struct Panicked;
 

@@ -1,4 +1,4 @@
-//! One thread's way through the tiles of a nest.
+//! Runs the tiles of a nest on one thread.
 #![allow(unsafe_code, reason = "steps run on raw memory that was checked before")]
 
 use std::ops::Range;
@@ -14,12 +14,10 @@ use crate::plan::{
     Base, Branch, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Plan, Select, Step, StepSet, Traversal,
 };
 
-/// How many tiles are looked through for the next one that computes a branch. A gated GELU of rows of 4,096, four tiles each,
-/// half of which are copied at random, took 0.96 of its time on a Zen 5 with 16 instead of 8, with 32 no less; one of rows of
-/// 1,024, on a Zen 4, 0.86 with 8 instead of 1.
+/// Tiles to look through for the next one that computes a branch (decision: lookahead-tiles).
 const MAX_LOOKAHEAD: usize = 16;
 
-/// Bytes of a page, or of a part of a larger one.
+/// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
 /// Runs tiles of one nest on one thread.
@@ -39,7 +37,7 @@ pub(super) struct Interpreter<'a> {
 }
 
 impl<'a> Interpreter<'a> {
-    /// Starts at the first tile. Inlined, so that the runner is made where it stays.
+    /// Starts at the first tile. Inlined, so that the interpreter is not moved after it is made.
     #[inline(always)]
     pub(super) fn new(plan: &Plan, nest: &'a LoopNest, bindings: &'a Bindings, scratch: *mut u8) -> Self {
         Self {
@@ -79,7 +77,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Runs a step, unless its result is there, after the steps that it needs.
+    /// Runs a step after its dependencies, unless its result is valid.
     fn step(&mut self, index: usize) {
         if self.valid.contains(index) {
             return;
@@ -98,15 +96,15 @@ impl<'a> Interpreter<'a> {
             Instr::PackTile { from, distance, kernel } => {
                 let access = &nest.accesses[*from];
                 let from = Source { at: self.cursor.at(*from), row_stride: access.row_stride };
-                // SAFETY: the access stays within its port for every tile of the nest, the target is scratch sized for
-                // a tile, and the plan's level was available when it was made.
+                // SAFETY: the access stays within its port for every tile of the nest, the target is scratch
+                // with room for a tile, and the plan's level was available when the plan was made.
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
             Instr::Select(select) => self.select(select, step, extent, to),
             Instr::Move { from, kernel } => {
                 let from = self.source(*from);
-                // SAFETY: source and target cover the part of the tile; as steps share scratch only where the kernel
-                // may write over its operand, they are at one address or apart.
+                // SAFETY: source and target cover the part of the tile. Steps share scratch only if the
+                // kernel may write over its operand, so the two have one address or do not overlap.
                 unsafe { kernel(extent, from, to) };
             }
             Instr::Unary { x, kernel, params } => {
@@ -130,13 +128,14 @@ impl<'a> Interpreter<'a> {
                 let sources: SmallVec<[Source; 6]> =
                     fused.operands.iter().map(|&operand| self.source(operand)).collect();
                 let scratch = self.scratch.wrapping_add(nest.fused_scratch);
-                // SAFETY: as for `Move`; the nest's scratch has room for the fused kernel behind the results of steps.
+                // SAFETY: as for `Move`; the nest's scratch has room for the fused kernel behind the results
+                // of steps.
                 unsafe { fused.program.run(extent, &sources, to, scratch) };
             }
             Instr::UnpackTile { from, kernel } => {
                 let Dest::Port(access) = step.to else { return };
                 let from = self.source(*from);
-                // SAFETY: as for `PackTile`, with scratch and port the other way round.
+                // SAFETY: as for `PackTile`, with scratch as the source and the port as the target.
                 unsafe { kernel(extent, from, to, nest.accesses[access].col_stride) };
             }
         }
@@ -156,7 +155,7 @@ impl<'a> Interpreter<'a> {
         self.queue.prefetch_rest();
     }
 
-    /// The queue that kernels prefetch from while they compute.
+    /// The queue from which kernels prefetch while they compute.
     fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
         if let Some(lookahead) = &self.nest.lookahead
             && self
@@ -170,9 +169,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Looks for the next tile that computes the branch, and queues its reads and the copies of the tiles
-    /// before it: to prefetch that as well took a fused kernel of twelve ops 0.93 of its time on a Zen 5.
-    /// Also prefetches the first line of each page of the result, so that its address is translated early;
-    /// that took 0.96 of the time. Not inlined either.
+    /// before it. Also prefetches the first line of each page of the result, so that its address is
+    /// translated early (decision: lookahead-copied). Not inlined either.
     #[inline(never)]
     fn look_ahead(&mut self, lookahead: &LookaheadPrefetch) {
         let lookahead_cursor = match &mut self.lookahead_cursor {
@@ -224,7 +222,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Where an operand is, once the step that makes it has been run.
+    /// Address of an operand, after running the step that computes it.
     fn source(&mut self, operand: Operand) -> Source {
         match operand {
             Operand::Access(access) => {
@@ -239,8 +237,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Tests the mask first, then runs the steps that are needed: one branch if it is uniform, both if it is
-    /// mixed.
+    /// Tests the mask first, then runs the steps that are needed: those of one branch if the mask is uniform,
+    /// else of both.
     fn select(&mut self, select: &Select, step: &Step, extent: Extent, to: Target) {
         let cond = self.source(select.cond);
         if select.cond_inner == InnerStride::Broadcast {
@@ -261,10 +259,10 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Chooses element by element. A branch that the result is in place of is there already.
+    /// Selects element by element. If the result is in place of a branch, that branch needs no copy.
     fn select_elements(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
-        // SAFETY: every operand covers the tile, and the target overlaps none that it is not in place of; where it is
-        // in place of one, it holds that branch.
+        // SAFETY: every operand covers the tile. The target overlaps none, except a branch that it is in
+        // place of; then it holds that branch.
         unsafe {
             if self.is_in_place(&select.then, step) {
                 (select.then.select_in_place)(
@@ -289,7 +287,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// A condition that does not vary along a row decides for whole rows; rows that agree are moved together.
+    /// Selects whole rows, if the condition does not vary along a row; neighbouring rows of one branch are
+    /// moved together.
     fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
         if let Some(blend_rows) = select.blend_rows
             && self.bindings.in_place.is_empty()
@@ -300,7 +299,7 @@ impl<'a> Interpreter<'a> {
         }
         // SAFETY: the condition of each row of the tile can be read.
         let is_true = |row: usize| unsafe { cond.is_true(row) };
-        // The result may share its scratch with what a branch is made from, so branches are made before it.
+        // The result may share its scratch with operands of a branch, so branches are computed before it.
         for (branch, decides) in [(&select.then, true), (&select.else_, false)] {
             if matches!(branch.operand, Operand::Step(_))
                 && (0..extent.rows).any(|row| is_true(row) == decides)
@@ -321,19 +320,20 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Makes one branch the result in some rows of the tile, from `first` on.
+    /// Copies some rows of one branch to the result, from row `first` on.
     fn copy_branch(&mut self, branch: &Branch, step: &Step, rows: Extent, first: usize, to: Target) {
         if self.is_in_place(branch, step) {
             return;
         }
         let from = self.source(branch.operand).at_row(first);
-        // What is in place lies where the other branch was read a moment ago: in the caches, if anywhere.
+        // A result in place is where the other branch was read a moment ago, so probably in the caches.
         let copy = if self.bindings.in_place.is_empty() { branch.copy } else { branch.copy_in_place };
-        // SAFETY: the rows are within the tile, which both cover; where they are one buffer, they are the same rows of it.
+        // SAFETY: the rows are within the tile, which both cover; if both are one buffer, they are the same
+        // rows of it.
         unsafe { copy(rows, from, to.at_row(first)) };
     }
 
-    /// Whether the result is written over this very branch.
+    /// Whether the result is in place of this branch.
     fn is_in_place(&self, branch: &Branch, step: &Step) -> bool {
         let Dest::Port(access) = step.to else { return false };
         let is_of = |&(input, output): &(usize, usize)| {
@@ -345,7 +345,7 @@ impl<'a> Interpreter<'a> {
 
 /// Whether a tile computes the branch; true if only its mask test can tell.
 fn computes_branch(tile: &Cursor<'_>, lookahead: &LookaheadPrefetch) -> bool {
-    // SAFETY: the access is at the condition of a tile of the nest.
+    // SAFETY: the access addresses the condition of a tile of the nest.
     let is_true = |cond: usize| unsafe { Source { at: tile.at(cond), row_stride: 0 }.is_true(0) };
     lookahead.cond.is_none_or(|(cond, decides)| is_true(cond) == decides)
 }

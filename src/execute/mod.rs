@@ -1,4 +1,4 @@
-//! Runs plans: on the caller's thread, or on that and the engine's workers.
+//! Runs plans on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 mod chunks;
@@ -54,24 +54,24 @@ use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
 use crate::plan::{PARALLEL_BYTES, Plan};
 
-/// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
-/// overlaps an input that it is not in slot of.
+/// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
+/// overlaps an input that it is not in place of.
 #[derive(Default)]
 struct Bindings {
-    /// The address of each port, inputs first. Inputs are never written to: steps write to slots, and a slot is an
-    /// output or scratch.
+    /// The address of each port, inputs first. Inputs are never written: steps write to destinations, which
+    /// are outputs or scratch.
     ports: SmallVec<[*mut u8; 8]>,
-    /// The ports that share one buffer: an input and the output that is in slot of it.
+    /// Pairs of ports that share one buffer: an input and the output that is in place of it.
     in_place: SmallVec<[(usize, usize); 2]>,
-    /// The plan's scratch, aligned, for as many threads as may run it.
+    /// The plan's scratch, aligned, for as many threads as may run the plan.
     scratch: Option<NonNull<u8>>,
 }
 
-// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint,
-// and each to its own part of the scratch.
+// SAFETY: the addresses are those of tensors, which are `Sync`; threads write to disjoint tiles, and each to
+// its own part of the scratch.
 unsafe impl Sync for Bindings {}
 
-/// How many threads may run a plan.
+/// Number of threads that may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
     if plan.estimated_work < PARALLEL_BYTES { 1 } else { engine.threads() }
 }
@@ -87,7 +87,8 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
                 .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
             Interpreter::new(plan, nest, bindings, scratch)
         };
-        // Each thread fences what it has streamed and leaves its environment as it was, also when it unwinds.
+        // Each thread fences its non-temporal stores and restores its floating-point environment, on
+        // unwinding too.
         let guards = || {
             let fence = (plan.stores == StorePolicy::NonTemporal).then_some(StoreFence);
             (fence, plan.computes_floats.then(DefaultFloats::new))

@@ -1,7 +1,7 @@
-//! The schema rows of the kinds that oneDNN lacks.
+//! The schema rows of Sterna's own kinds.
 //!
-//! They follow the conventions of the op set: ports are called `src`, `src_0`, `src_1` and `dst`, and two inputs
-//! broadcast by `auto_broadcast`.
+//! They follow the conventions of the op set: ports are called `src`, `src_0`, `src_1` and `dst`, and two
+//! inputs broadcast by `auto_broadcast`.
 
 use super::row::{AttrType, Check, Port, Schema, ShapeRule};
 use super::schema::{AUTO_BROADCAST, BOOLEAN, comparison, op, p, required};
@@ -11,7 +11,8 @@ use crate::types::kind::{Attr, OpKind};
 use DataType as D;
 use OpKind as K;
 
-/// The floating-point types that can be asked what they hold: that takes bits and no arithmetic, so f64 is among them.
+/// The floating-point types with a class test. The test looks at bits and needs no arithmetic, so f64 is
+/// among them.
 const CLASSIFIABLE: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64];
 const NUMERIC_BOOLEAN: &[DataType] = &[
     D::F32,
@@ -56,14 +57,14 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         .types(&[("T1", NUMERIC_BOOLEAN), ("T2", DataType::NUMERIC)]),
 ];
 
-/// A row of two truth values.
+/// A row of a function of two booleans.
 const fn logic(kind: OpKind) -> Schema {
     const SRCS: &[Port] = &[p("src_0", "T"), p("src_1", "T")];
     const DST: &[Port] = &[p("dst", "T")];
     op(kind, SRCS, DST).types(&[("T", BOOLEAN)]).attrs(&[AUTO_BROADCAST]).shape(ShapeRule::ElemwiseArithmetic)
 }
 
-/// A row of a question to one number.
+/// A row of a class test.
 const fn class(kind: OpKind) -> Schema {
     const SRC: &[Port] = &[p("src", "T1")];
     const DST: &[Port] = &[p("dst", "T2")];

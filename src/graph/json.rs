@@ -1,10 +1,10 @@
-//! Graph JSON in and out: the format in which oneDNN dumps graphs.
+//! Reads and writes graph JSON: the format in which oneDNN dumps graphs.
 //!
-//! Reading first checks the document as a whole, then walks it value by value. A value is a slice of the document,
-//! so where it stands is known from its address, and lines are only counted once there is an error to report.
+//! The reader first checks the whole document, then goes through it value by value. A value is a slice of the
+//! document, so its address gives its position, and lines are counted only for an error message.
 //!
-//! Kinds and attributes of Sterna's own stand there by their names like any other. oneDNN's reader refuses a graph that
-//! holds one.
+//! Sterna's own kinds and attributes are written by name like any other. oneDNN's reader refuses a graph that
+//! has one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,37 +29,38 @@ use crate::types::shape::{Braced, Dims, UNKNOWN_DIM};
 /// The version of oneDNN whose format is written.
 const VERSION: &str = "3.13.0";
 
-/// How many lists and objects may stand inside each other; a graph needs eight.
+/// Deepest nesting of lists and objects; a graph needs eight levels.
 const MAX_DEPTH: usize = 128;
 
 impl Graph {
-    /// Reads a graph in the JSON format of oneDNN's graph dumps. The ops are added, the graph is not finalized.
+    /// Reads a graph in the JSON format of oneDNN's graph dumps. The ops are added; the graph is not
+    /// finalized.
     ///
-    /// The order of keys does not matter and unknown keys are ignored. What follows from the rest may be missing:
-    /// the lists of ports (given ones are not looked at), the name of an op, its attributes, and of a tensor
-    /// everything but `id` and `dtype`:
+    /// The order of keys does not matter, and unknown keys are ignored. Keys that follow from others may be
+    /// missing: the lists of ports (they are ignored if present), the name of an op, its attributes, and
+    /// everything of a tensor but `id` and `dtype`:
     ///
-    /// - a `shape` that is missing, or is the one-element list `[-9223372036854775808]`, means an unknown rank;
-    /// - a `stride` that is missing means row-major; the same one-element list means that no stride is known;
-    /// - a `layout_type` that is missing means `strided` where there is a `stride`, and `any` elsewhere;
-    /// - of layout `opaque`, the first element of `stride` is the layout id, with which it shares its memory in
-    ///   oneDNN; of `any` and `undef`, strides mean nothing.
+    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank;
+    /// - a missing `stride` means row-major; the same one-element list means that no stride is known;
+    /// - a missing `layout_type` means `strided` if there is a `stride`, else `any`;
+    /// - under layout `opaque`, the first element of `stride` is the layout id, which shares memory with the
+    ///   strides in oneDNN; under `any` and `undef`, strides are ignored.
     ///
-    /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written again; partitions
-    /// run on CPU.
+    /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written
+    /// again; partitions run on CPU.
     ///
-    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's contradicts
-    /// it in anything but the type, the producer's takes its place.
+    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's
+    /// contradicts it in anything but the type, the producer's takes its place.
     /// [`from_json_with_notes`](Graph::from_json_with_notes) says where that was so.
     ///
-    /// Truth values may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
-    /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for what JSON has no number for.
+    /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
+    /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.
     ///
     /// # Errors
     ///
-    /// [`Error::Json`], with the place in the document, and with the error of [`LogicalTensor`] or
-    /// [`add_op`](Graph::add_op) as its cause where one of them refused what was read. In messages, ops and ports are
-    /// counted from 0, lines and columns from 1.
+    /// [`Error::Json`], with the position in the document. If [`LogicalTensor`] or [`add_op`](Graph::add_op)
+    /// refused what was read, their error is its cause. In messages, ops and ports are counted from 0, lines
+    /// and columns from 1.
     ///
     /// ```
     /// use sterna::{Error, Graph, OpKind};
@@ -83,8 +84,8 @@ impl Graph {
         Ok(Self::from_json_with_notes(text)?.0)
     }
 
-    /// Reads a graph as [`from_json`](Graph::from_json) does, and answers as well with what it read in another way than
-    /// it is written.
+    /// Reads a graph as [`from_json`](Graph::from_json) does, and answers as well with what it read in
+    /// another way than it is written.
     ///
     /// # Errors
     ///
@@ -132,14 +133,13 @@ impl Graph {
         Ok((graph, notes))
     }
 
-    /// Writes the graph in the JSON format of oneDNN's graph dumps, as its own reader takes it.
+    /// Writes the graph in the JSON format of oneDNN's graph dumps, readable by oneDNN.
     ///
-    /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception that lies in the
-    /// format: a tensor of rank 1 whose one dim is unknown looks like a tensor of unknown rank, and is read as one. Of a
-    /// graph that [`finalize`](Graph::finalize) refuses because ops contradict each other on a tensor, the producer's
-    /// description is read.
-    /// Sterna's own kinds, data types and attributes, and the strings that stand for an f32 that is not finite, are read by
-    /// Sterna alone.
+    /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception, which the
+    /// format causes: a tensor of rank 1 with an unknown dim looks like a tensor of unknown rank and is read
+    /// as one. If ops contradict each other on a tensor, so that [`finalize`](Graph::finalize) refuses the
+    /// graph, the producer's description is read. Only Sterna reads its own kinds, data types and attributes,
+    /// and the strings for an f32 that is not finite.
     ///
     /// ```
     /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind};
@@ -165,8 +165,8 @@ impl Graph {
     }
 }
 
-/// A place where a graph was read in another way than its JSON is written: a consumer of a tensor contradicted the
-/// tensor's producer, whose description took the place of the consumer's.
+/// A place where a graph was read in another way than its JSON is written: a consumer of a tensor
+/// contradicted the tensor's producer, whose description took the place of the consumer's.
 ///
 /// ```
 /// use sterna::Graph;
@@ -205,13 +205,14 @@ impl fmt::Display for JsonNote {
         let (replaced, by) = (shown(replaced), shown(by));
         write!(
             f,
-            "{consumer}, {port}: {what} {replaced} differ from {by} of its producer, {producer}, whose description counts"
+            "{consumer}, {port}: {what} {replaced} differ from {by} of its producer, {producer}, \
+             whose description counts"
         )
     }
 }
 
-/// Puts the description that the producer of a tensor gives in place of each consumer's that contradicts it. Types that
-/// differ are left to be refused when the graph is finalized.
+/// Puts the description that the producer of a tensor gives in place of each consumer's that contradicts it.
+/// Types that differ are left to be refused when the graph is finalized.
 fn let_producers_decide(ops: &mut [Op]) -> Vec<Replaced> {
     let mut producers: FxHashMap<TensorId, (usize, usize)> = FxHashMap::default();
     for (op, at) in ops.iter().zip(0..) {
@@ -258,7 +259,7 @@ impl Replaced {
     }
 }
 
-/// What a dump of a partitioned graph notes among the attributes of each op; it says nothing of the op itself.
+/// Notes of a partitioned graph's dump among the attributes of each op; they are no attributes.
 const NOTES: [&str; 2] = ["partition_id", "backend"];
 
 fn read_op(op: Node<'_>) -> Result<Op> {
@@ -349,7 +350,7 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
 
 const GIVEN_TWICE: &str = "the key is given twice";
 
-/// A JSON value: a slice of the document, and what it is there for.
+/// A JSON value: a slice of the document, and its purpose.
 #[derive(Clone, Copy)]
 struct Node<'a> {
     document: &'a str,
@@ -357,7 +358,7 @@ struct Node<'a> {
     place: Place<'a>,
 }
 
-/// What a value is there for, as far as it is inside an op, a port, an attribute, a key.
+/// The purpose of a value: the op, port, attribute and key that it belongs to.
 #[derive(Clone, Copy, Default)]
 struct Place<'a> {
     /// The index and the text of an op.
@@ -368,7 +369,7 @@ struct Place<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The value that a whole text is. Everything inside it is then known to be well-formed JSON.
+    /// The value of a whole text. Everything inside it is known to be well-formed JSON afterwards.
     fn document(text: &'a str) -> Result<Self> {
         let whole = Self { document: text, text, place: Place::default() };
         if let Some(offset) = too_deep(text) {
@@ -410,7 +411,7 @@ impl<'a> Node<'a> {
         Ok(fields)
     }
 
-    /// The keys and values of an object, as they are written.
+    /// The keys and values of an object, in written order.
     fn entries(self) -> Result<Vec<(Cow<'a, str>, Self)>> {
         let Entries(entries) = self.read("an object")?;
         Ok(entries.into_iter().map(|(key, value)| (key, Self { text: value.get(), ..self })).collect())
@@ -439,7 +440,7 @@ impl<'a> Node<'a> {
         Ok(text)
     }
 
-    /// One of a closed list of names.
+    /// A name from a closed list.
     fn named<T: FromStr<Err = UnknownName>>(self) -> Result<T> {
         self.string()?.parse().map_err(|unknown| self.fault(unknown))
     }
@@ -452,7 +453,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number, rounded once from its digits: by way of f64 it would be rounded twice.
+    /// A number, rounded once from its digits; a detour through f64 would round twice.
     fn f32(self) -> Result<f32> {
         let number = match self.text.as_bytes() {
             [b'"', ..] => spelled_f32(&self.string()?),
@@ -464,7 +465,7 @@ impl<'a> Node<'a> {
     fn read<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
         serde_json::from_str(self.text).map_err(|error| match error.classify() {
             Category::Data => self.unlike(expected),
-            // Left over from the check of the whole: half a surrogate pair, a number out of range.
+            // The check of the whole document leaves half a surrogate pair and a number out of range.
             _ => self.fault(without_position(&error)),
         })
     }
@@ -522,7 +523,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What can be told of an op that something is wrong with.
+/// The id and kind of a faulty op, as far as they can be read.
 fn id_and_kind(op: &str) -> (Option<OpId>, Option<OpKind>) {
     let entries = serde_json::from_str(op).map_or(Vec::new(), |Entries(entries)| entries);
     let value = |wanted| entries.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.get());
@@ -531,7 +532,7 @@ fn id_and_kind(op: &str) -> (Option<OpId>, Option<OpKind>) {
     (id, kind.and_then(|Text(kind)| kind.parse().ok()))
 }
 
-/// Where nesting passes [`MAX_DEPTH`]. serde_json skips over a value without counting how deep it goes.
+/// The position at which nesting exceeds [`MAX_DEPTH`]. serde_json skips a value without counting its depth.
 fn too_deep(text: &str) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     text.bytes().position(|byte| {
@@ -547,7 +548,8 @@ fn too_deep(text: &str) -> Option<usize> {
     })
 }
 
-/// The byte at which serde_json says an error is; it counts columns in bytes, and from 0 at the start of a line.
+/// The byte of serde_json's error position; serde_json counts columns in bytes, and from 0 at the start of a
+/// line.
 fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     let line_start: usize =
         text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
@@ -555,7 +557,7 @@ fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
 }
 
-/// The message of serde_json without the position at its end.
+/// serde_json's message without the position at its end.
 fn without_position(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rsplit_once(" at line ") {
@@ -564,7 +566,7 @@ fn without_position(error: &serde_json::Error) -> String {
     }
 }
 
-/// Advice to who left numbers in the text as C++ prints them.
+/// Advice on numbers in the form in which C++ prints them.
 fn hint(text: &str, offset: usize) -> &'static str {
     let part_of_word = |c: char| c.is_ascii_alphabetic() || c == '-';
     let start = text[..offset].trim_end_matches(part_of_word).len();
@@ -575,7 +577,7 @@ fn hint(text: &str, offset: usize) -> &'static str {
     }
 }
 
-/// An f32 that JSON has no number for: `inf`, `-inf`, `nan`, and with all its bits any other NaN.
+/// An f32 that JSON cannot write as a number: `inf`, `-inf`, `nan`, and any other NaN by its bits.
 fn spelled_f32(text: &str) -> Option<f32> {
     match text {
         "inf" => Some(f32::INFINITY),
@@ -589,7 +591,7 @@ fn spelled_f32(text: &str) -> Option<f32> {
     }
 }
 
-/// The other way round; `None` for a finite number.
+/// The inverse; `None` for a finite number.
 fn spelling_of_f32(number: f32) -> Option<String> {
     match number {
         f32::INFINITY => Some("inf".into()),
@@ -600,11 +602,11 @@ fn spelling_of_f32(number: f32) -> Option<String> {
     }
 }
 
-/// A string, copied only where it holds escapes.
+/// A string, copied only if it has escapes.
 #[derive(DeriveDeserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The keys and values of an object in the order of the text, a key that is repeated as often as it is there.
+/// The keys and values of an object in the order of the text, with repeated keys.
 struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
@@ -631,7 +633,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-// What is written; the keys stand in the order in which oneDNN writes them.
+// The written form, with keys in oneDNN's order.
 
 #[derive(DeriveSerialize)]
 struct DocumentOut<'a> {
@@ -654,7 +656,7 @@ struct OpOut<'a> {
     outputs: Vec<TensorOut<'a>>,
 }
 
-/// oneDNN's reader wants the type before the value.
+/// oneDNN's reader needs the type before the value.
 #[derive(DeriveSerialize)]
 struct AttrOut<'a> {
     r#type: &'static str,
@@ -690,7 +692,7 @@ struct TensorOut<'a> {
 
 impl<'a> From<&'a Op> for OpOut<'a> {
     fn from(op: &'a Op) -> Self {
-        // One by one: collected at once they would be sorted by code of their own, 8 KB of it.
+        // Inserted one by one: `collect` would sort them with code of its own, 8 KB of it.
         let mut attrs = BTreeMap::new();
         attrs.extend(op.attrs().map(|(attr, value)| (attr.name(), AttrOut::from(value))));
         Self {

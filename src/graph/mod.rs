@@ -1,4 +1,4 @@
-//! What a user describes: ops on logical tensors. Pure data, no memory.
+//! The description of a graph: ops on logical tensors. Pure data, no memory.
 
 mod extensions;
 pub(crate) mod function;
@@ -22,11 +22,11 @@ use self::op::Op;
 use crate::error::{GraphFault, Result};
 use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
 
-/// Ops linked by the ids of the tensors that they mention.
+/// Ops, linked by the ids of their tensors.
 ///
-/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then asked for its
-/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op consumes
-/// is an output.
+/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then gives its
+/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op
+/// consumes is an output.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, Policy};
@@ -52,7 +52,7 @@ pub struct Graph {
     links: Option<Links>,
 }
 
-/// How far a graph lets arithmetic be relaxed.
+/// How far a graph allows arithmetic to be relaxed.
 ///
 /// ```
 /// use sterna::{FpMath, FpMathMode, Graph};
@@ -75,14 +75,14 @@ impl Default for FpMath {
     }
 }
 
-/// What `finalize` finds out about a graph.
+/// Results of `finalize`.
 #[derive(Debug, Clone)]
 pub(crate) struct Links {
-    /// Indices of the ops in an order in which they can run; among those that can run, the smallest op id first.
+    /// Indices of the ops in a run order; among ops that can run, the smallest id comes first.
     pub(crate) order: Vec<usize>,
     /// The op that produces a tensor.
     pub(crate) producer: FxHashMap<TensorId, usize>,
-    /// The ops that consume a tensor; an op that uses it twice is listed once.
+    /// The ops that consume a tensor, each listed once.
     pub(crate) consumers: FxHashMap<TensorId, Vec<usize>>,
 }
 
@@ -92,13 +92,13 @@ impl Graph {
         Self::default()
     }
 
-    /// Adds an op after holding it against its [schema](crate::Schema) row; attributes with a default that are not
-    /// set get it. Shapes are judged when a partition is compiled.
+    /// Adds an op after checking it against its [schema](crate::Schema) row. Attributes with a default get it
+    /// unless they are set. Shapes are checked when a partition is compiled.
     ///
     /// # Errors
     ///
-    /// [`Error::Op`](crate::Error::Op) where the op does not fit its row; [`GraphFault::DuplicateOp`] for an id
-    /// that is taken; [`GraphFault::Finalized`] after `finalize`.
+    /// [`Error::Op`](crate::Error::Op) if the op does not fit its row; [`GraphFault::DuplicateOp`] if the id
+    /// is taken; [`GraphFault::Finalized`] after `finalize`.
     pub fn add_op(&mut self, mut op: Op) -> Result<()> {
         self.check_open()?;
         verify::verify(&mut op)?;
@@ -120,15 +120,16 @@ impl Graph {
         Ok(())
     }
 
-    /// Fixes the graph: links ops by tensor id and finds an order in which they can run. A second call does nothing.
+    /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
-    /// Where ops describe one tensor in different ways, what one of them leaves open is taken from the others: an
-    /// unknown rank, dim or stride, and the layout `undef`. The ops hold the same description afterwards.
+    /// Where ops describe one tensor in different ways, what one of them leaves open is taken from the
+    /// others: an unknown rank, dim or stride, and the layout `undef`. The ops hold the same description
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor that contradict each other, and
-    /// a cycle.
+    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor that contradict each
+    /// other, and a cycle.
     pub fn finalize(&mut self) -> Result<()> {
         if self.links.is_none() {
             let completed = complete_mentions(&self.ops)?;
@@ -159,24 +160,25 @@ impl Graph {
         self.fpmath
     }
 
-    /// The kind of engine that the graph's JSON names: where it was dumped. Partitions run on CPU whatever it is.
+    /// The kind of engine that the graph's JSON names: where it was dumped. Partitions run on CPU whatever it
+    /// is.
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }
 
-    /// The tensors that no op produces, in the order in which the ops mention them.
+    /// The tensors that no op produces, in the order in which the ops name them.
     pub fn inputs(&self) -> Vec<&LogicalTensor> {
         let produced = ids_of(&self.ops, Op::outputs);
         first_mentions(&self.ops, Op::inputs, &produced)
     }
 
-    /// The tensors that no op consumes, in the order in which the ops mention them.
+    /// The tensors that no op consumes, in the order in which the ops name them.
     pub fn outputs(&self) -> Vec<&LogicalTensor> {
         let consumed = ids_of(&self.ops, Op::inputs);
         first_mentions(&self.ops, Op::outputs, &consumed)
     }
 
-    /// What `finalize` found out.
+    /// The results of `finalize`.
     pub(crate) fn links(&self) -> Result<&Links> {
         self.links.as_ref().ok_or_else(|| GraphFault::NotFinalized.into())
     }
@@ -186,7 +188,7 @@ impl Graph {
     }
 }
 
-/// Graphs are equal when they hold equal ops in the same order, the same math mode and the same kind of engine.
+/// Graphs are equal if they have equal ops in the same order, the same math mode and the same kind of engine.
 impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
         self.ops == other.ops && self.fpmath == other.fpmath && self.engine_kind == other.engine_kind
@@ -197,7 +199,7 @@ fn ids_of(ops: &[Op], ports: fn(&Op) -> &[LogicalTensor]) -> FxHashSet<TensorId>
     ops.iter().flat_map(ports).map(LogicalTensor::id).collect()
 }
 
-/// The tensors at some ports, each once, without those of the given ids.
+/// The tensors at some ports, each once, without those with given ids.
 fn first_mentions<'a>(
     ops: &'a [Op],
     ports: fn(&Op) -> &[LogicalTensor],
@@ -229,8 +231,8 @@ fn link(ops: &[Op]) -> Result<Links> {
     Ok(Links { order, producer, consumers })
 }
 
-/// Checks that no two mentions of a tensor contradict each other. Answers, for each tensor whose mentions are not all
-/// equal, with what they say together.
+/// Checks that no two mentions of a tensor contradict each other. Answers, for each tensor whose mentions are
+/// not all equal, with what they say together.
 fn complete_mentions(ops: &[Op]) -> Result<FxHashMap<TensorId, LogicalTensor>> {
     let mut firsts: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
     let mut completed: FxHashMap<TensorId, LogicalTensor> = FxHashMap::default();
@@ -246,7 +248,8 @@ fn complete_mentions(ops: &[Op]) -> Result<FxHashMap<TensorId, LogicalTensor>> {
                 GraphFault::MentionsDiffer { tensor, what, first, second }
             };
             if let Some(what) = so_far.contradiction(tensor) {
-                // What is known so far may come from several ops; the fault names the one that says otherwise.
+                // What is known so far may come from several ops; the fault names the one that says
+                // otherwise.
                 let contradicts = |op: &&Op| {
                     let mut same = mentions(op).filter(|other| other.id() == tensor.id());
                     same.any(|other| other.contradiction(tensor) == Some(what))
@@ -264,7 +267,7 @@ fn mentions(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
     op.inputs().iter().chain(op.outputs())
 }
 
-/// Sorts the ops so that each stands after those whose results it uses.
+/// Sorts the ops so that each comes after those whose results it uses.
 fn order(
     ops: &[Op],
     producer: &FxHashMap<TensorId, usize>,
@@ -295,9 +298,9 @@ fn order(
     }
 }
 
-/// An op that depends on its own result, among those that still wait for an input once all that can run have.
+/// An op that depends on its own result, among those that cannot run.
 fn op_on_a_cycle(ops: &[Op], producer: &FxHashMap<TensorId, usize>, waiting_for: &[usize]) -> Option<usize> {
-    // Whoever waits has a producer that waits; following them backwards runs into the cycle.
+    // An op that cannot run has a producer that cannot run; following producers leads to the cycle.
     let waits_on = |index: usize| {
         let producers = ops[index].inputs().iter().filter_map(|input| producer.get(&input.id()).copied());
         producers.into_iter().find(|&producer| waiting_for[producer] > 0)

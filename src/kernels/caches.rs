@@ -1,4 +1,4 @@
-//! The sizes of the machine's caches, by which stores and tiles are chosen.
+//! Sizes of the machine's caches, which decide on stores and tiles.
 
 use std::sync::OnceLock;
 
@@ -7,16 +7,16 @@ use std::sync::OnceLock;
 pub(crate) struct Caches {
     /// The largest cache.
     pub(crate) last_level: usize,
-    /// The cache of one core behind its first level.
+    /// The second-level cache of one core.
     pub(crate) second_level: usize,
-    /// The first-level cache of one core for data.
+    /// The first-level data cache of one core.
     pub(crate) first_level: usize,
 }
 
-/// Where a machine does not say.
+/// Sizes for a machine that does not tell its own.
 const DEFAULT: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20, first_level: 32 << 10 };
 
-/// The caches of this machine; asked once.
+/// The caches of this machine; read once.
 pub(crate) fn caches() -> Caches {
     static CACHES: OnceLock<Caches> = OnceLock::new();
     *CACHES.get_or_init(|| of_machine().unwrap_or(DEFAULT))

@@ -1,12 +1,12 @@
-//! The kernels: leaves that know raw pointers and strides, and no graph.
+//! Kernels: leaves that know raw pointers and strides, and no graph.
 //!
-//! A kernel works on a 2-D tile. From row to row an operand moves by any number of bytes (its row stride); along a row its
-//! elements are dense, or one element stands for the whole row. Broadcasting and layouts are expressed in that by
-//! whoever calls; other inner strides go through [`pack`]. Operands may be unaligned. An output may be at the very
-//! address and row stride of an input, and overlaps none otherwise.
+//! A kernel works on a 2-D tile. The row stride of an operand is any number of bytes; along a row its
+//! elements are contiguous, or one element is repeated. The caller expresses all broadcasting and layouts in
+//! these strides; other inner strides go through [`pack`]. Operands may be unaligned. An output may have the
+//! address and row stride of an input, and overlaps no other.
 //!
-//! Kernels are chosen by the width of an element, never by its type, from tables that look-up, tests and benches
-//! read alike: one entry for each [`Level`] and [`Width`].
+//! Kernels that move elements are chosen by element width, not by type, from tables that look-up, tests and
+//! benches share: one entry for each [`Level`] and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
 pub(crate) mod caches;
@@ -21,21 +21,21 @@ pub(crate) mod simd;
 
 use crate::types::kind::Level;
 
-/// How many rows a tile has, and how many elements a row.
+/// Rows of a tile, and elements of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
 }
 
-/// An operand that a kernel reads: its first element, and the bytes from one row to the next.
+/// An operand that a kernel reads: address of the first element, and row stride in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) at: *const u8,
     pub(crate) row_stride: isize,
 }
 
-/// An operand that a kernel writes: its first element, and the bytes from one row to the next.
+/// An operand that a kernel writes: address of the first element, and row stride in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) at: *mut u8,
@@ -45,7 +45,7 @@ pub(crate) struct Target {
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Prefetches bytes into the first-level cache. They are not read, and may be at any address.
+/// Prefetches a range of bytes into the first-level cache. The bytes are not read, and any address is fine.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn prefetch_l1(at: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -55,7 +55,7 @@ pub(crate) fn prefetch_l1(at: *const u8, bytes: usize) {
     }
 }
 
-/// Elsewhere, nothing is prefetched.
+/// Other machines do not prefetch.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn prefetch_l1(_: *const u8, _: usize) {}
 
@@ -65,33 +65,32 @@ fn is_line<U>(at: *const U) -> bool {
     at.addr().is_multiple_of(LINE)
 }
 
-/// How many elements of so many bytes lead to the first cache line of a row, if peeling them is worth it:
-/// non-temporal stores write whole lines, and a temporal store that touches two lines takes twice as long.
+/// Number of elements before the first cache line of a row, if it is worth peeling them: non-temporal stores
+/// write whole lines, and a temporal store that touches two lines takes twice as long.
 #[inline(always)]
 fn peel<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
     let bytes = row.addr().wrapping_neg() % LINE;
     (bytes.is_multiple_of(width) && columns >= 128).then_some(bytes / width)
 }
 
-/// Prefetches the partial line at the end of a row. All other lines use non-temporal stores; the partial last
-/// line needs a read for ownership, and without this prefetch it stalls the store buffer. Selects of rows
-/// that end within lines took 0.75 to 0.85 of their time on a Zen 4, in part for storing the whole lines of
-/// their last, broken block non-temporally.
+/// Prefetches the line that the end of a row shares with what follows. All other lines use non-temporal
+/// stores; the partial last line must be read first, and without this prefetch it stalls the store buffer
+/// (decision: last-line-of-row).
 #[inline(always)]
 fn prefetch_tail_line<U>(end: *const U) {
-    // A line that others will store non-temporally had better not be in them.
+    // Not for a whole line: a line that is stored non-temporally should not be in the caches.
     if !is_line(end) {
         prefetch_l1(end.cast(), 1);
     }
 }
 
 impl Source {
-    /// The first element of a row.
+    /// Address of a row's first element.
     fn row<U>(self, row: usize) -> *const U {
         self.at.wrapping_offset(self.row_stride * row as isize).cast()
     }
 
-    /// The same operand from a later row on.
+    /// The operand from a later row on.
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
@@ -109,33 +108,33 @@ impl Source {
 }
 
 impl Target {
-    /// The first element of a row.
+    /// Address of a row's first element.
     fn row<U>(self, row: usize) -> *mut U {
         self.at.wrapping_offset(self.row_stride * row as isize).cast()
     }
 
-    /// The same operand from a later row on.
+    /// The operand from a later row on.
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
 }
 
-/// How an operand runs along a row.
+/// Stride of an operand along a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InnerStride {
-    /// One element stands for the whole row.
+    /// 0: one element is repeated.
     Broadcast,
-    /// The elements follow each other.
+    /// One element.
     Contiguous,
 }
 
-/// How a kernel stores its results.
+/// How a kernel stores results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StorePolicy {
-    /// Through the caches.
+    /// Ordinary stores, which leave results in the caches.
     Temporal,
-    /// By non-temporal stores, if the level has them: for results so large that they would only push out what
-    /// is needed.
+    /// Non-temporal stores, if the level has them: for results so large that they would only evict what is
+    /// needed.
     NonTemporal,
 }
 
@@ -149,7 +148,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The width of elements of so many bytes, if there are kernels for it.
+    /// The width of elements of this many bytes, if it has kernels.
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         match bytes {
             1 => Some(Self::W1),
@@ -166,7 +165,7 @@ impl Width {
     }
 }
 
-/// One kernel at every level and width: a row of the table of kernels.
+/// A kernel at every level and width: a row of the table of kernels.
 pub(crate) struct ByWidth<K: 'static>([[K; 4]; Level::ALL.len()]);
 
 impl<K: Copy> ByWidth<K> {
@@ -176,7 +175,7 @@ impl<K: Copy> ByWidth<K> {
     }
 }
 
-/// One kernel at every level, for bytes alone.
+/// A kernel at every level, for bytes alone.
 pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
 
 /// An unsigned integer that holds the bits of an element.
@@ -199,8 +198,8 @@ macro_rules! lane_bits {
 
 lane_bits!(u8 u16 u32 u64);
 
-/// A kernel at every level and width: a shell a level, in which a generic body is compiled for that level's
-/// instructions. The first body serves the levels that plain Rust serves well, the second one level Avx512.
+/// A kernel at every level and width: one shell for each level compiles a generic body for that level's
+/// instructions. The first body is for the levels that plain Rust serves well, the second for Avx512.
 macro_rules! kernel {
     (
         ($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?,
@@ -228,7 +227,7 @@ macro_rules! kernel {
             unsafe { $wide::$wide_body::<U, $($d),*>($($arg),*) }
         }
 
-        // Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+        // Only levels that the machine runs are used; machines other than x86-64 have the first alone.
         #[cfg(not(target_arch = "x86_64"))]
         use {portable as avx2, portable as avx512};
 

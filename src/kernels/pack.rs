@@ -1,30 +1,30 @@
-//! Between elements at any stride and a dense tile.
+//! Copies between strided elements and a contiguous tile.
 
 use super::{ByWidth, Extent, LaneBits, Level, Source, Target, Width, kernel};
 
-/// Reads elements that lie `col_stride` bytes apart along a row, and writes them densely. What lies `distance` bytes on may be prefetched;
-/// nothing where that is 0.
+/// Reads elements that lie `col_stride` bytes apart along a row, and writes them contiguously. May prefetch
+/// `distance` bytes ahead, unless that is 0.
 ///
 /// # Safety
 ///
-/// Every element of the tile can be read from the source and written to the target, the machine runs the kernel's
-/// level, and source and target do not overlap.
+/// Every element of the tile can be read from the source and written to the target, the machine runs the
+/// kernel's level, and source and target do not overlap.
 pub(crate) type PackTile =
     unsafe fn(extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target);
 
-/// Reads elements densely, and writes them `col_stride` bytes apart along a row.
+/// Reads contiguous elements, and writes them `col_stride` bytes apart along a row.
 ///
 /// # Safety
 ///
 /// As for [`PackTile`].
 pub(crate) type UnpackTile = unsafe fn(extent: Extent, from: Source, to: Target, col_stride: isize);
 
-/// The kernel that makes a strided operand dense.
+/// The kernel that packs a strided operand.
 pub(crate) fn pack_tile(level: Level, width: Width) -> PackTile {
     PACK_TILE.get(level, width)
 }
 
-/// The kernel that spreads a dense operand.
+/// The kernel that unpacks a contiguous operand.
 pub(crate) fn unpack_tile(level: Level, width: Width) -> UnpackTile {
     UNPACK_TILE.get(level, width)
 }
@@ -88,8 +88,9 @@ mod bodies {
     }
 }
 
-/// Where neighbours in memory stand in one column of the tile, the tile is transposed block by block: each cache line
-/// is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold two of them.
+/// If neighbours in memory are neighbours in a column, the tile is transposed block by block. So each cache
+/// line is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold
+/// two of them.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
@@ -97,8 +98,8 @@ mod avx512 {
     use super::{Extent, LaneBits, Source, Target, bodies};
     use crate::kernels::prefetch_l1;
 
-    /// Columns of a block at most, each a vector: all of them, and what they become, stay in registers. Transposed bytes
-    /// took 0.75 of the time that they took in blocks of 64.
+    /// Most columns of a block, each a vector: inputs and outputs of the transposition stay in registers
+    /// (decision: packed-block).
     const MAX_COLUMNS: usize = 16;
 
     /// # Safety
@@ -139,8 +140,8 @@ mod avx512 {
         edge(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });
     }
 
-    /// Transposes a block of as many rows as a vector has lanes and at most [`MAX_COLUMNS`] columns: a perfect shuffle
-    /// of all lanes of the block, done once for each bit of a column's number.
+    /// Transposes a block of at most [`MAX_COLUMNS`] columns and as many rows as a vector has lanes: a
+    /// perfect shuffle of all lanes, once for each bit of a column's number.
     ///
     /// # Safety
     ///
@@ -150,7 +151,8 @@ mod avx512 {
         let columns = U::LANES.min(MAX_COLUMNS);
         // SAFETY: as the caller promises.
         unsafe {
-            // The machine does not foresee lines that lie a row apart, so a later block's are prefetched here.
+            // The hardware does not predict lines that lie a row apart, so this prefetches lines of a later
+            // block.
             if distance != 0 {
                 let later = from.wrapping_byte_offset(distance);
                 for column in 0..columns {

@@ -4,41 +4,36 @@ use smallvec::SmallVec;
 
 use super::{LINE, prefetch_l1};
 
-/// A piece of memory.
+/// A range of memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemRange {
     pub(crate) at: *const u8,
     pub(crate) bytes: usize,
 }
 
-/// Bytes that a block of a kernel prefetches. More than are read meanwhile, so that what will be read is
-/// there early, but not more lines than a core can wait for: on a Zen 5, a fused kernel of twelve ops took
-/// 0.93 of its time with two lines instead of one and with three, 0.96 with four, as long with six and longer
-/// with eight; a gated GELU, which reads less, 1.0 with two and four and 1.03 with three.
+/// Bytes that a block prefetches: more than are read meanwhile, so that memory stays ahead, but no more lines
+/// than a core can wait for (decision: prefetch-lines-a-block).
 const PREFETCH_STEP: usize = 2 * LINE;
 
-/// Memory ranges that will be read soon. Functions of one element that take long prefetch some of them in
-/// each block that they compute, so that memory works while arithmetic does. On a Zen 5, a fused kernel of
-/// twelve ops and a gated GELU took 0.91 and 0.96 of the time that they took where a kilobyte of each piece
-/// was prefetched between steps; where all functions of one element ask, as long, and the library is 0.15 MB
-/// larger. Functions of two elements do not ask: a group with differences of rows of 49 elements took 1.2
-/// times as long.
+/// Ranges of memory that will be read soon. Heavy functions of one element prefetch some lines in each block
+/// that they compute, so that memory works while arithmetic does. Light functions gain nothing from it, and
+/// functions of two elements lose (decision: prefetch-in-heavy-functions).
 #[derive(Debug, Default)]
 pub(crate) struct PrefetchQueue {
-    /// The pieces in their order.
+    /// The ranges in their order.
     ranges: SmallVec<[MemRange; 6]>,
-    /// The first of them that has not been prefetched to its end.
+    /// Index of the first range that is not prefetched to its end.
     next: usize,
 }
 
 impl PrefetchQueue {
-    /// Forgets all pieces.
+    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
         self.next = 0;
     }
 
-    /// Adds a piece, which becomes one with the last one if it follows that.
+    /// Adds a range; joins it with the last one if it follows that.
     pub(crate) fn add(&mut self, range: MemRange) {
         match self.ranges[self.next..].last_mut() {
             Some(last) if last.at.wrapping_add(last.bytes) == range.at => last.bytes += range.bytes,
@@ -46,14 +41,14 @@ impl PrefetchQueue {
         }
     }
 
-    /// What is to be prefetched next. A kernel keeps it in registers while it prefetches, and puts back what
-    /// is left: 0.94 to 0.97 of the time of the groups above.
+    /// The range to prefetch next. A kernel keeps it in registers and puts back what is left
+    /// (decision: prefetch-in-registers).
     #[inline(never)]
     pub(in crate::kernels) fn current(&self) -> MemRange {
         self.ranges.get(self.next).copied().unwrap_or(MemRange { at: std::ptr::null(), bytes: 0 })
     }
 
-    /// Prefetches the next bytes of the first piece, and goes on to another when there are no more.
+    /// Prefetches the next bytes of the current range, and goes on to the next range at its end.
     #[inline(always)]
     pub(in crate::kernels) fn prefetch_step(&mut self, current: &mut MemRange) {
         if current.bytes > 0 {
@@ -66,7 +61,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// The piece behind the first one, which becomes the first one.
+    /// Goes on to the next range.
     #[cold]
     #[inline(never)]
     fn next_range(&mut self) -> MemRange {
@@ -74,7 +69,7 @@ impl PrefetchQueue {
         self.current()
     }
 
-    /// Puts back what is left of the first piece.
+    /// Puts back what is left of the current range.
     #[inline(never)]
     pub(in crate::kernels) fn put_back(&mut self, left: MemRange) {
         if let Some(current) = self.ranges.get_mut(self.next) {
@@ -93,7 +88,7 @@ impl PrefetchQueue {
 mod tests {
     use super::*;
 
-    /// What is prefetched block by block, as offsets, of pieces given by offset and bytes, by kernels of three blocks each.
+    /// Offsets prefetched in each block by kernels of three blocks, for ranges given by offset and length.
     fn prefetched(ranges: &[(usize, usize)]) -> Vec<usize> {
         let mut queue = PrefetchQueue::default();
         for &(at, bytes) in ranges {

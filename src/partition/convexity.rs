@@ -1,10 +1,11 @@
 //! Whether a group stays convex when an op joins it: whether no path leaves the group and comes back into it.
 //!
-//! Each group formed so far runs as one, so the graph is seen with its groups contracted to a node each, in an order in
-//! which the nodes can run. A question is answered by two searches that take turns, an edge each: one from the group, one
-//! from the op that would join. The first that ends answers, so a question costs no more than twice the easier search.
-//! The search from the group is kept while the group grows. Trees along the edges, made once, answer for long paths: an
-//! op below a member in a tree is reached from the group, however far it is.
+//! Each group formed so far runs as one, so the graph is seen with its groups contracted to a node each, in
+//! an order in which the nodes can run. A question is answered by two searches that take turns, an edge each:
+//! one from the group, one from the op that would join. The first that ends answers, so a question costs no
+//! more than twice the easier search. The search from the group is kept while the group grows. Trees along
+//! the edges, made once, answer for long paths: an op below a member in a tree is reached from the group,
+//! however far it is.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -67,8 +68,8 @@ impl<'g> Convexity<'g> {
         self.below_group.iter_mut().for_each(|below| below.add(op));
     }
 
-    /// Whether a path that passes an op outside of the group would connect it with a candidate. The candidate is a
-    /// neighbour of the group, on one side.
+    /// Whether a path that passes an op outside of the group would connect it with a candidate. The candidate
+    /// is a neighbour of the group, on one side.
     pub(super) fn has_detour(&mut self, candidate: usize, side: Side) -> bool {
         let Self { links, member_in, growth, from_group, from_candidate, below_group } = self;
         let is_member = |node: usize| member_in[node] == *growth;
@@ -80,8 +81,8 @@ impl<'g> Convexity<'g> {
             if from_group.detours(candidate) > 0 {
                 return true;
             }
-            // What the group leads to is known up to its front. Whatever leads on to the candidate is nearer than the
-            // candidate, and nearer than what is left of the candidate's own search.
+            // What the group leads to is known up to its front. Whatever leads on to the candidate is nearer
+            // than the candidate, and nearer than what is left of the candidate's own search.
             let front = from_group.front();
             if front >= links.distance(side, candidate) || front > u64::MAX - from_candidate.front() {
                 return false;
@@ -118,8 +119,8 @@ impl<'g> Convexity<'g> {
         else {
             return;
         };
-        // The group moves to the place of its last op, and what it leads to behind it; or to the place of its first op,
-        // and what leads to it before it: whichever is found first.
+        // The group moves to the place of its last op, and what it leads to behind it; or to the place of its
+        // first op, and what leads to it before it: whichever is found first.
         let [after, before] = from_group;
         let is_after = loop {
             if after.front() >= links.distance(Side::Consumers, last) {
@@ -146,8 +147,8 @@ impl<'g> Convexity<'g> {
     }
 }
 
-/// Nodes in an order in which they can run, and the edges between them. A node is an op, or a group named by one of its
-/// ops.
+/// Nodes in an order in which they can run, and the edges between them. A node is an op, or a group named by
+/// one of its ops.
 struct Links<'g> {
     node_of: Vec<usize>,
     /// The ops to which the edges of a node lead, by side.
@@ -268,7 +269,8 @@ impl Search {
         None
     }
 
-    /// Follows one more edge from the group. The edge is returned if it leads to a node that was not reached before.
+    /// Follows one more edge from the group. The edge is returned if it leads to a node that was not reached
+    /// before.
     fn advance(&mut self, links: &Links<'_>, is_member: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
         let (from, op) = self.follow(links)?;
         let to = links.node_of[op];

@@ -5,10 +5,12 @@ use super::pointwise::Pointwise;
 use crate::graph::function::Function;
 use crate::graph::op::Op;
 
-/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at once.
+/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at
+/// once.
 const MAX_OPS: usize = 64;
 
-/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the exact result.
+/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
+/// exact result.
 ///
 /// ```
 /// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};
@@ -22,10 +24,11 @@ const MAX_OPS: usize = 64;
 pub enum Accuracy {
     /// The bits are those of the ops run one by one, and each element is computed on its own.
     Exact,
-    /// The bits are those of the ops run one by one. An op adds up many elements, in an order that depends on the op, its
-    /// types, its shapes and the CPU level alone, and stays within a bound of the exact result.
+    /// The bits are those of the ops run one by one. An op adds up many elements, in an order that depends on
+    /// the op, its types, its shapes and the CPU level alone, and stays within a bound of the exact result.
     Ordered,
-    /// The result stays within a bound of the exact one, but its bits may differ from those of the ops run one by one.
+    /// The result stays within a bound of the exact one, but its bits may differ from those of the ops run
+    /// one by one.
     Bounded,
 }
 

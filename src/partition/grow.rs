@@ -1,4 +1,5 @@
-//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular op.
+//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular
+//! op.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,13 +45,15 @@ pub struct Explanation {
     pub fusion: &'static str,
     /// The op at which the group started.
     pub seed: OpRef,
-    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole group.
+    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole
+    /// group.
     pub neighbour: Option<OpRef>,
     /// What was decided.
     pub verdict: FusionVerdict,
 }
 
-/// Ops that share a partition, as positions in the run order, ascending; and how exact it is, if a fusion took them.
+/// Ops that share a partition, as positions in the run order, ascending; and how exact it is, if a fusion
+/// took them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpGroup {
     pub(super) ops: Vec<usize>,
@@ -63,8 +66,8 @@ impl AsRef<[usize]> for OpGroup {
     }
 }
 
-/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is false,
-/// no group has more than its seed.
+/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is
+/// false, no group has more than its seed.
 pub(super) fn group(
     graph: &OpGraph<'_>,
     fusions: &[Fusion],
@@ -167,7 +170,8 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         // Places of candidates that were refused before, and beside which an op has joined since.
         let mut again: BinaryHeap<Reverse<usize>> = BinaryHeap::new();
         loop {
-            // The candidate that stands first, so that groups are the same as if each joining started the round anew.
+            // The candidate that stands first, so that groups are the same as if each joining started the
+            // round anew.
             let place = again.pop().map_or(asked, |Reverse(place)| place);
             let Some(&Candidate { op, side, .. }) = candidates.get(place) else { break };
             asked += usize::from(place == asked);
@@ -192,7 +196,8 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     self.candidate[neighbour] = (self.grown, candidates.len());
                     candidates.push(Candidate { op: neighbour, side, state: State::Waiting });
                 } else if candidates[place].state == State::Refused {
-                    // Each path that would come back passes a neighbour of the candidate, maybe the one that has joined.
+                    // Each path that would come back passes a neighbour of the candidate, maybe the one that
+                    // has joined.
                     candidates[place].state = State::Waiting;
                     again.push(Reverse(place));
                 }

@@ -25,8 +25,8 @@ use crate::types::kind::{Policy, TensorId};
 
 /// Ops of a graph that run as one, or one op that nothing here runs.
 ///
-/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the graph,
-/// each listed once.
+/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the
+/// graph, each listed once.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
@@ -159,8 +159,8 @@ impl Partition {
 }
 
 impl Graph {
-    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come back each
-    /// in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
+    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come
+    /// back each in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors
     ///
@@ -171,8 +171,8 @@ impl Graph {
         groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
-    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which they
-    /// fell: why two neighbours share a partition or do not.
+    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which
+    /// they fell: why two neighbours share a partition or do not.
     ///
     /// # Errors
     ///

@@ -25,10 +25,11 @@ impl Side {
     }
 }
 
-/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between them.
+/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between
+/// them.
 ///
-/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the group is
-/// compiled; outside of it, the tensor is a port of the group.
+/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the
+/// group is compiled; outside of it, the tensor is a port of the group.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
     pub(super) producers: Vec<Vec<usize>>,
@@ -61,13 +62,15 @@ impl<'g> OpGraph<'g> {
         Ok(Self { ops, producers, consumers })
     }
 
-    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side each one is.
+    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side
+    /// each one is.
     pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, Side)> {
         let producers = self.producers[op].iter().map(|&other| (other, Side::Producers));
         producers.chain(self.consumers[op].iter().map(|&other| (other, Side::Consumers)))
     }
 
-    /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its first op.
+    /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its
+    /// first op.
     pub(super) fn in_run_order<G: AsRef<[usize]>>(&self, mut groups: Vec<G>) -> Vec<G> {
         groups.sort_unstable_by_key(|group| group.as_ref()[0]);
         let mut group_of = vec![0; self.ops.len()];

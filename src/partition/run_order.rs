@@ -1,4 +1,5 @@
-//! A run order that changes while groups form: a list of nodes, each with a label that is larger than those before it.
+//! A run order that changes while groups form: a list of nodes, each with a label that is larger than those
+//! before it.
 
 /// An order of nodes. A node moves in the time of its own move, however long the order is.
 pub(super) struct RunOrder {

@@ -8,20 +8,21 @@ pub(crate) type Strides = SmallVec<[isize; 4]>;
 /// One loop of a nest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loop {
-    /// How often it runs.
+    /// Number of iterations.
     pub(crate) extent: usize,
     /// The stride of each operand, in bytes.
     pub(crate) strides: Strides,
     /// How the iterations depend on each other.
     pub(crate) role: Role,
-    /// Whether a step of the nest needs the loop as it is: it is then neither merged with another nor moved past one.
+    /// Whether a step of the nest needs the loop as it is. Such a loop is not merged, and no loop moves past
+    /// it.
     pub(crate) pinned: bool,
 }
 
 /// How the iterations of a loop depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Each iteration writes elements of its own, so iterations may run in any order and on any thread.
+    /// Each iteration writes its own elements, so iterations may run in any order and on any thread.
     Spatial,
     /// Iterations accumulate into the same elements, so they run in order on one thread.
     #[cfg_attr(
@@ -31,14 +32,14 @@ pub(crate) enum Role {
     Reducing,
 }
 
-/// Drops loops that run once, orders the others by the stride of one operand, the largest outermost, and merges
-/// neighbours that all operands access alike.
+/// Drops loops of one iteration, orders the others by the stride of one operand, the largest outermost, and
+/// merges neighbours that all operands access alike.
 ///
-/// The same elements are visited with the same operands. Pinned loops keep their place, so nothing moves past one;
-/// reducing loops merge with reducing ones only.
+/// The visited elements and their operands stay the same. Pinned loops keep their place, so no loop moves
+/// past one; reducing loops merge with reducing ones only.
 pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) -> SmallVec<[Loop; 4]> {
     let mut ordered: SmallVec<[Loop; 4]> = SmallVec::new();
-    // Inserted one by one, as there are few: the library's sort would be 7 KB of code.
+    // Insertion sort, because there are few loops and the library's sort would add 7 KB of code.
     let mut behind_pinned = 0;
     for l in loops.into_iter().filter(|l| l.extent != 1 || l.pinned) {
         if l.pinned {
@@ -63,7 +64,7 @@ pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) 
     merged
 }
 
-/// Whether one loop over both visits what the two visit nested.
+/// Whether one merged loop visits what the two nested loops visit, for all operands.
 fn walk_alike(outer: &Loop, inner: &Loop) -> bool {
     let continues =
         |(&outer, &stride): (&isize, &isize)| Some(outer) == stride.checked_mul(inner.extent as isize);

@@ -6,7 +6,7 @@ use crate::kernels::pointwise::Params;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 
-/// A scalar instruction. Types are those of the operands unless said otherwise.
+/// A scalar instruction. Its type is that of the operands, unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ScalarOp {
     Unary(Unary, Params),
@@ -18,13 +18,12 @@ pub(crate) enum ScalarOp {
     Sign(Sign),
     Select,
     Convert(DataType, DataType),
-    /// Rounds an f32 to what another type can hold.
+    /// Rounds an f32 to a value of another type.
     Round(DataType),
     Index,
 }
 
-/// What an op is called where a plan is shown: its function, and the type on which it works unless that is
-/// always f32.
+/// Name of an op in a shown plan: its function, and its type, unless that is always f32.
 impl fmt::Display for ScalarOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! A plan in words and numbers, for who wants to know what an execution will do.
+//! A plan in words and numbers, for people and tools.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,11 +7,10 @@ use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
-/// What a compiled partition does when it is executed: its loops after merging, tiles, steps and memory.
+/// What an execution of a compiled partition does: loops after merging, tiles, steps and memory.
 ///
-/// It is there to be read by people and to be shown by tools, and is made anew by each call of
-/// [`CompiledPartition::plan`](crate::CompiledPartition::plan). What stands in it may change from version to version.
-/// [`Display`] writes it as text.
+/// Each call of [`CompiledPartition::plan`](crate::CompiledPartition::plan) makes it anew. Its content may
+/// change from version to version. [`Display`] writes it as text.
 ///
 /// ```
 /// use sterna::{DataType, Engine, LogicalTensor, Op, Partition};
@@ -48,25 +47,25 @@ pub struct PlanSummary {
     pub nests: Vec<NestSummary>,
 }
 
-/// Loops that run together over tiles, and the steps done in each tile.
+/// Loops around tiles, and the steps of each tile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NestSummary {
-    /// The loops around the tiles, the outermost first; those of one iteration are left out.
+    /// The loops around the tiles, the outermost first, without those of one iteration.
     pub loops: Vec<LoopSummary>,
     /// Iterations of the second innermost loop after merging.
     pub rows: usize,
     /// Iterations of the innermost loop after merging.
     pub columns: usize,
-    /// Rows of a tile; the last one of a column of tiles may have fewer.
+    /// Rows of a tile; the last tile of a column of tiles may have fewer.
     pub tile_rows: usize,
-    /// Columns of a tile; the last one of a row of tiles may have fewer.
+    /// Columns of a tile; the last tile of a row of tiles may have fewer.
     pub tile_columns: usize,
-    /// How many tiles there are.
+    /// Number of tiles.
     pub tiles: usize,
-    /// How many threads run the tiles.
+    /// Number of threads that run the tiles.
     pub threads: usize,
-    /// The steps. Each stands behind those whose results it uses.
+    /// The steps, each after those whose results it uses.
     pub steps: Vec<StepSummary>,
 }
 
@@ -76,33 +75,33 @@ pub struct NestSummary {
 pub struct LoopSummary {
     /// Its iterations.
     pub extent: usize,
-    /// What it goes through.
+    /// What it iterates over.
     pub over: LoopOver,
     /// Whether threads may run its iterations in parallel; false if they accumulate into the same elements.
     pub is_parallel: bool,
 }
 
-/// What a loop around tiles goes through.
+/// What a loop around tiles iterates over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoopOver {
-    /// One dim, or several that were merged.
+    /// One dim, or several merged ones.
     Dims,
-    /// The rows, a tile's worth at a time.
+    /// Blocks of rows, one tile each.
     RowBlocks,
-    /// The columns, a tile's worth at a time.
+    /// Blocks of columns, one tile each.
     ColumnBlocks,
 }
 
-/// One thing done in a tile.
+/// One step of a tile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepSummary {
-    /// What is done: one thing, or several one after another that leave their results to each other in registers.
+    /// Its operations: one, or several that hand values on in registers.
     pub tasks: Vec<String>,
-    /// What it is done with.
+    /// Its operands.
     pub operands: Vec<StepOperand>,
-    /// The tensor that it writes; `None` where the result goes to scratch.
+    /// The tensor that it writes; `None` if the result goes to scratch.
     pub output: Option<TensorId>,
     /// Whether the result differs from row to row.
     pub varies_by_row: bool,
@@ -118,16 +117,16 @@ pub struct StepSummary {
 pub enum StepOperand {
     /// A tensor of the partition, by its id.
     Tensor(TensorId),
-    /// The result of another step, by its place among the steps of the nest.
+    /// The result of another step, by its index in the nest.
     Step(usize),
-    /// An element that is the same everywhere.
+    /// A constant element.
     Constant,
-    /// The place of each element along a dim.
+    /// The index of each element along a dim.
     Index,
 }
 
 impl Plan {
-    /// The plan in words, given the ids of the ports, inputs first, and for each nest how many threads share it.
+    /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each nest.
     pub(crate) fn summary(
         &self,
         ids: &[TensorId],
@@ -253,7 +252,7 @@ impl Display for StepSummary {
 }
 
 impl StepSummary {
-    /// How often it is done in a tile, where that is not for each element.
+    /// How often the step runs in a tile, unless it runs for each element.
     fn once(&self) -> &'static str {
         match (self.varies_by_row, self.varies_by_column) {
             (true, true) => "",

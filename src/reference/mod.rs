@@ -1,11 +1,11 @@
 //! A slow and obvious interpreter of ops: what every fast path is held against.
 //!
-//! Nothing here is optimised. Each result element is worked out on its own, from its index. What moves elements or
-//! their sign bit works on bytes. Integers are computed exactly and wrap around. Floating-point arithmetic is done in
-//! f64, which holds every f32, bf16 and f16 exactly, and rounded at the end: to f32, and from there to the type of the
-//! output. For a sum, difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour
-//! over f64 never changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every
-//! machine.
+//! Nothing here is optimised. Each result element is worked out on its own, from its index. What moves
+//! elements or their sign bit works on bytes. Integers are computed exactly and wrap around. Floating-point
+//! arithmetic is done in f64, which holds every f32, bf16 and f16 exactly, and rounded at the end: to f32,
+//! and from there to the type of the output. For a sum, difference, product, quotient or square root of f32
+//! numbers that is f32 arithmetic: the detour over f64 never changes the result. A NaN that comes out of
+//! arithmetic has positive sign and no payload, on every machine.
 //!
 //! ```
 //! use sterna::reference::{self, Value};
@@ -69,13 +69,14 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it does, but
-/// cannot be interpreted.
+/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// does, but cannot be interpreted.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
-/// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
+/// let add = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// assert!(reference::supports(&add).is_ok());
 /// assert!(reference::supports(&Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
@@ -84,8 +85,9 @@ pub fn supports(op: &Op) -> Result<()> {
 
 /// How many units in the last place of its output's type a compiled op may be off the interpreter.
 ///
-/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one of f32
-/// within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest two.
+/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one
+/// of f32 within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest
+/// two.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -126,8 +128,9 @@ pub fn ulps(op: &Op) -> u32 {
 ///
 /// # Errors
 ///
-/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs; [`Error::Tensor`] for a
-/// value of another type; [`Error::Shape`] where the shapes contradict the op's rule; [`Error::OutOfMemory`].
+/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
     let meaning = meaning(op)?;

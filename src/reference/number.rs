@@ -44,8 +44,9 @@ impl Number {
         }
     }
 
-    /// Appends the bytes of the element that this number becomes: rounded once to nearest in floating point, kept
-    /// within the bounds of an integer if it is a floating-point number, wrapped around if it is an integer.
+    /// Appends the bytes of the element that this number becomes: rounded once to nearest in floating point,
+    /// kept within the bounds of an integer if it is a floating-point number, wrapped around if it is an
+    /// integer.
     pub(super) fn append(self, data_type: DataType, bytes: &mut Vec<u8>) {
         macro_rules! put {
             ($Type:ty) => {
@@ -55,8 +56,8 @@ impl Number {
                 }
             };
         }
-        // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any other. As
-        // an integer it is the same everywhere.
+        // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any
+        // other. As an integer it is the same everywhere.
         let is_nan = matches!(self, Self::Float(number) if number.is_nan());
         match data_type {
             D::F16 if is_nan => bytes.extend_from_slice(bytes_of(&[0x7e00u16])),
@@ -80,8 +81,9 @@ impl Number {
         }
     }
 
-    /// This number, if it is one, in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit. Rounding
-    /// that to nearest in a type of 16 bits gives what rounding the number itself would give.
+    /// This number, if it is one, in f32, rounded to odd: what does not fit is cut off, and leaves its trace
+    /// in the last bit. Rounding that to nearest in a type of 16 bits gives what rounding the number itself
+    /// would give.
     fn to_odd(self) -> f32 {
         let number = match self {
             Self::Float(number) => number,

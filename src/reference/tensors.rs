@@ -10,7 +10,8 @@ use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
 
-/// Each element is the sum, in f64 and in order, of the products of a row and a column, plus `bias` if there is one.
+/// Each element is the sum, in f64 and in order, of the products of a row and a column, plus `bias` if there
+/// is one.
 pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, weights, bias) = (&inputs[0], &inputs[1], inputs.get(2));
     let rows = Rows::of(src, op.bool_attr(Attr::TransposeA))?;
@@ -65,7 +66,8 @@ impl Rows {
 
 /// `exp(x − max) / sum` with `sum` over `exp(x − max)` along the axis; the statistics are `max + log(sum)`.
 ///
-/// Where all of a row is −inf, that gives NaN; under mode `inf_as_zero` it gives zeros, and −inf as the statistics.
+/// Where all of a row is −inf, that gives NaN; under mode `inf_as_zero` it gives zeros, and −inf as the
+/// statistics.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let src = &inputs[0];
     let axis = infer::resolved_axis(op, src.dims())?;

@@ -23,8 +23,8 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a type without elements of whole bytes, for dims that no tensor has or that are unknown,
-    /// and for bytes that are not as many as type and dims ask for.
+    /// [`Error::Value`] for a type without elements of whole bytes, for dims that no tensor has or that are
+    /// unknown, and for bytes that are not as many as type and dims ask for.
     pub fn new(data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> Result<Self> {
         let (needed, given) = (byte_count(data_type, dims)?, bytes.len());
         if given != needed {
@@ -67,7 +67,8 @@ impl Value {
         })
     }
 
-    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they are.
+    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they
+    /// are.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A kernel that panics, which only a defect could make one do: no caller can. So the plan of a compiled partition is
-//! given such a kernel here.
+//! A kernel that panics. No caller can make one panic, only a defect could, so the test puts such a kernel
+//! into the plan of a compiled partition.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use crate::plan::Instr;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
-/// Enough for workers to be woken.
+/// Enough elements to wake workers.
 const LENGTH: usize = 3_000_000;
 
-/// What the kernel does where nobody is to panic.
+/// The kernel to run if no panic is wanted.
 static WORKING: OnceLock<Kernel1> = OnceLock::new();
 static WORKERS_PANIC: AtomicBool = AtomicBool::new(false);
 static CALLER_PANICS: AtomicBool = AtomicBool::new(false);
@@ -32,7 +32,7 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut
         PANICS.fetch_add(1, Ordering::Relaxed);
         panic!("a kernel panics");
     }
-    // The caller would do all the work before a worker is awake.
+    // Otherwise the caller would do all the work before a worker wakes.
     let start = Instant::now();
     while WORKERS_PANIC.load(Ordering::Relaxed)
         && PANICS.load(Ordering::Relaxed) == 0
@@ -40,18 +40,19 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut
     {
         std::thread::yield_now();
     }
-    // SAFETY: as the caller of the kernel that this one stands for promises.
+    // SAFETY: as the caller of this kernel promises for the kernel that it replaces.
     unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, queue) }
 }
 
-/// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may panic.
+/// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may
+/// panic.
 fn compiled() -> CompiledPartition {
     let dims = [LENGTH as i64];
     let from = LogicalTensor::with_strides(0, DataType::F32, &dims, &[2]).unwrap();
     let to = LogicalTensor::strided(1, DataType::F32, &dims).unwrap();
     let op = Op::new(0, OpKind::Square).input(from).output(to);
     let partition = Partition::from_op(op).unwrap();
-    // A plan that the cache does not share can be changed.
+    // A plan that is not in the cache is not shared, so it can be changed.
     set_compiled_partition_cache_capacity(0);
     let engine = Engine::builder().threads(3).build();
     let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
@@ -67,7 +68,7 @@ fn compiled() -> CompiledPartition {
     compiled
 }
 
-/// The control word of the thread's floating-point environment, without the flags of what has happened.
+/// The control word of the thread's floating-point environment, without the flags of past exceptions.
 #[cfg(target_arch = "x86_64")]
 fn control() -> u32 {
     let mut control = 0u32;
@@ -101,7 +102,7 @@ fn a_panic_anywhere_is_an_error_and_the_next_execution_works() {
     works();
     for round in 0..4 {
         for (workers, caller) in [(true, false), (false, true), (true, true)] {
-            // Flush to zero and round down, which holds afterwards as well.
+            // Flush to zero and round down; this mode must hold afterwards as well.
             #[cfg(target_arch = "x86_64")]
             set_control(0x1f80 | 0x8000 | 0x2000);
             PANICS.store(0, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! Register-fused kernels: several pointwise steps at once, block by block, with intermediate values in
+//! Register fusion: several pointwise steps run as one kernel, block by block, and hand values on in
 //! registers.
 //!
-//! A [`FusedProgram`] is a sequence of stages. Each is a function that takes the state (a block of 64
-//! elements and its mask) in vector registers, does one thing to it, and ends with a call of the next one,
-//! which the compiler makes a jump: Skia's raster pipeline is built the same way. In the first-level cache of
-//! a Zen 4 a stage takes 2.5 ns for 64 f32 where a step over a tile takes 4 to 7, and beyond the caches the
-//! work of all stages goes on while memory is waited for, which tile after tile it does not.
+//! A [`FusedProgram`] is a list of stages. A stage is a function that takes the state (a block of 64 elements
+//! and a mask of 64 bits) in vector registers, does one thing to it, and calls the next stage last, which the
+//! compiler turns into a jump. Skia's raster pipeline is built the same way. A stage costs less than a step
+//! over a tile, and beyond the caches the arithmetic of all stages overlaps with waiting for memory
+//! (decision: stage-cost).
 //!
-//! Registers hold one block, of elements of up to 8 bytes at level Avx512, of up to 4 at level Avx2, and masks for it
-//! twice. What else is needed again later, or second, lies in the thread's scratch, block by block. At level Portable there
-//! are no vectors to pass, so there are no fused kernels.
+//! Registers hold one block, of elements of up to 8 bytes at level Avx512 and up to 4 bytes at level Avx2,
+//! and two masks for it. Other values that are needed again are spilled to the thread's scratch, block by
+//! block. Level Portable has no vectors to pass, so it has no register fusion.
 
 mod shells;
 mod stages;
@@ -31,38 +31,36 @@ use crate::types::kind::Level;
 /// Elements of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// Bytes of a block of the widest elements that a state holds.
+/// Bytes of a block of the widest elements.
 const SPILL_BYTES: usize = BLOCK * 8;
 
-/// A function that does one thing to the state. Only a program of its level can call it.
+/// A stage's function. Only a program of its level can call it.
 #[derive(Debug, Clone, Copy)]
 struct EntryPoint(unsafe extern "C" fn());
 
-/// One thing done to the state.
+/// One operation on the state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stage {
-    /// With an operand in memory of which there is a block, or with none.
+    /// The stage without an operand in memory, or with a contiguous one.
     contiguous: EntryPoint,
-    /// Further entry points, if the stage takes a memory operand.
+    /// Further entry points, if the stage takes an operand in memory.
     reads: Option<&'static OperandEntries>,
 }
 
-/// Further entry points of a stage that reads a memory operand.
+/// Further entry points of a stage that reads an operand in memory.
 #[derive(Debug)]
 struct OperandEntries {
-    /// One of which there is one element.
+    /// For an operand of one repeated element.
     broadcast: Option<EntryPoint>,
-    /// Blocks, by clones of the code for other operands.
+    /// Clones of the contiguous entry point, for further operands.
     ///
-    /// AMD's optimization guides name a prefetcher that goes by the strides of single instructions. Two
-    /// operands that one instruction loads alternately mislead it: on a Zen 5, where they were less than 8
-    /// MiB apart and not by a multiple of 16 KiB, a clamp's gradient took 1.4 to 5 times as long within the
-    /// last level, and a sum of four operands 1.2 to 2 times.
+    /// If one instruction loads two operands by turns, it misleads the prefetcher that follows the stride of
+    /// single instructions (decision: clone-per-operand). So each operand gets its own clone.
     clones: &'static [EntryPoint],
 }
 
 impl Stage {
-    /// The entry point for the n-th distinct operand that this stage reads; each gets its own clone.
+    /// The entry point for the operand with this index among those that the stage reads.
     fn entry_point(self, inner: InnerStride, reader_index: usize) -> Option<EntryPoint> {
         let clones = self.reads.map_or(&[][..], |reads| reads.clones);
         match inner {
@@ -79,21 +77,21 @@ impl Stage {
     }
 }
 
-/// A stage at every level that has fused kernels.
+/// A stage at every level that has register fusion.
 pub(crate) type Stages = ByLevel<Option<Stage>>;
 
-/// Where the operand of a stage lies.
+/// Location of a stage's operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// The stage has none.
+    /// The stage has no operand.
     Nowhere,
-    /// Among the operands of the program.
+    /// An operand of the program, by index.
     Operand(usize),
-    /// Among the spilled values.
+    /// A spilled value, by index.
     Spilled(usize),
 }
 
-/// A stage with what it works on.
+/// A stage and the location of its operand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StageUse {
     pub(crate) stage: Stage,
@@ -101,16 +99,16 @@ pub(crate) struct StageUse {
     pub(crate) params: Params,
 }
 
-/// A stage as it is called.
+/// A stage as a program calls it.
 #[derive(Debug, Clone, Copy)]
 struct StageCall {
     entry_point: EntryPoint,
-    /// The operand in memory, by how many bytes behind the first cell its own is; any where the stage uses none.
+    /// Byte offset from the first slot to the operand's slot; any value if the stage has no operand.
     slot: usize,
     params: Params,
 }
 
-/// Where the first block of an operand lies in a row; the others lie so many bytes further with each block.
+/// Address of an operand's first block in a row, and the bytes from one block to the next.
 #[derive(Debug, Clone, Copy)]
 struct OperandSlot {
     at: *mut u8,
@@ -118,13 +116,13 @@ struct OperandSlot {
 }
 
 impl OperandSlot {
-    /// Goes on by some elements of the row.
+    /// Skips elements of the row.
     fn skip(&mut self, elements: usize) {
         self.at = self.at.wrapping_add(self.advance / BLOCK * elements);
     }
 
-    /// The elements to peel before whole lines can be stored non-temporally. Prefetches the line in which so
-    /// many elements end.
+    /// Number of elements to peel until non-temporal stores can write whole lines. Prefetches the line in
+    /// which the row ends.
     fn peel(&self, elements: usize) -> usize {
         let width = self.advance / BLOCK;
         prefetch_tail_line(self.at.wrapping_add(elements * width));
@@ -132,7 +130,7 @@ impl OperandSlot {
     }
 }
 
-/// Cells before the first one, which are no operand's but for rows to use.
+/// Slots before the first operand's slot; the row driver uses them.
 const ROW_SLOTS: usize = 1;
 
 /// An operand in memory.
@@ -152,10 +150,10 @@ impl ProgramOperand {
     }
 }
 
-/// What is stored of the state in the end.
+/// The part of the state that a program stores at its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StoreKind {
-    /// The block, of elements of a width.
+    /// The block, with the width of its elements.
     Block(Width, StorePolicy),
     /// The mask, as bytes that are 0 or 1.
     Mask,
@@ -174,9 +172,9 @@ impl StoreKind {
     }
 }
 
-/// A sequence of stages that computes a tile of one result from tiles of operands.
+/// A list of stages that computes a tile of one result from tiles of operands.
 ///
-/// Its cells are those of the operands, in their order, that of the result, and one for each value that is spilled.
+/// It has a slot for each operand, in their order, one for the result, and one for each spilled value.
 #[derive(Debug)]
 pub(crate) struct FusedProgram {
     level: Level,
@@ -187,8 +185,8 @@ pub(crate) struct FusedProgram {
 }
 
 impl FusedProgram {
-    /// A program of stages of a level that ends so, with so many spilled values; nothing where the level has
-    /// no fused kernels, or a stage no such operand.
+    /// A program of stages of a level with a number of spilled values. `None` if the level has no register
+    /// fusion, or if a stage does not take an operand of that kind.
     pub(crate) fn new(
         level: Level,
         uses: &[StageUse],
@@ -202,11 +200,11 @@ impl FusedProgram {
             Location::Operand(index) => (index, operands[index].inner),
             Location::Spilled(index) => (result + 1 + index, InnerStride::Contiguous),
         };
-        // The operands of which stages have read blocks.
+        // Pairs of a stage and an operand of which it reads blocks.
         let mut read: SmallVec<[(Stage, Location); 8]> = SmallVec::new();
         let stage_call = |&StageUse { stage, at, params }: &StageUse| {
             let (slot, inner) = place(at);
-            // Spilled values lie so close that they count as one.
+            // Spilled values lie so close together that they count as one operand.
             let from = if let Location::Spilled(_) = at { Location::Spilled(0) } else { at };
             let of_stage = || read.iter().filter(|(known, _)| known.is(stage));
             let (reader_index, all) =
@@ -233,7 +231,7 @@ impl FusedProgram {
         self.spills_at() + (self.slots - self.operands.len() - 1) * SPILL_BYTES
     }
 
-    /// Where the slots begin behind the cells.
+    /// Offset of the spilled blocks, which follow the slots.
     fn spills_at(&self) -> usize {
         ((ROW_SLOTS + self.slots) * size_of::<OperandSlot>()).next_multiple_of(LINE)
     }
@@ -242,13 +240,14 @@ impl FusedProgram {
     ///
     /// # Safety
     ///
-    /// Every element of the tile can be read from the sources, of which there is one for each operand, and written to
-    /// the target; the target is at the very address and row stride of a source of its width or overlaps none; the scratch
-    /// is [`scratch`](Self::scratch) bytes of this thread's own; the machine runs the program's level. Streamed
-    /// results are followed by a [`fence`](super::simd::StoreFence) on the same thread.
+    /// Every element of the tile can be read from the sources, one for each operand, and written to the
+    /// target. The target has the address and row stride of a source of its width, or overlaps none. The
+    /// scratch is [`scratch`](Self::scratch) bytes that only this thread uses. The machine runs the program's
+    /// level. If the results are stored non-temporally, a [`fence`](super::simd::StoreFence) follows on the
+    /// same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
         let (slots, result) = (scratch.cast::<OperandSlot>().wrapping_add(ROW_SLOTS), self.operands.len());
-        // SAFETY: the scratch has room for all cells.
+        // SAFETY: the scratch has room for all slots.
         let set = |slot: usize, to: OperandSlot| unsafe { slots.add(slot).write(to) };
         for spilled in 0..self.slots - result - 1 {
             let at = scratch.wrapping_add(self.spills_at() + spilled * SPILL_BYTES);
@@ -260,7 +259,7 @@ impl FusedProgram {
         set(result, OperandSlot { at: to.at, advance: BLOCK * self.store.width().bytes() });
         for row in 0..extent.rows {
             if row > 0 {
-                // SAFETY: as for `set`, and all cells are set.
+                // SAFETY: as for `set`; all slots are set.
                 let go_to = |slot: usize, at: *mut u8| unsafe { (*slots.add(slot)).at = at };
                 sources
                     .iter()
@@ -268,8 +267,8 @@ impl FusedProgram {
                     .for_each(|(slot, from)| go_to(slot, from.row::<u8>(row).cast_mut()));
                 go_to(result, to.row(row));
             }
-            // SAFETY: every cell holds so many elements, those of the row, or a block that stays; a program ends with a
-            // stage that ends it, and all its stages are of its level.
+            // SAFETY: every slot addresses as many elements as the row has, or one spill block; the last
+            // stage of a program ends it, and all its stages are of its level.
             unsafe {
                 let run = |columns: usize| {
                     shells::RUN_ROW[self.level as usize](self.stage_calls.as_ptr(), slots, columns)
@@ -290,7 +289,7 @@ impl FusedProgram {
 mod tests {
     use super::*;
 
-    /// The code that each use of one stage runs, numbered in the order in which it comes up.
+    /// For each use of a stage that reads an operand, the index of its clone, in order of first use.
     fn code_of_uses(
         level: Level,
         stages: &Stages,

@@ -1,4 +1,4 @@
-//! How stages are called: what they hand on, and the shells that pass it in registers.
+//! How stages are called: the state that they pass on, and the shells that pass it in registers.
 
 #![allow(improper_ctypes_definitions, reason = "the C ABI passes vectors in registers; both sides are Rust")]
 #![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
@@ -8,25 +8,26 @@ use super::{BLOCK, EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, St
 use crate::kernels::ByLevel;
 use crate::kernels::pointwise::{Isa, Params, Pod, read_part};
 
-/// What stages hand on: a block of elements, the first bytes of `A`, its mask, and a saved mask.
+/// The state that stages pass on: a block of elements in the first bytes of `A`, a mask for it, and a saved
+/// mask.
 pub(super) struct BlockState<A> {
     pub(super) mask: u64,
     pub(super) saved_mask: u64,
     pub(super) block: A,
 }
 
-/// Where in memory a block is.
+/// Address of a stage's operand.
 #[derive(Clone, Copy)]
 pub(super) struct OperandPtr {
     pub(super) at: *mut u8,
-    /// How many elements of the block there are at the end of a row; nothing where all are there.
+    /// Number of elements in a partial block at the end of a row; `None` for a whole block.
     part: Option<usize>,
-    /// Whether there is one element, which stands for all.
+    /// Whether one element is repeated.
     is_broadcast: bool,
 }
 
 impl OperandPtr {
-    /// The elements there; what is beyond them is anything.
+    /// Reads the elements of the block; elements beyond a partial block have any value.
     ///
     /// # Safety
     ///
@@ -45,7 +46,7 @@ impl OperandPtr {
         }
     }
 
-    /// Writes the elements there; see [`Vectors::write`].
+    /// Writes the elements of the block; see [`Vectors::write`].
     ///
     /// # Safety
     ///
@@ -67,7 +68,7 @@ impl<A: Copy> BlockState<A> {
     #[inline(always)]
     pub(super) fn elements<T: Copy>(&self) -> [T; BLOCK] {
         const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
-        // SAFETY: the registers hold at least so many bytes, all of them initialised; `T` is a number.
+        // SAFETY: the registers hold at least this many bytes, all initialised; `T` is a number.
         unsafe { (&raw const self.block).cast::<[T; BLOCK]>().read_unaligned() }
     }
 
@@ -75,7 +76,7 @@ impl<A: Copy> BlockState<A> {
     #[inline(always)]
     pub(super) fn with<T: Copy>(mut self, elements: [T; BLOCK]) -> Self {
         const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
-        // SAFETY: the registers have room for so many bytes, and any bytes are vectors.
+        // SAFETY: the registers have room for this many bytes, and any bytes are valid vectors.
         unsafe { (&raw mut self.block).cast::<[T; BLOCK]>().write_unaligned(elements) };
         self
     }
@@ -86,18 +87,19 @@ pub(super) trait StageBody {
     /// Whether it reads an operand in memory.
     const READS: bool = false;
 
-    /// Bytes of the widest element that it takes or gives; 0 where it is about masks alone.
+    /// Bytes of the widest element that the stage takes or gives; 0 if it works on masks alone.
     const BYTES: usize = 0;
 
-    /// Whether nothing follows.
+    /// Whether the stage ends the program.
     const ENDS: bool = false;
 
-    /// Whether all that it does is to load or to prefetch an operand: its code is short.
+    /// Whether the stage only loads or prefetches an operand, so that its code is short.
     const LOADS: bool = false;
 
     /// # Safety
     ///
-    /// The elements of the operand, if the body has one, can be read or written, and the machine runs the level.
+    /// The elements of the operand, if the body has one, can be read or written, and the machine runs the
+    /// level.
     unsafe fn run<I: Isa + Vectors, A: Copy>(
         state: BlockState<A>,
         at: OperandPtr,
@@ -105,21 +107,21 @@ pub(super) trait StageBody {
     ) -> BlockState<A>;
 }
 
-/// The top bit of the block index marks the last, partial block. It vanishes in `index * advance`, as
-/// `advance` is a multiple of 64.
+/// Top bit of a block's index: the last, partial block of a row. The bit vanishes in `index * advance`,
+/// because `advance` is a multiple of 64.
 #[cfg(target_arch = "x86_64")]
 const PART: usize = 1 << (usize::BITS - 1);
 
-/// Runs a program on a row of elements.
+/// Runs a program on one row.
 ///
 /// # Safety
 ///
-/// The calls are stages of one level, the last of them an [`store`](super::stages::store); each slot that
-/// they name addresses at least `columns` accessible elements, or one spill block; the slot before the first
-/// is the row's own; the machine runs the level.
+/// The calls are stages of one level, and the last is a [`store`](super::stages::store). Every slot that they
+/// name addresses at least `columns` elements that can be read or written as the stage does, or one spill
+/// block. The slot before the first is the row's own. The machine runs the level.
 pub(super) type RowFn = unsafe fn(stage_calls: *const StageCall, slots: *mut OperandSlot, columns: usize);
 
-/// The shells of one level, which take the state in so many vectors.
+/// The shells of one level, with the number of vector registers that hold the state.
 #[cfg(target_arch = "x86_64")]
 macro_rules! shells {
     ($level:ident $Isa:ident: $features:literal, $Vector:ident: $($v:ident)*) => {
@@ -137,11 +139,17 @@ macro_rules! shells {
                 };
             }
 
-            /// How stages of the level are called. The mask comes in two halves: to join it from vectors and
-            /// to split it again takes half as long, of a fused kernel of three predicates and selects a
-            /// tenth.
-            type StageFn =
-                unsafe extern "C" fn(*const StageCall, *const OperandSlot, usize, u64, u32, u32, $(vector!($v)),*);
+            /// Signature of a stage of the level. The mask comes in two halves, because joining them from
+            /// vectors and splitting them again is cheaper than one 64-bit mask (decision: mask-halves).
+            type StageFn = unsafe extern "C" fn(
+                *const StageCall,
+                *const OperandSlot,
+                usize,
+                u64,
+                u32,
+                u32,
+                $(vector!($v)),*
+            );
 
             #[target_feature(enable = $features)]
             unsafe extern "C" fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
@@ -154,24 +162,29 @@ macro_rules! shells {
                 $($v: $Vector),*
             ) {
                 if CLONE > 0 {
-                    // SAFETY: this is a comment, by which the compiler takes what is alike for different.
+                    // SAFETY: an assembler comment. It differs for each clone, so the compiler does not merge
+                    // clones.
                     unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
                 }
-                let state = BlockState { mask: u64::from(high) << 32 | u64::from(low), saved_mask, block: [$($v),*] };
-                // SAFETY: whoever runs a program promises that its calls and cells are as the stages need them.
+                let mask = u64::from(high) << 32 | u64::from(low);
+                let state = BlockState { mask, saved_mask, block: [$($v),*] };
+                // SAFETY: the caller of a program promises that its calls and slots are as the stages need
+                // them.
                 unsafe {
                     let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
                     let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
                     let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
                     let at = OperandPtr { at, part, is_broadcast: BROADCAST };
-                    let BlockState { mask, saved_mask, block: [$($v),*] } = B::run::<$Isa, _>(state, at, &(*stage_call).params);
+                    let state = B::run::<$Isa, _>(state, at, &(*stage_call).params);
+                    let BlockState { mask, saved_mask, block: [$($v),*] } = state;
                     if !B::ENDS {
-                        next(stage_call.add(1), slots, block, saved_mask, mask as u32, (mask >> 32) as u32, $($v),*);
+                        let (low, high) = (mask as u32, (mask >> 32) as u32);
+                        next(stage_call.add(1), slots, block, saved_mask, low, high, $($v),*);
                     }
                 }
             }
 
-            /// Calls a stage; where that is the last thing that is done, it is a jump.
+            /// Calls a stage. As the last operation of a function it is a jump.
             ///
             /// # Safety
             ///
@@ -189,19 +202,24 @@ macro_rules! shells {
             ) {
                 // SAFETY: all stages of the level have its signature.
                 unsafe {
-                    let stage = std::mem::transmute::<unsafe extern "C" fn(), StageFn>((*stage_call).entry_point.0);
+                    let EntryPoint(stage) = (*stage_call).entry_point;
+                    let stage = std::mem::transmute::<unsafe extern "C" fn(), StageFn>(stage);
                     stage(stage_call, slots, block, saved_mask, low, high, $($v),*);
                 }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn run_row(stage_calls: *const StageCall, slots: *mut OperandSlot, columns: usize) {
+            pub(super) unsafe fn run_row(
+                stage_calls: *const StageCall,
+                slots: *mut OperandSlot,
+                columns: usize,
+            ) {
                 let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
-                // SAFETY: zeros are vectors; as the caller promises.
+                // SAFETY: zeros are valid vectors; the rest as the caller promises.
                 unsafe {
                     let [$($v),*] = std::mem::zeroed();
                     (*slots.sub(ROW_SLOTS)).advance = rest;
-                    // What loops take to be set up is a tenth of the time of such a row.
+                    // A row of at most one block skips the set-up of the loop (decision: single-block-row).
                     if columns <= BLOCK {
                         let block = if columns < BLOCK { PART } else { 0 };
                         return next(stage_calls, slots, block, 0, 0, 0, $($v),*);
@@ -219,7 +237,7 @@ macro_rules! shells {
             pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
 
             const fn erased(stage: StageFn) -> EntryPoint {
-                // SAFETY: functions are pointers of one size, and this one is called by its true type alone.
+                // SAFETY: function pointers have one size, and the pointer is called by its true type only.
                 EntryPoint(unsafe { std::mem::transmute::<StageFn, unsafe extern "C" fn()>(stage) })
             }
 
@@ -242,7 +260,8 @@ macro_rules! shells {
                     } else if B::BYTES < WIDEST {
                         &[erased(shell::<B, false, 1>)]
                     } else {
-                        // The code for the widest elements is long: all of it twice would be another 40 KB.
+                        // Stages of the widest elements have no clones: their code is long, and a clone of
+                        // each would add 40 KB.
                         &[]
                     },
                 };
@@ -254,9 +273,12 @@ macro_rules! shells {
 #[cfg(target_arch = "x86_64")]
 shells!(avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c", __m256i: a b c d e f g h);
 #[cfg(target_arch = "x86_64")]
-shells!(avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512i: a b c d e f g h);
+shells!(
+    avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl",
+    __m512i: a b c d e f g h
+);
 
-/// No level of the machine has fused kernels.
+/// A stage that no level has.
 pub(super) const NONE: Stages = [None; 3];
 
 #[cfg(target_arch = "x86_64")]
@@ -265,10 +287,10 @@ pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing, avx2::run_row, avx512::run_
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing; 3];
 
-/// Runs the programs of a level that has none.
+/// Runs the programs of a level without register fusion: there are none.
 unsafe fn nothing(_: *const StageCall, _: *mut OperandSlot, _: usize) {}
 
-/// The stages of a body, at the levels whose registers hold a block of its elements.
+/// The stages of a body, at each level whose registers hold a block of its elements.
 pub(super) const fn stages<B: StageBody>() -> Stages {
     #[cfg(target_arch = "x86_64")]
     return [

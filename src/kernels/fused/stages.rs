@@ -1,4 +1,4 @@
-//! The stages of fused kernels: their bodies, for any level, and which there are.
+//! The stages of fused programs: bodies for any level, and the list of stages.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Pod};
 use crate::kernels::{LaneBits, StorePolicy, Width, is_line, prefetch_l1};
 use crate::types::function::Logic;
 
-/// The mask that `f` gives for 16 elements at a time, of which the compiler makes comparisons of vectors.
+/// The mask of a predicate, computed for 16 elements at a time so that the compiler emits vector comparisons.
 ///
 /// # Safety
 ///
@@ -17,7 +17,7 @@ use crate::types::function::Logic;
 #[inline(always)]
 unsafe fn predicate_mask<I: Vectors>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
     const { assert!(BLOCK == 4 * 16) };
-    // Not a loop, as the compiler may leave one, and the block then goes through the stack.
+    // Written out, because the compiler may keep a loop, which would pass the block through the stack.
     // SAFETY: as the caller promises.
     let [a, b, c, d] =
         unsafe { [I::mask_16(&f(0)), I::mask_16(&f(16)), I::mask_16(&f(32)), I::mask_16(&f(48))] }
@@ -25,7 +25,7 @@ unsafe fn predicate_mask<I: Vectors>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
     a | b << 16 | c << 32 | d << 48
 }
 
-/// 16 elements of a block, from `first` on.
+/// 16 elements of a block, starting at `first`.
 #[inline(always)]
 fn part<T: Pod>(block: &[T; BLOCK], first: usize) -> [T; 16] {
     let mut part = [T::default(); 16];
@@ -33,7 +33,7 @@ fn part<T: Pod>(block: &[T; BLOCK], first: usize) -> [T; 16] {
     part
 }
 
-/// The mask in memory, as bytes.
+/// Loads a mask from bytes in memory.
 ///
 /// # Safety
 ///
@@ -128,7 +128,7 @@ impl<F: Function2<To = u8>> StageBody for Predicate2<F> {
     }
 }
 
-/// Makes any NaN of a block of f32 the canonical NaN.
+/// Replaces any NaN of a block of f32 by the canonical NaN.
 struct Canonicalise;
 
 impl StageBody for Canonicalise {
@@ -145,16 +145,16 @@ impl StageBody for Canonicalise {
     }
 }
 
-/// Takes the block from memory.
+/// Loads the block from memory.
 struct Load<U>(PhantomData<U>);
 /// Spills the block.
 struct Spill<U>(PhantomData<U>);
-/// Writes the block to memory, and ends.
+/// Stores the block and ends the program.
 struct Store<U>(PhantomData<U>);
-/// Writes the block with non-temporal stores, where it starts at a cache line, and ends.
+/// Stores the block non-temporally if it starts at a cache line, and ends the program.
 struct StoreNonTemporal<U>(PhantomData<U>);
 
-/// Prefetches a block at the distance in the first parameter; it may lie beyond the end.
+/// Prefetches the block whose distance in bytes is the first parameter; it may be beyond the end.
 struct Prefetch<U>(PhantomData<U>);
 
 impl<U: LaneBits> StageBody for Prefetch<U> {
@@ -198,7 +198,7 @@ impl<U: LaneBits> StageBody for Spill<U> {
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
-        // SAFETY: as the caller promises; what is spilled has room for a whole block.
+        // SAFETY: as the caller promises; a spill slot has room for a whole block.
         unsafe { at.at.cast::<[U; BLOCK]>().write_unaligned(state.elements()) };
         state
     }
@@ -230,7 +230,7 @@ impl<U: LaneBits> StageBody for StoreNonTemporal<U> {
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
-        // SAFETY: as the caller promises; the address is that of a cache line where it says so.
+        // SAFETY: as the caller promises; `NON_TEMPORAL` is passed only for addresses of a cache line.
         unsafe {
             match is_line(at.at) {
                 true => at.write::<I, U, true>(state.elements()),
@@ -241,18 +241,18 @@ impl<U: LaneBits> StageBody for StoreNonTemporal<U> {
     }
 }
 
-/// Takes the mask from bytes in memory.
+/// Loads the mask from bytes in memory.
 struct LoadMask;
-/// Spills the mask, as bytes that are 0 or 1.
+/// Spills the mask as bytes that are 0 or 1.
 struct SpillMask;
-/// Writes the mask to memory, and ends.
+/// Stores the mask and ends the program.
 struct StoreMask;
 /// Copies the mask to the saved mask.
 struct SaveMask;
-/// Exchanges the mask and the saved mask.
+/// Swaps the mask and the saved mask.
 struct SwapMasks;
 struct MaskNot;
-/// Combines the mask with the saved mask, or with one in memory.
+/// Combines the mask with the saved mask, or with a mask in memory.
 struct MaskAnd<const SAVED: bool>;
 struct MaskOr<const SAVED: bool>;
 struct MaskXor<const SAVED: bool>;
@@ -279,7 +279,7 @@ impl StageBody for SpillMask {
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
-        // SAFETY: as the caller promises; what is spilled has room for a whole block.
+        // SAFETY: as the caller promises; a spill slot has room for a whole block.
         unsafe { at.at.cast::<[u8; BLOCK]>().write_unaligned(I::bytes(state.mask)) };
         state
     }
@@ -339,9 +339,14 @@ macro_rules! connectives {
             const READS: bool = !SAVED;
 
             #[inline(always)]
-            unsafe fn run<I: Isa + Vectors, A: Copy>(state: BlockState<A>, at: OperandPtr, _: &Params) -> BlockState<A> {
+            unsafe fn run<I: Isa + Vectors, A: Copy>(
+                state: BlockState<A>,
+                at: OperandPtr,
+                _: &Params,
+            ) -> BlockState<A> {
                 // SAFETY: as the caller promises.
-                let ($x, $y) = (state.mask, if SAVED { state.saved_mask } else { unsafe { mask_at::<I>(at) } });
+                let other = if SAVED { state.saved_mask } else { unsafe { mask_at::<I>(at) } };
+                let ($x, $y) = (state.mask, other);
                 BlockState { mask: $value, ..state }
             }
         })*
@@ -354,7 +359,7 @@ connectives! {
     MaskXor: |x, y| x ^ y;
 }
 
-/// The block where the mask bits are as `TAKEN`, else what lies in memory.
+/// Keeps the block where the mask is `TAKEN`, and loads the other elements from memory.
 struct SelectBlock<U, const TAKEN: bool>(PhantomData<U>);
 
 impl<U: LaneBits, const TAKEN: bool> StageBody for SelectBlock<U, TAKEN> {
@@ -377,35 +382,34 @@ impl<U: LaneBits, const TAKEN: bool> StageBody for SelectBlock<U, TAKEN> {
     }
 }
 
-/// Whether a function that is computed in blocks of `N` is cheap enough to be worth a stage: those that take long gain nothing
-/// from a fused kernel.
+/// Whether a function computed in blocks of `N` is light. Heavy functions gain nothing from register fusion.
 const fn is_light<const N: usize>() -> bool {
     N >= BLOCK
 }
 
-/// The block through a function that is computed in blocks of `N`. Results of one byte are left to steps, as the code of
-/// all that can become so small would be much and is seldom needed.
+/// Applies a function computed in blocks of `N`. Functions with results of one byte stay steps, because
+/// stages for all narrowing conversions would be much code for little use.
 pub(in crate::kernels) const fn map1<F: Function1, const N: usize>() -> Stages {
     let is_narrow = size_of::<F::To>() == 1 || (size_of::<F::X>() == 1 && size_of::<F::To>() == 2);
     if is_light::<N>() && !is_narrow { stages::<Map1<F>>() } else { NONE }
 }
 
-/// The block, and one in memory, through a function that is computed in blocks of `N`.
+/// Applies a function of two operands, the block and one in memory, computed in blocks of `N`.
 pub(in crate::kernels) const fn map2<F: Function2, const N: usize>() -> Stages {
     if is_light::<N>() { stages::<Map2<F>>() } else { NONE }
 }
 
-/// The mask of a predicate of the block.
+/// Sets the mask to a predicate of the block.
 pub(in crate::kernels) const fn predicate1<F: Function1<To = u8>, const N: usize>() -> Stages {
     if is_light::<N>() { stages::<Predicate1<F>>() } else { NONE }
 }
 
-/// The mask of a predicate of the block and one in memory.
+/// Sets the mask to a predicate of the block and an operand in memory.
 pub(in crate::kernels) const fn predicate2<F: Function2<To = u8>, const N: usize>() -> Stages {
     if is_light::<N>() { stages::<Predicate2<F>>() } else { NONE }
 }
 
-/// One stage for each width that a state holds.
+/// One stage for each width of elements.
 macro_rules! by_width {
     ($width:expr, $U:ident => $StageBody:ty) => {
         match $width {
@@ -429,12 +433,12 @@ macro_rules! by_width {
     };
 }
 
-/// Takes a block of a width from memory.
+/// Loads a block of a width from memory.
 pub(crate) fn load(width: Width) -> Stages {
     by_width!(width, U => Load<U>)
 }
 
-/// Prefetches a block of a width that lies some bytes ahead in memory, the first parameter.
+/// Prefetches a block of a width; the first parameter is the distance in bytes.
 pub(crate) fn prefetch(width: Width) -> Stages {
     by_width!(width, U => Prefetch<U>)
 }
@@ -444,7 +448,7 @@ pub(crate) fn spill(width: Width) -> Stages {
     by_width!(width, U => Spill<U>)
 }
 
-/// Stores what a program gives, and ends it.
+/// Stores the result of a program and ends it.
 pub(super) fn store(store: StoreKind) -> Stages {
     match store {
         StoreKind::Block(width, StorePolicy::Temporal) => by_width!(width, U => Store<U>),
@@ -453,12 +457,12 @@ pub(super) fn store(store: StoreKind) -> Stages {
     }
 }
 
-/// Makes any NaN of a block of f32 the canonical NaN.
+/// Replaces any NaN of a block of f32 by the canonical NaN.
 pub(crate) fn canonicalise() -> Stages {
     const { stages::<Canonicalise>() }
 }
 
-/// Takes masks from memory.
+/// Loads the mask from memory.
 pub(crate) fn load_mask() -> Stages {
     const { stages::<LoadMask>() }
 }
@@ -468,7 +472,7 @@ pub(crate) fn spill_mask() -> Stages {
     const { stages::<SpillMask>() }
 }
 
-/// The mask negated.
+/// Inverts the mask.
 pub(in crate::kernels) const fn not() -> Stages {
     stages::<MaskNot>()
 }
@@ -478,12 +482,12 @@ pub(crate) fn save_mask() -> Stages {
     const { stages::<SaveMask>() }
 }
 
-/// Exchanges the mask and the saved mask.
+/// Swaps the mask and the saved mask.
 pub(crate) fn swap_masks() -> Stages {
     const { stages::<SwapMasks>() }
 }
 
-/// The mask combined with one in memory.
+/// Combines the mask with one in memory.
 pub(in crate::kernels) const fn logic(logic: Logic) -> Stages {
     match logic {
         Logic::And => stages::<MaskAnd<false>>(),
@@ -492,7 +496,7 @@ pub(in crate::kernels) const fn logic(logic: Logic) -> Stages {
     }
 }
 
-/// The mask combined with the saved mask.
+/// Combines the mask with the saved mask.
 pub(crate) fn logic_masks(logic: Logic) -> Stages {
     match logic {
         Logic::And => const { stages::<MaskAnd<true>>() },
@@ -501,7 +505,7 @@ pub(crate) fn logic_masks(logic: Logic) -> Stages {
     }
 }
 
-/// The block where the mask bits are as `taken`, else the one in memory.
+/// Keeps the block where the mask is `taken`, and loads the other elements from memory.
 pub(crate) fn select(width: Width, taken: bool) -> Stages {
     match taken {
         true => by_width!(width, U => SelectBlock<U, true>),

@@ -1,4 +1,4 @@
-//! What stages need of a level beyond plain Rust.
+//! Operations that stages need from a level beyond plain Rust.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -7,7 +7,7 @@ use super::BLOCK;
 use crate::kernels::LaneBits;
 use crate::kernels::pointwise::Pod;
 
-/// A level that has fused kernels. Masks have a bit an element, from the lowest on.
+/// A level with register fusion. Bit `i` of a mask belongs to element `i`.
 ///
 /// # Safety of the methods
 ///
@@ -22,12 +22,12 @@ pub(super) trait Vectors {
     /// A byte for each bit, 0 or 1.
     unsafe fn bytes(mask: u64) -> [u8; BLOCK];
 
-    /// `then` where a bit is set, `else_` in the others.
+    /// `then` where the bit is set, else `else_`.
     unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
 
-    /// Writes the first elements of a block and touches no line beyond them: even a store of nothing takes its line from
-    /// where it is. With `NON_TEMPORAL`, whole lines are stored non-temporally; the address is then a multiple of 64, and a fence
-    /// follows on the same thread.
+    /// Writes the first elements of a block and touches no line beyond them: even a masked store of no byte
+    /// takes ownership of its line. With `NON_TEMPORAL`, whole lines are stored non-temporally; the address
+    /// is then a multiple of 64, and a fence follows on the same thread.
     unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
 }
 
@@ -58,7 +58,7 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
 
     #[inline(always)]
     unsafe fn bytes(mask: u64) -> [u8; BLOCK] {
-        // Each byte of the mask is spread over eight bytes, of which each keeps a bit of its own.
+        // Spreads each byte of the mask over eight bytes; each of these keeps its own bit.
         const OWN_BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
         let mut bytes = [0; BLOCK];
         for i in 0..BLOCK / 32 {
@@ -103,7 +103,7 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
                     64.. => to.cast::<[__m256i; 2]>().write_unaligned([low, high]),
                     0 => break,
                     rest => {
-                        // A copy, so that whole blocks stay in registers.
+                        // Copied, so that whole blocks stay in registers.
                         let line = [low, high];
                         to.copy_from_nonoverlapping(line.as_ptr().cast(), rest);
                     }

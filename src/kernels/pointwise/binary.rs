@@ -1,7 +1,7 @@
-//! Functions of two numbers: of f32, and the plain arithmetic of s32 and s64.
+//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64.
 //!
-//! Each is the formula of [`Binary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
-//! what comes before.
+//! Each is the formula of [`Binary`], rounded to f32 once at the end. If more than one rounding could show,
+//! intermediate results are f64.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Level;
 
-/// The implementations of a function of two numbers of a type, if there is a kernel.
+/// The implementations of a function of two numbers of a type, if it has a kernel.
 pub(crate) fn binary(
     level: Level,
     function: Binary,

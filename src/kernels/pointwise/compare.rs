@@ -1,4 +1,4 @@
-//! Predicates: results are bytes, 0 or 1.
+//! Predicates, whose results are masks: bytes that are 0 or 1.
 
 use std::marker::PhantomData;
 
@@ -14,8 +14,8 @@ use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The implementations to compare two numbers of a type, if there is a kernel, and the stage that does so with the operands the other
-/// way round. There is none for [what is greater](Comparison::as_less).
+/// The implementations of a comparison of two numbers of a type, if there is a kernel, and its stage with
+/// swapped operands. [Greater](Comparison::as_less) has none; it is less with swapped operands.
 pub(crate) fn compare(
     level: Level,
     comparison: Comparison,
@@ -35,8 +35,8 @@ pub(crate) fn compare(
     Some((table[level as usize].at(x, y), swapped[level as usize]))
 }
 
-/// The type in which numbers of a type are compared: itself, or one that holds all its values and has kernels; `None`
-/// for what is no number.
+/// The type in which numbers of a type are compared: itself, or one that holds all its values and has
+/// kernels; `None` for a type that is no number.
 pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
     match of {
         DataType::F16 | DataType::Bf16 | DataType::F32 => Some(DataType::F32),
@@ -54,13 +54,13 @@ pub(crate) fn logic(level: Level, logic: Logic, x: InnerStride, y: InnerStride) 
     connectives(logic)[level as usize].at(x, y)
 }
 
-/// The implementations to negate a boolean.
+/// The implementations of the negation of a boolean.
 pub(crate) fn not(level: Level) -> Impls<Kernel1> {
     const TABLE: UnaryTable = unary_table::<Not, BLOCK>(fused::not());
     TABLE[level as usize]
 }
 
-/// The implementations to classify a floating-point number; there are some for f32 and for f64.
+/// The implementations of a test of a floating-point number's class; f32 and f64 have some.
 pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Impls<Kernel1>> {
     match of {
         DataType::F32 => Some(classes::<f32>(class)[level as usize]),
@@ -72,7 +72,7 @@ pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Impls
 /// A predicate of numbers of a type.
 struct Of<T, Q>(PhantomData<(T, Q)>);
 
-/// A predicate with its operands the other way round.
+/// A predicate with swapped operands.
 struct Swapped<F>(PhantomData<F>);
 
 impl<F: Function2> Function2 for Swapped<F> {
@@ -85,7 +85,7 @@ impl<F: Function2> Function2 for Swapped<F> {
     }
 }
 
-/// One type for each predicate, one row for each type, and its stages with the operands the other way round.
+/// One type for each predicate, one row for each number type, and its stages with swapped operands.
 macro_rules! predicates {
     ($($Name:ident: |$x:ident, $y:ident| $value:expr, swapped $Swapped:ty;)*) => {
         $(
@@ -102,7 +102,9 @@ macro_rules! predicates {
             }
         )*
 
-        fn comparisons<T: Pod + PartialOrd>(comparison: Comparison) -> Option<(&'static BinaryTable, &'static Stages)> {
+        fn comparisons<T: Pod + PartialOrd>(
+            comparison: Comparison,
+        ) -> Option<(&'static BinaryTable, &'static Stages)> {
             match comparison {
                 $(Comparison::$Name => Some(const {
                     (&predicates2::<Of<T, $Name>, BLOCK>(), &fused::predicate2::<$Swapped, BLOCK>())

@@ -1,10 +1,10 @@
 //! Conversions between types.
 //!
-//! From float to integer: truncated, then held within the type; NaN gives 0. From integer to integer: the low bits.
-//! To a float: rounded once, to the nearest, ties to even; a NaN becomes the one positive quiet NaN without payload.
-//! A boolean is 1 where it is not zero.
+//! Float to integer truncates and saturates; NaN gives 0. Integer to integer keeps the low bits. A conversion
+//! to a float rounds once, to nearest, ties to even; a NaN becomes the positive quiet NaN without payload. A
+//! boolean is 1 if its byte is not zero.
 //!
-//! Not every pair has a body of its own: [`TwoStepConvert`] names those that go through a third type.
+//! Not every pair has a body of its own: [`TwoStepConvert`] goes through a third type.
 
 use std::marker::PhantomData;
 
@@ -16,12 +16,12 @@ use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The same where elements become as wide as they get: more than the compiler unrolls before it has made vectors of the
-/// loop; it would leave scalar code at level Avx2.
+/// Block length of conversions that widen to the widest elements: more than the compiler unrolls before it
+/// vectorises the loop; with less it would leave scalar code at level Avx2.
 const WIDEST: usize = 128;
 
-/// The implementations to convert numbers of a type, or booleans, to numbers of another. There are none for the 4-bit
-/// and 8-bit floats, and none to boolean.
+/// The implementations of a conversion from a number or boolean type to another number type. The 4-bit and
+/// 8-bit floats have none, nor has a conversion to boolean.
 pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impls<Kernel1>> {
     let table = match from {
         DataType::Boolean => from_integer::<BoolByte>(to),
@@ -42,7 +42,7 @@ pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impl
     table.map(|table| table[level as usize])
 }
 
-/// The implementations to round an f32 to the nearest value of f16 or bf16 and to keep it as an f32.
+/// The implementations that round an f32 to the nearest value of f16 or bf16 and keep it as an f32.
 pub(crate) fn round_to(level: Level, to: DataType) -> Option<Impls<Kernel1>> {
     let table = match to {
         DataType::F16 => impls::<TwoStepConvert<f32, F16, f32>>(),
@@ -61,7 +61,7 @@ fn impls<F: Function1>() -> &'static UnaryTable {
     }
 }
 
-/// Signed and unsigned integers of a width have the same low bits, so they share their implementations.
+/// Signed and unsigned integers of one width have the same low bits, so they share implementations.
 fn from_integer<T>(to: DataType) -> Option<&'static UnaryTable>
 where
     T: To<u8> + To<u16> + To<u32> + To<u64> + To<f32> + To<f64> + To<RoundedToOdd>,
@@ -115,7 +115,7 @@ fn from_f64(to: DataType) -> Option<&'static UnaryTable> {
     })
 }
 
-/// Every f16 and every bf16 is an f32, from which all else is reached.
+/// Every f16 and every bf16 is an f32, so conversions from them go through f32.
 fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static UnaryTable> {
     Some(match to {
         _ if to == from => impls::<Convert<u16, u16>>(),
@@ -135,11 +135,11 @@ fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static UnaryT
     })
 }
 
-/// What can be converted to a type.
+/// A conversion to a type.
 pub(super) trait To<T: Pod>: Pod {
     fn to<I: Isa>(self) -> T;
 
-    /// A block of it, where the level has instructions for blocks.
+    /// Converts a block, if the level has instructions for blocks.
     #[inline(always)]
     fn block_to<I: Isa, const N: usize>(block: &[Self; N]) -> [T; N] {
         let mut to = [T::default(); N];
@@ -168,7 +168,7 @@ impl<A: To<B>, B: Pod> Function1 for Convert<A, B> {
     }
 }
 
-/// A conversion by way of a third type, which loses nothing that the last one shows.
+/// A conversion through a third type, which loses nothing that the last type shows.
 struct TwoStepConvert<A, M, B>(PhantomData<(A, M, B)>);
 
 impl<A: To<M>, M: To<B>, B: Pod> Function1 for TwoStepConvert<A, M, B> {
@@ -186,12 +186,12 @@ impl<A: To<M>, M: To<B>, B: Pod> Function1 for TwoStepConvert<A, M, B> {
     }
 }
 
-/// A byte that is true where it is not zero.
+/// A byte that is true if it is not zero.
 #[derive(Clone, Copy, Default)]
 struct BoolByte(u8);
 
-/// An f32 that was rounded to odd: where the value lies between two f32, this is the one of them with an odd last bit.
-/// Rounding it again, to a type of at least two bits less, is rounding the value itself.
+/// An f32 that was rounded to odd: of the two f32 around a value, the one with an odd last bit. Rounding it
+/// again, to a type of at least two bits less, gives the same as rounding the value itself.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RoundedToOdd(pub(super) f32);
 
@@ -228,16 +228,16 @@ by_cast! {
     u64 => u8 u16 u32 u64 f32 f64;
 }
 
-/// From float to integer, truncated and held within the type: as `as`, which compiles to one number at a time. The
-/// bounds are the integer's least value and what is one above its greatest; the conversion itself is by a type that
-/// the machine has an instruction for.
+/// Float to integer, truncated and saturated, as `as` does; but `as` compiles to one number at a time. The
+/// bounds are the integer's least value and one above its greatest. The conversion itself goes to a type for
+/// which the machine has an instruction.
 macro_rules! saturating {
     ($($A:ident => $($B:ident by $Int:ident)*;)*) => {
         $($(impl To<$B> for $A {
             #[inline(always)]
             fn to<I: Isa>(self) -> $B {
                 const ABOVE: $A = ($B::MAX / 2 + 1) as $A * 2.0;
-                // 0 for NaN too, which no comparison lets through.
+                // 0 for NaN too, because every comparison with NaN is false.
                 let within = if (self >= $B::MIN as $A) & (self < ABOVE) { self } else { 0.0 };
                 // SAFETY: the number is within the type's bounds.
                 let value = unsafe { within.to_int_unchecked::<$Int>() } as $B;
@@ -298,7 +298,7 @@ rounded_to_odd_by_f64!(i32 u32);
 impl To<RoundedToOdd> for u64 {
     #[inline(always)]
     fn to<I: Isa>(self) -> RoundedToOdd {
-        // The bits that f64 has no room for become one: whether any of them is set.
+        // The bits for which f64 has no room become one bit: whether any of them is set.
         const LOST: u64 = (1 << 11) - 1;
         let sticky = (self | ((self & LOST) + LOST)) & !LOST;
         (if self >> 53 == 0 { self } else { sticky } as f64).to::<I>()

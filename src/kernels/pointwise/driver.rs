@@ -1,8 +1,9 @@
-//! How a function of one element becomes a kernel: block by block along each row of a tile.
+//! Turns a function of one element into a kernel, which runs it block by block along each row of a tile.
 //!
-//! A block is read whole, computed whole and written whole, whatever its place in the row: the end of a row is padded
-//! to a block. So an element's result depends on the element alone, and a target may stand where a source does. The
-//! loop over a block has a fixed length and no branch, which the compiler turns into the vectors of the level.
+//! A block is read, computed and written whole, whatever its position in the row; the end of a row is padded
+//! to a block. So the result for an element depends on the element alone, and a target may have the address
+//! of a source. The loop over a block has a fixed length and no branch, so the compiler vectorises it for the
+//! level.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -18,19 +19,21 @@ use crate::kernels::{ByLevel, Extent, InnerStride, Source, Target};
 pub(crate) use crate::types::function::Params;
 use crate::types::kind::Level;
 
-/// Elements of a block of a function of f32.
+/// Elements of a block of a light function of f32.
 pub(super) const LIGHT: usize = 64;
 
-/// The same where each element takes long: few, so that the padding of a short row costs little. Functions of one element that
-/// take so long prefetch memory meanwhile.
+/// Elements of a block of a heavy function: few, so that padding a short row costs little. Heavy functions of
+/// one element prefetch memory meanwhile.
 pub(super) const HEAVY: usize = 16;
 
-/// Computes a function of one element over a tile, and may prefetch memory meanwhile. The source is dense along a row.
+/// Computes a function of one element over a tile, and may prefetch memory meanwhile. The source is
+/// contiguous along a row.
 ///
 /// # Safety
 ///
-/// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
-/// level, and the target is at the very address and row stride of a source of the same element size or overlaps it nowhere.
+/// Every element of the tile can be read from the sources and written to the target, the machine runs the
+/// kernel's level, and the target is at the very address and row stride of a source of the same element size
+/// or overlaps it nowhere.
 pub(crate) type Kernel1 =
     unsafe fn(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut PrefetchQueue);
 
@@ -41,17 +44,17 @@ pub(crate) type Kernel1 =
 /// As for [`Kernel1`].
 pub(crate) type Kernel2 = unsafe fn(extent: Extent, x: Source, y: Source, to: Target, params: &Params);
 
-/// A level, as a type that bodies are compiled for.
+/// A level, as a type for which bodies are compiled.
 pub(in crate::kernels) trait Isa: 'static {
     const LEVEL: Level;
 
-    /// `x · y + z`, rounded once where the level has an instruction for that, else twice.
+    /// `x · y + z`, rounded once if the level has the instruction, else twice.
     fn mul_add(x: f32, y: f32, z: f32) -> f32;
 
     /// As [`mul_add`](Self::mul_add).
     fn mul_add_64(x: f64, y: f64, z: f64) -> f64;
 
-    /// The numbers, any NaN among them made the canonical NaN.
+    /// The numbers, with any NaN replaced by the canonical NaN.
     #[inline(always)]
     fn canonical<const N: usize>(block: [f32; N]) -> [f32; N] {
         block.map(canonical)
@@ -102,11 +105,12 @@ fused! {
         #[cfg(target_arch = "x86_64")]
         #[inline(always)]
         fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
-            /// By the kind of a number, from quiet and signalling NaN on: 0 for the other operand, 1 for itself.
+            /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
+            /// number itself.
             const KINDS: i32 = 0x1111_1100;
             let (parts, rest) = block.as_chunks_mut::<16>();
             for part in parts {
-                // SAFETY: only kernels of the level get here; a part has the size of a vector.
+                // SAFETY: only kernels of the level call this; a part has the size of a vector.
                 unsafe {
                     let (x, nan) = (_mm512_loadu_ps(part.as_ptr()), _mm512_set1_ps(super::NAN));
                     let x = _mm512_fixupimm_ps::<0>(nan, x, _mm512_set1_epi32(KINDS));
@@ -119,7 +123,7 @@ fused! {
     }
 }
 
-/// What an element is held in; the default pads the end of a row.
+/// The type of an element in memory; the default value pads the end of a row.
 pub(in crate::kernels) trait Pod: Copy + Default + 'static {}
 
 impl<T: Copy + Default + 'static> Pod for T {}
@@ -137,17 +141,17 @@ pub(in crate::kernels) trait Function1: 'static {
         map_scalar::<Self, I, N>(x, params)
     }
 
-    /// Whether any NaN can come out, which is then to be made the canonical NaN.
+    /// Whether a result may be a NaN other than the canonical one, so that it must be canonicalised.
     const PRODUCES_NONCANONICAL_NAN: bool = false;
 
-    /// A block that came out, its NaN made the canonical NaN.
+    /// A block of results, with any NaN replaced by the canonical NaN.
     #[inline(always)]
     fn canonicalise<I: Isa, const N: usize>(block: [Self::To; N]) -> [Self::To; N] {
         block
     }
 }
 
-/// The function of each element of a block, as the compiler makes vectors of it.
+/// Applies the function to each element; the compiler vectorises the loop.
 #[inline(always)]
 pub(in crate::kernels) fn map_scalar<F: Function1 + ?Sized, I: Isa, const N: usize>(
     x: &[F::X; N],
@@ -187,7 +191,7 @@ pub(in crate::kernels) trait Function2: 'static {
     }
 }
 
-/// What begins at a cache line.
+/// A value aligned to a cache line.
 #[repr(align(64))]
 struct Aligned<B>(B);
 
@@ -196,8 +200,8 @@ struct Reader<T, const N: usize> {
     from: Source,
     inner: InnerStride,
     row: *const T,
-    /// The repeated element. The stack begins anywhere: in one process of 16, vectors of the block lay on two pages, and a
-    /// comparison of an index that stays along rows of 66 elements with one that does not took twice as long on a Zen 5.
+    /// A block of the repeated element. It is aligned, because unaligned vectors on the stack may lie across
+    /// two pages (decision: aligned-block).
     block: Aligned<[T; N]>,
 }
 
@@ -207,7 +211,7 @@ impl<T: Pod, const N: usize> Reader<T, N> {
         Self { from, inner, row: from.at.cast(), block: Aligned([T::default(); N]) }
     }
 
-    /// Goes to a row. Rows are begun from the first one on.
+    /// Goes to a row; the first call is for the first row.
     ///
     /// # Safety
     ///
@@ -221,7 +225,7 @@ impl<T: Pod, const N: usize> Reader<T, N> {
         }
     }
 
-    /// The block that starts at a column, of which so many elements are within the row.
+    /// The block that starts at a column, with `count` elements within the row.
     ///
     /// # Safety
     ///
@@ -232,7 +236,7 @@ impl<T: Pod, const N: usize> Reader<T, N> {
             InnerStride::Broadcast => self.block.0.as_ptr(),
             InnerStride::Contiguous => self.row.wrapping_add(column),
         };
-        // SAFETY: as the caller promises; the block of the repeated element is whole.
+        // SAFETY: as the caller promises; the block of a repeated element is whole.
         unsafe {
             match count == N || self.inner == InnerStride::Broadcast {
                 true => from.cast::<[T; N]>().read_unaligned(),
@@ -242,7 +246,7 @@ impl<T: Pod, const N: usize> Reader<T, N> {
     }
 }
 
-/// Writes the block that starts at a column, of which so many elements are within the row.
+/// Writes the block that starts at a column, with `count` elements within the row.
 ///
 /// # Safety
 ///
@@ -257,17 +261,17 @@ pub(in crate::kernels) unsafe fn write<I: Isa, T: Pod, const N: usize>(
     let to = row.wrapping_add(column);
     if I::LEVEL == Level::Avx512 && count != N {
         for (at, mask) in masks::<T, N>(count) {
-            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
             unsafe {
                 simd::store_bytes(to.cast::<u8>().wrapping_add(at), mask, block.as_ptr().cast::<u8>().add(at))
             };
         }
         return;
     }
-    // A copy that is taken of a part alone leaves whole blocks in registers.
+    // Copying a partial block only leaves whole blocks in registers.
     let mut part = MaybeUninit::<[T; N]>::uninit();
     let whole = if count == N { to.cast() } else { part.as_mut_ptr() };
-    // SAFETY: as the caller promises; the part is no part of the row.
+    // SAFETY: as the caller promises; the copy is not part of the row.
     unsafe {
         whole.write_unaligned(block);
         if count != N {
@@ -276,7 +280,7 @@ pub(in crate::kernels) unsafe fn write<I: Isa, T: Pod, const N: usize>(
     }
 }
 
-/// The first elements of a block; the others are the default.
+/// The first elements of a block; the others have the default value.
 ///
 /// # Safety
 ///
@@ -289,7 +293,7 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
     let mut part = [T::default(); N];
     if I::LEVEL == Level::Avx512 {
         for (at, mask) in masks::<T, N>(count) {
-            // SAFETY: as the caller promises, who runs level Avx512; the block is as large as the masks.
+            // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
             unsafe {
                 simd::load_bytes(
                     part.as_mut_ptr().cast::<u8>().add(at),
@@ -299,13 +303,13 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
             };
         }
     } else {
-        // SAFETY: as the caller promises; the part is no part of the row.
+        // SAFETY: as the caller promises; the copy is not part of the row.
         unsafe { copy_short(from.cast(), part.as_mut_ptr().cast(), count * size_of::<T>()) };
     }
     part
 }
 
-/// The vectors of a block, by their offset, each with the mask of its bytes that belong to so many elements.
+/// The vectors of a block by offset, each with the mask of the bytes of the first `count` elements.
 #[inline(always)]
 fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
     const { assert!((N * size_of::<T>()).is_multiple_of(64), "a block is a number of vectors") };
@@ -316,15 +320,15 @@ fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> 
     )
 }
 
-/// Copies fewer bytes than a block's: mostly without a call of `memcpy`, which would take as long as a whole
-/// short row. Not inlined: it would be most of every kernel below level Avx512, which has masks instead.
+/// Copies less than a block, mostly without a call of `memcpy`, which takes as long as a whole short row. Not
+/// inlined, because it would be most of every kernel below level Avx512, which uses masks instead.
 ///
 /// # Safety
 ///
-/// So many bytes can be read and written, and do not overlap.
+/// `count` bytes can be read and written, and do not overlap.
 #[inline(never)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
-    /// Two units, which overlap or meet.
+    /// Copies two units, which overlap or meet.
     ///
     /// # Safety
     ///
@@ -356,8 +360,8 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-/// A tile whose rows follow each other in all operands is one row. Each operand is given with the bytes of an element,
-/// none where it is repeated.
+/// Collapses a tile whose rows follow each other in all operands into one row. Each operand is given by its
+/// row stride and the bytes of an element, 0 if it is repeated.
 #[inline(always)]
 fn flattened<const K: usize>(extent: Extent, operands: [(isize, usize); K]) -> Extent {
     match operands.iter().all(|&(row_stride, size)| row_stride == (extent.columns * size) as isize) {
@@ -379,7 +383,7 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
 ) {
     let extent = flattened(extent, [(x.row_stride, size_of::<F::X>()), (to.row_stride, size_of::<F::To>())]);
     let mut x = Reader::<F::X, N>::new(x, InnerStride::Contiguous);
-    // The others would only grow.
+    // Light functions would only grow by it.
     let mut range = const { N == HEAVY }.then(|| queue.current());
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
@@ -437,7 +441,7 @@ unsafe fn map2<F: Function2, I: Isa, const N: usize>(
     }
 }
 
-/// The shells of one level. Those of two elements have one body for every way in which the operands run.
+/// The shells of one level. Functions of two elements have one body for each combination of inner strides.
 macro_rules! shells {
     ($($level:ident $Isa:ident $(: $features:literal)?;)*) => {
         $(mod $level {
@@ -490,7 +494,7 @@ shells! {
     avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl";
 }
 
-// Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+// Only levels that the machine runs are used; machines other than x86-64 have the first alone.
 #[cfg(not(target_arch = "x86_64"))]
 shells! {
     portable Portable;
@@ -508,9 +512,9 @@ fn inner(dense: bool) -> InnerStride {
 pub(crate) struct Impls<K> {
     /// Over a tile.
     pub(crate) kernel: K,
-    /// As a part of a fused kernel, if it can be one.
+    /// As a stage of a fused kernel, if it can be one.
     pub(crate) stage: Option<Stage>,
-    /// Whether any NaN can come out of the stage, where the kernel gives the canonical NaN.
+    /// Whether the stage may give a NaN other than the canonical one, which the kernel gives.
     pub(crate) produces_noncanonical_nan: bool,
 }
 
@@ -534,7 +538,7 @@ const fn table<K: Copy>(
     ]
 }
 
-/// The table of a function of one element that gives a number, computed in blocks of `N`.
+/// The table of a function of one element whose result is a number, computed in blocks of `N`.
 pub(in crate::kernels) const fn numbers1<F: Function1, const N: usize>() -> UnaryTable {
     unary_table::<F, N>(fused::map1::<F, N>())
 }
@@ -544,18 +548,18 @@ pub(in crate::kernels) const fn predicates1<F: Function1<To = u8>, const N: usiz
     unary_table::<F, N>(fused::predicate1::<F, N>())
 }
 
-/// The table of a function of one element with such stages.
+/// The table of a function of one element with these stages.
 pub(in crate::kernels) const fn unary_table<F: Function1, const N: usize>(stages: Stages) -> UnaryTable {
     let kernels: ByLevel<Kernel1> =
         [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>];
     table(kernels, stages, F::PRODUCES_NONCANONICAL_NAN)
 }
 
-/// By how the first operand runs along a row, then the second.
+/// By the inner stride of the first operand, then of the second.
 pub(in crate::kernels) type ByInner<K> = [[K; 2]; 2];
 
 impl Impls<ByInner<Kernel2>> {
-    /// The implementations for operands that run so.
+    /// The implementations for operands of these inner strides.
     pub(in crate::kernels) fn at(self, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
         Impls {
             kernel: self.kernel[x as usize][y as usize],
@@ -565,7 +569,7 @@ impl Impls<ByInner<Kernel2>> {
     }
 }
 
-/// The table of a function of two elements that gives a number, computed in blocks of `N`.
+/// The table of a function of two elements whose result is a number, computed in blocks of `N`.
 pub(in crate::kernels) const fn numbers2<F: Function2, const N: usize>() -> BinaryTable {
     binary_table::<F, N>(fused::map2::<F, N>())
 }
@@ -575,7 +579,7 @@ pub(in crate::kernels) const fn predicates2<F: Function2<To = u8>, const N: usiz
     binary_table::<F, N>(fused::predicate2::<F, N>())
 }
 
-/// The table of a function of two elements with such stages.
+/// The table of a function of two elements with these stages.
 pub(in crate::kernels) const fn binary_table<F: Function2, const N: usize>(stages: Stages) -> BinaryTable {
     macro_rules! by_inner {
         ($level:ident) => {

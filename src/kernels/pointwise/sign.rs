@@ -1,4 +1,4 @@
-//! What is done to the sign bit of a floating-point number; its other bits stay.
+//! Operations on the sign bit of a floating-point number; its other bits stay.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
 //! Functions of one f32.
 //!
-//! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
-//! what comes before.
+//! Each is the formula of [`Unary`], rounded to f32 once at the end. If more than one rounding could show,
+//! intermediate results are f64.
 
 use super::driver::{Function1, HEAVY, Impls, Isa, Kernel1, LIGHT, Params, UnaryTable, numbers1};
 use super::{maximum, minimum};
@@ -16,7 +16,8 @@ pub(crate) fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
     table(function)[level as usize]
 }
 
-/// One type for each function, one row of implementations for each type. A function of vectors stands in at level Avx512.
+/// One type for each function, one row of implementations for each type. At level Avx512 a function of
+/// vectors may replace it.
 macro_rules! functions {
     ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
         $(
@@ -87,7 +88,7 @@ functions! {
     Ceil LIGHT: |x, _, _| -floor::<I>(-x);
 }
 
-/// The powers that are met most need no logarithm. Which one it is is asked once a block.
+/// The most common powers need no logarithm. The exponent is tested once a block.
 struct Pow;
 
 impl Function1 for Pow {
@@ -129,13 +130,14 @@ impl Function1 for Pow {
     }
 }
 
-/// The square root. Whether it gives a NaN is tested beforehand: the compiler would drop the test afterwards.
+/// The square root. Its NaN is tested for before the root is taken: the compiler would drop a test of the
+/// result.
 #[inline(always)]
 fn sqrt(x: f32) -> f32 {
     if x >= 0.0 { x.sqrt() } else { super::NAN }
 }
 
-/// In f64, a product with it is as good as a quotient.
+/// In f64, a product with it is as good as a division.
 const SIXTH: f64 = 1.0 / 6.0;
 
 /// `x` within 0 and a bound; NaN stays NaN.

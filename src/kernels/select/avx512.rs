@@ -1,9 +1,9 @@
-//! The bodies for level Avx512: one byte compare makes a mask of 64 conditions, and masked loads and stores take the
-//! ends of a row, so a row of any length runs without a scalar loop. Plain Rust at this level took 1.6 times as long
-//! on rows of 16 elements.
+//! Bodies for level Avx512. One byte compare makes a mask of 64 conditions, and masked loads and stores take
+//! the ends of a row, so a row of any length runs without a scalar loop (decision: avx512-select).
 //!
-//! Everything between a shell and an intrinsic is `inline(always)`, closures too: an intrinsic is inlined only where
-//! its caller has the instructions, so one function in between would leave a call for each vector.
+//! All functions between a shell and an intrinsic are `inline(always)`, closures too. An intrinsic is inlined
+//! only into a function with its target features, so one function without them would leave a call for each
+//! vector.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -15,21 +15,21 @@ use crate::kernels::{
     Extent, LaneBits, Source, StorePolicy, Target, is_line, peel, prefetch_l1, prefetch_tail_line,
 };
 
-/// Elements of a row whose conditions fit into one vector.
+/// Elements of a row whose conditions fill one vector.
 const BLOCK: usize = 64;
 
-/// Blocks of a row that are tested together: where all of their conditions agree, only the side that they choose is
-/// read. That leaves out 1 KiB or more: beyond the caches of a Zen 4, smaller pieces cost more than they skipped.
+/// Blocks whose conditions are tested together: if all agree, only the chosen side is read. That skips at
+/// least 1 KiB of a branch (decision: select-group).
 const fn chunk_blocks<U: LaneBits>() -> usize {
     let blocks = 1024 / size_of::<[U; BLOCK]>();
     if blocks > PROBE_BLOCKS { blocks } else { PROBE_BLOCKS }
 }
 
-/// Blocks of a group that are tested first. Of 256 conditions of which 1 % are true, all agree too seldom (8 %) for the branch
-/// to be mispredicted at a visible cost; of 64 they do every second time.
+/// Blocks of a chunk that are tested first: so many that conditions agree seldom by chance, and the branch is
+/// predicted (decision: select-probe).
 const PROBE_BLOCKS: usize = 4;
 
-/// Which of the conditions of a mask are true, from an element of a row on.
+/// Which conditions of a mask are true, starting at an element of a row.
 ///
 /// # Safety
 ///
@@ -43,7 +43,7 @@ unsafe fn lane_mask(cond: *const u8, at: usize, mask: u64) -> u64 {
     }
 }
 
-/// What the conditions of some blocks have in common.
+/// Class of the conditions of some blocks.
 ///
 /// # Safety
 ///
@@ -62,28 +62,27 @@ unsafe fn class_of(cond: *const u8, at: usize, blocks: usize) -> MaskClass {
     }
 }
 
-/// One side of a choice: gives the lanes of a mask from an element of the row on.
+/// One side of a select: gives the lanes of a mask, starting at an element of the row.
 trait SelectOperand {
     /// # Safety
     ///
     /// The lanes lie within the row, and the machine runs level Avx512.
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i;
 
-    /// Prefetches the line that lies ahead of a vector that starts at an element of the row; to be called
-    /// only if results are stored non-temporally, as operands come from beyond them there. Selects of s64
-    /// took 0.85 to 0.93 of the time on a Zen 5, and of f32 0.9 to 0.96, that they took where a whole block
-    /// was prefetched at once.
+    /// Prefetches the line ahead of the vector that starts at an element of the row. Called only if results
+    /// are stored non-temporally, because then operands come from beyond the caches too
+    /// (decision: prefetch-each-vector).
     fn prefetch(&self, at: usize);
 
-    /// Whether the target holds it already, so that nothing is to do where all choose it.
+    /// Whether the target holds this side already, so that a chunk that chooses it needs no work.
     fn is_in_place(&self) -> bool;
 }
 
-/// A row of elements, or one element that stands for all.
+/// A row of elements, or one repeated element.
 struct RowOperand<U, const CONTIGUOUS: bool> {
     elements: *const U,
     value: __m512i,
-    /// The prefetch distance in bytes; 0 for none.
+    /// Prefetch distance in bytes; 0 for none.
     distance: isize,
 }
 
@@ -121,7 +120,7 @@ impl<U: LaneBits, const CONTIGUOUS: bool> SelectOperand for RowOperand<U, CONTIG
     }
 }
 
-/// A row of the target, which holds it already.
+/// A row of the target, which holds this side already.
 struct InPlaceOperand<U>(*const U);
 
 impl<U: LaneBits> SelectOperand for InPlaceOperand<U> {
@@ -144,10 +143,9 @@ impl<U: LaneBits> SelectOperand for InPlaceOperand<U> {
     }
 }
 
-/// Loads a vector in a way that the compiler does not see through. Of a choice between what lies there and something else it
-/// makes a store of the lanes that change, which takes longer than to store all: beyond the caches of a Zen 5, in place of
-/// `then`, elements of 2 to 8 bytes took 0.83 to 0.88 of their time for this, with a scalar as `else` 0.64, those of one byte
-/// 1.25.
+/// Loads a vector in a way that the compiler cannot see through. Otherwise the compiler turns a select
+/// between the loaded vector and another into a store of the changed lanes, which takes longer than a store
+/// of all lanes (decision: in-place-whole-vectors).
 ///
 /// # Safety
 ///
@@ -158,12 +156,17 @@ unsafe fn load_as_is(at: *const u8) -> __m512i {
     let value;
     // SAFETY: as the caller promises.
     unsafe {
-        asm!("vmovdqu64 {}, [{}]", out(zmm_reg) value, in(reg) at, options(pure, readonly, nostack, preserves_flags));
+        asm!(
+            "vmovdqu64 {}, [{}]",
+            out(zmm_reg) value,
+            in(reg) at,
+            options(pure, readonly, nostack, preserves_flags)
+        );
     }
     value
 }
 
-/// Writes lanes of a row; with `NON_TEMPORAL`, which takes whole vectors at aligned addresses.
+/// Writes lanes of a row. With `NON_TEMPORAL`, it writes whole vectors at aligned addresses only.
 ///
 /// # Safety
 ///
@@ -180,7 +183,8 @@ unsafe fn store<U: LaneBits, const NON_TEMPORAL: bool>(to: *mut U, at: usize, ma
     }
 }
 
-/// Writes the first lanes of a vector, as many as are left of a row: non-temporally, with `NON_TEMPORAL`, if they are a whole line.
+/// Writes the first lanes of a vector, as many as are left of a row; with `NON_TEMPORAL`, non-temporally if
+/// they fill a line.
 ///
 /// # Safety
 ///
@@ -201,7 +205,7 @@ unsafe fn store_first<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Writes a block from one side.
+/// Writes a block of one side.
 ///
 /// # Safety
 ///
@@ -223,7 +227,7 @@ unsafe fn copy_block<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Writes a group from one side, unless the target holds that already.
+/// Writes a chunk of one side, unless the target holds it already.
 ///
 /// # Safety
 ///
@@ -245,8 +249,8 @@ unsafe fn copy_chunk<U: LaneBits>(to: *mut U, at: usize, stores: StorePolicy, op
     }
 }
 
-/// Chooses a block. Vectors of few lanes that all choose what is held are left alone: where one f32 in a hundred
-/// changes, that took half the time.
+/// Selects a block. Vectors of few lanes that keep what the target holds are not stored
+/// (decision: in-place-unchanged).
 ///
 /// # Safety
 ///
@@ -282,7 +286,7 @@ unsafe fn select_block<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Chooses fewer than a block of elements; with `NON_TEMPORAL`, whole lines of them are stored non-temporally.
+/// Selects less than a block; with `NON_TEMPORAL`, whole lines are stored non-temporally.
 ///
 /// # Safety
 ///
@@ -314,7 +318,8 @@ unsafe fn select_tail<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Chooses the whole blocks of a row from an element on, each for itself, and returns the first element behind them.
+/// Selects the whole blocks of a row from an element on, each by itself, and returns the first element behind
+/// them.
 ///
 /// # Safety
 ///
@@ -336,10 +341,11 @@ unsafe fn select_each_block<U: LaneBits, const NON_TEMPORAL: bool>(
     at
 }
 
-/// Chooses the whole blocks of a row from an element on, and returns the first element behind them.
+/// Selects the whole blocks of a row from an element on, chunk by chunk, and returns the first element behind
+/// them.
 ///
-/// `chunk_stores` says how those are stored whose conditions all choose one side: non-temporally perhaps even
-/// in place, as the overwritten data was never loaded.
+/// `chunk_stores` is the store policy of uniform chunks. It may be non-temporal even in place, because the
+/// overwritten data was never loaded.
 ///
 /// # Safety
 ///
@@ -359,8 +365,7 @@ unsafe fn select_blocks<U: LaneBits, const NON_TEMPORAL: bool>(
     unsafe {
         while at + elements <= columns {
             let rest = chunk_blocks::<U>() - PROBE_BLOCKS;
-            // In masks, which the choice of mixed blocks takes again: to test them as vectors took selects in the second level
-            // 1.06 of the time.
+            // As masks, which the select of mixed blocks uses again (decision: select-probe-masks).
             let mut known = [0; PROBE_BLOCKS];
             let (mut all, mut any) = (u64::MAX, 0);
             for (block, known) in known.iter_mut().enumerate() {
@@ -376,8 +381,8 @@ unsafe fn select_blocks<U: LaneBits, const NON_TEMPORAL: bool>(
                 MaskClass::AllTrue => copy_chunk::<U>(to, at, chunk_stores, then),
                 MaskClass::AllFalse => copy_chunk::<U>(to, at, chunk_stores, else_),
                 MaskClass::Mixed => {
-                    // Counted while it runs: written out, which the compiler did where nothing is prefetched, a choice of s64 in the
-                    // caches of a Zen 5 took 1.08 of the time; one of f32 in place took 0.83 written out.
+                    // An opaque trip count keeps the compiler from unrolling the loop over 8-byte elements
+                    // (decision: select-loop-of-blocks).
                     let blocks = match size_of::<U>() == 8 && !then.is_in_place() && !else_.is_in_place() {
                         true => black_box(chunk_blocks::<U>()),
                         false => chunk_blocks::<U>(),
@@ -398,7 +403,7 @@ unsafe fn select_blocks<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest.
+/// Selects a row: elements before the first whole line of the target, then whole blocks, then the tail.
 ///
 /// # Safety
 ///
@@ -412,7 +417,7 @@ unsafe fn select_row<U: LaneBits, const NON_TEMPORAL: bool>(
     then: &impl SelectOperand,
     else_: &impl SelectOperand,
 ) {
-    // SAFETY: as the caller promises; non-temporal stores begin at an aligned address.
+    // SAFETY: as the caller promises; non-temporal stores start at an aligned address.
     unsafe {
         let at = match peel(to, size_of::<U>(), columns) {
             Some(peel) => {
@@ -422,7 +427,8 @@ unsafe fn select_row<U: LaneBits, const NON_TEMPORAL: bool>(
                 select_tail::<U, false>(cond, to, 0, peel, then, else_);
                 select_blocks::<U, NON_TEMPORAL>(cond, to, peel, columns, chunk_stores, then, else_)
             }
-            // Such rows are too short for a group, or lie at no multiple of an element's width, as few do.
+            // Such a row is too short for a chunk, or, which is rare, starts at no multiple of the element's
+            // width.
             None => select_each_block::<U, false>(cond, to, 0, columns, then, else_),
         };
         select_tail::<U, NON_TEMPORAL>(cond, to, at, columns - at, then, else_);
@@ -516,7 +522,7 @@ pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
     }
 }
 
-/// Copies a row, or spreads one element over it.
+/// Copies a row, or fills it with one element.
 ///
 /// # Safety
 ///
@@ -549,7 +555,7 @@ unsafe fn copy_row<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool
     }
 }
 
-/// Writes fewer than a block of elements from one side; with `NON_TEMPORAL`, whole lines of them are stored non-temporally.
+/// Writes less than a block of one side; with `NON_TEMPORAL`, whole lines are stored non-temporally.
 ///
 /// # Safety
 ///

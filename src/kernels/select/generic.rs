@@ -1,4 +1,4 @@
-//! The bodies in plain Rust, which the compiler turns into the vectors of whichever level they are compiled for.
+//! Bodies in plain Rust, which the compiler vectorises for the level for which it compiles them.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::{MaskClass, PrefetchDistance};
 use crate::kernels::simd::CacheLine;
 use crate::kernels::{Extent, LaneBits, Source, StorePolicy, Target};
 
-/// One element of a row: the `i`-th where it is dense, else its first.
+/// One element of a row: the `i`-th of a contiguous row, else the repeated one.
 ///
 /// # Safety
 ///
@@ -44,7 +44,7 @@ pub(super) unsafe fn blend<U: LaneBits, const THEN: bool, const ELSE: bool, cons
     }
 }
 
-/// Writes a row, element by element, or with `NON_TEMPORAL` in lines with non-temporal stores if it can.
+/// Writes a row element by element, or with `NON_TEMPORAL` line by line with non-temporal stores.
 ///
 /// # Safety
 ///
@@ -58,7 +58,7 @@ unsafe fn write_row<U: LaneBits, const NON_TEMPORAL: bool>(
     let of_line = size_of::<CacheLine>() / size_of::<U>();
     let before = to.addr().wrapping_neg() % size_of::<CacheLine>();
     let peel = before / size_of::<U>();
-    // SAFETY: as the caller promises; a line has room for the elements of a line, and each stands at an aligned address
+    // SAFETY: as the caller promises; a line holds the elements of a line, and each has an aligned address
     // within the row.
     unsafe {
         if !NON_TEMPORAL || !before.is_multiple_of(size_of::<U>()) || peel + of_line > columns {
@@ -123,8 +123,8 @@ pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORA
 ) {
     for row in 0..extent.rows {
         let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        // SAFETY: the caller promises that the row, or its one element, can be read, and the row be written; `copy_to`
-        // allows the same address.
+        // SAFETY: the caller promises that the row, or its one element, can be read, and that the row can be
+        // written; `copy_to` allows the same address.
         unsafe {
             if CONTIGUOUS && !NON_TEMPORAL {
                 from.cast::<u8>().copy_to(to.cast(), extent.columns * size_of::<U>());

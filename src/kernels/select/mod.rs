@@ -1,6 +1,6 @@
 //! Select moves bits: `to[i] = cond[i] != 0 ? then[i] : else[i]`.
 //!
-//! The bodies in plain Rust stand in [`generic`]; at level Avx512 those in [`avx512`] take their place.
+//! [`generic`] has the bodies in plain Rust; at level Avx512 those of [`avx512`] replace them.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -9,13 +9,14 @@ mod generic;
 use super::{ByLevel, ByWidth, Extent, InnerStride, Source, StorePolicy, Target, Width, kernel};
 use crate::types::kind::Level;
 
-/// Chooses element by element. The condition is dense along a row. Each branch is prefetched at its distance.
+/// Selects element by element. The condition is contiguous along a row. Prefetches each branch by a distance
+/// in bytes.
 ///
 /// # Safety
 ///
-/// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
-/// level, and the target is at the very address and row stride of a source or overlaps it nowhere. A kernel that streams
-/// is followed by a [`fence`](super::simd::StoreFence) on the same thread.
+/// Every element of the tile can be read from the sources and written to the target. The machine runs the
+/// kernel's level. The target has the address and row stride of a source, or overlaps none. If the kernel
+/// stores non-temporally, a [`fence`](super::simd::StoreFence) follows on the same thread.
 pub(crate) type Blend = unsafe fn(
     extent: Extent,
     cond: Source,
@@ -25,25 +26,24 @@ pub(crate) type Blend = unsafe fn(
     distance: PrefetchDistance,
 );
 
-/// The prefetch distance of each branch in bytes; 0 for none.
+/// Prefetch distance of each branch in bytes; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PrefetchDistance {
     pub(crate) then: isize,
     pub(crate) else_: isize,
 }
 
-/// Chooses whole rows of dense branches by the first condition of each row. No branch of the program hangs on a
-/// condition: with conditions that nothing can predict, rows of 1 and 2 KiB went
-/// 1.1 times as fast as with one on one thread, up to 1.4 times on two.
+/// Selects whole rows of contiguous branches by the first condition of each row. No branch of the program
+/// depends on a condition, so unpredictable conditions cost nothing (decision: row-select-no-branch).
 ///
 /// # Safety
 ///
 /// As for [`Blend`]; the condition has one element a row.
 pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target);
 
-/// Chooses element by element between what the target holds already and another source. The condition is dense along
-/// a row. Groups of elements that all choose the other source, of which nobody has read what the target held, may go past
-/// the caches: beyond those of a Zen 5, a causal mask took 0.6 of its time for it, padding 0.57, a copy of all 0.77.
+/// Selects element by element between what the target holds and another source. The condition is contiguous
+/// along a row. Chunks that all choose the other source may be stored non-temporally, because nobody has read
+/// what the target held (decision: groups-in-place).
 ///
 /// # Safety
 ///
@@ -77,14 +77,14 @@ impl MaskClass {
     }
 }
 
-/// Reads the conditions of a tile, dense along a row, until two differ. An empty tile is all true.
+/// Reads the conditions of a tile, contiguous along a row, until two differ. An empty tile is all true.
 ///
 /// # Safety
 ///
 /// Every condition can be read, and the machine runs the kernel's level.
 pub(crate) type MaskTest = unsafe fn(extent: Extent, cond: Source) -> MaskClass;
 
-/// The kernel that chooses between two sources.
+/// The kernel that selects between two sources.
 pub(crate) fn blend(
     level: Level,
     width: Width,
@@ -95,7 +95,7 @@ pub(crate) fn blend(
     BLEND[stores as usize][then as usize][else_ as usize].get(level, width)
 }
 
-/// The kernel that chooses whole rows of dense branches.
+/// The kernel that selects whole rows of contiguous branches.
 pub(crate) fn blend_rows(level: Level, width: Width, stores: StorePolicy) -> BlendRows {
     BLEND_ROWS[stores as usize].get(level, width)
 }
@@ -115,12 +115,12 @@ pub(crate) fn copy(level: Level, width: Width, from: InnerStride, stores: StoreP
     COPY[stores as usize][from as usize].get(level, width)
 }
 
-/// The kernel that tests conditions.
+/// The kernel that classifies conditions.
 pub(crate) fn classify_mask(level: Level) -> MaskTest {
     CLASSIFY_MASK[level as usize]
 }
 
-/// The four pairs of inner strides of two branches: by `then`, then by `else`.
+/// Kernels by the inner stride of `then`, then of `else`.
 macro_rules! by_inner {
     ($row:ident, $non_temporal:expr) => {
         [
@@ -133,14 +133,17 @@ macro_rules! by_inner {
 macro_rules! blend_row {
     ($then:expr, $else_:expr, $non_temporal:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target, distance: PrefetchDistance),
+            (
+                extent: Extent, cond: Source, then: Source, else_: Source, to: Target,
+                distance: PrefetchDistance
+            ),
             generic::blend[$then, $else_, $non_temporal],
             avx512::blend[$then, $else_, $non_temporal]
         )
     };
 }
 
-/// By how the target is stored, then by how `then` and `else` run along a row.
+/// By the store policy, then by the inner strides of `then` and `else`.
 static BLEND: [[[ByWidth<Blend>; 2]; 2]; 2] = [by_inner!(blend_row, false), by_inner!(blend_row, true)];
 
 macro_rules! blend_rows_row {
@@ -153,7 +156,7 @@ macro_rules! blend_rows_row {
     };
 }
 
-/// By how the target is stored.
+/// By the store policy.
 static BLEND_ROWS: [ByWidth<BlendRows>; 2] = [blend_rows_row!(false), blend_rows_row!(true)];
 
 macro_rules! select_in_place_row {
@@ -166,7 +169,7 @@ macro_rules! select_in_place_row {
     };
 }
 
-/// By what is replaced, then by how the other source runs along a row.
+/// By the replaced value, then by the inner stride of the other source.
 static SELECT_IN_PLACE: [[ByWidth<SelectInPlace>; 2]; 2] = [
     [select_in_place_row!(false, false), select_in_place_row!(false, true)],
     [select_in_place_row!(true, false), select_in_place_row!(true, true)],
@@ -174,11 +177,15 @@ static SELECT_IN_PLACE: [[ByWidth<SelectInPlace>; 2]; 2] = [
 
 macro_rules! copy_row {
     ($dense:expr, $non_temporal:expr) => {
-        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense, $non_temporal], avx512::copy[$dense, $non_temporal])
+        kernel!(
+            (extent: Extent, from: Source, to: Target),
+            generic::copy[$dense, $non_temporal],
+            avx512::copy[$dense, $non_temporal]
+        )
     };
 }
 
-/// By how the target is stored, then by how the source runs along a row.
+/// By the store policy, then by the inner stride of the source.
 static COPY: [[ByWidth<Move>; 2]; 2] =
     [[copy_row!(false, false), copy_row!(true, false)], [copy_row!(false, true), copy_row!(true, true)]];
 

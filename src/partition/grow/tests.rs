@@ -77,8 +77,8 @@ fn an_op_refused_at_first_joins_once_the_path_runs_inside() {
 #[test]
 fn two_groups_never_wait_for_each_other() {
     use OpKind::{Abs, Add};
-    // Ids 0, 1, 4 come from one place, 2, 3, 5 from another; each side uses a result of the other, and no path
-    // runs through both. Grown without regard for the first group, the second would close a ring.
+    // Ids 0, 1, 4 come from one place, 2, 3, 5 from another; each side uses a result of the other, and no
+    // path runs through both. Grown without regard for the first group, the second would close a ring.
     let graph = graph(&[
         (Abs, &[0], 10),
         (Abs, &[10], 11),
@@ -134,8 +134,8 @@ fn groups_do_not_depend_on_the_order_of_add_op() {
     assert_eq!(build([2, 0, 3, 1]), expected);
 }
 
-/// Groups by the same rules, each question answered anew: every joining starts the round of neighbours again, and a path
-/// is looked for by a walk over the whole graph.
+/// Groups by the same rules, each question answered anew: every joining starts the round of neighbours again,
+/// and a path is looked for by a walk over the whole graph.
 fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Explanation>) {
     let mut formed: Vec<Vec<usize>> = Vec::new();
     let mut explanations = Vec::new();
@@ -336,7 +336,8 @@ fn forms(count: usize) -> BTreeMap<&'static str, Form> {
                 .collect(),
         ),
         (
-            // Each op of the first half goes with one of the second; a chain of another fusion takes all of the first.
+            // Each op of the first half goes with one of the second; a chain of another fusion takes all of
+            // the first.
             "many wide groups",
             (0..count)
                 .map(|i| match i {

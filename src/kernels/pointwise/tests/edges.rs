@@ -7,7 +7,7 @@ use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
 
-/// A question, and its answer.
+/// A predicate, and its expected answer.
 type Rule<Q, T> = (Q, fn(T, T) -> bool);
 
 fn canonical(x: f32) -> u32 {

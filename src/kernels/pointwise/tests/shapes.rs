@@ -1,5 +1,5 @@
-//! The place of an element in a tile changes nothing: not its row, its column, the length of the row, its alignment,
-//! nor how the operands run, nor that the target is a source.
+//! The position of an element in a tile changes nothing: not its row, its column, the length of the row, its
+//! alignment, the strides of operands, nor a target that is a source.
 
 use crate::kernels::pointwise::{
     Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
@@ -15,7 +15,7 @@ const COLUMNS: usize = 140;
 /// Bytes around and between rows that a kernel must leave alone.
 const GAP: usize = 3;
 
-/// Elements of so many bytes that look like numbers of every kind.
+/// Elements of a number of bytes whose bits are numbers of every class.
 fn element(i: usize, size: usize) -> Vec<u8> {
     let number = (i as f32 - 100.0) * 0.037;
     match size {
@@ -57,14 +57,14 @@ impl Operand {
         &self.bytes[start..start + self.size]
     }
 
-    /// Whether all gaps are as they were.
+    /// Whether all gaps are unchanged.
     fn is_intact(&self) -> bool {
         let gap = |start: usize| self.bytes[start..start + GAP].iter().all(|&byte| byte == 0xa5);
         (0..self.bytes.len()).step_by(self.row_stride).all(gap)
     }
 }
 
-/// What a kernel gives for single elements.
+/// The results of a kernel for single elements.
 fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
     let mut to = vec![0; size];
     let target = Target { at: to.as_mut_ptr(), row_stride: 0 };
@@ -82,7 +82,7 @@ fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
 
 enum Kernel {
     One(Kernel1),
-    /// By how the operands run.
+    /// By the inner strides of the operands.
     Two([[Kernel2; 2]; 2]),
 }
 
@@ -132,7 +132,7 @@ fn cases(level: Level) -> Vec<Case> {
     cases
 }
 
-/// Runs a case over a tile and compares every element with what it gives alone.
+/// Runs a case over a tile and compares every element with the result for that element alone.
 fn check(
     case: &Case,
     rows: usize,
@@ -148,7 +148,7 @@ fn check(
     let extent = Extent { rows, columns };
     let target = to.target();
     let first = if in_place { Source { at: target.at, row_stride: target.row_stride } } else { x.source() };
-    // SAFETY: the operands are as large as the extent says, and the target is a source or lies elsewhere.
+    // SAFETY: the operands are as large as the extent says, and the target is a source or does not overlap.
     unsafe {
         match &case.kernel {
             Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut PrefetchQueue::default()),
@@ -208,7 +208,7 @@ fn an_element_depends_on_nothing_around_it() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Rows without gaps are run as one.
+/// Rows without gaps are collapsed into one.
 #[test]
 fn rows_that_touch_are_still_rows() {
     for level in Level::all_available() {
