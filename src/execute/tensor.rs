@@ -346,7 +346,11 @@ fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Re
     }
 }
 
-/// The bytes from the first to the last element, where dims and strides are known and elements are whole bytes.
+/// The bytes from the first to the last element, where dims and strides are known; elements of four bits lie two in a
+/// byte.
 fn span_bytes(desc: &LogicalTensor) -> Option<usize> {
-    Some(desc.span()? * desc.data_type().size()?)
+    match desc.data_type().size() {
+        Some(size) => Some(desc.span()? * size),
+        None => Some((desc.span()? * desc.data_type().bits()).div_ceil(8)),
+    }
 }
