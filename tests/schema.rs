@@ -60,7 +60,17 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("SoftPlusBackward", "shape_rule", SAME_SHAPES),
     ("SqrtBackward", "shape_rule", SAME_SHAPES),
     ("TanhBackward", "shape_rule", SAME_SHAPES),
+    ("LogSoftmax", "shape_rule", r#""softmax""#),
+    ("LogSoftmaxBackward", "shape_rule", SOFTMAX_BACKWARD),
+    ("SoftMaxBackward", "shape_rule", SOFTMAX_BACKWARD),
+    ("Quantize", "shape_rule", QUANTIZATION),
+    ("Dequantize", "shape_rule", QUANTIZATION),
+    ("DynamicQuantize", "shape_rule", QUANTIZATION),
+    ("DynamicDequantize", "shape_rule", QUANTIZATION),
 ];
+
+const SOFTMAX_BACKWARD: &str = r#""softmax_backward""#;
+const QUANTIZATION: &str = r#""quantization""#;
 
 const SAME_SHAPES: &str = r#""same_shapes""#;
 const SUMS: &str = r#"{

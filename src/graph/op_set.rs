@@ -1,7 +1,8 @@
 //! The schema rows of oneDNN's kinds.
 //!
 //! The facts are those of the oneDNN Graph op set; Sterna widens `Select`, `End` and `Wildcard`, takes integers in
-//! arithmetic and comparisons, and judges the shapes of pointwise ops more strictly.
+//! arithmetic and comparisons, and judges the shapes of pointwise ops, of
+//! quantisation and of softmaxes more strictly.
 
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
 use super::schema::{
@@ -233,6 +234,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::Dequantize, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3]), ("T2", &[D::F32])])
         .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
+        .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Divide, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
         .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", FLOATS)])
@@ -246,11 +248,13 @@ pub(super) const OP_SET: &[Schema] = &[
             ("T3", &[D::U4, D::S4, D::U8, D::S8, D::S32]),
         ])
         .attrs(&[QTYPE, AXIS_1, optional(A::GroupShape, T::S64s)])
+        .shape(R::Quantization)
         .checks(&[C::DynamicQuantParams]),
     op(K::DynamicQuantize, &[p("src", "T1"), p("scales", "T1"), p("zps", "T2")], &[p("dst", "T3")])
         .input_count(Count::OneOf(&[2, 3]))
         .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::S32]), ("T3", &[D::U8, D::S8])])
         .attrs(&[QTYPE, AXIS_1])
+        .shape(R::Quantization)
         .checks(&[C::DynamicQuantParams]),
     op(K::Elu, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
     op(K::EluBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
@@ -311,9 +315,10 @@ pub(super) const OP_SET: &[Schema] = &[
     .checks(&[C::NormTypes, C::UseAffineOutputs]),
     op(K::LeakyReLU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
     op(K::Log, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]),
+    op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]).shape(R::Softmax),
     op(K::LogSoftmaxBackward, &[p("diff_dst", "T"), p("dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[AXIS_LAST]),
+        .attrs(&[AXIS_LAST])
+        .shape(R::SoftmaxBackward),
     op(K::MatMul, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T1")])
         .input_count(Count::OneOf(&[2, 3]))
         .types(&[("T", FLOATS), ("T1", FLOATS)])
@@ -359,6 +364,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::Quantize, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3])])
         .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
+        .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Reciprocal, &[p("src", "T")], &[p("dst", "T")]),
     op(K::ReduceL1, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
@@ -422,6 +428,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::SoftMaxBackward, &[p("diff_dst", "T1"), p("dst", "T1")], &[p("diff_src", "T2")])
         .types(&[("T1", FLOATS), ("T2", FLOATS)])
         .attrs(&[AXIS_1])
+        .shape(R::SoftmaxBackward)
         .checks(&[C::OutputTypeOrF32]),
     op(K::SoftPlus, &[p("src", "T")], &[p("dst", "T")]).attrs(&[BETA_1]),
     op(K::SoftPlusBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])

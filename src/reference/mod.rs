@@ -25,11 +25,13 @@
 //! # Ok::<(), sterna::Error>(())
 //! ```
 
+mod dropout;
 mod functions;
 mod moves;
 mod number;
 mod pointwise;
 mod products;
+mod quantization;
 mod rows;
 mod value;
 mod walk;
@@ -43,9 +45,10 @@ use crate::graph::function::Function;
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
+use crate::graph::row::{Schema, ShapeRule};
 use crate::graph::verify::verify;
 use crate::types::dtype::DataType;
-use crate::types::kind::OpKind;
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 use OpKind as K;
@@ -63,9 +66,31 @@ type TensorFunction = fn(&Op, &[Value], &[Dims]) -> Result<Vec<Value>>;
 
 /// The kinds that are no functions of elements, but can be interpreted all the same.
 const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
+    (K::BiasAddBackward, rows::bias_add_backward),
+    (K::Concat, moves::concat),
+    (K::Dequantize, quantization::dequantize),
+    (K::Dropout, dropout::dropout),
+    (K::DynamicDequantize, quantization::dynamic_dequantize),
+    (K::DynamicQuantize, quantization::dynamic_quantize),
+    (K::GroupNorm, rows::group_norm),
+    (K::LayerNorm, rows::layer_norm),
+    (K::LayerNormBackward, rows::layer_norm_backward),
+    (K::LogSoftmax, rows::log_softmax),
+    (K::LogSoftmaxBackward, rows::log_softmax_backward),
     (K::MatMul, products::matmul),
+    (K::PReLUBackward, rows::prelu_backward),
+    (K::Quantize, quantization::quantize),
+    (K::ReduceL1, rows::reduce_l1),
+    (K::ReduceL2, rows::reduce_l2),
+    (K::ReduceMax, rows::reduce_max),
+    (K::ReduceMean, rows::reduce_mean),
+    (K::ReduceMin, rows::reduce_min),
+    (K::ReduceProd, rows::reduce_prod),
+    (K::ReduceSum, rows::reduce_sum),
     (K::Reorder, moves::reorder),
+    (K::RMSNorm, rows::rms_norm),
     (K::SoftMax, rows::softmax),
+    (K::SoftMaxBackward, rows::softmax_backward),
     (K::StaticReshape, moves::static_reshape),
     (K::StaticTranspose, moves::static_transpose),
 ];
@@ -81,7 +106,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
 /// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
-/// assert!(reference::supports(&Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1))).is_err());
+/// assert!(reference::supports(&Op::new(0, OpKind::Wildcard).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
     meaning(&verified(op)?).map(|_| ())
@@ -138,6 +163,9 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let meaning = meaning(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    if let (ShapeRule::Reduce, Some(axes)) = (Schema::of(op.kind()).shape_rule, inputs.get(1)) {
+        return run(&with_axes(op, axes), &inputs[..1]);
+    }
     let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     match meaning {
         Meaning::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
@@ -151,6 +179,14 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
             pointwise::pointwise(function, op.outputs()[0].data_type(), inputs, &placement)
         }
     }
+}
+
+/// The reduction whose axes are an attribute and no input.
+fn with_axes(op: &Op, axes: &Value) -> Op {
+    let axes = axes.elements::<i32>().unwrap_or_default().into_iter().map(i64::from).collect::<Vec<_>>();
+    let reduction = Op::new(op.id(), op.kind()).named(op.name()).attr(Attr::Axes, axes);
+    let reduction = reduction.input(op.inputs()[0].clone()).output(op.outputs()[0].clone());
+    reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
 }
 
 /// The op as a graph would take it: held against its schema row, with defaults for the attributes that are not set.

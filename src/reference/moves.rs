@@ -1,7 +1,7 @@
 //! Ops that move elements and leave their bits alone.
 
 use super::one;
-use super::value::Value;
+use super::value::{Value, count, reserve};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::Op;
@@ -23,4 +23,18 @@ pub(super) fn static_reshape(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Resul
 /// The same elements; only strides differ.
 pub(super) fn reorder(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     one(inputs[0].reshaped(&shapes[0]))
+}
+
+/// The inputs one after the other along `axis`; a negative value counts from the end.
+pub(super) fn concat(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let axis = infer::resolved_axis(op, &shapes[0])?;
+    let outer = count(&shapes[0][..axis]);
+    let mut bytes = reserve(inputs.iter().map(|input| input.bytes().len()).sum())?;
+    for i in 0..outer {
+        for input in inputs {
+            let length = input.bytes().len() / outer;
+            bytes.extend_from_slice(&input.bytes()[i * length..][..length]);
+        }
+    }
+    one(Value::new(op.outputs()[0].data_type(), &shapes[0], bytes))
 }
