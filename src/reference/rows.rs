@@ -70,9 +70,16 @@ impl Rows {
     }
 
     /// Works on each row and what belongs to it.
-    fn each<T: Sync>(&self, numbers: &mut [f64], of_rows: &[T], work: impl Fn(&mut [f64], &T) + Sync + Send) {
-        if numbers.len() <= CHUNK {
-            numbers.chunks_exact_mut(self.length.max(1)).zip(of_rows).for_each(|(row, own)| work(row, own));
+    fn each<T: Send>(
+        &self,
+        numbers: &mut [f64],
+        of_rows: &mut [T],
+        work: impl Fn(&mut [f64], &mut T) + Sync + Send,
+    ) {
+        if self.length == 0 {
+            of_rows.iter_mut().for_each(|own| work(&mut [], own));
+        } else if numbers.len() <= CHUNK {
+            numbers.chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
         } else {
             numbers.par_chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
         }
@@ -94,22 +101,25 @@ pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<
     let rows = rows_along_axis(op, src.dims())?;
     let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
     let mut numbers = rows.numbers(src)?;
-    let maxima = rows.reduce(&numbers, |row| {
-        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if max == f64::NEG_INFINITY && inf_as_zero { 0.0 } else { max }
-    })?;
-    rows.each(&mut numbers, &maxima, |row, max| row.iter_mut().for_each(|x| *x = (*x - max).exp()));
-    let sums = rows.reduce(&numbers, |row| row.iter().sum::<f64>())?;
-    rows.each(&mut numbers, &sums, |row, &sum| {
+    let mut statistics = zeroed(rows.count)?;
+    rows.each(&mut numbers, &mut statistics, |row, statistic| {
+        let max = largest(row);
+        let max = if max == f64::NEG_INFINITY && inf_as_zero { 0.0 } else { max };
+        row.iter_mut().for_each(|x| *x = (*x - max).exp());
+        let sum: f64 = row.iter().sum();
         row.iter_mut().for_each(|x| *x = if sum == 0.0 { 0.0 } else { *x / sum });
+        *statistic = if sum == 0.0 && inf_as_zero { 0.0 } else { max + sum.ln() };
     });
     let mut results = vec![rows.value(&numbers, dst, &shapes[0])?];
     if let (Some(stats), Some(dims)) = (op.outputs().get(1), shapes.get(1)) {
-        let of_row = |(max, sum): (&f64, &f64)| if *sum == 0.0 && inf_as_zero { 0.0 } else { max + sum.ln() };
-        let all: Vec<f64> = maxima.iter().zip(&sums).map(of_row).collect();
-        results.push(dense_value(&all, stats.data_type(), dims)?);
+        results.push(dense_value(&statistics, stats.data_type(), dims)?);
     }
     Ok(results)
+}
+
+/// The largest number of a row, without those that are none; of nothing it is −∞.
+fn largest(row: &[f64]) -> f64 {
+    row.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Every axis, in order.
@@ -123,11 +133,11 @@ fn all_axes(dims: &[i64]) -> Vec<usize> {
 pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let rows = rows_along_axis(op, inputs[0].dims())?;
     let mut numbers = rows.numbers(&inputs[0])?;
-    let shifts = rows.reduce(&numbers, |row| {
-        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (max, row.iter().map(|x| (x - max).exp()).sum::<f64>().ln())
-    })?;
-    rows.each(&mut numbers, &shifts, |row, (max, log)| row.iter_mut().for_each(|x| *x = *x - max - log));
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| {
+        let max = largest(row);
+        let log = row.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+        row.iter_mut().for_each(|x| *x = *x - max - log);
+    });
     one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
 }
 
@@ -156,8 +166,8 @@ fn backward_of_rows(
 ) -> Result<Vec<Value>> {
     let rows = rows_along_axis(op, inputs[0].dims())?;
     let (mut gradient, dst) = (rows.numbers(&inputs[0])?, rows.numbers(&inputs[1])?);
-    let dst_rows = rows.slices(&dst)?;
-    rows.each(&mut gradient, &dst_rows, |gradient, dst| work(gradient, dst));
+    let mut dst_rows = rows.slices(&dst)?;
+    rows.each(&mut gradient, &mut dst_rows, |gradient, dst| work(gradient, dst));
     one(rows.value(&gradient, op.outputs()[0].data_type(), &shapes[0]))
 }
 
@@ -291,10 +301,11 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
     let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
     let epsilon = epsilon(op);
     let mut numbers = rows.numbers(&inputs[0])?;
-    let sizes = rows.reduce(&numbers, |row| {
-        (row.iter().fold(0.0, |sum, x| sum + x * x) / row.len() as f64 + epsilon).sqrt()
-    })?;
-    rows.each(&mut numbers, &sizes, |row, size| row.iter_mut().for_each(|x| *x /= size));
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| {
+        let mean = row.iter().fold(0.0, |sum, x| sum + x * x) / row.len() as f64;
+        let size = (mean + epsilon).sqrt();
+        row.iter_mut().for_each(|x| *x /= size);
+    });
     if let Some(gamma) = inputs.get(1) {
         // The rows lie in row-major order.
         let factors = broadcast_numbers(gamma, dims)?;
@@ -331,8 +342,9 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
         of_beta[place] += gradient[i];
     }
 
-    let of_rows: Vec<_> = (rows.slices(&src)?).into_iter().zip(means.iter().zip(&deviations)).collect();
-    rows.each(&mut gradient, &of_rows, |gradient, &(src, (mean, deviation))| {
+    let mut of_rows: Vec<_> = (rows.slices(&src)?).into_iter().zip(means.iter().zip(&deviations)).collect();
+    rows.each(&mut gradient, &mut of_rows, |gradient, of_row| {
+        let &mut (src, (mean, deviation)) = of_row;
         let n = gradient.len() as f64;
         gradient.iter_mut().enumerate().for_each(|(i, g)| *g *= parameters.at(i).0);
         let normal = |x: &f64| (x - mean) / deviation;
@@ -360,21 +372,20 @@ fn normalised(
 ) -> Result<Vec<Value>> {
     let epsilon = epsilon(op);
     let mut numbers = rows.numbers(src)?;
-    let moments = rows.reduce(&numbers, |row| {
+    let mut moments: Vec<(usize, f64, f64)> = reserve(rows.count)?;
+    moments.extend((0..rows.count).map(|at| (at, 0.0, 0.0)));
+    rows.each(&mut numbers, &mut moments, |row, (at, mean, variance)| {
         let n = row.len().max(1) as f64;
-        let mean = sum(row) / n;
-        (mean, row.iter().fold(0.0, |sum, x| sum + (x - mean).powi(2)) / n)
-    })?;
-    let of_rows: Vec<_> = moments.iter().copied().enumerate().collect();
-    rows.each(&mut numbers, &of_rows, |row, &(at, (mean, variance))| {
-        let deviation = (variance + epsilon).sqrt();
+        *mean = sum(row) / n;
+        *variance = row.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
+        let deviation = (*variance + epsilon).sqrt();
         for (i, x) in row.iter_mut().enumerate() {
-            let (factor, addend) = parameters(at, i);
-            *x = factor * (*x - mean) / deviation + addend;
+            let (factor, addend) = parameters(*at, i);
+            *x = factor * (*x - *mean) / deviation + addend;
         }
     });
     let mut results = vec![rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0])?];
-    let statistics: [fn(&(f64, f64)) -> f64; 2] = [|(mean, _)| *mean, |(_, variance)| *variance];
+    let statistics: [fn(&(usize, f64, f64)) -> f64; 2] = [|(_, mean, _)| *mean, |(.., variance)| *variance];
     for ((output, dims), statistic) in op.outputs().iter().zip(shapes).skip(1).zip(statistics) {
         let numbers: Vec<f64> = moments.iter().map(statistic).collect();
         results.push(dense_value(&numbers, output.data_type(), dims)?);
