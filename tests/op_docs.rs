@@ -375,28 +375,53 @@ fn every_function_of_the_source_is_on_the_page() {
     assert!(used.len() > 60, "{}", used.len());
 }
 
+const FLOATS_INTEGERS: [DataType; 5] = [D::F32, D::Bf16, D::F16, D::S32, D::S64];
+
+/// The op of a kind with every port of type s32.
+fn on_s32(kind: OpKind) -> Op {
+    let inputs = (0..Schema::of(kind).inputs.len()).map(|id| LogicalTensor::unknown(id, D::S32));
+    Op::new(0, kind).inputs_from(inputs).output(LogicalTensor::unknown(9, D::S32))
+}
+
+/// Who runs an op.
+fn runs(op: Op) -> Option<&'static str> {
+    let is_interpreted = reference::supports(&op).is_ok();
+    match Partition::from_op(op) {
+        Ok(partition) if partition.is_supported() => Some("partitions"),
+        _ => is_interpreted.then_some("the interpreter"),
+    }
+}
+
 /// Kinds of equal types, and who runs them, in one row.
 fn table() -> String {
     let mut groups: Vec<((String, &str), Vec<&str>)> = Vec::new();
     let mut rest = 0;
+    let mut of_integers = Vec::new();
     for &kind in OpKind::ALL {
-        let op = plain_op(kind);
-        let is_interpreted = reference::supports(&op).is_ok();
-        let runs = match Partition::from_op(op) {
-            Ok(partition) if partition.is_supported() => "partitions",
-            _ if is_interpreted => "the interpreter",
-            _ => {
-                rest += 1;
-                continue;
-            }
+        let runs = runs(plain_op(kind));
+        let Some(runs) = runs else {
+            rest += 1;
+            continue;
         };
-        let key = (types_of(Schema::of(kind)), runs);
+        let schema = Schema::of(kind);
+        let mut key = (types_of(schema), runs);
+        // What runs on numbers alone says so; integers have a row of their own.
+        if key.0 == types(&FLOATS_INTEGERS) && self::runs(on_s32(kind)) != Some(runs) {
+            of_integers.push(kind.name());
+            key.0 = types(&FLOATS_INTEGERS[..3]);
+        }
         match groups.iter_mut().find(|(other, _)| *other == key) {
             Some((_, kinds)) => kinds.push(kind.name()),
             None => groups.push((key, vec![kind.name()])),
         }
     }
     let mut text = String::from("| kinds | types | run by |\n|---|---|---|\n");
+    let key = (types(&FLOATS_INTEGERS[3..]), "the interpreter");
+    match groups.iter_mut().find(|(other, _)| *other == key) {
+        Some((_, kinds)) => kinds.extend(of_integers),
+        None => groups.push((key, of_integers)),
+    }
+    groups.retain(|(_, kinds)| !kinds.is_empty());
     for ((types, runs), kinds) in groups {
         let _ = writeln!(text, "| {} | {types} | {runs} |", kinds.join(", "));
     }

@@ -260,6 +260,42 @@ fn arithmetic_is_f32_arithmetic_or_wrapping_s32() {
             vec![value(&[2], &[i32::MAX, 16_777_217])],
         ),
         (
+            "Divide s32 rounds down, and by 0 it is 0",
+            s32_op(K::Divide),
+            vec![value(&[6], &[7, -7, 7, -7, 5, i32::MIN]), value(&[6], &[2, 2, -2, -2, 0, -1])],
+            vec![value(&[6], &[3, -4, -4, 3, 0, i32::MIN])],
+        ),
+        (
+            "Modulo s32 has the sign of the divisor, and by 0 it is 0",
+            s32_op(K::Modulo),
+            vec![value(&[7], &[7, -7, 7, -7, 5, i32::MIN, 6]), value(&[7], &[3, 3, -3, -3, 0, -1, -3])],
+            vec![value(&[7], &[1, 2, -2, -1, 0, 0, 0])],
+        ),
+        (
+            "Modulo s64 broadcasts",
+            op(K::Modulo, &[D::S64, D::S64], &[D::S64]),
+            vec![value(&[2, 1], &[i64::MAX, i64::MIN]), value(&[2], &[10i64, 7])],
+            vec![value(&[2, 2], &[7i64, 0, 2, 6])],
+        ),
+        (
+            "Divide s64",
+            op(K::Divide, &[D::S64, D::S64], &[D::S64]),
+            vec![value(&[2], &[i64::MIN, i64::MAX]), value(&[2], &[3i64, -2])],
+            vec![value(&[2], &[-3_074_457_345_618_258_603i64, -4_611_686_018_427_387_904])],
+        ),
+        (
+            "Abs and its overflow",
+            op(K::Abs, &[D::S32], &[D::S32]),
+            vec![value(&[4], &[-5, 0, 5, i32::MIN])],
+            vec![value(&[4], &[5, 0, 5, i32::MIN])],
+        ),
+        (
+            "Negative and its overflow",
+            op(K::Negative, &[D::S64], &[D::S64]),
+            vec![value(&[3], &[-5i64, 0, i64::MIN])],
+            vec![value(&[3], &[5i64, 0, i64::MIN])],
+        ),
+        (
             "broadcasting both ways",
             f32_op(K::Add),
             vec![value(&[2, 1], &[1f32, 2.0]), value(&[3], &[10f32, 20.0, 30.0])],

@@ -6,8 +6,8 @@
 
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
 use super::schema::{
-    AUTO_BROADCAST, BOOLEAN, FLOATS, comparison, default, op, optional, p, required, required_word, shape_of,
-    word,
+    AUTO_BROADCAST, BOOLEAN, FLOATS, FLOATS_INTEGERS, comparison, default, op, optional, p, required,
+    required_word, shape_of, word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -20,7 +20,6 @@ use DataType as D;
 use OpKind as K;
 use ShapeRule as R;
 
-const FLOATS_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
 const NORM_FLOATS: &[DataType] = &[D::F32, D::Bf16];
 const S32: &[DataType] = &[D::S32];
 const TWELVE_ONES: &[i64] = &[1; 12];
@@ -71,9 +70,9 @@ const ZPS: AttrRow = optional(A::Zps, T::S64s);
 
 /// The rows of the op set, by code.
 pub(super) const OP_SET: &[Schema] = &[
-    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]),
+    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64 too.
+    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
     op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
-    // Add, Subtract, Multiply, Maximum and Minimum are wider than the op set: on s32 and s64 too.
     op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
         .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
@@ -237,7 +236,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Divide, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", FLOATS)])
+        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::DynamicDequantize, &[p("src", "T1"), p("scales", "T2"), p("zps", "T3")], &[p("dst", "T2")])

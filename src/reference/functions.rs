@@ -7,7 +7,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 use super::number::in_f32;
 use crate::graph::function::Params;
-use crate::types::function::{Binary, Class, Comparison, Logic, Unary};
+use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 
 /// The square root of 2/π.
 const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
@@ -56,6 +56,7 @@ pub(super) fn binary(function: Binary, params: Params, xs: &mut [f64], ys: &[f64
         Binary::Subtract => pair(xs, ys, |x, y| x - y),
         Binary::Multiply => pair(xs, ys, |x, y| x * y),
         Binary::Divide => pair(xs, ys, |x, y| x / y),
+        Binary::Modulo => unreachable!("the schema lets integers alone through to here"),
         Binary::Maximum => pair(xs, ys, maximum),
         Binary::Minimum => pair(xs, ys, minimum),
         Binary::SquaredDifference => pair(xs, ys, |x, y| in_f32(x - y).powi(2)),
@@ -107,10 +108,25 @@ pub(super) fn of_integers(function: Binary, xs: &mut [i128], ys: &[i128]) {
         Binary::Add => pair(xs, ys, |x, y| x + y),
         Binary::Subtract => pair(xs, ys, |x, y| x - y),
         Binary::Multiply => pair(xs, ys, |x, y| x * y),
+        Binary::Divide => pair(xs, ys, |x, y| if y == 0 { 0 } else { floor_of_quotient(x, y) }),
+        Binary::Modulo => pair(xs, ys, |x, y| if y == 0 { 0 } else { x - y * floor_of_quotient(x, y) }),
         Binary::Maximum => pair(xs, ys, i128::max),
         Binary::Minimum => pair(xs, ys, i128::min),
         _ => unreachable!("the schema lets floats alone through to here"),
     }
+}
+
+/// What happens to the sign of each integer, before it wraps around.
+pub(super) fn sign_of_integers(sign: Sign, xs: &mut [i128]) {
+    match sign {
+        Sign::Clear => each(xs, i128::abs),
+        Sign::Flip => each(xs, |x| -x),
+    }
+}
+
+/// `⌊x / y⌋`.
+fn floor_of_quotient(x: i128, y: i128) -> i128 {
+    x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
 }
 
 /// Whether a comparison of each two numbers is true, as 0 or 1.

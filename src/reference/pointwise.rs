@@ -114,6 +114,11 @@ fn run(
             elements_mut(bytes).iter_mut().for_each(|element| *element = value.to_ne_bytes());
         }
         Function::Fill(value) => store_floats(&vec![value.into(); range.len()], to, bytes),
+        Function::Sign(sign) if is_integer(from) => {
+            let mut xs = inputs.integers(0, range);
+            functions::sign_of_integers(sign, &mut xs);
+            store_integers(&xs, to, bytes);
+        }
         Function::Sign(_) | Function::Select | Function::Identity => {
             moved(function, inputs, range, to, bytes)
         }

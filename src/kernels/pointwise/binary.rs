@@ -21,7 +21,7 @@ pub(crate) fn binary(
     y: Inner,
 ) -> Option<Ways<Kernel2>> {
     let row = match of {
-        DataType::F32 => Some(row(function)),
+        DataType::F32 => row(function),
         DataType::S32 => integer_row::<i32>(function),
         DataType::S64 => integer_row::<i64>(function),
         _ => None,
@@ -53,9 +53,10 @@ macro_rules! functions {
             }
         )*
 
-        fn row(function: Binary) -> &'static Row2 {
+        fn row(function: Binary) -> Option<&'static Row2> {
             match function {
-                $(Binary::$Name => const { &numbers2::<$Name, $N>() },)*
+                $(Binary::$Name => Some(const { &numbers2::<$Name, $N>() }),)*
+                Binary::Modulo => None,
             }
         }
 
