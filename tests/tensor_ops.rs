@@ -245,6 +245,16 @@ fn rows_by_hand() {
             ],
         ),
         (
+            "GroupNorm of rank 12",
+            norm(K::GroupNorm, 1, 1)
+                .attr(Attr::Groups, 1i64)
+                .attr(Attr::DataFormat, "NCX")
+                .attr(Attr::KeepStats, false)
+                .attr(Attr::UseAffine, false),
+            vec![float(&[1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], &[1.0, 3.0])],
+            vec![float(&[1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], &[-1.0, 1.0])],
+        ),
+        (
             "SoftMaxBackward",
             float_op(K::SoftMaxBackward, 2, 1).axis(0),
             vec![float(&[2], &[1.0, 3.0]), float(&[2], &[0.5, 0.5])],
@@ -322,6 +332,13 @@ fn quantities_by_hand() {
             op_of(K::Quantize, &[D::F32], &[D::F8E4m3]).attr(Attr::Scales, vec![1.0f32]),
             vec![float(&[5], &[448.0, 464.0, 465.0, -INF, -0.0])],
             vec![packed(D::F8E4m3, &[5], &[0x7e, 0x7e, 0x7f, 0x7f, 0x80])],
+        ),
+        ("a scalar", quantize(D::U8), vec![float(&[], &[1.5])], vec![value(&[], &[3u8])]),
+        (
+            "a scalar of four bits",
+            op_of(K::DynamicDequantize, &[D::S4, D::F32], &[D::F32]),
+            vec![packed(D::S4, &[], &[0x0d]), float(&[1], &[0.5])],
+            vec![float(&[], &[-1.5])],
         ),
         ("no elements", quantize(D::U8), vec![float(&[2, 0], &[])], vec![value::<u8>(&[2, 0], &[])]),
     ]);
@@ -434,4 +451,115 @@ fn shapes_that_do_not_fit_are_errors() {
         })
         .collect();
     report(&wrong);
+}
+
+/// Numbers from −2 to 2 that follow no simple pattern.
+fn numbers(dims: &[i64]) -> Value {
+    let mut random = common::Random::new(7);
+    let count = dims.iter().product::<i64>();
+    let elements: Vec<f32> = (0..count).map(|_| (random.next() >> 8) as u16 as f32 / 16384.0 - 2.0).collect();
+    float(dims, &elements)
+}
+
+/// The part of a value at an index of its first dim, which stays as a dim of 1.
+fn part(value: &Value, i: usize, parts: usize) -> Value {
+    let mut dims = value.dims().to_vec();
+    dims[0] = 1;
+    let size = value.bytes().len() / parts;
+    Value::new(value.data_type(), &dims, value.bytes()[i * size..][..size].to_vec()).unwrap()
+}
+
+#[test]
+fn large_results_are_those_of_their_parts_on_any_number_of_threads() {
+    // Of some thousand elements a part, so that tasks begin and end at any place; the second input broadcasts.
+    let wide = || numbers(&[5, 3, 1, 1111]);
+    let rows: Vec<(Op, Vec<Value>)> = vec![
+        (float_op(K::Exp, 1, 1), vec![wide()]),
+        (float_op(K::Add, 2, 1), vec![wide(), numbers(&[2, 1])]),
+        (float_op(K::Multiply, 2, 1), vec![wide(), numbers(&[3, 7, 1])]),
+        (op_of(K::Less, &[D::F32; 2], &[D::Boolean]), vec![wide(), numbers(&[1111])]),
+        (op_of(K::GenIndex, &[D::F32], &[D::S32]).axis(1), vec![wide()]),
+        (op_of(K::TypeCast, &[D::F32], &[D::F16]), vec![wide()]),
+        (float_op(K::StaticTranspose, 1, 1).attr(Attr::Order, vec![0i64, 3, 2, 1]), vec![wide()]),
+        (float_op(K::SoftMax, 1, 2).axis(-1), vec![wide()]),
+        (float_op(K::SoftMax, 1, 2).axis(1), vec![wide()]),
+        (float_op(K::LogSoftmax, 1, 1).axis(3), vec![wide()]),
+        (float_op(K::ReduceSum, 1, 1).attr(Attr::Axes, vec![1i64]).attr(Attr::KeepDims, true), vec![wide()]),
+        (float_op(K::LayerNorm, 3, 3), vec![wide(), numbers(&[1111]), numbers(&[1])]),
+        (float_op(K::RMSNorm, 1, 1).attr(Attr::BeginNormAxis, 1i64), vec![wide()]),
+        (
+            op_of(K::Quantize, &[D::F32], &[D::S8])
+                .attr(Attr::Qtype, "per_channel")
+                .attr(Attr::Scales, vec![0.02f32, 0.03, 0.04]),
+            vec![wide()],
+        ),
+        (float_op(K::MatMul, 2, 1), vec![numbers(&[5, 70, 90]), numbers(&[90, 85])]),
+    ];
+    let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let (alone, crowd) = (pool(1), pool(3));
+    let mut wrong = Vec::new();
+    for (op, inputs) in rows {
+        let whole = alone.install(|| reference::run(&op, &inputs)).unwrap();
+        if crowd.install(|| reference::run(&op, &inputs)).unwrap() != whole {
+            wrong.push(format!("{} on three threads", op.kind()));
+        }
+        for i in 0..5 {
+            let mut inputs = inputs.clone();
+            inputs[0] = part(&inputs[0], i, 5);
+            let of_part = reference::run(&op, &inputs).unwrap();
+            if !whole.iter().zip(&of_part).all(|(whole, of_part)| part(whole, i, 5) == *of_part) {
+                wrong.push(format!("{}, part {i}", op.kind()));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn tensors_without_elements_may_have_dims_of_any_size() {
+    const HUGE: i64 = 1 << 40;
+    let none = |dims: &[i64]| float(dims, &[]);
+    let cube = || none(&[HUGE, 0, HUGE]);
+    let axes = |kind, axes: &[i64]| float_op(kind, 1, 1).attr(Attr::Axes, axes);
+    let rows: Vec<(Op, Vec<Value>, &[i64])> = vec![
+        (float_op(K::LogSoftmax, 1, 1).axis(1), vec![cube()], &[HUGE, 0, HUGE]),
+        (float_op(K::SoftMaxBackward, 2, 1).axis(0), vec![cube(), cube()], &[HUGE, 0, HUGE]),
+        (axes(K::ReduceSum, &[0]), vec![cube()], &[0, HUGE]),
+        (axes(K::ReduceMean, &[0, 2]), vec![cube()], &[0]),
+        (float_op(K::Concat, 2, 1).axis(1), vec![cube(), cube()], &[HUGE, 0, HUGE]),
+        (float_op(K::RMSNorm, 1, 1), vec![cube()], &[HUGE, 0, HUGE]),
+        (
+            float_op(K::LayerNorm, 1, 1).attr(Attr::KeepStats, false),
+            vec![none(&[HUGE, HUGE, 0])],
+            &[HUGE, HUGE, 0],
+        ),
+        (
+            float_op(K::GroupNorm, 1, 1).attr(Attr::Groups, 1i64).attr(Attr::KeepStats, false),
+            vec![cube()],
+            &[HUGE, 0, HUGE],
+        ),
+        (
+            float_op(K::PReLUBackward, 3, 2),
+            vec![none(&[0, HUGE, 2]), float(&[2], &[1.0; 2]), none(&[0, HUGE, 2])],
+            &[0, HUGE, 2],
+        ),
+        (
+            op_of(K::Dropout, &[D::F32, D::S64, D::S64, D::F32], &[D::F32]),
+            vec![cube(), value(&[], &[1i64]), value(&[], &[2i64]), float(&[], &[0.5])],
+            &[HUGE, 0, HUGE],
+        ),
+        (float_op(K::MatMul, 2, 1), vec![none(&[HUGE, 0]), none(&[0, 0])], &[HUGE, 0]),
+    ];
+    let wrong: Vec<String> = rows
+        .into_iter()
+        .filter_map(|(op, inputs, dims)| match reference::run(&op, &inputs) {
+            Ok(results) if results[0].dims() == dims => None,
+            other => Some(format!("{}: {other:?}", op.kind())),
+        })
+        .collect();
+    report(&wrong);
+
+    // Sums of nothing there is no memory for.
+    let sums = reference::run(&axes(K::ReduceSum, &[1, 2]), &[none(&[1 << 60, 0, 1])]);
+    assert_eq!(sums.map_err(|error| error.status()), Err(sterna::Status::OutOfMemory));
 }

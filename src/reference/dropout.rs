@@ -33,7 +33,7 @@ pub(super) fn dropout(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<
     let is_kept = |i: usize| f64::from(word(seed, offset, i as u64)) > bound;
     let factor = if probability == 1.0 { 0.0 } else { in_f32(1.0 / in_f32(1.0 - probability)) };
     let dims = &shapes[0];
-    let dense = Walk::broadcast(dims, dims, 0);
+    let dense = Walk::dense(dims);
     let dst = op.outputs()[0].data_type();
     let mut results = vec![Value::compute(dst, dims, |range, bytes| {
         let mut numbers = vec![0.0; range.len()];

@@ -245,12 +245,11 @@ fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
     pointwise::indices(axis, op.outputs()[0].data_type(), dims)
 }
 
-/// The elements of a value as numbers, its dims taken in an order.
-fn numbers_of(value: &Value, order: &[usize]) -> Result<Vec<f64>> {
-    let walk = Walk::permuted(value.dims(), order);
+/// All elements of a value as numbers, as a walk visits them.
+fn numbers_of(value: &Value, walk: &Walk) -> Result<Vec<f64>> {
     let mut numbers = zeroed(count(value.dims()))?;
     in_pieces(&mut numbers, CHUNK, |n, piece| {
-        number::floats(value, &walk, n * CHUNK..n * CHUNK + piece.len(), piece);
+        number::floats(value, walk, n * CHUNK..n * CHUNK + piece.len(), piece);
     });
     Ok(numbers)
 }

@@ -66,7 +66,7 @@ impl Matrices {
         if transpose && rank > 1 {
             order.swap(rank - 2, rank - 1);
         }
-        let numbers = numbers_of(value, &order)?;
+        let numbers = numbers_of(value, &Walk::permuted(value.dims(), &order))?;
         let mut dims: Dims = order.iter().map(|&axis| value.dims()[axis]).collect();
         let length = dims.pop().unwrap_or(1) as usize;
         let count = dims.pop().unwrap_or(1) as usize;

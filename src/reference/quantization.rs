@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::number::{floats, in_f32, is_integer, store_arithmetic, store_floats};
-use super::one;
 use super::value::Value;
 use super::walk::Walk;
+use super::{numbers_of, one};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::{AttrValue, Op};
@@ -63,10 +63,7 @@ impl Parameters {
     }
 
     fn of_inputs(op: &Op, inputs: &[Value]) -> Result<Self> {
-        let numbers = |value: &Value| {
-            let axes: Vec<usize> = (0..value.dims().len()).collect();
-            super::numbers_of(value, &axes)
-        };
+        let numbers = |value: &Value| numbers_of(value, &Walk::dense(value.dims()));
         let scales = numbers(&inputs[1])?;
         let zero_points = inputs.get(2).map(|zps| -> Result<Vec<f64>> {
             let mut zps: Vec<f64> = numbers(zps)?.into_iter().map(in_f32).collect();
@@ -106,7 +103,7 @@ fn walk(op: &Op, inputs: &[Value]) -> Result<Walk> {
 
 fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to = op.outputs()[0].data_type();
-    let dense = dense(dims);
+    let dense = Walk::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];
@@ -124,7 +121,7 @@ fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Res
 
 fn dequantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to: DataType = op.outputs()[0].data_type();
-    let dense = dense(dims);
+    let dense = Walk::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];
@@ -135,9 +132,4 @@ fn dequantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> R
         numbers.iter_mut().zip(scales).for_each(|(x, scale)| *x *= scale);
         store_arithmetic(&mut numbers, to, bytes);
     }))
-}
-
-/// The way over dense elements in their order.
-fn dense(dims: &[i64]) -> Walk {
-    Walk::broadcast(dims, dims, 0)
 }

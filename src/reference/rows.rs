@@ -18,36 +18,35 @@ use crate::types::shape::Dims;
 struct Rows {
     /// The axes of the tensor: those of the places, then those along which rows lie.
     order: Vec<usize>,
+    dims: Dims,
     count: usize,
     length: usize,
 }
 
 impl Rows {
+    /// The rows along some axes of dims, in whose order their elements come.
     fn along(axes: &[usize], dims: &[i64]) -> Self {
         let mut order: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
-        let product = |axes: &[usize]| {
-            let dims: Dims = axes.iter().map(|&axis| dims[axis]).collect();
-            count(&dims)
-        };
+        let product = |axes: &[usize]| count(&axes.iter().map(|&axis| dims[axis]).collect::<Dims>());
         let (count, length) = (product(&order), product(axes));
         order.extend(axes);
-        Self { order, count, length }
+        Self { order, dims: dims.into(), count, length }
     }
 
-    /// The numbers of a tensor of these dims, row by row.
+    /// The numbers of a tensor, row by row.
     fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
-        numbers_of(value, &self.order)
+        numbers_of(value, &Walk::permuted(&self.dims, &self.order))
     }
 
-    /// Makes a tensor of these dims of numbers that are given row by row.
+    /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
     fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
-        let mut strides = Dims::from_elem(0, dims.len());
+        let mut strides = Dims::from_elem(0, self.dims.len());
         let mut stride = 1i64;
         for &axis in self.order.iter().rev() {
             strides[axis] = stride;
-            stride = stride.wrapping_mul(dims[axis]);
+            stride = stride.wrapping_mul(self.dims[axis]);
         }
-        value_of(numbers, &Walk::of(dims, &strides), data_type, dims)
+        value_of(numbers, &Walk::of(&self.dims, &strides), data_type, dims)
     }
 
     /// One result for each row.
@@ -120,11 +119,6 @@ pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<
 /// The largest number of a row, without those that are none; of nothing it is −∞.
 fn largest(row: &[f64]) -> f64 {
     row.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-/// Every axis, in order.
-fn all_axes(dims: &[i64]) -> Vec<usize> {
-    (0..dims.len()).collect()
 }
 
 /// `x − max − ln(sum)` with `sum` over `exp(x − max)` along the axis.
@@ -238,13 +232,13 @@ pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> R
 pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let [src, slope, diff_dst] = inputs else { unreachable!("the schema asks for three inputs") };
     let dims = src.dims();
-    let axes = all_axes(dims);
     let start = infer::slope_start(op, &[dims, slope.dims()])?;
     let walk = Walk::broadcast(slope.dims(), dims, start);
     let mut places = zeroed(count(dims))?;
     walk.gather(0..count(dims), &mut places, |place| place);
-    let slopes = numbers_of(slope, &all_axes(slope.dims()))?;
-    let (numbers, mut gradient) = (numbers_of(src, &axes)?, numbers_of(diff_dst, &axes)?);
+    let slopes = numbers_of(slope, &Walk::dense(slope.dims()))?;
+    let dense = Walk::dense(dims);
+    let (numbers, mut gradient) = (numbers_of(src, &dense)?, numbers_of(diff_dst, &dense)?);
     let mut of_slopes = zeroed(slopes.len())?;
     for ((x, d), &place) in numbers.iter().zip(&mut gradient).zip(&places) {
         let is_positive = *x > 0.0;
@@ -284,12 +278,7 @@ pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
     let parameters = affine(op, inputs, 1, &dims[axis..=axis])?;
     let (groups, channels) = (groups as usize, channels as usize);
     let beside = rows.length / channels.max(1);
-    let src = inputs[0].reshaped(&split)?;
-    let mut results = normalised(op, &src, &rows, &[&[split][..], &shapes[1..]].concat(), |row, i| {
-        parameters.at(row % groups * channels + i / beside)
-    })?;
-    results[0] = results[0].reshaped(dims)?;
-    Ok(results)
+    normalised(op, &inputs[0], &rows, shapes, |row, i| parameters.at(row % groups * channels + i / beside))
 }
 
 /// `gamma · x / √(mean(x²) + epsilon)` with the mean over the dims from `begin_norm_axis` on.
@@ -324,7 +313,7 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     let begin = infer::norm_axis(op, dims)?;
     let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
     let (src, mut gradient) = (rows.numbers(&inputs[0])?, rows.numbers(&inputs[1])?);
-    let statistic = |port: usize| numbers_of(&inputs[port], &all_axes(inputs[port].dims()));
+    let statistic = |port: usize| numbers_of(&inputs[port], &Walk::dense(inputs[port].dims()));
     let (means, variances) = (statistic(2)?, statistic(3)?);
     let parameters = affine(op, inputs, 4, &dims[begin..])?;
     let epsilon = epsilon(op);
@@ -434,5 +423,5 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
 
 /// A value of numbers in row-major order.
 fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
-    value_of(numbers, &Walk::permuted(dims, &all_axes(dims)), data_type, dims)
+    value_of(numbers, &Walk::dense(dims), data_type, dims)
 }

@@ -51,6 +51,11 @@ impl Walk {
         Self::of(onto, &strides)
     }
 
+    /// The walk over dense elements in their own order.
+    pub(super) fn dense(dims: &[i64]) -> Self {
+        Self::new([(shape::element_count(dims).unwrap_or(0) as usize, 1)])
+    }
+
     /// The walk over a dense operand whose dims are taken in another order.
     pub(super) fn permuted(operand: &[i64], order: &[usize]) -> Self {
         let strides = dense(operand);
