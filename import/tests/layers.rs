@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{eval, float, lone, report};
+use common::{by_name, float, lone, report};
 use sterna::reference::Value;
 use sterna::{Bool8, DataType};
 use sterna_import::{Error, Fault, Options, openvino};
@@ -43,7 +43,7 @@ fn the_example_of_the_specification_gives_its_result() {
     let cond = Value::from_slice(&[3, 2], &[false, false, true, false, true, true]).unwrap();
     let then = float(&[3, 2], &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0]);
     let else_ = float(&[3, 2], &[11.0, 10.0, 9.0, 8.0, 7.0, 6.0]);
-    let result = eval(&imported, &[("cond", cond), ("1", then), ("else", else_)]);
+    let result = by_name(&imported, &[("cond", cond), ("1", then), ("else", else_)]);
     assert_eq!(result["dst"], float(&[3, 2], &[11.0, 10.0, 1.0, 8.0, 3.0, 4.0]));
 }
 
@@ -138,7 +138,7 @@ fn layers_compute_what_the_specification_says() {
         let names: Vec<String> = (0..inputs.len()).map(|i| i.to_string()).collect();
         let given: Vec<(&str, Value)> =
             names.iter().zip(*inputs).map(|(name, x)| (&**name, float(&[x.len() as i64], x))).collect();
-        let result = &eval(&imported, &given)["dst"];
+        let result = &by_name(&imported, &given)["dst"];
         let found = common::as_floats(result);
         if found != *expected {
             wrong.push(format!("{kind} {data}: {inputs:?} gives {found:?}, not {expected:?}"));
@@ -162,7 +162,7 @@ fn truth_values_and_integers_have_their_own_ways() {
     for (kind, expected) in rows {
         let text = lone(kind, "", &[("BOOL", vec![4]), ("BOOL", vec![4])], Some("BOOL"));
         let result =
-            &eval(&openvino::read(&text, &[]).unwrap(), &[("a", a.clone()), ("b", b.clone())])["dst"];
+            &by_name(&openvino::read(&text, &[]).unwrap(), &[("a", a.clone()), ("b", b.clone())])["dst"];
         if result.elements::<Bool8>().unwrap() != expected.map(Bool8::from) {
             wrong.push(format!("{kind}: {result:?}"));
         }
@@ -180,7 +180,7 @@ fn truth_values_and_integers_have_their_own_ways() {
     ];
     for (kind, data, given, expected) in rows {
         let text = lone(kind, data, &[("I64", vec![given.len() as i64])], Some("I64"));
-        let result = &eval(&openvino::read(&text, &[]).unwrap(), &[("data", integers(given))])["dst"];
+        let result = &by_name(&openvino::read(&text, &[]).unwrap(), &[("data", integers(given))])["dst"];
         assert_eq!(result, &integers(expected), "{kind}");
     }
 }
@@ -216,7 +216,7 @@ fn select_takes_every_type_and_mode() {
             let picks: Vec<u8> = [1, 0, 1, 0, 1, 1][..cond.iter().product::<i64>() as usize].to_vec();
             let cond = Value::new(DataType::Boolean, &cond, picks).unwrap();
             let result =
-                &eval(&imported, &[("cond", cond), ("then", of(&then)), ("else", of(&else_))])["dst"];
+                &by_name(&imported, &[("cond", cond), ("then", of(&then)), ("else", of(&else_))])["dst"];
             let chosen: Vec<u8> =
                 (0..6 * size).map(|i| if expected[i / size] == 1 { then[i] } else { else_[i] }).collect();
             if result.bytes() != chosen {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sterna::reference::{self, Value};
-use sterna::{DataType, Engine, LogicalTensor, Policy, Stream, Tensor, TensorBuf, TensorId, UNKNOWN_DIM};
+use sterna::{DataType, Engine, LogicalTensor, Op, Policy, Stream, Tensor, TensorBuf, TensorId, UNKNOWN_DIM};
 use sterna_import::Imported;
 
 /// The types of whole bytes as ports write them, with their bytes.
@@ -146,26 +146,59 @@ impl Ir {
     }
 }
 
-/// Runs a model on values of its inputs by name: every partition by what compiles it, or else by the reference; holds
-/// what compiled partitions give against the reference where it is exact. Gives the outputs by their own names.
+/// The values of a model's tensors that are there before anything runs.
 #[track_caller]
-pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<String, Value> {
-    let engine = Engine::builder().threads(1).build();
-    let stream = Stream::new(&engine);
+fn given(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<TensorId, Value> {
     let mut values: BTreeMap<TensorId, Value> = imported.weights.clone();
     for (name, value) in inputs {
         let port = imported.input(name).unwrap_or_else(|error| panic!("{error}"));
         values.insert(port.tensor.id(), value.clone());
     }
+    values
+}
+
+/// Gives all tensors of a model by the reference interpreter, op by op.
+#[track_caller]
+pub(crate) fn oracle(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<TensorId, Value> {
+    let mut values = given(imported, inputs);
+    for partition in imported.graph.partitions(Policy::Debug).expect("the graph is finalized") {
+        if let [op] = partition.ops()
+            && !op.outputs().is_empty()
+        {
+            interpret(op, &mut values);
+        }
+    }
+    values
+}
+
+#[track_caller]
+fn interpret(op: &Op, values: &mut BTreeMap<TensorId, Value>) {
+    let operands: Vec<Value> = op.inputs().iter().map(|port| values[&port.id()].clone()).collect();
+    let results = reference::run(op, &operands).unwrap_or_else(|error| panic!("{error}"));
+    values.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
+}
+
+/// Runs a model on values of its inputs by name: every partition by what compiles it, or else by the reference. Gives the
+/// outputs by their own names.
+#[track_caller]
+pub(crate) fn by_name(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<String, Value> {
+    let values = eval(imported, inputs);
+    let output = |port: &sterna_import::Port| (port.name().to_owned(), values[&port.tensor.id()].clone());
+    imported.outputs.iter().map(output).collect()
+}
+
+/// Runs a model as [`by_name`] does, and gives all tensors that it hands out.
+#[track_caller]
+pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<TensorId, Value> {
+    let engine = Engine::builder().threads(1).build();
+    let stream = Stream::new(&engine);
+    let mut values = given(imported, inputs);
     for partition in imported.graph.partitions(Policy::Fusion).expect("the graph is finalized") {
         if partition.outputs().is_empty() {
             continue;
         }
         if !partition.is_supported() {
-            let [op] = partition.ops() else { panic!("{partition:?}") };
-            let given: Vec<Value> = op.inputs().iter().map(|port| values[&port.id()].clone()).collect();
-            let results = reference::run(op, &given).unwrap_or_else(|error| panic!("{error}"));
-            values.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
+            interpret(&partition.ops()[0], &mut values);
             continue;
         }
         let held: Vec<TensorBuf> = partition
@@ -193,6 +226,5 @@ pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<St
             values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
         }
     }
-    let output = |port: &sterna_import::Port| (port.name().to_owned(), values[&port.tensor.id()].clone());
-    imported.outputs.iter().map(output).collect()
+    values
 }
