@@ -108,6 +108,25 @@ impl Port {
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
+
+    /// The port of a name among several; `what` says in an error what they are. A port whose own name it is comes
+    /// before others that have it among theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`] and [`Error::Ambiguous`].
+    ///
+    /// ```
+    /// use sterna_import::{Port, openvino};
+    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let imported = openvino::read(text, &[])?;
+    /// let both = [imported.inputs, imported.outputs].concat();
+    /// assert_eq!(Port::find(&both, "tensor", "dst")?.tensor.id(), 1);
+    /// # Ok::<(), sterna_import::Error>(())
+    /// ```
+    pub fn find<'a>(ports: &'a [Self], what: &'static str, name: &str) -> Result<&'a Self, Error> {
+        names::find(ports, what, name)
+    }
 }
 
 /// What is known of a tensor.
