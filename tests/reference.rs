@@ -624,6 +624,12 @@ fn indices_shapes_and_biases() {
             vec![cube()],
             vec![value(&[3, 1, 2], &[1f32, 4.0, 2.0, 5.0, 3.0, 6.0])],
         ),
+        (
+            "StaticTranspose without an order",
+            transpose(&[]),
+            vec![cube()],
+            vec![value(&[3, 2, 1], &[1f32, 4.0, 2.0, 5.0, 3.0, 6.0])],
+        ),
         ("StaticTranspose of rank 0", transpose(&[]), vec![value(&[], &[1f32])], vec![value(&[], &[1f32])]),
         ("StaticReshape", reshape(&[3, 2], false), vec![six()], six_as(&[3, 2])),
         ("StaticReshape -1", reshape(&[1, -1], false), vec![six()], six_as(&[1, 6])),

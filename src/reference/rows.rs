@@ -361,25 +361,32 @@ fn normalised(
 ) -> Result<Vec<Value>> {
     let epsilon = epsilon(op);
     let mut numbers = rows.numbers(src)?;
-    let mut moments: Vec<(usize, f64, f64)> = reserve(rows.count)?;
-    moments.extend((0..rows.count).map(|at| (at, 0.0, 0.0)));
-    rows.each(&mut numbers, &mut moments, |row, (at, mean, variance)| {
-        let n = row.len().max(1) as f64;
-        *mean = sum(row) / n;
-        *variance = row.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
+    let mut moments = reserve(rows.count)?;
+    moments.extend((0..rows.count).map(|row| Moments { row, mean: 0.0, variance: 0.0 }));
+    rows.each(&mut numbers, &mut moments, |numbers, Moments { row, mean, variance }| {
+        let n = numbers.len().max(1) as f64;
+        *mean = sum(numbers) / n;
+        *variance = numbers.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
         let deviation = (*variance + epsilon).sqrt();
-        for (i, x) in row.iter_mut().enumerate() {
-            let (factor, addend) = parameters(*at, i);
+        for (i, x) in numbers.iter_mut().enumerate() {
+            let (factor, addend) = parameters(*row, i);
             *x = factor * (*x - *mean) / deviation + addend;
         }
     });
     let mut results = vec![rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0])?];
-    let statistics: [fn(&(usize, f64, f64)) -> f64; 2] = [|(_, mean, _)| *mean, |(.., variance)| *variance];
+    let statistics: [fn(&Moments) -> f64; 2] = [|row| row.mean, |row| row.variance];
     for ((output, dims), statistic) in op.outputs().iter().zip(shapes).skip(1).zip(statistics) {
         let numbers: Vec<f64> = moments.iter().map(statistic).collect();
         results.push(dense_value(&numbers, output.data_type(), dims)?);
     }
     Ok(results)
+}
+
+/// What is known of a row.
+struct Moments {
+    row: usize,
+    mean: f64,
+    variance: f64,
 }
 
 /// Factors and addends, as many as there are elements that they belong to, or none.
