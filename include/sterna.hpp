@@ -721,6 +721,10 @@ public:
         return graph(detail::read<sterna_graph_t *>(
                 [&](auto out) { return sterna_graph_from_json(out, json.data(), json.size()); }));
     }
+    // What was read in another way than it was written, line by line.
+    std::string json_notes() const {
+        return *detail::read_text([&](auto out) { return sterna_graph_get_json_notes(get(), out); });
+    }
     std::string to_json() const {
         return *detail::read_text([&](auto out) { return sterna_graph_to_json(get(), out, nullptr); });
     }

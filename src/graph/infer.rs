@@ -1,4 +1,4 @@
-//! The shape rules that schema rows name: output shapes from input shapes.
+//! The shape rules of schema rows: output shapes from input shapes.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -8,11 +8,12 @@ use crate::error::{Error, Result, ShapeFault};
 use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 use crate::types::shape::{self, BroadcastFault, Dims, MAX_RANK};
 
-/// The shapes of an op's outputs, by index; `None` where nothing here knows the rule of its kind.
+/// The shapes of an op's outputs, by index; `None` if the rule of its kind is not implemented.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] where the input shapes contradict the rule, or the result has more elements than i64 counts.
+/// [`Error::Shape`] if the input shapes contradict the rule, or if the result has more elements than i64
+/// counts.
 pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVec<[Dims; 1]>>> {
     let shapes: SmallVec<[Dims; 1]> = match Schema::of(op.kind()).shape_rule {
         ShapeRule::Identity => smallvec![inputs[0].into(); op.outputs().len()],
@@ -54,19 +55,19 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
     }
 }
 
-/// The shape of the result of a pointwise op, and where each input stands in it.
+/// The shape of a pointwise op's result, and the place of each input in it.
 pub(crate) struct Placement {
     /// The shape of the result.
     pub(crate) result: Dims,
-    /// For each input: the dim of the result at which its first dim stands. Its dims are those of the result from
-    /// there on, or 1 where it is repeated; where it has none left, it is repeated.
+    /// For each input, the dim of the result at which its first dim starts. Its dims are those of the result
+    /// from there on, or 1 if repeated; beyond its last dim it is repeated.
     pub(crate) starts: SmallVec<[usize; 3]>,
 }
 
-/// Fits the shapes of the inputs of a pointwise op together; `None` where each element of the result needs more of an
-/// input than one element.
+/// Combines the shapes of a pointwise op's inputs; `None` if an element of the result needs more than one
+/// element of an input.
 ///
-/// Whether the elements of the result can be counted, [`output_shapes`] judges.
+/// [`output_shapes`] checks whether the elements of the result can be counted.
 pub(crate) fn placement(op: &Op, inputs: &[&[i64]]) -> Result<Option<Placement>> {
     let onto_first = |starts| Placement { result: inputs[0].into(), starts };
     let placement = match Schema::of(op.kind()).shape_rule {
@@ -92,15 +93,15 @@ pub(crate) fn placement(op: &Op, inputs: &[&[i64]]) -> Result<Option<Placement>>
     Ok(Some(placement))
 }
 
-/// The shape of a select, and where each operand stands in it.
+/// The shape of a select's result, and the place of each operand in it.
 pub(crate) struct SelectShapes {
     /// The shape of the result.
     pub(crate) result: Dims,
-    /// For `cond`, `then` and `else`: the dim of the result at which the first dim of the operand stands.
+    /// For `cond`, `then` and `else`: the dim of the result at which the first dim of the operand starts.
     pub(crate) starts: [usize; 3],
 }
 
-/// Fits the shapes of `cond`, `then` and `else` together as `auto_broadcast` and `axis` say.
+/// Combines the shapes of `cond`, `then` and `else` as `auto_broadcast` and `axis` say.
 pub(crate) fn select_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SelectShapes> {
     const COND: usize = 0;
     const THEN: usize = 1;
@@ -151,8 +152,8 @@ fn pair_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     .map_err(|fault| broadcast_error(op, 1, mode, fault))
 }
 
-/// `[.., m, k] × [.., k, n]`; a matrix of rank 1 is a row on the left and a column on the right, and its dim is
-/// missing in the result; leading dims broadcast.
+/// `[.., m, k] × [.., k, n]`. A matrix of rank 1 is a row on the left and a column on the right, and its dim
+/// is missing in the result. Leading dims broadcast.
 fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     let matrix = |port: usize, transpose: Attr| -> Result<(Dims, i64, i64)> {
         match inputs[port] {
@@ -193,7 +194,7 @@ fn same_shape(op: &Op, inputs: &[&[i64]], port: usize) -> Result<()> {
     Err(unfit(op, port, inputs[port], "it has the shape of input 0"))
 }
 
-/// Where the bias stands: at the channels, as many of which it has numbers.
+/// Start of the bias: the channel dim, whose size it must have.
 fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     let axis = channel_axis(op, inputs[0])?;
     if inputs[1] != [inputs[0][axis]] {
@@ -202,8 +203,9 @@ fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     Ok(axis)
 }
 
-/// Where the slope stands: one of rank 1 at the channels, unless `per_channel_broadcast` is false; any other on the
-/// right. A slope of one number suits every channel. The backward form has no such attribute.
+/// Start of the slope: the channel dim for a slope of rank 1, unless `per_channel_broadcast` is false; any
+/// other slope is right-aligned. A slope of one number fits any number of channels.
+/// The backward form has no such attribute.
 pub(crate) fn slope_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     let per_channel =
         op.get_attr(Attr::PerChannelBroadcast).is_none() || op.bool_attr(Attr::PerChannelBroadcast);
@@ -441,8 +443,8 @@ fn transposed_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     Ok(resolved_order(op, dims)?.iter().map(|&axis| dims[axis]).collect())
 }
 
-/// The attribute `shape`, in which one −1 stands for what is left and, with `special_zero`, a 0 for the dim of the
-/// input.
+/// The attribute `shape`, in which one −1 stands for the remaining elements and, with `special_zero`, a 0 for
+/// the dim of the input.
 fn reshaped_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     let no_fit = || unfit(op, 0, dims, "its elements are not as many as those of the attribute `shape`");
     let mut result: Dims = op.s64s_attr(Attr::Shape).into();

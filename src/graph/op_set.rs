@@ -1,8 +1,8 @@
 //! The schema rows of oneDNN's kinds.
 //!
-//! The facts are those of the oneDNN Graph op set; Sterna widens `Select`, `End` and `Wildcard`, takes integers in
-//! arithmetic and comparisons, and judges the shapes of pointwise ops, of
-//! quantisation and of softmaxes more strictly.
+//! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
+//! integers in arithmetic and comparisons, and checks the shapes of pointwise ops, of quantisation and of
+//! softmaxes more strictly.
 
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
 use super::schema::{
@@ -467,7 +467,8 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::HardSigmoidBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[ALPHA, BETA])
         .shape(R::SameShapes),
-    // Wider than the op set: every whole type, two more modes, `axis`; and `then`, `else` for `src_0`, `src_1`.
+    // Wider than the op set: every whole type, two more modes, `axis`; `then` and `else` instead of `src_0`
+    // and `src_1`.
     op(K::Select, &[p("cond", "T1"), p("then", "T2"), p("else", "T2")], &[p("dst", "T2")])
         .types(&[("T1", BOOLEAN), ("T2", DataType::WHOLE)])
         .attrs(&[SELECT_BROADCAST, optional(A::Axis, T::S64)])
@@ -485,7 +486,7 @@ pub(super) const OP_SET: &[Schema] = &[
     .attrs(&[KEEP_STATS, required(A::Groups, T::S64), USE_AFFINE, EPSILON_DEFAULT, DATA_FORMAT])
     .shape(R::Groupnorm)
     .checks(&[C::NormTypes, C::KeepStatsOutputs]),
-    // Wider than the op set: a tensor of any type can lend its shape.
+    // Wider than the op set: a tensor of any type can be shape-only.
     op(K::GenIndex, &[shape_of("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", DataType::WHOLE), ("T2", S32)])
         .attrs(&[AXIS]),

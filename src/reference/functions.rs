@@ -1,7 +1,8 @@
 //! What `types/function.rs` defines, worked out in f64 or in exact integers.
 //!
-//! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal one
-//! stands here that does not. Of an error function the standard library has none; that of `libm` is good to one ulp.
+//! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal
+//! one stands here that does not. Of an error function the standard library has none; that of `libm` is good
+//! to one ulp.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -212,7 +213,8 @@ fn gelu_argument(x: f64) -> f64 {
     SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
 }
 
-/// The factor of x in Mish: `tanh(ln(1 + eˣ))`, a quotient of polynomials in eˣ. Where that may overflow, of e⁻ˣ.
+/// The factor of x in Mish: `tanh(ln(1 + eˣ))`, a quotient of polynomials in eˣ. Where that may overflow, of
+/// e⁻ˣ.
 enum Gate {
     /// `eˣ`, for x up to 0.
     Rising(f64),

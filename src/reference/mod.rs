@@ -99,13 +99,14 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it does, but
-/// cannot be interpreted.
+/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// does, but cannot be interpreted.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
-/// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
+/// let add = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// assert!(reference::supports(&add).is_ok());
 /// assert!(reference::supports(&Op::new(0, OpKind::Wildcard).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
@@ -114,8 +115,9 @@ pub fn supports(op: &Op) -> Result<()> {
 
 /// How many units in the last place of its output's type a compiled op may be off the interpreter.
 ///
-/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one of f32
-/// within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest two.
+/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one
+/// of f32 within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest
+/// two.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -156,8 +158,9 @@ pub fn ulps(op: &Op) -> u32 {
 ///
 /// # Errors
 ///
-/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs; [`Error::Tensor`] for a
-/// value of another type; [`Error::Shape`] where the shapes contradict the op's rule; [`Error::OutOfMemory`].
+/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
     let meaning = meaning(op)?;
@@ -179,6 +182,35 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
             pointwise::pointwise(function, op.outputs()[0].data_type(), inputs, &placement)
         }
     }
+}
+
+/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled partition
+/// has them; `None` where nothing here knows the rule of its kind.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// let shapes = reference::output_shapes(&op, &[&[2, 1], &[3]])?.expect("the rule is known");
+/// assert_eq!(shapes[0][..], [2, 3]);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op has inputs;
+/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where the shapes contradict
+/// the op's rule.
+pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
+    let op = &verified(op)?;
+    check_count(op, inputs.len())?;
+    for (port, dims) in op.inputs().iter().zip(inputs) {
+        let known = LogicalTensor::any(port.id(), port.data_type(), dims)?.known_dims().is_some();
+        if !known {
+            return Err(Error::Tensor { id: port.id(), fault: TensorFault::NotConcrete });
+        }
+    }
+    Ok(infer::output_shapes(op, inputs)?.map(|shapes| shapes.into_iter().collect()))
 }
 
 /// The reduction whose axes are an attribute and no input.
@@ -217,12 +249,17 @@ fn unimplemented(op: &Op, reason: &'static str) -> Error {
     Error::Unimplemented { op: op.op_ref(), reason }
 }
 
-fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
-    let (expected, given) = (op.inputs().len(), inputs.len());
+fn check_count(op: &Op, given: usize) -> Result<()> {
+    let expected = op.inputs().len();
     if given != expected {
         let fault = OpFault::Count { direction: Direction::Input, expected: expected.to_string(), given };
         return Err(Error::Op { op: op.op_ref(), fault });
     }
+    Ok(())
+}
+
+fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
+    check_count(op, inputs.len())?;
     for (port, value) in op.inputs().iter().zip(inputs) {
         let (expected, given) = (port.data_type(), value.data_type());
         if given != expected {

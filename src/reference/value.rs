@@ -93,7 +93,8 @@ impl Value {
         Self::gather(desc.data_type(), dims, &walk, bytes)
     }
 
-    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they are.
+    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they
+    /// are.
     ///
     /// # Errors
     ///

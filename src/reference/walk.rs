@@ -47,7 +47,7 @@ impl Walk {
     /// The walk over a dense operand in the order of a result that it broadcasts onto, its first dim standing at dim
     /// `start` of the result.
     pub(super) fn broadcast(operand: &[i64], onto: &[i64], start: usize) -> Self {
-        let strides = shape::walk_strides(operand, &dense(operand), onto, start);
+        let strides = shape::access_strides(operand, &dense(operand), onto, start);
         Self::of(onto, &strides)
     }
 

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// What tells machines apart, as far as times go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// The processor's own name; empty where it does not say.
+    /// The processor's own name; empty if it has none.
     pub(crate) cpu: String,
     /// Threads that it runs at once.
     pub(crate) threads: usize,
     pub(crate) arch: String,
     pub(crate) os: String,
-    /// Bytes of the caches for data that one core sees, from the first level on; empty where they are not known.
+    /// Bytes of the caches for data that one core sees, from the first level on; empty if they are not known.
     pub(crate) caches: Vec<usize>,
 }
 

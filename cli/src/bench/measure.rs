@@ -1,4 +1,4 @@
-//! Timing by turns, and what the times come to.
+//! Interleaved timing, and what the times come to.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::progress::Progress;
 const SAMPLE_SECONDS: f64 = 0.002;
 
 /// How many rounds there are however long they take.
-const LEAST_ROUNDS: usize = 5;
+const MIN_ROUNDS: usize = 5;
 
 /// Seconds of one execution over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,8 +60,8 @@ pub(crate) struct Measured {
     pub(crate) rounds: usize,
 }
 
-/// Times two things by turns for so long; nothing where the user interrupts.
-pub(crate) fn by_turns(
+/// Times two things, interleaved, for so long; nothing if the user interrupts.
+pub(crate) fn interleaved(
     mut case: impl FnMut() -> Result<()>,
     mut limit: impl FnMut() -> Result<()>,
     time: Duration,
@@ -72,7 +72,7 @@ pub(crate) fn by_turns(
     let (mut times, mut limits) = (Vec::new(), Vec::new());
     let start = Instant::now();
     let mut last = start;
-    while times.len() < LEAST_ROUNDS || start.elapsed() < time {
+    while times.len() < MIN_ROUNDS || start.elapsed() < time {
         if progress.is_interrupted() {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ pub(crate) fn by_turns(
     }))
 }
 
-/// The least seconds of one run, of many samples taken for so long; nothing where the user interrupts.
+/// The least seconds of one run, of many samples taken for so long; nothing if the user interrupts.
 pub(crate) fn best(
     mut run: impl FnMut() -> Result<()>,
     time: Duration,
@@ -104,7 +104,7 @@ pub(crate) fn best(
     let start = Instant::now();
     let runs = warmed_up(&mut run)?;
     let (mut best, mut rounds) = (f64::INFINITY, 0);
-    while rounds < LEAST_ROUNDS || start.elapsed() < time {
+    while rounds < MIN_ROUNDS || start.elapsed() < time {
         if progress.is_interrupted() {
             return Ok(None);
         }

@@ -1,6 +1,7 @@
 //! `sterna inspect`: what becomes of a graph, for people to look at.
 
 mod dot;
+mod layers;
 mod layout;
 mod model;
 mod page;
@@ -12,11 +13,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use self::model::Inspection;
-use crate::Ending;
-use crate::args::{EXIT_CODES, join};
+use crate::ending::Ending;
+use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
 
-/// What `sterna inspect` is asked for.
+/// The arguments of `sterna inspect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = join(&[INSPECT_EXAMPLES, EXIT_CODES]))]
 pub(crate) struct InspectArgs {
@@ -38,7 +39,8 @@ const INSPECT_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna inspect graph.json --format dot | dot -Tpdf > graph.pdf
   sterna inspect - --format svg < graph.json > graph.svg
-  sterna inspect graph.json --override-shape 3=2x8x128x128";
+  sterna inspect graph.json --override-shape 3=2x8x128x128
+  sterna inspect model.xml --partial";
 
 /// The forms in which a graph is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,7 +56,7 @@ pub(crate) enum Format {
 }
 
 impl InspectArgs {
-    /// The form that is asked for, in words or by the name of the file.
+    /// The form that `--format` names, or else the ending of the output file.
     pub(crate) fn format(&self) -> Format {
         let by_name = || {
             let ending = self.output.as_deref()?.extension()?.to_str()?;
@@ -77,16 +79,16 @@ pub(crate) struct Shown {
     pub(crate) notes: Vec<String>,
 }
 
-/// Shows a graph in the form that is asked for.
+/// Shows a graph in one of the forms.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
-    let graph = args.source.load()?;
-    let inspection =
-        Inspection::new(&args.source.name(), &graph, args.threads.map(Into::into)).map_err(Ending::failed)?;
+    let loaded = args.source.load(&[])?;
+    let inspection = Inspection::new(&args.source.name(), &loaded.graph, args.threads.map(Into::into))
+        .map_err(Ending::failed)?;
     let text = match args.format() {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),
         Format::Svg => picture::file(&inspection).map_err(Ending::failed)?,
         Format::Html => page::page(&inspection).map_err(Ending::failed)?,
     };
-    Ok(Shown { text, failures: inspection.failures(), notes: inspection.notes() })
+    Ok(Shown { text, failures: inspection.failures(), notes: [loaded.notes, inspection.notes()].concat() })
 }
