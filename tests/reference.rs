@@ -670,8 +670,9 @@ fn shapes_of_results_follow_from_shapes_alone() {
     };
     // More elements than any value has.
     assert_eq!(shapes(&add, &[&[1 << 30, 1], &[1 << 20]]), Ok(Some(vec![vec![1 << 30, 1 << 20]])));
-    let sum = op(OpKind::ReduceSum, &[DataType::F32], &[DataType::F32]);
-    assert_eq!(shapes(&sum, &[&[2]]), Ok(None));
+    // Which dims are summed up, the second input holds.
+    let sum = op(OpKind::ReduceSum, &[DataType::F32, DataType::S32], &[DataType::F32]);
+    assert_eq!(shapes(&sum, &[&[2], &[1]]), Ok(None));
     let refused: &[(&[&[i64]], Status)] = &[
         (&[&[2]], Status::InvalidGraphOp),
         (&[&[2], &[3]], Status::InvalidShape),

@@ -566,6 +566,41 @@ fn tensors_without_elements_may_have_dims_of_any_size() {
     assert_eq!(sums.map_err(|error| error.status()), Err(sterna::Status::OutOfMemory));
 }
 
+#[test]
+fn sums_in_f32_are_within_their_bounds() {
+    let (a, b, bias) = (numbers(&[2, 40, 30]), numbers(&[50, 30]), numbers(&[50]));
+    let op = float_op(K::MatMul, 3, 1).attr(Attr::TransposeB, true);
+    let inputs = [a.clone(), b.clone(), bias.clone()];
+    let exact = reference::run(&op, &inputs).unwrap().remove(0).elements::<f32>().unwrap();
+    let bounds = reference::bounds(&op, &inputs).unwrap().unwrap();
+    let [a, b, bias] = [a, b, bias].map(|value| value.elements::<f32>().unwrap());
+    let mut largest = 0.0f64;
+    for (at, (exact, bound)) in exact.iter().zip(&bounds).enumerate() {
+        let (row, column) = (at / 50, at % 50);
+        let sum = (0..30).rev().fold(bias[column], |sum, k| sum + a[row * 30 + k] * b[column * 30 + k]);
+        let off = (f64::from(sum) - f64::from(*exact)).abs();
+        assert!(off <= bound + f64::from(exact.abs()) * f64::from(f32::EPSILON), "{at}: {off} {bound}");
+        largest = largest.max(off / bound);
+    }
+    assert!(largest > 0.01 && bounds.len() == 4000, "{largest}");
+
+    let six = float(&[2, 3], &[1.0, -2.0, 3.0, 4.0, 5.0, -6.0]);
+    let unit = f64::from(f32::EPSILON) / 2.0;
+    let along = |kind| float_op(kind, 1, 1).attr(Attr::Axes, vec![-1i64]);
+    let columns = float_op(K::BiasAddBackward, 1, 1);
+    let rows = [
+        (along(K::ReduceSum), Some(vec![18.0 * unit, 45.0 * unit])),
+        (along(K::ReduceL1), Some(vec![18.0 * unit, 45.0 * unit])),
+        (along(K::ReduceMean), Some(vec![6.0 * unit, 15.0 * unit])),
+        (columns, Some(vec![10.0 * unit, 14.0 * unit, 18.0 * unit])),
+        (along(K::ReduceMax), None),
+        (float_op(K::Exp, 1, 1), None),
+    ];
+    for (op, expected) in rows {
+        assert_eq!(reference::bounds(&op, std::slice::from_ref(&six)), Ok(expected), "{}", op.kind());
+    }
+}
+
 /// A value of random elements and of up to four dims, which are small.
 fn random_value(random: &mut Random, data_type: DataType) -> Value {
     let dims: Vec<i64> = (0..random.below(5)).map(|_| [0, 1, 1, 2, 2, 3][random.below(6)]).collect();
@@ -637,7 +672,11 @@ fn no_input_makes_an_op_panic() {
                     Value::new(inputs[i], &dims, vec![random.next() as u8; bits.div_ceil(8)]).unwrap();
             }
         }
+        let bounds = reference::bounds(&op, &values);
         if let Ok(results) = reference::run(&op, &values) {
+            if let Some(bounds) = bounds.unwrap() {
+                assert_eq!(bounds.len() as i64, results[0].dims().iter().product::<i64>(), "{op:?}");
+            }
             assert_eq!(types(&results), outputs, "{op:?}");
             *runs.entry(kind.name()).or_default() += 1;
         }
