@@ -620,6 +620,33 @@ fn indices_shapes_and_biases() {
 }
 
 #[test]
+fn shapes_of_results_follow_from_shapes_alone() {
+    let add = op(OpKind::Add, &[DataType::F32, DataType::F32], &[DataType::F32]);
+    let shapes = |op: &Op, inputs: &[&[i64]]| {
+        let shapes = reference::output_shapes(op, inputs);
+        shapes.map(|shapes| shapes.map(|shapes| shapes.iter().map(|dims| dims.to_vec()).collect::<Vec<_>>()))
+    };
+    // More elements than any value has.
+    assert_eq!(shapes(&add, &[&[1 << 30, 1], &[1 << 20]]), Ok(Some(vec![vec![1 << 30, 1 << 20]])));
+    let sum = op(OpKind::ReduceSum, &[DataType::F32], &[DataType::F32]);
+    assert_eq!(shapes(&sum, &[&[2]]), Ok(None));
+    let refused: &[(&[&[i64]], Status)] = &[
+        (&[&[2]], Status::InvalidGraphOp),
+        (&[&[2], &[3]], Status::InvalidShape),
+        (&[&[1 << 40, 1], &[1 << 40]], Status::InvalidShape),
+        (&[&[2], &[-1]], Status::InvalidArguments),
+        (&[&[2], &[UNKNOWN_DIM]], Status::InvalidArguments),
+        (&[&[2], &[1; 13]], Status::InvalidArguments),
+    ];
+    let wrong: Vec<_> = refused
+        .iter()
+        .map(|(inputs, status)| (inputs, status, shapes(&add, inputs).map_err(|error| error.status())))
+        .filter(|(_, status, found)| *found != Err(**status))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn exactly_these_kinds_are_supported() {
     let supports = |kind: &OpKind| reference::supports(&plain_op(*kind)).is_ok();
     let supported: Vec<OpKind> = K::ALL.iter().copied().filter(supports).collect();

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what is refused before any file is opened.
+//! The command line: its commands and options, and the checks that need no file.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,8 @@ use sterna::TensorId;
 use crate::bench::args::BenchArgs;
 use crate::fill::Fill;
 use crate::inspect::InspectArgs;
+use crate::parse::{EXIT_CODES, id_and_fill, id_and_path, join, once};
 use crate::source::GraphArgs;
-
-/// What every command ends its help with.
-pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0  all is well
-  1  the graph, or something done with it, failed
-  2  wrong usage, or a file that cannot be used";
 
 /// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]
@@ -60,7 +55,7 @@ pub(crate) enum Command {
     /// Prints the manual page, or writes one page for each command into a folder.
     #[command(after_help = join(&[MAN_EXAMPLES, EXIT_CODES]))]
     Man {
-        /// The folder, which is made where it is missing.
+        /// The folder, which is made if it is missing.
         dir: Option<PathBuf>,
     },
 }
@@ -77,12 +72,7 @@ const MAN_EXAMPLES: &str = "Examples:
   sterna man | man -l -
   sterna man ~/.local/share/man/man1";
 
-/// Paragraphs with a line between them.
-pub(crate) fn join(paragraphs: &[&str]) -> String {
-    paragraphs.join("\n\n")
-}
-
-/// What `sterna run` is asked for.
+/// The arguments of `sterna run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = join(&[RUN_EXAMPLES, EXIT_CODES]))]
 pub(crate) struct RunArgs {
@@ -94,9 +84,10 @@ pub(crate) struct RunArgs {
     /// Writes a computed tensor to a file.
     #[arg(long, value_name = "ID=FILE.npy", value_parser = id_and_path)]
     pub(crate) output: Vec<(TensorId, PathBuf)>,
-    /// Fills an input tensor: random (the default), zeros, ones, causal (1 on and below the diagonal of the last
-    /// two dims), padding (1 in the first elements of each row, a random number of them), or one value everywhere
-    /// (a number, inf, -inf, nan, true, false).
+    /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal (1 on and
+    /// below the diagonal of the last two dims), padding (1 in the first elements of each row, a random number of
+    /// them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that is filled is what the
+    /// partitions that follow read, whatever was computed.
     #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill)]
     pub(crate) fill: Vec<(TensorId, Fill)>,
     /// Seeds the random fill.
@@ -109,7 +100,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
     /// Compares every output of every supported partition with the reference interpreter: bit for bit, but for
-    /// functions whose stated accuracy is less.
+    /// functions whose stated accuracy is less. What neither a partition nor the interpreter computes is made up:
+    /// filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,
     /// Prints one JSON document instead of text.
@@ -134,48 +126,4 @@ impl RunArgs {
             None => Ok(()),
         }
     }
-}
-
-/// Checks that no id is there twice.
-pub(crate) fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
-    let mut ids: Vec<TensorId> = ids.collect();
-    ids.sort_unstable();
-    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => bail!("{option} names tensor {} more than once; keep one", pair[0]),
-        None => Ok(()),
-    }
-}
-
-/// Splits `ID=REST`.
-fn id_and_rest(text: &str) -> Result<(TensorId, &str), String> {
-    let (id, rest) =
-        text.split_once('=').ok_or("write it as ID=..., with the id of a tensor before the `=`")?;
-    let id =
-        id.parse().map_err(|_| format!("{id:?} is no tensor id; write a whole number before the `=`"))?;
-    Ok((id, rest))
-}
-
-fn id_and_path(text: &str) -> Result<(TensorId, PathBuf), String> {
-    match id_and_rest(text)? {
-        (_, "") => Err("name a file after the `=`".into()),
-        (id, path) => Ok((id, path.into())),
-    }
-}
-
-pub(crate) fn id_and_fill(text: &str) -> Result<(TensorId, Fill), String> {
-    let (id, fill) = id_and_rest(text)?;
-    Ok((id, fill.parse()?))
-}
-
-/// Splits `ID=2x3`.
-pub(crate) fn id_and_shape(text: &str) -> Result<(TensorId, Vec<i64>), String> {
-    let (id, shape) = id_and_rest(text)?;
-    if shape.is_empty() {
-        return Ok((id, Vec::new()));
-    }
-    let dim = |dim: &str| match dim.parse() {
-        Ok(dim @ 0..) => Ok(dim),
-        _ => Err(format!("{dim:?} is no dim; write a shape as dims joined by x, such as 2x8x128x128")),
-    };
-    Ok((id, shape.split('x').map(dim).collect::<Result<_, _>>()?))
 }

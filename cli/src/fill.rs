@@ -1,19 +1,19 @@
-//! What is put into inputs that no file gives.
+//! What is put into tensors that no file gives and nothing computes.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use half::{bf16, f16};
-use sterna::reference::Value;
-use sterna::{DataType, LogicalTensor, TensorId};
+use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, TensorId};
 
-use crate::held::room_for;
+use crate::room::room_for;
 
-/// How an input is filled.
+/// How a tensor is filled.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fill {
-    /// Floats of about normal distribution, integers of any bits, truth values at 50 %.
+    /// Elements that suit the ops that use the tensor.
     Random,
     /// 1 where the column is not beyond the row, else 0, in the last two dims.
     Causal,
@@ -47,20 +47,129 @@ impl FromStr for Fill {
 }
 
 impl Fill {
-    /// The value of a tensor of known dims.
-    pub(crate) fn value(&self, desc: &LogicalTensor, seed: u64) -> Result<Value> {
+    /// The elements of a tensor of known dims in row-major order; of 4 bits, two to a byte.
+    fn elements(&self, desc: &LogicalTensor, range: &Range, seed: u64) -> Result<Vec<u8>> {
         let (data_type, count) = (desc.data_type(), desc.element_count().unwrap_or(0));
         let dims = desc.dims().unwrap_or(&[]);
-        let elements = match self {
-            Self::Random => random(data_type, count, seed_of(desc.id(), seed)),
+        match self {
+            Self::Random => random(data_type, count, range, seed_of(desc.id(), seed)),
             Self::Causal => causal(data_type, count, dims),
             Self::Padding => padding(data_type, count, dims, seed_of(desc.id(), seed)),
             Self::Value(text) => element(text, data_type).and_then(|element| repeated(&element, count)),
-        };
-        elements
-            .and_then(|elements| Ok(Value::new(data_type, dims, elements)?))
-            .with_context(|| format!("tensor {} cannot be filled", desc.id()))
+        }
+        .map(|elements| if data_type.bits() == 4 { packed(&elements) } else { elements })
     }
+}
+
+/// What the tensors of a graph that nothing computes are filled with.
+pub(crate) struct Fills {
+    asked: Vec<(TensorId, Fill)>,
+    ranges: BTreeMap<TensorId, Range>,
+    seed: u64,
+}
+
+impl Fills {
+    /// The fills that were asked for; any other tensor gets random elements that the ops that use it can take.
+    pub(crate) fn new(graph: &Graph, asked: Vec<(TensorId, Fill)>, seed: u64) -> Self {
+        let mut ranges = BTreeMap::new();
+        for op in graph.ops() {
+            for (index, input) in op.inputs().iter().enumerate() {
+                let range = Range::of(op, index);
+                if !matches!(range, Range::Any) {
+                    ranges.entry(input.id()).or_insert(range);
+                }
+            }
+        }
+        Self { asked, ranges, seed }
+    }
+
+    /// Whether a fill was asked for.
+    pub(crate) fn asks_for(&self, id: TensorId) -> bool {
+        self.asked.iter().any(|(asked, _)| *asked == id)
+    }
+
+    /// The elements for a tensor of known dims in row-major order; of 4 bits, two to a byte.
+    pub(crate) fn elements(&self, desc: &LogicalTensor) -> Result<Vec<u8>> {
+        let asked = self.asked.iter().find(|(asked, _)| *asked == desc.id());
+        let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
+        asked.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
+    }
+}
+
+/// Which random elements make sense to the ops that use a tensor.
+#[derive(Debug, Clone, PartialEq)]
+enum Range {
+    Any,
+    /// About 1, and above 0.
+    Positive,
+    /// Between 0 and 1, neither included.
+    Probability,
+    /// About 0: what is subtracted before something is scaled.
+    ZeroPoint,
+    /// These numbers, over and over.
+    Given(Vec<i64>),
+}
+
+impl Range {
+    /// What an op can take at an input.
+    fn of(op: &Op, input: usize) -> Self {
+        let ports = Schema::of(op.kind()).inputs;
+        // The last port stands for all further ones.
+        let Some(port) = ports.get(input).or(ports.last()) else { return Self::Any };
+        let dims = |tensor: Option<&LogicalTensor>| {
+            tensor.and_then(LogicalTensor::known_dims).map_or_else(|| vec![1], <[i64]>::to_vec)
+        };
+        match port.name {
+            "scales" | "variance" => Self::Positive,
+            "probability" => Self::Probability,
+            "zps" => Self::ZeroPoint,
+            "axes" => Self::Given(reduced_axes(op)),
+            "src_shape" | "dst_shape" | "weights_shape" => Self::Given(dims(op.outputs().first())),
+            "sizes" => Self::Given(spatial(op, &dims(op.outputs().first()))),
+            _ => Self::Any,
+        }
+    }
+}
+
+/// The axes that a reduction takes away, as far as its shapes tell; else all of them.
+fn reduced_axes(op: &Op) -> Vec<i64> {
+    let dims =
+        |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
+    let (from, to) = (dims(op.inputs().first()), dims(op.outputs().first()));
+    let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
+    let mut axes: Vec<i64> = match (from, to) {
+        (Some(from), Some(to)) if from.len() == to.len() => {
+            // Those that had more than one element come first, as others may have been left alone.
+            let mut ones: Vec<usize> = (0..rank).filter(|&axis| to[axis] == 1).collect();
+            ones.sort_by_key(|&axis| from[axis] == 1);
+            ones.into_iter().map(|axis| axis as i64).collect()
+        }
+        (Some(from), Some(to)) => {
+            let mut kept = to.iter().peekable();
+            let is_reduced = |&axis: &usize| kept.next_if(|&&dim| dim == from[axis]).is_none();
+            (0..rank).filter(is_reduced).map(|axis| axis as i64).collect()
+        }
+        _ => Vec::new(),
+    };
+    if axes.is_empty() {
+        axes.extend(0..rank.max(1) as i64);
+    }
+    axes
+}
+
+/// The dims between batch and channels, or behind them.
+fn spatial(op: &Op, dims: &[i64]) -> Vec<i64> {
+    let channels_last = op.get_attr(Attr::DataFormat) != Some(&AttrValue::from("NCX"));
+    let spatial = match (channels_last, dims) {
+        (true, [_, spatial @ .., _]) | (false, [_, _, spatial @ ..]) => spatial,
+        _ => dims,
+    };
+    if spatial.is_empty() { vec![1] } else { spatial.to_vec() }
+}
+
+/// Two elements of 4 bits to a byte, the first in the low half.
+fn packed(elements: &[u8]) -> Vec<u8> {
+    elements.chunks(2).map(|pair| pair[0] & 0xf | pair.get(1).map_or(0, |second| second << 4)).collect()
 }
 
 fn repeated(element: &[u8], count: usize) -> Result<Vec<u8>> {
@@ -77,18 +186,60 @@ fn seed_of(id: TensorId, seed: u64) -> u64 {
     Rng::with_seed(seed).u64(..) ^ Rng::with_seed(!(id as u64)).u64(..)
 }
 
-fn random(data_type: DataType, count: usize, seed: u64) -> Result<Vec<u8>> {
-    use DataType as D;
+fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result<Vec<u8>> {
     let mut rng = Rng::with_seed(seed);
+    let drawn = |rng: &mut Rng, least: f64, most: f64| match is_integer(data_type) {
+        true => (least.ceil() + rng.f64() * (most - least.ceil() + 1.0)).floor().min(most).to_string(),
+        false => (least + rng.f64() * (most - least)).to_string(),
+    };
+    let numbers: Vec<String> = match range {
+        Range::Any => return anything(data_type, count, &mut rng),
+        Range::Positive => (0..DRAWN).map(|_| drawn(&mut rng, 0.5, 2.0)).collect(),
+        Range::Probability => (0..DRAWN).map(|_| drawn(&mut rng, 0.1, 0.9)).collect(),
+        Range::ZeroPoint if is_signed(data_type) => (0..DRAWN).map(|_| drawn(&mut rng, -4.0, 4.0)).collect(),
+        Range::ZeroPoint => (0..DRAWN).map(|_| drawn(&mut rng, 0.0, 8.0)).collect(),
+        Range::Given(numbers) => numbers.iter().map(i64::to_string).collect(),
+    };
+    let elements =
+        numbers.iter().map(|number| element(number, data_type)).collect::<Result<Vec<Vec<u8>>>>()?;
+    let mut filled = room_for(count, elements[0].len())?;
+    for index in 0..count {
+        let chosen = match range {
+            Range::Given(_) => index % elements.len(),
+            _ => rng.usize(..elements.len()),
+        };
+        filled.extend_from_slice(&elements[chosen]);
+    }
+    Ok(filled)
+}
+
+/// How many numbers are drawn from a range; elements are chosen among those.
+const DRAWN: usize = 256;
+
+fn is_integer(data_type: DataType) -> bool {
+    use DataType as D;
+    matches!(data_type, D::S4 | D::U4 | D::S8 | D::U8 | D::S16 | D::U16 | D::S32 | D::U32 | D::S64 | D::U64)
+}
+
+fn is_signed(data_type: DataType) -> bool {
+    use DataType as D;
+    !matches!(data_type, D::U4 | D::U8 | D::U16 | D::U32 | D::U64 | D::E8m0 | D::Boolean)
+}
+
+/// Floats of about normal distribution, powers of two around 1, integers of any bits, truth values at 50 %.
+fn anything(data_type: DataType, count: usize, rng: &mut Rng) -> Result<Vec<u8>> {
+    use DataType as D;
     match data_type {
-        D::F64 => bytes(count, || normal(&mut rng).to_ne_bytes()),
-        D::F32 => bytes(count, || (normal(&mut rng) as f32).to_ne_bytes()),
-        D::F16 => bytes(count, || f16::from_f64(normal(&mut rng)).to_ne_bytes()),
-        D::Bf16 => bytes(count, || bf16::from_f64(normal(&mut rng)).to_ne_bytes()),
+        D::F64 => bytes(count, || normal(rng).to_ne_bytes()),
+        D::F32 => bytes(count, || (normal(rng) as f32).to_ne_bytes()),
+        D::F16 => bytes(count, || f16::from_f64(normal(rng)).to_ne_bytes()),
+        D::Bf16 => bytes(count, || bf16::from_f64(normal(rng)).to_ne_bytes()),
         D::F8E5m2 | D::F8E4m3 => {
             let finite = small_floats(data_type);
             bytes(count, || [finite[rng.usize(..finite.len())].0])
         }
+        D::E8m0 => bytes(count, || [rng.u8(E8M0_ONE - 4..=E8M0_ONE + 4)]),
+        D::S4 | D::U4 | D::F4E2m1 | D::F4E3m0 => bytes(count, || [rng.u8(..16)]),
         D::Boolean => bytes(count, || [u8::from(rng.bool())]),
         D::S8 | D::U8 | D::S16 | D::U16 | D::S32 | D::U32 | D::S64 | D::U64 => {
             let mut any = repeated(&vec![0; data_type.bits() / 8], count)?;
@@ -98,6 +249,9 @@ fn random(data_type: DataType, count: usize, seed: u64) -> Result<Vec<u8>> {
         _ => bail!("elements of type {data_type} are not known here"),
     }
 }
+
+/// The bits of 1 as an exponent without sign and mantissa.
+const E8M0_ONE: u8 = 127;
 
 fn bytes<const N: usize>(count: usize, mut element: impl FnMut() -> [u8; N]) -> Result<Vec<u8>> {
     let mut filled = room_for(count, N)?;
@@ -140,7 +294,7 @@ fn padding(data_type: DataType, count: usize, dims: &[i64], seed: u64) -> Result
     Ok(filled)
 }
 
-/// The bytes of one element whose value is written out.
+/// The bytes of one element whose value is written out; of 4 bits, in the low half of a byte.
 fn element(text: &str, data_type: DataType) -> Result<Vec<u8>> {
     use DataType as D;
     Ok(match data_type {
@@ -159,7 +313,9 @@ fn element(text: &str, data_type: DataType) -> Result<Vec<u8>> {
         D::Bf16 => {
             bf16::from_f64(float(text, data_type, |x| bf16::from_f64(x).to_f64())?).to_ne_bytes().into()
         }
-        D::F8E5m2 | D::F8E4m3 => vec![small_float(text, data_type)?],
+        D::F8E5m2 | D::F8E4m3 | D::F4E2m1 | D::F4E3m0 => vec![small_float(text, data_type)?],
+        D::E8m0 => vec![exponent(text)?],
+        D::S4 | D::U4 => vec![half_byte(text, data_type)?],
         _ => bail!("elements of type {data_type} are not known here"),
     })
 }
@@ -188,42 +344,158 @@ fn float(text: &str, data_type: DataType, round: fn(f64) -> f64) -> Result<f64> 
     Ok(rounded)
 }
 
-/// The 8-bit float nearest to a number, of two equally near ones the even one.
+/// The exponent nearest to a positive number.
+fn exponent(text: &str) -> Result<u8> {
+    let number = float(text, DataType::E8m0, |x| x)?;
+    let code = number.log2().round() + f64::from(E8M0_ONE);
+    ensure!(
+        (0.0..=254.0).contains(&code),
+        "e8m0 cannot hold {text}; write a positive number from 2^-127 to 2^127"
+    );
+    Ok(code as u8)
+}
+
+/// The float of 8 or 4 bits nearest to a number, of two equally near ones the even one.
 fn small_float(text: &str, data_type: DataType) -> Result<u8> {
     let number = float(text, data_type, |x| x)?;
-    let sign = u8::from(number.is_sign_negative()) << 7;
-    if number.is_nan() {
-        return Ok(0x7f);
-    }
-    if number.is_infinite() && data_type == DataType::F8E5m2 {
-        return Ok(sign | 0x7c);
+    let sign_bit = 1 << (data_type.bits() - 1);
+    let sign = if number.is_sign_negative() { sign_bit } else { 0 };
+    match data_type {
+        DataType::F8E5m2 | DataType::F8E4m3 if number.is_nan() => return Ok(0x7f),
+        DataType::F8E5m2 if number.is_infinite() => return Ok(sign | 0x7c),
+        _ => {}
     }
     let finite = small_floats(data_type);
     let largest = finite.iter().map(|&(_, value)| value).fold(0.0, f64::max);
     ensure!(number.abs() <= largest, "{data_type} cannot hold {text}; its largest number is {largest}");
     let distance = |&(code, value): &(u8, f64)| ((value - number).abs(), code & 1);
-    let same_sign = finite.iter().filter(|(code, _)| code & 0x80 == sign);
+    let same_sign = finite.iter().filter(|(code, _)| code & sign_bit == sign);
     let nearest = same_sign.min_by(|a, b| distance(a).partial_cmp(&distance(b)).expect("both are finite"));
     nearest.map(|&(code, _)| code).ok_or_else(|| anyhow!("{data_type} holds no number"))
 }
 
-/// Every finite 8-bit float: its bits and its value.
+/// Every finite float of 8 or 4 bits: its bits and its value.
 fn small_floats(data_type: DataType) -> Vec<(u8, f64)> {
-    let (mantissa_bits, bias) = if data_type == DataType::F8E5m2 { (2, 15) } else { (3, 7) };
+    let (mantissa_bits, bias) = match data_type {
+        DataType::F8E5m2 => (2, 15),
+        DataType::F8E4m3 => (3, 7),
+        DataType::F4E2m1 => (1, 1),
+        _ => (0, 3),
+    };
+    let sign_bit = 1u8 << (data_type.bits() - 1);
     let is_finite = |code: u8| match data_type {
         // All ones in the exponent: an infinity or a NaN.
         DataType::F8E5m2 => code & 0x7c != 0x7c,
         // All ones: the one NaN; there are no infinities.
-        _ => code & 0x7f != 0x7f,
+        DataType::F8E4m3 => code & 0x7f != 0x7f,
+        _ => true,
     };
     let value = |code: u8| {
-        let exponent = i32::from((code & 0x7f) >> mantissa_bits);
-        let mantissa = f64::from(code & ((1 << mantissa_bits) - 1)) / f64::from(1 << mantissa_bits);
+        let magnitude = code & (sign_bit - 1);
+        let exponent = i32::from(magnitude >> mantissa_bits);
+        let mantissa = f64::from(magnitude & ((1 << mantissa_bits) - 1)) / f64::from(1 << mantissa_bits);
         let magnitude = match exponent {
             0 => mantissa * 2f64.powi(1 - bias),
             _ => (1.0 + mantissa) * 2f64.powi(exponent - bias),
         };
-        if code & 0x80 == 0 { magnitude } else { -magnitude }
+        if code & sign_bit == 0 { magnitude } else { -magnitude }
     };
-    (0..=u8::MAX).filter(|&code| is_finite(code)).map(|code| (code, value(code))).collect()
+    let codes = 0..=u8::MAX >> (8 - data_type.bits());
+    codes.filter(|&code| is_finite(code)).map(|code| (code, value(code))).collect()
+}
+
+/// An integer of 4 bits.
+fn half_byte(text: &str, data_type: DataType) -> Result<u8> {
+    let range = if data_type == DataType::S4 { -8..=7 } else { 0..=15 };
+    let number = integer::<i8>(text, data_type)?;
+    ensure!(range.contains(&number), "{data_type} cannot hold {text}; write a whole number in its range");
+    Ok(number as u8 & 0xf)
+}
+
+#[cfg(test)]
+mod tests {
+    use sterna::OpKind;
+
+    use super::*;
+
+    #[test]
+    fn elements_of_4_bits_and_exponents_are_rounded_to_what_the_type_holds() {
+        use DataType as D;
+        let rows: &[(DataType, &str, Option<u8>)] = &[
+            (D::S4, "-8", Some(0x8)),
+            (D::S4, "7", Some(0x7)),
+            (D::S4, "8", None),
+            (D::U4, "15", Some(0xf)),
+            (D::U4, "-1", None),
+            (D::F4E2m1, "1.5", Some(0x3)),
+            (D::F4E2m1, "-6", Some(0xf)),
+            (D::F4E2m1, "7", None),
+            (D::F4E2m1, "nan", None),
+            (D::F4E3m0, "1", Some(0x3)),
+            (D::F4E3m0, "-16", Some(0xf)),
+            (D::E8m0, "1", Some(127)),
+            (D::E8m0, "0.5", Some(126)),
+            (D::E8m0, "0", None),
+            (D::E8m0, "-1", None),
+            (D::E8m0, "nan", None),
+        ];
+        let wrong: Vec<_> = rows
+            .iter()
+            .filter(|(data_type, text, expected)| element(text, *data_type).ok() != expected.map(|e| vec![e]))
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn ranges_hold_for_every_type() {
+        use DataType as D;
+        let mut wrong = Vec::new();
+        for data_type in
+            [D::F32, D::Bf16, D::F8E4m3, D::F8E5m2, D::F4E2m1, D::S8, D::U8, D::S32, D::U4, D::S4]
+        {
+            for range in [Range::Positive, Range::ZeroPoint, Range::Given(vec![1, 2])] {
+                if let Err(error) = random(data_type, 100, &range, 7) {
+                    wrong.push(format!("{data_type} {range:?}: {error}"));
+                }
+            }
+        }
+        let positive = random(D::F32, 1000, &Range::Positive, 7).unwrap();
+        let floats = |bytes: &[u8]| -> Vec<f32> {
+            bytes.chunks(4).map(|float| f32::from_ne_bytes(float.try_into().unwrap())).collect()
+        };
+        wrong.extend(floats(&positive).iter().filter(|x| !(0.5..=2.0).contains(*x)).map(f32::to_string));
+        let probability = random(D::F32, 1000, &Range::Probability, 7).unwrap();
+        wrong.extend(floats(&probability).iter().filter(|x| !(0.1..=0.9).contains(*x)).map(f32::to_string));
+        assert_eq!(random(D::S8, 5, &Range::Given(vec![3, 9]), 7).unwrap(), [3, 9, 3, 9, 3]);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn inputs_get_what_their_ops_can_take() {
+        use OpKind as K;
+        let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
+        let op = |kind, inputs: &[&[i64]]| {
+            let inputs = inputs.iter().enumerate().map(|(id, dims)| tensor(id, dims));
+            Op::new(0, kind).inputs_from(inputs).output(tensor(9, &[1, 5, 6, 3]))
+        };
+        let dims: &[i64] = &[1, 4, 4, 3];
+        let four = &[dims; 5];
+        let rows = [
+            (op(K::DynamicDequantize, four), 1, Range::Positive),
+            (op(K::DynamicDequantize, four), 2, Range::ZeroPoint),
+            (op(K::BatchNormInference, four), 4, Range::Positive),
+            (op(K::BatchNormInference, four), 3, Range::Any),
+            (op(K::Dropout, four), 3, Range::Probability),
+            (op(K::ReduceSum, four), 1, Range::Given(vec![0])),
+            (op(K::ReduceSum, &[&[1, 7, 5, 6, 8, 3], &[2]]), 1, Range::Given(vec![1, 4])),
+            (op(K::ReduceSum, &[&[5, 6], &[2]]), 1, Range::Given(vec![0, 1])),
+            (op(K::Interpolate, four), 1, Range::Given(vec![5, 6])),
+            (op(K::Interpolate, four).attr(Attr::DataFormat, "NCX"), 1, Range::Given(vec![6, 3])),
+            (op(K::ConvolutionBackwardData, four), 2, Range::Given(vec![1, 5, 6, 3])),
+            (op(K::Concat, four), 4, Range::Any),
+        ];
+        let wrong: Vec<_> =
+            rows.iter().filter(|(op, input, range)| Range::of(op, *input) != *range).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::Args;
-use crate::{Ending, FINE};
+use crate::ending::{Ending, FINE};
 
 /// A script that completes commands and options.
 pub(crate) fn completions(shell: Shell) -> String {

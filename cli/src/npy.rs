@@ -9,9 +9,9 @@ use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriteOptions, WriterBu
 use sterna::reference::Value;
 use sterna::{DataType, Engine, LogicalTensor, TensorBuf, TensorId};
 
-use crate::held::room_for;
+use crate::room::room_for;
 
-/// The longest header that is read. Plain arrays need less; the parser recurses on what it is given.
+/// The longest header that is read. Plain arrays need less.
 const LONGEST_HEADER: usize = 1024;
 
 /// What a tensor of a type is called in a file, the preferred one first; the number of bytes is that of the type.
@@ -87,7 +87,8 @@ fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
     }
 }
 
-/// Parses the header, after a look at its length, which the parser trusts.
+/// Parses the header, after a look at its length and its form: the parser trusts the length, and takes exponential
+/// time for nested brackets.
 fn header(file: &mut impl Read) -> Result<NpyHeader> {
     let mut start = [0; 10];
     file.read_exact(&mut start).context("it is too short for an .npy file")?;
@@ -104,8 +105,34 @@ fn header(file: &mut impl Read) -> Result<NpyHeader> {
         length <= LONGEST_HEADER,
         "its header of {length} bytes is longer than that of any plain array; save a plain array"
     );
+    let dict = text.len();
     file.take(length as u64).read_to_end(&mut text)?;
+    check_form(&text[dict..])?;
     NpyHeader::from_reader(&text[..]).context("its header makes no sense")
+}
+
+/// Checks that a header is a flat dict, as plain arrays have it: strings in single or double quotes, and one level of
+/// tuples for the shape. Strings are not empty and hold no escapes, so that quotes alone say where they end.
+fn check_form(header: &[u8]) -> Result<()> {
+    let mut depth = 0;
+    let mut bytes = header.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, depth) {
+            (quote @ (b'\'' | b'"'), _) => {
+                let string: Vec<u8> = bytes.by_ref().take_while(|&byte| byte != quote).collect();
+                ensure!(
+                    !string.is_empty() && !string.contains(&b'\\'),
+                    "its header makes no sense: a string in it is empty or holds an escape"
+                );
+            }
+            (b'[', _) => bail!("it holds records; save a plain array"),
+            (b'{', 0) | (b'(', 1) => depth += 1,
+            (b'{' | b'(', _) => bail!("its header makes no sense: its brackets are nested"),
+            (b'}' | b')', _) => depth -= 1,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes the value of a tensor, and says what there is to say about the type in the file.

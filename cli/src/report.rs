@@ -18,7 +18,7 @@ pub(crate) struct Report {
     pub(crate) written: Vec<Written>,
     /// What the reader should know, but need not act on.
     pub(crate) notes: Vec<String>,
-    /// One sentence for each thing that failed; the run is fine where there is none.
+    /// One sentence for each thing that failed; the run is fine if there is none.
     pub(crate) failures: Vec<String>,
 }
 
@@ -40,8 +40,12 @@ pub(crate) struct PartitionReport {
     pub(crate) outputs: Vec<PortReport>,
     /// Pairs of an input and the output that may take its place.
     pub(crate) inplace: Vec<[TensorId; 2]>,
-    /// Who ran it; nobody where it failed.
+    /// Who ran it; nobody if it failed.
     pub(crate) run_by: Option<Runner>,
+    /// Why its results are made up, if they are.
+    pub(crate) made_up: Option<String>,
+    /// The outputs that are filled, as `--fill` asks for, for the partitions that follow.
+    pub(crate) filled: Vec<TensorId>,
     pub(crate) compile_seconds: Option<f64>,
     pub(crate) execution: Option<Execution>,
     pub(crate) checks: Vec<Check>,
@@ -56,6 +60,8 @@ pub(crate) enum Runner {
     Compiled,
     /// The reference interpreter.
     Reference,
+    /// Nobody: its results are filled as inputs are.
+    MadeUp,
     /// Nobody needs to: it has no outputs.
     Nothing,
 }
@@ -84,7 +90,7 @@ pub(crate) struct Execution {
     pub(crate) repeat: usize,
     pub(crate) best_seconds: f64,
     pub(crate) median_seconds: f64,
-    /// Bytes read and written by one execution, where they are known.
+    /// Bytes read and written by one execution, if they are known.
     pub(crate) bytes_moved: Option<usize>,
     /// By the best time, in 10⁹ bytes a second.
     pub(crate) gb_per_second: Option<f64>,
@@ -97,7 +103,10 @@ pub(crate) struct Check {
     pub(crate) elements: i64,
     /// By how many units in the last place an element may differ; 0 asks for equal bits.
     pub(crate) ulps: u32,
-    pub(crate) equal: bool,
+    /// Whether the two agree; nothing if that would say little, or cannot be told.
+    pub(crate) equal: Option<bool>,
+    /// Why this is no check, if it is none.
+    pub(crate) no_check: Option<String>,
     pub(crate) first_difference: Option<Difference>,
 }
 
@@ -127,11 +136,21 @@ impl PartitionReport {
             outputs: partition.outputs().iter().map(PortReport::of).collect(),
             inplace: Vec::new(),
             run_by: None,
+            made_up: None,
+            filled: Vec::new(),
             compile_seconds: None,
             execution: None,
             checks: Vec::new(),
             failure: None,
         }
+    }
+}
+
+impl PartitionReport {
+    /// The kinds and ids of its ops.
+    pub(crate) fn kinds(&self) -> String {
+        let ops: Vec<String> = self.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
+        ops.join(", ")
     }
 }
 
@@ -210,6 +229,12 @@ impl Display for PartitionReport {
         if self.run_by == Some(Runner::Nothing) {
             writeln!(f, "  execute  nothing, it has no outputs")?;
         }
+        if let Some(reason) = &self.made_up {
+            writeln!(f, "  made up  {reason}")?;
+        }
+        for tensor in &self.filled {
+            writeln!(f, "  filled   tensor {tensor}, as --fill asks for")?;
+        }
         self.checks.iter().try_for_each(|check| writeln!(f, "  check    {check}"))?;
         match &self.failure {
             Some(failure) => writeln!(f, "  failed   {failure}"),
@@ -264,6 +289,10 @@ impl Display for Execution {
 impl Display for Check {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.first_difference {
+            None if self.no_check.is_some() => {
+                let reason = self.no_check.as_deref().unwrap_or_default();
+                write!(f, "tensor {}: no check, {reason}", self.tensor)
+            }
             None if self.ulps == 0 => {
                 write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements)
             }

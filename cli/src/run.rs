@@ -1,22 +1,23 @@
 //! `sterna run`: from a graph and arguments to a report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sterna::reference::{self, Value};
 use sterna::{Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, Tensor, TensorId, TensorMut};
 
-use crate::Ending;
 use crate::args::RunArgs;
 use crate::check;
-use crate::fill::Fill;
-use crate::held::Held;
+use crate::ending::Ending;
+use crate::fill::Fills;
+use crate::host::HostTensor;
 use crate::npy;
+use crate::parse::check_id;
 use crate::report::{Execution, PartitionReport, PortReport, Report, Runner, Written};
-use crate::source::{check_id, ids};
+use crate::shapes::in_memory;
 
-/// Does all that the arguments ask for. What fails within a partition is part of the report, and the others go on.
+/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     args.check_ids().map_err(Ending::usage)?;
     let graph = args.source.load()?;
@@ -36,34 +37,45 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         notes: Vec::new(),
         failures: Vec::new(),
     };
-    let held = inputs(args, &graph, &engine, &mut report.notes)?;
-    let mut runner =
-        Run { repeat: args.repeat, check: args.check, stream: Stream::new(&engine), engine, held };
+    let fills = Fills::new(&graph, args.fill.clone(), args.seed);
+    let mut run = Run {
+        repeat: args.repeat,
+        check: args.check,
+        tensors: inputs(args, &graph, &fills, &engine, &mut report.notes)?,
+        made_up: BTreeSet::new(),
+        fills,
+        stream: Stream::new(&engine),
+        engine,
+    };
     for partition in &partitions {
-        let partition = runner.run(partition);
-        report.failures.extend(partition.failure.as_ref().map(|failure| {
-            let ops: Vec<String> =
-                partition.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
-            format!("partition {}, {}: {failure}", partition.id, ops.join(", "))
-        }));
+        let partition = run.run(partition);
+        report.failures.extend(
+            partition
+                .failure
+                .as_ref()
+                .map(|failure| format!("partition {}, {}: {failure}", partition.id, partition.kinds())),
+        );
         report.partitions.push(partition);
     }
-    write_outputs(args, &runner.held, &mut report)?;
+    report.notes.extend(made_up(&report.partitions));
+    write_outputs(args, &run, &mut report)?;
     Ok(report)
 }
 
 /// Checks that the tensors that options name are there.
 fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<()> {
-    let inputs = ids(graph.inputs());
+    let ids = |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
+    let inputs: Vec<TensorId> = ids(&mut graph.inputs().into_iter());
     for (id, _) in &args.input {
         check_id("--input", *id, &inputs, "an input of the graph")?;
     }
-    for (id, _) in &args.fill {
-        check_id("--fill", *id, &inputs, "an input of the graph")?;
-    }
-    let computed = ids(partitions.iter().flat_map(Partition::outputs));
+    let computed: Vec<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
     for (id, _) in &args.output {
         check_id("--output", *id, &computed, "handed out by a partition")?;
+    }
+    let held = [inputs, computed].concat();
+    for (id, _) in &args.fill {
+        check_id("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
     }
     Ok(())
 }
@@ -72,62 +84,73 @@ fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<
 fn inputs(
     args: &RunArgs,
     graph: &Graph,
+    fills: &Fills,
     engine: &Engine,
     notes: &mut Vec<String>,
-) -> Result<BTreeMap<TensorId, Held>, Ending> {
-    let mut held = BTreeMap::new();
+) -> Result<BTreeMap<TensorId, HostTensor>, Ending> {
+    let mut tensors = BTreeMap::new();
     for desc in graph.inputs() {
         let id = desc.id();
-        if desc.known_dims().is_none() {
-            let shape = "the graph does not give the whole shape of input tensor";
-            return Err(Ending::usage(anyhow!("{shape} {id}; give it with --override-shape {id}=...")));
-        }
-        let mut tensor = Held::zeroed(desc, engine)
+        let desc = in_memory(desc).map_err(Ending::usage)?;
+        let mut tensor = HostTensor::zeroed(&desc, engine)
             .with_context(|| format!("no memory can be made for input tensor {id}"))
             .map_err(Ending::failed)?;
-        let from_file = args.input.iter().find(|(given, _)| *given == id);
-        let value = match from_file {
+        match args.input.iter().find(|(given, _)| *given == id) {
+            None => tensor.fill(fills).map_err(Ending::usage)?,
             Some((_, path)) => {
                 notes.extend(npy::note(id, desc.data_type()));
-                npy::read(path, desc)
+                let value = npy::read(path, &desc).map_err(Ending::usage)?;
+                tensor.write(&value).map_err(Ending::failed)?;
+                if tensor.value().map_err(Ending::failed)? != value {
+                    let why = "the strides in the graph make elements one that differ in its file";
+                    return Err(Ending::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
+                }
             }
-            None => {
-                let fill = args.fill.iter().find(|(given, _)| *given == id);
-                fill.map_or(&Fill::Random, |(_, fill)| fill).value(desc, args.seed)
-            }
-        };
-        let value = value.map_err(Ending::usage)?;
-        value.write(tensor.elements_mut()).map_err(Ending::failed)?;
-        if from_file.is_some() && tensor.value().map_err(Ending::failed)? != value {
-            let why = "the strides in the graph make elements one that differ in its file";
-            return Err(Ending::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
         }
-        held.insert(id, tensor);
+        tensors.insert(id, tensor);
     }
-    Ok(held)
+    Ok(tensors)
 }
 
-fn write_outputs(args: &RunArgs, held: &BTreeMap<TensorId, Held>, report: &mut Report) -> Result<(), Ending> {
+/// Says which partitions were made up, if any.
+fn made_up(partitions: &[PartitionReport]) -> Option<String> {
+    let made_up = partitions.iter().filter(|partition| partition.made_up.is_some());
+    let ids: Vec<String> = made_up.map(|partition| partition.id.to_string()).collect();
+    let (what, results) = match &ids[..] {
+        [] => return None,
+        [id] => (format!("partition {id}"), "its results were"),
+        ids => (format!("partitions {}", ids.join(", ")), "their results were"),
+    };
+    Some(format!("nothing here computes {what}; {results} made up for those that follow"))
+}
+
+fn write_outputs(args: &RunArgs, run: &Run, report: &mut Report) -> Result<(), Ending> {
     for (id, path) in &args.output {
-        let Some(tensor) = held.get(id) else {
+        let Some(tensor) = run.tensors.get(id) else {
             let why = "was not computed";
             report.failures.push(format!("tensor {id} {why}, so {} was not written", path.display()));
             continue;
         };
         let value = tensor.value().map_err(Ending::failed)?;
         report.notes.extend(npy::write(path, *id, &value).map_err(Ending::usage)?);
+        if run.made_up.contains(id) {
+            report.notes.push(format!("tensor {id} in {} follows from what was made up", path.display()));
+        }
         report.written.push(Written { tensor: *id, file: path.clone() });
     }
     Ok(())
 }
 
-/// A run under way: the tensors that are there so far.
+/// A run under way, with the tensors that have values so far.
 struct Run {
     repeat: u32,
     check: bool,
+    fills: Fills,
     engine: Engine,
     stream: Stream,
-    held: BTreeMap<TensorId, Held>,
+    tensors: BTreeMap<TensorId, HostTensor>,
+    /// The tensors that were made up, or that were computed from such.
+    made_up: BTreeSet<TensorId>,
 }
 
 impl Run {
@@ -139,14 +162,20 @@ impl Run {
                 report.run_by = Some(Runner::Nothing);
                 Ok(())
             }
-            false => self.interpret(partition, &mut report),
+            false => self.interpret_or_make_up(partition, &mut report),
         });
+        let ran = ran.and_then(|()| self.replace_filled(partition, &mut report));
+        let outputs = partition.outputs().iter().map(LogicalTensor::id);
+        if report.made_up.is_some() || partition.inputs().iter().any(|port| self.made_up.contains(&port.id()))
+        {
+            self.made_up.extend(outputs);
+        }
         report.failure = ran.err().map(|error| format!("{error:#}"));
         report
     }
 
     fn has_inputs(&self, partition: &Partition) -> Result<()> {
-        match partition.inputs().iter().find(|port| !self.held.contains_key(&port.id())) {
+        match partition.inputs().iter().find(|port| !self.tensors.contains_key(&port.id())) {
             Some(port) => bail!("it cannot run, since tensor {} was not computed", port.id()),
             None => Ok(()),
         }
@@ -154,8 +183,9 @@ impl Run {
 
     /// Compiles and executes a supported partition, and checks its outputs if asked to.
     fn execute(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
-        let held: Vec<&Held> = partition.inputs().iter().map(|port| &self.held[&port.id()]).collect();
-        let inputs: Vec<LogicalTensor> = held.iter().map(|tensor| tensor.desc().clone()).collect();
+        let from: Vec<&HostTensor> =
+            partition.inputs().iter().map(|port| &self.tensors[&port.id()]).collect();
+        let inputs: Vec<LogicalTensor> = from.iter().map(|tensor| tensor.desc().clone()).collect();
         report.inputs = inputs.iter().map(PortReport::of).collect();
 
         let start = Instant::now();
@@ -163,13 +193,15 @@ impl Run {
         report.compile_seconds = Some(start.elapsed().as_secs_f64());
         report.inplace = compiled.inplace_ports().iter().map(|pair| [pair.input, pair.output]).collect();
 
-        let make = |desc| Held::zeroed(desc, &self.engine);
-        let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<Held>>>()?;
+        let make = |desc| HostTensor::zeroed(desc, &self.engine);
+        let mut outputs = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;
         report.outputs = outputs.iter().map(|output| PortReport::of(output.desc())).collect();
 
-        let tensors = held.iter().map(|tensor| tensor.tensor()).collect::<Result<Vec<Tensor<'_>>>>()?;
-        let mut into: Vec<TensorMut<'_>> =
-            outputs.iter_mut().map(|output| output.elements_mut().as_tensor_mut()).collect();
+        let tensors = from.iter().map(|tensor| tensor.tensor()).collect::<Result<Vec<Tensor<'_>>>>()?;
+        let mut into = outputs
+            .iter_mut()
+            .map(|output| Ok(output.buffer_mut()?.as_tensor_mut()))
+            .collect::<Result<Vec<TensorMut<'_>>>>()?;
         let mut times = Vec::new();
         for _ in 0..self.repeat {
             let start = Instant::now();
@@ -180,51 +212,109 @@ impl Run {
         report.run_by = Some(Runner::Compiled);
 
         if self.check {
-            report.checks = check::checks(partition, &self.held, &outputs, &self.stream)
+            report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream)
                 .context("it cannot be checked")?;
         }
-        self.held.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
-        match report.checks.iter().find(|check| !check.equal) {
+        self.tensors.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
+        match report.checks.iter().find(|check| check.equal == Some(false)) {
             Some(check) => bail!("the check failed, {check}"),
             None => Ok(()),
         }
     }
 
-    /// Runs an unsupported partition by the reference interpreter.
-    fn interpret(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op, made-up
+    /// ones.
+    fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         report.inputs =
-            partition.inputs().iter().map(|port| PortReport::of(self.held[&port.id()].desc())).collect();
+            partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();
+        // What is filled anyway need not be computed first, which may take long.
+        let all_filled = partition.outputs().iter().all(|port| self.fills.asks_for(port.id()));
         let start = Instant::now();
-        let mut values = self.reference(partition.ops())?;
-        report.execution = Execution::of(vec![start.elapsed()], None);
-        report.run_by = Some(Runner::Reference);
-
-        report.outputs.clear();
-        for port in partition.outputs() {
-            let value = values.remove(&port.id()).context("an output is missing from the reference")?;
-            let mut output = Held::zeroed(&shaped(port, value.dims())?, &self.engine)?;
-            value.write(output.elements_mut())?;
-            ensure!(output.value()? == value, "the strides of output tensor {} overlap", port.id());
-            report.outputs.push(PortReport::of(output.desc()));
-            self.held.insert(port.id(), output);
+        let values = match all_filled {
+            true => Err(anyhow!("all of its results are filled, as --fill asks for")),
+            false => self.reference(partition.ops()),
+        };
+        match values {
+            Ok(values) => {
+                report.execution = Execution::of(vec![start.elapsed()], None);
+                report.run_by = Some(Runner::Reference);
+                self.keep(partition, values, report)
+            }
+            Err(error) if all_filled || check::is_unknown(&error) => {
+                report.run_by = Some(Runner::MadeUp);
+                report.made_up = Some(format!("{error:#}"));
+                self.make_up(partition, report)
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
-    /// The values that ops compute, by the reference interpreter, from the tensors that are there.
+    /// The results of ops by the reference interpreter.
     fn reference(&self, ops: &[Op]) -> Result<BTreeMap<TensorId, Value>> {
         let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
         for op in ops {
             reference::supports(op)?;
             let value = |input: &LogicalTensor| match values.get(&input.id()) {
                 Some(value) => Ok(value.clone()),
-                None => self.held[&input.id()].value(),
+                None => self.tensors[&input.id()].value(),
             };
             let inputs = op.inputs().iter().map(value).collect::<Result<Vec<Value>>>()?;
             let outputs = reference::run(op, &inputs)?;
             values.extend(op.outputs().iter().map(LogicalTensor::id).zip(outputs));
         }
         Ok(values)
+    }
+
+    /// Keeps what the reference interpreter computed, as the graph lays it out.
+    fn keep(
+        &mut self,
+        partition: &Partition,
+        mut values: BTreeMap<TensorId, Value>,
+        report: &mut PartitionReport,
+    ) -> Result<()> {
+        report.outputs.clear();
+        for port in partition.outputs() {
+            let value = values.remove(&port.id()).context("an output is missing from the reference")?;
+            let mut output = HostTensor::zeroed(&shaped(port, value.dims())?, &self.engine)?;
+            output.write(&value)?;
+            ensure!(output.value()? == value, "the strides of output tensor {} overlap", port.id());
+            report.outputs.push(PortReport::of(output.desc()));
+            self.tensors.insert(port.id(), output);
+        }
+        Ok(())
+    }
+
+    /// Fills the outputs of a partition that nobody computes.
+    fn make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+        report.outputs.clear();
+        for port in partition.outputs() {
+            let made = in_memory(port).and_then(|desc| {
+                let mut output = HostTensor::zeroed(&desc, &self.engine)?;
+                output.fill(&self.fills)?;
+                Ok(output)
+            });
+            let output = made.with_context(|| {
+                let reason = report.made_up.as_deref().unwrap_or_default();
+                format!("{reason}, and tensor {} cannot be made up", port.id())
+            })?;
+            report.outputs.push(PortReport::of(output.desc()));
+            self.tensors.insert(port.id(), output);
+        }
+        Ok(())
+    }
+
+    /// Fills those outputs of a partition for which `--fill` asks, whatever was computed.
+    fn replace_filled(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
+        if report.made_up.is_some() {
+            return Ok(());
+        }
+        for port in partition.outputs().iter().filter(|port| self.fills.asks_for(port.id())) {
+            if let Some(tensor) = self.tensors.get_mut(&port.id()) {
+                tensor.fill(&self.fills)?;
+                report.filled.push(port.id());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,24 +1,26 @@
-//! Graphs as the command line names them: from a file or from standard input, with other shapes where asked for.
+//! Graphs as the command line names them: from a file or from standard input, with the shapes that options give.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use sterna::{Error, Graph, JsonFault, LogicalTensor, Op, TensorId};
+use anyhow::{Context, Result, anyhow};
+use sterna::{Error, Graph, JsonFault, TensorId};
 
-use crate::Ending;
-use crate::args;
+use crate::ending::Ending;
+use crate::parse;
+use crate::shapes::settle;
 
 /// Which graph.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArgs {
     /// The graph in JSON; `-` reads standard input.
     pub(crate) graph: PathBuf,
-    /// Gives an input tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are
-    /// inferred anew. `ID=` with nothing behind it is a scalar.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = args::id_and_shape)]
+    /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are inferred
+    /// anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only if its shape does
+    /// not follow from those of the op's inputs.
+    #[arg(long, value_name = "ID=SHAPE", value_parser = parse::id_and_shape)]
     pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
 }
 
@@ -31,9 +33,9 @@ impl GraphArgs {
         }
     }
 
-    /// The graph, finalized.
+    /// The graph, finalized, with every shape settled that can be before it runs.
     pub(crate) fn load(&self) -> Result<Graph, Ending> {
-        args::once("--override-shape", self.override_shape.iter().map(|(id, _)| *id))
+        parse::once("--override-shape", self.override_shape.iter().map(|(id, _)| *id))
             .map_err(Ending::usage)?;
         let text = read(&self.graph).map_err(Ending::usage)?;
         let (graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
@@ -44,9 +46,7 @@ impl GraphArgs {
             })
         })?;
         notes.iter().for_each(|note| crate::say("note", note));
-        let mut graph = with_shapes(graph, &self.override_shape)?;
-        graph.finalize().map_err(Ending::failed)?;
-        Ok(graph)
+        settle(graph, &self.override_shape)
     }
 }
 
@@ -68,7 +68,7 @@ struct Pointer<'a> {
     column: usize,
 }
 
-/// Characters shown before the column and from it on, where a line is longer.
+/// Characters shown of a longer line, before the column and from it on.
 const BEFORE: usize = 60;
 const FROM: usize = 40;
 
@@ -94,60 +94,4 @@ impl Display for Pointer<'_> {
         let gap = " ".repeat(cut.chars().count() + self.column - first);
         write!(f, "\n{margin} |\n{number} | {cut}{shown}{goes_on}\n{margin} | {gap}^")
     }
-}
-
-/// The graph with other shapes for some of its inputs. What ops produce then loses its shape, to be inferred anew.
-pub(crate) fn with_shapes(graph: Graph, shapes: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
-    if shapes.is_empty() {
-        return Ok(graph);
-    }
-    let inputs = ids(graph.inputs());
-    for (id, _) in shapes {
-        check_id("--override-shape", *id, &inputs, "an input of the graph").map_err(Ending::usage)?;
-    }
-    let redescribed = |desc: &LogicalTensor| -> Result<LogicalTensor> {
-        let (id, data_type) = (desc.id(), desc.data_type());
-        match shapes.iter().find(|(given, _)| *given == id) {
-            Some((_, dims)) => {
-                Ok(LogicalTensor::strided(id, data_type, dims)?.with_property(desc.property())?)
-            }
-            None if inputs.contains(&id) => Ok(desc.clone()),
-            None => Ok(LogicalTensor::unknown(id, data_type).with_property(desc.property())?),
-        }
-    };
-    let rebuilt = |op: &Op| -> Result<Op> {
-        let mut rebuilt = Op::new(op.id(), op.kind()).named(op.name());
-        for (attr, value) in op.attrs() {
-            rebuilt = rebuilt.attr(attr, value.clone());
-        }
-        for input in op.inputs() {
-            rebuilt = rebuilt.input(redescribed(input)?);
-        }
-        for output in op.outputs() {
-            rebuilt = rebuilt.output(redescribed(output)?);
-        }
-        Ok(rebuilt)
-    };
-    let mut reshaped = Graph::new();
-    reshaped.set_fpmath(graph.fpmath()).map_err(Ending::failed)?;
-    for op in graph.ops() {
-        let op =
-            rebuilt(op).context("--override-shape gives a shape that cannot be").map_err(Ending::usage)?;
-        reshaped.add_op(op).map_err(Ending::failed)?;
-    }
-    Ok(reshaped)
-}
-
-/// The ids of tensors.
-pub(crate) fn ids<'a>(tensors: impl IntoIterator<Item = &'a LogicalTensor>) -> Vec<TensorId> {
-    tensors.into_iter().map(LogicalTensor::id).collect()
-}
-
-/// Checks that a tensor that an option names is among those that it may name.
-pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
-    if known.contains(&id) {
-        return Ok(());
-    }
-    let known: Vec<String> = known.iter().map(TensorId::to_string).collect();
-    bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
 }

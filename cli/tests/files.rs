@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use common::{Room, TYPES, complaint, graph, none_of, npy, op, order_of, read_npy, select, sterna, tensor};
 use serde_json::{Value, json};
 
@@ -160,6 +164,38 @@ fn files_that_are_not_the_tensor_are_refused() {
     let input = format!("1={}", room.write("in.npy", good));
     wrong.extend(complaint("good", &sterna(&["run", &graph, "--input", &input]), 0, ""));
     none_of(wrong);
+}
+
+#[test]
+fn nested_headers_are_refused_at_once() {
+    let header = |text: &str| {
+        let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+        [&b"\x93NUMPY\x02\x00"[..], &length, text.as_bytes(), &1f32.to_le_bytes().repeat(4)].concat()
+    };
+    let rest = "'fortran_order': False, 'shape': (2, 2), }";
+    let rows: Vec<(&str, String, &str)> = vec![
+        ("16 braces", "{".repeat(16), "makes no sense"),
+        ("16 brackets", "[".repeat(16), "it holds records"),
+        ("16 parentheses", "(".repeat(16), "makes no sense"),
+        ("braces as a value", format!("{{'descr': {}, {rest}", "{".repeat(30)), "are nested"),
+        ("parentheses as a value", format!("{{'descr': {}, {rest}", "(".repeat(30)), "are nested"),
+        ("braces behind quotes", format!("{{'''a'b''': {}", "{".repeat(30)), "makes no sense"),
+        ("braces behind an escape", format!("{{'a\\'b': {}", "{".repeat(30)), "makes no sense"),
+        ("braces behind a brace that closes nothing", format!("}}{}", "{".repeat(30)), "are nested"),
+        ("10,000 braces", "{".repeat(10_000), "longer than that of any plain array"),
+    ];
+    // What hangs is left behind on its thread.
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let room = Room::new();
+        let graph = room.write("graph.json", select("f32", &[2, 2]));
+        let judged = rows.iter().map(|(what, text, message)| {
+            let input = format!("1={}", room.write("in.npy", header(text)));
+            complaint(what, &sterna(&["run", &graph, "--input", &input]), 2, message)
+        });
+        let _ = sender.send(judged.flatten().collect::<Vec<String>>());
+    });
+    none_of(receiver.recv_timeout(Duration::from_secs(60)).expect("headers are refused within a minute"));
 }
 
 #[test]

@@ -37,6 +37,31 @@ fn hostile_graph() -> String {
     graph(chain.collect())
 }
 
+/// Left, top, right and bottom of each box in a picture.
+fn boxes(document: &roxmltree::Document<'_>) -> Vec<[f64; 4]> {
+    let corners = |node: roxmltree::Node<'_, '_>| {
+        let [x, y, width, height] =
+            ["x", "y", "width", "height"].map(|name| node.attribute(name).unwrap().parse::<f64>().unwrap());
+        [x, y, x + width, y + height]
+    };
+    let is_box = |node: &roxmltree::Node<'_, '_>| {
+        let classes = node.attribute("class").unwrap_or_default();
+        node.tag_name().name() == "rect"
+            && classes.split(' ').any(|class| ["op", "alone", "tensor"].contains(&class))
+    };
+    document.descendants().filter(is_box).map(corners).collect()
+}
+
+/// Two boxes that overlap.
+fn overlap(mut boxes: Vec<[f64; 4]>) -> Option<[[f64; 4]; 2]> {
+    boxes.sort_by(|a, b| a[1].total_cmp(&b[1]));
+    boxes.iter().enumerate().find_map(|(index, first)| {
+        let beside = boxes[index + 1..].iter().take_while(|other| other[1] < first[3]);
+        let mut beside = beside.filter(|other| other[0] < first[2] && first[0] < other[2]);
+        beside.next().map(|other| [*first, *other])
+    })
+}
+
 /// What is wrong with a picture of so many ops.
 fn faults_of_picture(text: &str, ops: usize, unsupported: usize) -> Vec<String> {
     let document = match roxmltree::Document::parse(text) {
@@ -64,6 +89,10 @@ fn faults_of_picture(text: &str, ops: usize, unsupported: usize) -> Vec<String> 
         format!("{} boxes are hatched, not {unsupported}", classes("hatched")),
     );
     must(classes("way") == classes("label"), "each edge has a label".into());
+    let boxes = boxes(&document);
+    must(boxes.iter().any(|[x, y, ..]| *x < 800.0 && *y < 500.0), "the first view holds no box".into());
+    let overlap = overlap(boxes);
+    must(overlap.is_none(), format!("boxes overlap: {overlap:?}"));
     let known = ["svg", "title", "style", "defs", "pattern", "rect", "line", "marker", "path", "g", "text"];
     for node in document.descendants().filter(|node| node.is_element()) {
         must(known.contains(&node.tag_name().name()), format!("an element {}", node.tag_name().name()));
@@ -255,6 +284,61 @@ fn what_has_no_plan_is_shown_with_the_reason() {
     none_of(wrong);
 }
 
+#[test]
+fn shapes_are_settled_as_they_are_for_a_run() {
+    let of_unknown_layout = |id: usize, dims: &[i64]| {
+        let mut tensor = tensor(id, "f32", dims);
+        tensor["layout_type"] = json!("undef");
+        tensor["stride"] = json!([]);
+        tensor
+    };
+    let select = |then: serde_json::Value| {
+        let inputs = vec![tensor(5, "boolean", &[1]), then, tensor(6, "f32", &[1])];
+        op(1, "Select", inputs, vec![of_unknown_layout(7, &[i64::MIN])])
+    };
+    let behind = |kind: &str, inputs: Vec<serde_json::Value>, dims: &[i64]| {
+        let between = of_unknown_layout(4, dims);
+        graph(vec![op(0, kind, inputs, vec![between.clone()]), select(between)])
+    };
+    let matrices = || vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3, 4])];
+    let undef = behind("MatMul", matrices(), &[2, 4]);
+    let matmul = behind("MatMul", matrices(), &[i64::MIN]);
+    let wildcard = behind("Wildcard", vec![tensor(0, "f32", &[2, 3])], &[i64::MIN]);
+    let known = behind("Wildcard", vec![tensor(0, "f32", &[2, 3])], &[2, 4]);
+    /// Graph, options, a line of the result, a note.
+    type Row<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a str);
+    let open = "the shape of tensor 4 is not known; give it with --override-shape 4=...";
+    let rows: &[Row<'_>] = &[
+        ("a layout that is not known", &undef, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
+        ("a shape by rule", &matmul, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
+        ("another shape by rule", &undef, &["--override-shape", "0=5x8x3"], "  out      7 f32 {5,8,4} ", ""),
+        ("no rule", &wildcard, &[], "  no plan  the shape of tensor 4", open),
+        ("a shape that is given", &wildcard, &["--override-shape", "4=6"], "  out      7 f32 {6} ", ""),
+        ("a shape that may have changed", &known, &["--override-shape", "0=9"], "  no plan  the shape", open),
+        ("the same shape", &known, &["--override-shape", "0=2x3"], "  out      7 f32 {2,4} ", ""),
+        ("a shape beside it", &known, &["--override-shape", "6=4"], "  out      7 f32 {2,4} ", ""),
+    ];
+    let mut wrong = Vec::new();
+    for (what, text, options, shown, note) in rows {
+        let inspected = sterna_reading(text, &[&["inspect", "-"], *options].concat());
+        wrong.extend(complaint(what, &inspected, 0, note));
+        if !inspected.out.contains(shown) || (note.is_empty() && !inspected.err.is_empty()) {
+            wrong.push(format!("{what}: no {shown:?} in {}{}", inspected.out, inspected.err));
+        }
+        // The other commands settle the same shapes, or miss the same one.
+        let code = if note.is_empty() { 0 } else { 1 };
+        let run = sterna_reading(text, &[&["run", "-"], *options].concat());
+        wrong.extend(complaint(&format!("run, {what}"), &run, code, note));
+        if note.is_empty() && !run.out.contains(shown) {
+            wrong.push(format!("run, {what}: no {shown:?} in {}", run.out));
+        }
+        let measured = ["--time", "0.001", "--threads", "1"];
+        let bench = sterna_reading(text, &[&["bench", "-"], *options, &measured[..]].concat());
+        wrong.extend(complaint(&format!("bench, {what}"), &bench, 0, note.rsplit("; ").next().unwrap_or("")));
+    }
+    none_of(wrong);
+}
+
 /// A graph of so many ops, every fifth of which nothing runs.
 fn large(ops: usize) -> String {
     let one = |id: usize| {
@@ -265,12 +349,32 @@ fn large(ops: usize) -> String {
     graph((0..ops).map(one).collect())
 }
 
+/// A chain of so many ops that each also read what is half as far from the start.
+fn far_reaching(ops: usize) -> String {
+    let inputs = |id: usize| vec![tensor(id, "f32", &[4, 4]), tensor(id / 2, "f32", &[4, 4])];
+    graph((0..ops).map(|id| op(id, "Add", inputs(id), vec![tensor(id + 1, "f32", &[4, 4])])).collect())
+}
+
+/// So many ops that all read one result and one input of the graph.
+fn fan(ops: usize) -> String {
+    let inputs = |id: usize| vec![tensor(1.min(id), "f32", &[4, 4]), tensor(0, "f32", &[4, 4])];
+    graph((0..ops).map(|id| op(id, "MatMul", inputs(id), vec![tensor(id + 1, "f32", &[4, 4])])).collect())
+}
+
 #[test]
-fn hundreds_of_ops_are_shown_in_seconds() {
+fn thousands_of_ops_are_shown_in_seconds() {
+    let rows = [
+        ("large", large(70), 70, 14, "svg"),
+        ("large", large(150), 150, 30, "svg"),
+        ("large", large(5000), 5000, 1000, "svg"),
+        ("far reaching", far_reaching(400), 400, 0, "svg"),
+        ("far reaching", far_reaching(2000), 2000, 0, "svg"),
+        ("fan", fan(5000), 5000, 5000, "svg"),
+        ("large", large(5000), 5000, 1000, "html"),
+        ("large", large(2000), 2000, 400, "dot"),
+    ];
     let mut wrong = Vec::new();
-    // With frames around partitions, and without, as so many have none.
-    for (ops, format) in [(150, "svg"), (500, "svg"), (2000, "dot")] {
-        let text = large(ops);
+    for (name, text, ops, unsupported, format) in rows {
         let mut shown = None;
         // Far more than it takes, and three tries, for machines that are busy or hold processes up.
         let is_quick = (0..3).any(|_| {
@@ -279,15 +383,26 @@ fn hundreds_of_ops_are_shown_in_seconds() {
             began.elapsed() < Duration::from_secs(60)
         });
         let Some(ended) = shown else { continue };
-        wrong.extend(complaint(&format!("{ops} ops"), &ended, 0, ""));
+        wrong.extend(complaint(&format!("{name}, {ops} ops"), &ended, 0, ""));
         if format == "svg" {
-            wrong.extend(faults_of_picture(&ended.out, ops, ops / 5));
+            let faults = faults_of_picture(&ended.out, ops, unsupported);
+            wrong.extend(faults.iter().map(|fault| format!("{name}, {ops} ops: {fault}")));
         }
         if !is_quick {
-            wrong.push(format!("{ops} ops as {format} took more than a minute, three times"));
+            wrong.push(format!("{name}, {ops} ops, as {format} took more than a minute, three times"));
         }
     }
     none_of(wrong);
+}
+
+#[test]
+fn an_input_that_many_use_is_drawn_beside_each() {
+    let ovals = |ops: usize| {
+        let picture = sterna_reading(&fan(ops), &["inspect", "-", "--format", "svg"]).out;
+        picture.matches(">tensor 0<").count()
+    };
+    // The first op uses it twice, each other one once.
+    assert_eq!([ovals(2), ovals(3), ovals(100)], [1, 1, 101]);
 }
 
 #[test]

@@ -136,37 +136,40 @@ fn json_holds_the_same_facts() {
     assert!(partition["compile_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(
         partition["checks"],
-        json!([{"tensor": 3, "elements": 24, "ulps": 0, "equal": true, "first_difference": null}])
+        json!([{"tensor": 3, "elements": 24, "ulps": 0, "equal": true, "no_check": null,
+                "first_difference": null}])
     );
+}
+
+/// A wildcard from tensor 10 to tensor 12, which nothing runs or interprets, a select of what it gives into tensor 15,
+/// and one apart from it into tensor 16. `dims` are those of tensor 12 in the graph.
+fn around_a_wildcard(dims: &[i64]) -> String {
+    let image = |id| tensor(id, "f32", &[1, 2, 5, 5]);
+    let mut unknown = tensor(12, "f32", dims);
+    unknown["layout_type"] = json!("undef");
+    unknown["stride"] = json!([]);
+    let follows =
+        op(4, "Select", vec![tensor(13, "boolean", &[1]), unknown.clone(), image(14)], vec![image(15)]);
+    let apart = op(5, "Select", vec![tensor(13, "boolean", &[1]), image(10), image(14)], vec![image(16)]);
+    graph(vec![op(3, "Wildcard", vec![image(10)], vec![unknown]), follows, apart])
 }
 
 #[test]
 fn what_cannot_run_is_named_with_the_reason_and_so_is_what_follows() {
-    let image = |id| tensor(id, "f32", &[1, 2, 5, 5]);
-    let attrs = json!({
-        "strides": {"type": "s64[]", "value": [1, 1]}, "pads_begin": {"type": "s64[]", "value": [0, 0]},
-        "pads_end": {"type": "s64[]", "value": [0, 0]}, "dilations": {"type": "s64[]", "value": [1, 1]}
-    });
-    let mut convolution =
-        op(3, "Convolution", vec![image(10), tensor(11, "f32", &[1, 1, 2, 2])], vec![image(12)]);
-    convolution["attrs"] = attrs;
-    let follows = op(4, "Select", vec![tensor(13, "boolean", &[1]), image(12), image(14)], vec![image(15)]);
-    let apart = op(5, "Select", vec![tensor(13, "boolean", &[1]), image(10), image(14)], vec![image(16)]);
     let room = Room::new();
-    let graph = room.write("graph.json", graph(vec![convolution, follows, apart]));
+    let graph = room.write("graph.json", around_a_wildcard(&[i64::MIN]));
     let (lost, kept) = (room.path("lost.npy"), room.path("kept.npy"));
     let outputs = [format!("15={lost}"), format!("16={kept}")];
     let ended = sterna(&["run", &graph, "--check", "--output", &outputs[0], "--output", &outputs[1]]);
     assert_eq!(ended.code, 1, "{}", ended.out);
-    for message in [
-        "not supported, no kernel runs Convolution",
-        "Convolution 3 \"the Convolution\"",
-        "tensor 16: all 50 elements equal the reference",
-    ] {
+    for message in
+        ["not supported, ", "Wildcard 3 \"the Wildcard\"", "tensor 16: all 50 elements equal the reference"]
+    {
         assert!(ended.out.contains(message), "{message:?} in {}", ended.out);
     }
     for message in [
-        "Convolution (op 3): ",
+        "Wildcard (op 3): ",
+        "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --override-shape 12=...",
         "Select (op 4): it cannot run, since tensor 12 was not computed",
         "error: tensor 15 was not computed, so ",
     ] {
@@ -174,6 +177,131 @@ fn what_cannot_run_is_named_with_the_reason_and_so_is_what_follows() {
     }
     assert!(!Path::new(&lost).exists());
     assert_eq!(read_npy(&kept).1.len(), 200);
+}
+
+#[test]
+fn what_nothing_computes_is_made_up_and_the_rest_is_checked() {
+    let room = Room::new();
+    let known = room.write("known.json", around_a_wildcard(&[1, 2, 5, 5]));
+    let open = room.write("open.json", around_a_wildcard(&[i64::MIN]));
+    let out = room.path("out.npy");
+    let (output, apart) = (format!("15={out}"), format!("16={}", room.path("apart.npy")));
+    let filled = |value: f32| value.to_ne_bytes().repeat(50);
+    let given = ["--override-shape", "12=1x2x5x5"];
+    let halves = ["--fill", "12=-2.5", "--fill", "13=true"];
+    /// Name, graph, options, the elements of tensor 15.
+    type Row<'a> = (&'a str, &'a str, &'a [&'a str], Option<Vec<u8>>);
+    let rows: [Row<'_>; 3] = [
+        ("of known shape", &known, &["--check"], None),
+        ("of given shape", &open, &["--check", given[0], given[1]], None),
+        ("filled", &known, &["--check", halves[0], halves[1], halves[2], halves[3]], Some(filled(-2.5))),
+    ];
+    let mut wrong = Vec::new();
+    for (what, graph, more, expected) in rows {
+        let ended = sterna(&[&["run", graph, "--output", &output, "--output", &apart], more].concat());
+        let note = "note: nothing here computes partition 0; its results were made up for those that follow";
+        wrong.extend(complaint(what, &ended, 0, note));
+        for line in ["\n  made up  ", "tensor 15: all 50 elements equal", "tensor 16: all 50 elements equal"]
+        {
+            if !ended.out.contains(line) {
+                wrong.push(format!("{what}: no {line:?} in {}", ended.out));
+            }
+        }
+        let follows = "out.npy follows from what was made up";
+        if !ended.err.contains(follows) || ended.err.contains("tensor 16 in") {
+            wrong.push(format!("{what}: {}", ended.err));
+        }
+        if expected.is_some_and(|expected| read_npy(&out).1 != expected) {
+            wrong.push(format!("{what}: other elements"));
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn a_fill_of_what_is_computed_reaches_what_follows() {
+    let room = Room::new();
+    let dims = [2, 3];
+    let f32s = |id| tensor(id, "f32", &dims);
+    let graph = room.write(
+        "graph.json",
+        graph(vec![
+            op(0, "Select", vec![tensor(0, "boolean", &dims), f32s(1), f32s(2)], vec![f32s(3)]),
+            op(1, "Reorder", vec![f32s(3)], vec![f32s(4)]),
+        ]),
+    );
+    let out = room.path("out.npy");
+    let output = format!("4={out}");
+    let ended = sterna(&["run", &graph, "--check", "--fill", "3=7", "--output", &output]);
+    none_of(complaint("filled", &ended, 0, "").into_iter().collect());
+    assert!(ended.out.contains("  filled   tensor 3, as --fill asks for\n"), "{}", ended.out);
+    assert!(ended.out.contains("tensor 3: all 6 elements equal the reference"), "{}", ended.out);
+    assert_eq!(read_npy(&out).1, 7f32.to_ne_bytes().repeat(6));
+}
+
+#[test]
+fn a_check_against_little_but_zeros_or_nans_is_none() {
+    // Type, fill of both branches, what is said of the check.
+    let rows = [
+        ("f32", "0", "no check, 100 % of the 6 elements of the reference are 0"),
+        ("f32", "-0", "no check, 100 % of the 6 elements of the reference are 0"),
+        ("f64", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
+        ("bf16", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
+        ("f8_e4m3", "nan", "no check, 100 % of the 6 elements of the reference are NaN"),
+        ("s32", "0", "no check, 100 % of the 6 elements of the reference are 0"),
+        ("u8", "128", "all 6 elements equal the reference"),
+        ("f16", "inf", "all 6 elements equal the reference"),
+        ("boolean", "false", "all 6 elements equal the reference"),
+    ];
+    let mut wrong = Vec::new();
+    for (dtype, fill, said) in rows {
+        let fills = [format!("1={fill}"), format!("2={fill}")];
+        let args = ["run", "-", "--check", "--fill", &fills[0], "--fill", &fills[1]];
+        let ended = sterna_reading(&select(dtype, &[2, 3]), &args);
+        wrong.extend(complaint(dtype, &ended, 0, ""));
+        if !ended.out.contains(&format!("tensor 3: {said}")) {
+            wrong.push(format!("{dtype} {fill}: no {said:?} in {}", ended.out));
+        }
+    }
+    // Two of four are one half, and no more.
+    let args = ["run", "-", "--check", "--fill", "0=causal", "--fill", "1=0", "--fill", "2=1"];
+    let half = sterna_reading(&select("f32", &[1, 2]), &args);
+    wrong.extend((!half.out.contains("tensor 3: all 2 elements equal")).then_some(half.out));
+    none_of(wrong);
+}
+
+#[test]
+fn elements_of_4_bits_are_filled_and_held() {
+    let attrs = json!({
+        "qtype": {"type": "string", "value": "per_group"}, "axis": {"type": "s64", "value": 0},
+        "group_shape": {"type": "s64[]", "value": [2, 1]}
+    });
+    let mut strided = tensor(0, "s4", &[4, 3]);
+    strided["stride"] = json!([1, 4]);
+    let inputs = vec![strided, tensor(1, "f32", &[2, 3]), tensor(2, "s4", &[2, 3])];
+    let mut dequantize = op(0, "DynamicDequantize", inputs, vec![tensor(3, "f32", &[4, 3])]);
+    dequantize["attrs"] = attrs;
+    let select = {
+        let inputs = vec![tensor(4, "boolean", &[4, 3]), tensor(3, "f32", &[4, 3]), tensor(5, "f32", &[1])];
+        op(1, "Select", inputs, vec![tensor(6, "f32", &[4, 3])])
+    };
+    // One that nothing runs gives 4 bits too.
+    let wildcard = op(2, "Wildcard", vec![tensor(7, "u4", &[5])], vec![tensor(8, "f4_e2m1", &[3])]);
+    let scale = op(3, "Wildcard", vec![tensor(8, "f4_e2m1", &[3])], vec![tensor(9, "e8m0", &[3])]);
+    let text = graph(vec![dequantize, select, wildcard, scale]);
+    let ended = sterna_reading(&text, &["run", "-", "--check", "--fill", "7=15", "--fill", "2=-8"]);
+    none_of(complaint("4 bits", &ended, 0, "").into_iter().collect());
+    for line in [
+        "  in       0 s4 {4,3} strides {1,4}\n",
+        "  in       7 u4 {5} strides {1}\n",
+        "  out      8 f4_e2m1 {3} strides {1}\n",
+        "  out      9 e8m0 {3} strides {1}\n",
+        "tensor 6: all 12 elements equal the reference\n",
+    ] {
+        assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
+    }
+    let beyond = sterna_reading(&text, &["run", "-", "--fill", "7=16"]);
+    none_of(complaint("beyond", &beyond, 2, "u4 cannot hold 16").into_iter().collect());
 }
 
 #[test]

@@ -75,8 +75,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
-/// let add = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
-/// assert!(reference::supports(&add).is_ok());
+/// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
 /// assert!(reference::supports(&Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
@@ -147,6 +146,35 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     }
 }
 
+/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled
+/// partition has them; `None` where nothing here knows the rule of its kind.
+///
+/// ```
+/// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// let shapes = reference::output_shapes(&op, &[&[2, 1], &[3]])?.expect("the rule is known");
+/// assert_eq!(shapes[0][..], [2, 3]);
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op
+/// has inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where
+/// the shapes contradict the op's rule.
+pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
+    let op = &verified(op)?;
+    check_count(op, inputs.len())?;
+    for (port, dims) in op.inputs().iter().zip(inputs) {
+        let known = LogicalTensor::any(port.id(), port.data_type(), dims)?.known_dims().is_some();
+        if !known {
+            return Err(Error::Tensor { id: port.id(), fault: TensorFault::NotConcrete });
+        }
+    }
+    Ok(infer::output_shapes(op, inputs)?.map(|shapes| shapes.into_iter().collect()))
+}
+
 /// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
 /// not set.
 fn verified(op: &Op) -> Result<Op> {
@@ -176,12 +204,17 @@ fn unimplemented(op: &Op, reason: &'static str) -> Error {
     Error::Unimplemented { op: op.op_ref(), reason }
 }
 
-fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
-    let (expected, given) = (op.inputs().len(), inputs.len());
+fn check_count(op: &Op, given: usize) -> Result<()> {
+    let expected = op.inputs().len();
     if given != expected {
         let fault = OpFault::Count { direction: Direction::Input, expected: expected.to_string(), given };
         return Err(Error::Op { op: op.op_ref(), fault });
     }
+    Ok(())
+}
+
+fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
+    check_count(op, inputs.len())?;
     for (port, value) in op.inputs().iter().zip(inputs) {
         let (expected, given) = (port.data_type(), value.data_type());
         if given != expected {

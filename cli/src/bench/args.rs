@@ -1,4 +1,4 @@
-//! What `sterna bench` is asked for.
+//! The arguments of `sterna bench`.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::{ArgGroup, ValueEnum};
 use sterna::TensorId;
 
-use crate::args::{id_and_fill, id_and_shape, join};
 use crate::fill::Fill;
+use crate::parse::{id_and_fill, id_and_shape, join};
 
-/// What `sterna bench` is asked for.
+/// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]
 #[command(
     group = ArgGroup::new("subject").required(true).args(["graph", "suite", "load"]),
@@ -40,10 +40,10 @@ pub(crate) struct BenchArgs {
     /// Prints the names of the cases and measures nothing.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Fills an input tensor of GRAPH, as `sterna run` does.
+    /// Fills a tensor of GRAPH, as `sterna run` does.
     #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill, conflicts_with_all = ["suite", "load"])]
     pub(crate) fill: Vec<(TensorId, Fill)>,
-    /// Gives an input tensor of GRAPH another shape, as `sterna run` does.
+    /// Gives a tensor of GRAPH another shape, as `sterna run` does.
     #[arg(long, value_name = "ID=SHAPE", value_parser = id_and_shape, conflicts_with_all = ["suite", "load"])]
     pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
     /// Seeds the random fill.
@@ -55,7 +55,7 @@ pub(crate) struct BenchArgs {
     /// Compares with what --save wrote.
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// Exits with 1 where a case is slower than in the saved run, which must be of this machine.
+    /// Exits with 1 if a case is slower than in the saved run, which must be of this machine.
     #[arg(long, requires = "against")]
     pub(crate) fail_if_slower: bool,
     /// Draws each case beneath the streaming limit by the bytes that it moves.
@@ -64,6 +64,13 @@ pub(crate) struct BenchArgs {
     /// Prints one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl BenchArgs {
+    /// Whether the filters take a case.
+    pub(crate) fn wants(&self, case: &str) -> bool {
+        self.filter.is_empty() || self.filter.iter().any(|filter| case.contains(filter.as_str()))
+    }
 }
 
 const HOW: &str = "\
@@ -76,7 +83,7 @@ How it measures:
   The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain copies
   from one buffer to another (what is read beyond that is summed, what is written beyond it filled). The fastest of
   several ways is taken: on one thread or on as many as the case has, in one piece, where the system's copy goes past
-  the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four places by turns. A case that reads
+  the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four places in rotation. A case that reads
   only what it needs of its inputs may pass it, and so may one that fits into a cache, where wide vectors count.
 
   --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several runs.

@@ -22,37 +22,38 @@ impl Traffic {
     }
 }
 
-/// How bytes are streamed.
+/// A way to stream bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct CopyStrategy {
     threads: usize,
-    walk: Walk,
+    pattern: CopyPattern,
 }
 
-/// How a thread walks through its share.
+/// How a thread copies its share.
 #[derive(Debug, Clone, Copy)]
-struct Walk {
-    /// How many places it goes on at, by turns: memory serves several better than one.
+struct CopyPattern {
+    /// How many places it copies at, in rotation: memory serves several streams better than one.
     lanes: usize,
-    /// Words that it moves at one place before it goes on at the next.
+    /// Words that it copies at one place before it goes on at the next.
     block: usize,
 }
 
-const MOST_LANES: usize = 4;
+const MAX_LANES: usize = 4;
 
 /// In one piece, which the system's copy stores non-temporally if it is long; in blocks of 32 KiB; and in
-/// interleaved blocks of 512 bytes, which memory serves faster (decision: copy-interleaved).
-const WALKS: [Walk; 4] = [
-    Walk { lanes: 1, block: usize::MAX },
-    Walk { lanes: 1, block: 4096 },
-    Walk { lanes: 2, block: 64 },
-    Walk { lanes: MOST_LANES, block: 64 },
+/// interleaved blocks of 512 bytes, which is fastest on large operands of some machines
+/// (decision: copy-interleaved).
+const PATTERNS: [CopyPattern; 4] = [
+    CopyPattern { lanes: 1, block: usize::MAX },
+    CopyPattern { lanes: 1, block: 4096 },
+    CopyPattern { lanes: 2, block: 64 },
+    CopyPattern { lanes: MAX_LANES, block: 64 },
 ];
 
-/// How long one way is tried at the least.
+/// Least time for which one strategy is tried.
 const TRIAL_SECONDS: f64 = 0.001;
 
-/// Two buffers, as large as the largest case so far needs.
+/// Two buffers with room for the largest case so far.
 pub(crate) struct Streams {
     from: Vec<u64>,
     to: Vec<u64>,
@@ -63,66 +64,72 @@ impl Streams {
         Self { from: Vec::new(), to: Vec::new() }
     }
 
-    /// Finds the fastest way to stream so many bytes.
-    pub(crate) fn fastest(&mut self, traffic: Traffic, threads: usize, pool: &ThreadPool) -> Result<Way> {
+    /// Finds the fastest strategy to stream some traffic.
+    pub(crate) fn fastest(
+        &mut self,
+        traffic: Traffic,
+        threads: usize,
+        pool: &ThreadPool,
+    ) -> Result<CopyStrategy> {
         let room = |buffer: &mut Vec<u64>, bytes: usize| {
             let words = words(bytes);
             buffer
                 .try_reserve_exact(words.saturating_sub(buffer.len()))
                 .with_context(|| format!("there is no memory to stream {bytes} bytes"))?;
-            // Pages that nobody wrote to are all one page of zeros.
+            // Pages that were never written are all mapped to one page of zeros.
             buffer.resize(words.max(buffer.len()), 1);
             anyhow::Ok(())
         };
         room(&mut self.from, traffic.read)?;
         room(&mut self.to, traffic.written)?;
         let counts = if threads == 1 { vec![1] } else { vec![1, threads] };
-        let ways = counts.into_iter().flat_map(|threads| WALKS.map(|walk| Way { threads, walk }));
-        let timed = ways.map(|way| {
-            let trials = (0..2).map(|_| self.trial(traffic, way, pool));
-            (trials.fold(f64::INFINITY, f64::min), way)
+        let strategies =
+            counts.into_iter().flat_map(|threads| PATTERNS.map(|pattern| CopyStrategy { threads, pattern }));
+        let timed = strategies.map(|strategy| {
+            let trials = (0..2).map(|_| self.trial(traffic, strategy, pool));
+            (trials.fold(f64::INFINITY, f64::min), strategy)
         });
         let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(fastest.map_or(Way { threads: 1, walk: WALKS[0] }, |(_, way)| way))
+        Ok(fastest.map_or(CopyStrategy { threads: 1, pattern: PATTERNS[0] }, |(_, strategy)| strategy))
     }
 
-    fn trial(&mut self, traffic: Traffic, way: Way, pool: &ThreadPool) -> f64 {
+    fn trial(&mut self, traffic: Traffic, strategy: CopyStrategy, pool: &ThreadPool) -> f64 {
         let start = Instant::now();
         let mut runs = 0;
         while runs == 0 || start.elapsed().as_secs_f64() < TRIAL_SECONDS {
-            self.run(traffic, way, pool);
+            self.run(traffic, strategy, pool);
             runs += 1;
         }
         start.elapsed().as_secs_f64() / f64::from(runs)
     }
 
-    /// Streams so many bytes; [`fastest`](Self::fastest) has made room for them.
-    pub(crate) fn run(&mut self, traffic: Traffic, way: Way, pool: &ThreadPool) {
+    /// Streams some traffic; [`fastest`](Self::fastest) has made room for it.
+    pub(crate) fn run(&mut self, traffic: Traffic, strategy: CopyStrategy, pool: &ThreadPool) {
         let (read, written) = (words(traffic.read), words(traffic.written));
         let (from, to) = (&self.from, &mut self.to);
         let written = written.min(to.len());
         let mut all = Share { from: &from[..read.min(from.len())], to: &mut to[..written] };
-        if way.threads == 1 {
-            return all.stream(way.walk);
+        if strategy.threads == 1 {
+            return all.stream(strategy.pattern);
         }
         pool.in_place_scope(|scope| {
-            for left in (2..=way.threads).rev() {
+            for left in (2..=strategy.threads).rev() {
                 let share = all.first_of(left);
-                scope.spawn(move |_| share.stream(way.walk));
+                scope.spawn(move |_| share.stream(strategy.pattern));
             }
-            all.stream(way.walk);
+            all.stream(strategy.pattern);
         });
     }
 }
 
-/// What is read, and where as much of it as has room is written.
+/// A source and a target; as much of the source is copied as the target has room for.
 struct Share<'a> {
     from: &'a [u64],
     to: &'a mut [u64],
 }
 
 impl<'a> Share<'a> {
-    /// Takes away the first of so many equal parts; the last part is what is left.
+    /// Splits off the first of a number of equal parts; the last part is the rest.
     fn first_of(&mut self, parts: usize) -> Self {
         let (from, from_left) = self.from.split_at(self.from.len() / parts);
         let to_words = self.to.len() / parts;
@@ -131,9 +138,9 @@ impl<'a> Share<'a> {
         Self { from, to }
     }
 
-    fn stream(mut self, Walk { lanes, block }: Walk) {
+    fn stream(mut self, CopyPattern { lanes, block }: CopyPattern) {
         let blocks = self.from.len().max(self.to.len()).div_ceil(lanes).div_ceil(block).max(1);
-        let mut places: [Self; MOST_LANES] = array::from_fn(|_| Self { from: &[], to: &mut [] });
+        let mut places: [Self; MAX_LANES] = array::from_fn(|_| Self { from: &[], to: &mut [] });
         for (left, place) in (1..=lanes).rev().zip(&mut places) {
             *place = self.first_of(left);
         }
@@ -142,7 +149,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Copies; what is read beyond that is summed, what is written beyond it filled.
+    /// Copies; sums what is read beyond that, or fills what is written beyond it.
     fn copy(self) {
         let (from, to) = (black_box(self.from), black_box(self.to));
         let both = from.len().min(to.len());
@@ -189,14 +196,16 @@ mod tests {
         for (read, written) in
             [(30_000, 30_000), (30_001, 7), (7, 30_001), (0, 100), (100, 0), (1, 1), (0, 0)]
         {
-            for (walk, threads) in WALKS.into_iter().flat_map(|walk| [1, 3].map(|threads| (walk, threads))) {
+            for (pattern, threads) in
+                PATTERNS.into_iter().flat_map(|pattern| [1, 3].map(|threads| (pattern, threads)))
+            {
                 let mut streams = Streams { from: (1..=read).collect(), to: vec![0; written] };
                 let traffic = Traffic { read: 8 * read as usize, written: 8 * written };
-                streams.run(traffic, Way { threads, walk }, &pool);
+                streams.run(traffic, CopyStrategy { threads, pattern }, &pool);
                 let untouched = read > 0 && read as usize >= written && streams.to.contains(&0);
                 let same = streams.to == streams.from;
                 if untouched || (read as usize == written && !same) {
-                    wrong.push(format!("{read} to {written} on {threads} by {walk:?}"));
+                    wrong.push(format!("{read} to {written} on {threads} by {pattern:?}"));
                 }
             }
         }

@@ -18,15 +18,16 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use self::args::BenchArgs;
-use self::compare::{Comparison, Verdict};
+use self::compare::{Comparison, RunComparison};
 use self::machine::Machine;
 use self::progress::INTERRUPTED;
 use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
-use crate::args::once;
+use crate::ending::{Ending, FAILED};
+use crate::parse::once;
 use crate::source::GraphArgs;
-use crate::{Ending, FAILED, print, say};
+use crate::terminal::{print, say};
 
 /// A quartile further off the median than this says that something else runs.
 const UNSTEADY: f64 = 0.1;
@@ -36,18 +37,18 @@ const UNSTEADY: f64 = 0.1;
 struct Document<'a> {
     #[serde(flatten)]
     run: &'a Run,
-    comparison: Option<&'a Comparison>,
+    comparison: Option<&'a RunComparison>,
     notes: &'a [String],
 }
 
-/// Does all that the arguments ask for, and returns the exit code.
+/// Measures, compares, saves and draws as the arguments say, and returns the exit code.
 pub(crate) fn bench(args: &BenchArgs) -> Result<u8, Ending> {
     for path in [&args.save, &args.plot].into_iter().flatten() {
         can_be_written(path).map_err(Ending::usage)?;
     }
     let mut before = args.against.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
     if let Some(before) = &mut before {
-        before.cases.retain(|case| is_wanted(&args.filter, &case.name));
+        before.cases.retain(|case| args.wants(&case.name));
     }
     let loaded = args.load.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
     if let (Some(before), true) = (&before, args.fail_if_slower) {
@@ -72,7 +73,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, Ending> {
 fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, Ending> {
     let Ended { run, notes, interrupted } = ended;
     let compared = match (before, interrupted) {
-        (Some(before), false) => Some(Comparison::of(before, run).map_err(Ending::usage)?),
+        (Some(before), false) => Some(RunComparison::of(before, run).map_err(Ending::usage)?),
         _ => None,
     };
     let text = match args.json {
@@ -109,7 +110,7 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
             .with_context(|| format!("cannot write {}", path.display()))
             .map_err(Ending::usage)?;
     }
-    let slower = compared.map_or(0, |compared| compared.count(Verdict::Slower));
+    let slower = compared.map_or(0, |compared| compared.count(Comparison::Slower));
     Ok(if args.fail_if_slower && slower > 0 { FAILED } else { 0 })
 }
 
@@ -132,14 +133,9 @@ fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
 
 /// A saved run with the cases that the filters take.
 fn only_wanted(mut run: Run, args: &BenchArgs) -> Result<Ended> {
-    run.cases.retain(|case| is_wanted(&args.filter, &case.name));
+    run.cases.retain(|case| args.wants(&case.name));
     ensure!(!run.cases.is_empty(), "the saved run has no case that --filter takes");
     Ok(Ended { run, notes: Vec::new(), interrupted: false })
-}
-
-/// Whether a case is among those that were asked for.
-fn is_wanted(filters: &[String], name: &str) -> bool {
-    filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
 }
 
 /// So that nobody waits for a run whose file then cannot be written.

@@ -40,7 +40,7 @@ const THREADS: [Ink; 5] = [
 ];
 
 const PLOT_WIDTH: i32 = 760;
-const LEAST_HEIGHT: i32 = 600;
+const MIN_HEIGHT: i32 = 600;
 const LINE_HEIGHT: i32 = 18;
 const FONT: &str = "sans-serif";
 const FONT_SIZE: i32 = 13;
@@ -64,7 +64,7 @@ pub(super) fn svg(run: &Run) -> Result<String> {
     Ok(svg)
 }
 
-/// Gives every colour its counterpart where the reader prefers dark pages.
+/// Gives every colour its counterpart for readers who prefer dark pages.
 fn style_sheet() -> String {
     let mut rules = String::new();
     for Ink { light, dark } in [PAPER, TEXT, FAINT, GRID].iter().chain(&THREADS) {
@@ -118,7 +118,7 @@ impl<'a> Picture<'a> {
         let columns = 48 * self.threads.len() as i32;
         let width = (30 + LETTER_WIDTH * longest as i32 + columns).max(260) + 16;
         let lines = 4 + 2 * self.threads.len() + self.names.len();
-        (width, LEAST_HEIGHT.max(LINE_HEIGHT * lines as i32 + 40))
+        (width, MIN_HEIGHT.max(LINE_HEIGHT * lines as i32 + 40))
     }
 
     fn draw<'s>(
@@ -289,7 +289,7 @@ fn powers_of_four(range: &Range<f64>) -> Vec<f64> {
 fn round_numbers(range: &Range<f64>) -> Vec<f64> {
     let decades = (-6..9).flat_map(|power| {
         [1.0, 2.0, 5.0].map(|digit: f64| {
-            // Divided where it is small, so that it reads as it is written.
+            // Divided if it is small, so that it reads as it is written.
             if power < 0 { digit / 10f64.powi(-power) } else { digit * 10f64.powi(power) }
         })
     });

@@ -1,4 +1,4 @@
-//! A bar on standard error with the time that is left, and whether the user has had enough.
+//! A progress bar on standard error with the time that is left, and whether the user pressed Ctrl-C.
 
 use std::process;
 use std::sync::Once;
@@ -12,7 +12,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// A bar in microseconds, without colours; nothing is drawn where standard error is no terminal.
+/// A bar in microseconds, without colours; nothing is drawn if standard error is no terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }

@@ -14,7 +14,7 @@ use super::measure::Sample;
 /// The number of the form in which runs are saved.
 const FORMAT: u32 = 1;
 
-/// Everything that was measured in one go.
+/// All results of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
     format: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) subject: String,
     pub(crate) seconds_per_case: f64,
     pub(crate) cases: Vec<Case>,
-    /// The streaming limit by size; measured where it is saved or drawn.
+    /// The streaming limit by size; measured only to be saved or drawn.
     #[serde(default)]
     pub(crate) ceilings: Vec<Ceiling>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Case {
     pub(crate) rounds: usize,
     /// Seconds of one execution.
     pub(crate) seconds: Sample,
-    /// Seconds of the streaming limit, measured by turns with it.
+    /// Seconds of the streaming limit, measured interleaved with it.
     pub(crate) limit: Sample,
     /// The median over the rounds of the limit's time divided by the case's.
     pub(crate) share: f64,

@@ -4,9 +4,9 @@ use anyhow::Result;
 use sterna::{AutoBroadcast, DataType, Graph, LogicalTensor, Op, TensorId};
 
 use super::args::Suite;
-use crate::Ending;
+use crate::ending::Ending;
 use crate::fill::Fill;
-use crate::source::with_shapes;
+use crate::shapes::settle;
 
 /// A finalized graph, and what its inputs are filled with, if not at random.
 pub(crate) struct Subject {
@@ -172,7 +172,6 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
 
 fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
     let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
-    let mut graph = with_shapes(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
-    graph.finalize().map_err(Ending::failed)?;
+    let graph = settle(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
     Ok(Subject { name: format!("{name}/{size}"), graph, fills: Vec::new() })
 }

@@ -1,6 +1,6 @@
 //! A run, and how it compares, as text for people.
 
-use super::compare::{Comparison, Verdict};
+use super::compare::{Comparison, RunComparison};
 use super::record::Run;
 use super::session::counted;
 
@@ -32,8 +32,8 @@ impl Table {
     }
 }
 
-/// What was measured, and where there is a comparison, what it found.
-pub(super) fn text(run: &Run, compared: Option<&Comparison>) -> String {
+/// The measured cases, and what the comparison found, if there is one.
+pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {
     let Run { sterna, machine, level, subject, seconds_per_case, .. } = run;
     let mut text =
         format!("{subject}: sterna {sterna}, level {level}, {machine}, {seconds_per_case} s a case\n\n");
@@ -57,7 +57,7 @@ pub(super) fn text(run: &Run, compared: Option<&Comparison>) -> String {
     text + &compared.map_or_else(String::new, comparison)
 }
 
-fn comparison(compared: &Comparison) -> String {
+fn comparison(compared: &RunComparison) -> String {
     let mut table =
         Table::new(&["against the saved run", "threads", "before", "now", "change", "limit", "verdict"]);
     let percent = |part: f64| format!("{:+.1} %", 100.0 * part);
@@ -73,7 +73,7 @@ fn comparison(compared: &Comparison) -> String {
         ]);
     }
     let [faster, slower, same] =
-        [Verdict::Faster, Verdict::Slower, Verdict::Same].map(|verdict| compared.count(verdict));
+        [Comparison::Faster, Comparison::Slower, Comparison::Same].map(|verdict| compared.count(verdict));
     let mut text =
         format!("\n{}\n{faster} faster, {slower} slower, {same} the same within the noise\n", table.text());
     let alone = [("the saved run", &compared.only_before), ("this run", &compared.only_now)];

@@ -1,4 +1,5 @@
-//! Where things are in the picture: the layered layout of dagre, in its Rust port.
+//! Where things are in the picture: small graphs are laid out by dagre, in its Rust port, with a frame around each
+//! partition; others in layers, in time that grows little faster than the graph.
 
 use std::thread;
 
@@ -7,13 +8,17 @@ use dagre::graph::{Graph, GraphOptions};
 use dagre::layout::types::LabelPos;
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
-use super::model::{Inspection, Node};
+use super::layers::{self, Link, Route};
+use super::model::{Edge, Inspection, Node};
 
-/// Number of ops from which colour alone tells partitions apart, because room for frames makes the layout slow
-/// (decision: layout-frames).
-const MOST_FRAMED: usize = 300;
+/// The most ops of a graph that dagre lays out: its time grows with the number of ops times the length of edges. In
+/// larger graphs partitions are told apart by colour alone.
+const MAX_FRAMED: usize = 80;
 
-/// The layout walks graphs by recursion, as deep as their longest path.
+/// What a page shows of a picture at first, in pixels of the picture: no less than this.
+const FIRST_VIEW: (f64, f64) = (800.0, 500.0);
+
+/// dagre walks graphs by recursion, as deep as their longest path.
 const STACK_BYTES: usize = 512 << 20;
 
 /// Pixels a character takes, about, in the text of boxes and of edges.
@@ -21,7 +26,7 @@ const WIDE: f64 = 7.4;
 const NARROW: f64 = 6.4;
 
 /// The most characters of a name.
-const LONGEST: usize = 30;
+const MAX_NAME: usize = 30;
 
 /// A picture whose parts have places.
 pub(super) struct Layout {
@@ -29,10 +34,11 @@ pub(super) struct Layout {
     pub(super) height: f64,
     /// For each node, its box.
     pub(super) boxes: Vec<Placed>,
-    /// Frames around the ops of partitions that have several.
+    /// Whether partitions of several ops have frames; those without say their partition in each box.
+    pub(super) is_framed: bool,
     pub(super) frames: Vec<(usize, Placed)>,
-    /// For each edge, its way and the middle of its label.
-    pub(super) ways: Vec<Way>,
+    /// For each edge, its route and the middle of its label.
+    pub(super) routes: Vec<Route>,
 }
 
 /// A box, by its middle.
@@ -44,20 +50,15 @@ pub(super) struct Placed {
     pub(super) height: f64,
 }
 
-pub(super) struct Way {
-    pub(super) points: Vec<(f64, f64)>,
-    pub(super) label: (f64, f64),
-}
-
 /// The lines of text in a box: what matters most first.
-pub(super) fn lines(inspection: &Inspection, node: &Node) -> Vec<String> {
+pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Vec<String> {
     match node {
         Node::Op { part, op, name } => {
             let mut lines = vec![op.kind.to_string(), format!("op {}", op.id)];
             if !name.is_empty() && name != op.kind.name() {
                 lines[1] = format!("{} · op {}", shortened(name), op.id);
             }
-            if !is_framed(inspection, *part) {
+            if !(is_framed && has_frame(inspection, *part)) {
                 lines.push(format!("partition {part}"));
             }
             lines
@@ -68,13 +69,13 @@ pub(super) fn lines(inspection: &Inspection, node: &Node) -> Vec<String> {
     }
 }
 
-/// Whether a partition has a frame, which then says what it is.
-pub(super) fn is_framed(inspection: &Inspection, part: usize) -> bool {
-    inspection.parts[part].ops.len() > 1 && inspection.ops() <= MOST_FRAMED
+/// Whether a partition has a frame in a picture with frames.
+pub(super) fn has_frame(inspection: &Inspection, part: usize) -> bool {
+    inspection.parts[part].ops.len() > 1
 }
 
 fn shortened(name: &str) -> String {
-    match name.char_indices().nth(LONGEST) {
+    match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.into(),
     }
@@ -87,32 +88,65 @@ fn width(text: &str, of_character: f64) -> f64 {
 
 /// Finds a place for everything.
 pub(super) fn layout(inspection: &Inspection) -> Result<Layout> {
+    if inspection.ops() <= MAX_FRAMED {
+        let framed = with_frames(inspection)?;
+        if framed.opens_on_a_box() {
+            return Ok(framed);
+        }
+    }
+    Ok(in_layers(inspection))
+}
+
+impl Layout {
+    /// Whether the corner of the picture that is seen first shows a box.
+    fn opens_on_a_box(&self) -> bool {
+        let is_seen = |placed: &Placed| placed.x <= FIRST_VIEW.0 && placed.y <= FIRST_VIEW.1;
+        self.boxes.is_empty() || self.boxes.iter().any(is_seen)
+    }
+}
+
+/// Width and height of the box of a node.
+fn size(inspection: &Inspection, node: &Node, is_framed: bool) -> (f64, f64) {
+    let lines = lines(inspection, node, is_framed);
+    let widest = lines.iter().map(|line| width(line, WIDE)).fold(60.0, f64::max);
+    (widest + 24.0, 14.0 + 16.0 * lines.len() as f64)
+}
+
+fn in_layers(inspection: &Inspection) -> Layout {
+    let sizes: Vec<(f64, f64)> = inspection.nodes.iter().map(|node| size(inspection, node, false)).collect();
+    let link =
+        |edge: &Edge| Link { from: edge.from, to: edge.to, label_width: width(&edge.label, NARROW) + 8.0 };
+    let links: Vec<Link> = inspection.edges.iter().map(link).collect();
+    let places = layers::place(&sizes, &links);
+    let placed = |(&(x, y), &(width, height)): (&(f64, f64), &(f64, f64))| Placed { x, y, width, height };
+    let boxes = places.boxes.iter().zip(&sizes).map(placed).collect();
+    moved_to_corner(inspection, boxes, None, places.routes)
+}
+
+fn with_frames(inspection: &Inspection) -> Result<Layout> {
     let failed = || anyhow!("the layout of the picture failed; `--format text` and `--format dot` need none");
     thread::scope(|scope| {
         let deep = thread::Builder::new().stack_size(STACK_BYTES);
         let laid_out =
-            deep.spawn_scoped(scope, || laid_out(inspection)).context("no thread for the layout")?;
+            deep.spawn_scoped(scope, || by_dagre(inspection)).context("no thread for the layout")?;
         laid_out.join().map_err(|_| failed())?
     })
 }
 
-fn laid_out(inspection: &Inspection) -> Result<Layout> {
+fn by_dagre(inspection: &Inspection) -> Result<Layout> {
     let mut graph: Graph<NodeLabel, EdgeLabel> =
         Graph::with_options(GraphOptions { directed: true, multigraph: true, compound: true });
     for (index, node) in inspection.nodes.iter().enumerate() {
-        let lines = lines(inspection, node);
-        let widest = lines.iter().map(|line| width(line, WIDE)).fold(60.0, f64::max);
-        let height = 14.0 + 16.0 * lines.len() as f64;
-        graph
-            .set_node(of_node(index), Some(NodeLabel { width: widest + 24.0, height, ..Default::default() }));
+        let (width, height) = size(inspection, node, true);
+        graph.set_node(of_node(index), Some(NodeLabel { width, height, ..Default::default() }));
     }
-    let framed = || inspection.parts.iter().filter(|part| is_framed(inspection, part.id));
+    let framed = || inspection.parts.iter().filter(|part| has_frame(inspection, part.id));
     for part in framed() {
         graph.set_node(of_frame(part.id), Some(NodeLabel::default()));
     }
     for (index, node) in inspection.nodes.iter().enumerate() {
         if let Node::Op { part, .. } = node
-            && is_framed(inspection, *part)
+            && has_frame(inspection, *part)
         {
             graph.set_parent(&of_node(index), Some(&of_frame(*part)));
         }
@@ -147,32 +181,41 @@ fn read(inspection: &Inspection, graph: &Graph<NodeLabel, EdgeLabel>, framed: Ve
         let (Some(x), Some(y)) = (node.x, node.y) else { return Err(anyhow!("the layout placed no {name}")) };
         Ok(Placed { x, y, width: node.width, height: node.height })
     };
-    let mut boxes =
+    let boxes =
         (0..inspection.nodes.len()).map(|index| placed(of_node(index))).collect::<Result<Vec<Placed>>>()?;
     let mut frames = Vec::with_capacity(framed.len());
     for part in framed {
         let frame = placed(of_frame(part))?;
         frames.push((part, Placed { y: frame.y - TITLE / 2.0, height: frame.height + TITLE, ..frame }));
     }
-    let mut ways = Vec::with_capacity(inspection.edges.len());
+    let mut routes = Vec::with_capacity(inspection.edges.len());
     for (index, edge) in inspection.edges.iter().enumerate() {
         let label = graph
             .edge(&of_node(edge.from), &of_node(edge.to), Some(&index.to_string()))
             .with_context(|| format!("the layout lost edge {index}"))?;
         let points: Vec<(f64, f64)> = label.points.iter().map(|point| (point.x, point.y)).collect();
         let middle = points.get(points.len() / 2).copied().unwrap_or_default();
-        ways.push(Way { points, label: (label.x.unwrap_or(middle.0), label.y.unwrap_or(middle.1)) });
+        routes.push(Route { points, label: (label.x.unwrap_or(middle.0), label.y.unwrap_or(middle.1)) });
     }
+    Ok(moved_to_corner(inspection, boxes, Some(frames), routes))
+}
 
-    // Everything moves to where the picture starts.
-    let labels = ways.iter().zip(&inspection.edges).map(|(way, edge)| Placed {
-        x: way.label.0,
-        y: way.label.1,
+/// The picture with everything moved to where it starts.
+fn moved_to_corner(
+    inspection: &Inspection,
+    mut boxes: Vec<Placed>,
+    frames: Option<Vec<(usize, Placed)>>,
+    mut routes: Vec<Route>,
+) -> Layout {
+    let (is_framed, mut frames) = (frames.is_some(), frames.unwrap_or_default());
+    let labels = routes.iter().zip(&inspection.edges).map(|(route, edge)| Placed {
+        x: route.label.0,
+        y: route.label.1,
         width: width(&edge.label, NARROW),
         height: 16.0,
     });
     let dots =
-        ways.iter().flat_map(|way| &way.points).map(|&(x, y)| Placed { x, y, width: 0.0, height: 0.0 });
+        routes.iter().flat_map(|route| &route.points).map(|&(x, y)| Placed { x, y, width: 0.0, height: 0.0 });
     let all = boxes.iter().copied().chain(frames.iter().map(|(_, frame)| *frame)).chain(labels).chain(dots);
     let (mut left, mut top, mut right, mut bottom) = (f64::MAX, f64::MAX, 0.0f64, 0.0f64);
     for Placed { x, y, width, height } in all {
@@ -186,9 +229,9 @@ fn read(inspection: &Inspection, graph: &Graph<NodeLabel, EdgeLabel>, framed: Ve
     for placed in boxes.iter_mut().chain(frames.iter_mut().map(|(_, frame)| frame)) {
         (placed.x, placed.y) = (placed.x + dx, placed.y + dy);
     }
-    for way in &mut ways {
-        way.points.iter_mut().chain([&mut way.label]).for_each(|(x, y)| (*x, *y) = (*x + dx, *y + dy));
+    for route in &mut routes {
+        route.points.iter_mut().chain([&mut route.label]).for_each(|(x, y)| (*x, *y) = (*x + dx, *y + dy));
     }
     let (width, height) = (right - left + 2.0 * MARGIN, bottom - top + 2.0 * MARGIN);
-    Ok(Layout { width, height, boxes, frames, ways })
+    Layout { width, height, boxes, is_framed, frames, routes }
 }

@@ -1,6 +1,7 @@
 //! `sterna inspect`: what becomes of a graph, for people to look at.
 
 mod dot;
+mod layers;
 mod layout;
 mod model;
 mod page;
@@ -12,11 +13,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use self::model::Inspection;
-use crate::Ending;
-use crate::args::{EXIT_CODES, join};
+use crate::ending::Ending;
+use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
 
-/// What `sterna inspect` is asked for.
+/// The arguments of `sterna inspect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = join(&[INSPECT_EXAMPLES, EXIT_CODES]))]
 pub(crate) struct InspectArgs {
@@ -54,7 +55,7 @@ pub(crate) enum Format {
 }
 
 impl InspectArgs {
-    /// The form that is asked for, in words or by the name of the file.
+    /// The form that `--format` names, or else the ending of the output file.
     pub(crate) fn format(&self) -> Format {
         let by_name = || {
             let ending = self.output.as_deref()?.extension()?.to_str()?;
@@ -77,7 +78,7 @@ pub(crate) struct Shown {
     pub(crate) notes: Vec<String>,
 }
 
-/// Shows a graph in the form that is asked for.
+/// Shows a graph in one of the forms.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
     let graph = args.source.load()?;
     let inspection =

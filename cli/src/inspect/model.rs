@@ -1,14 +1,15 @@
 //! What there is to show of a graph, as data: its partitions and their plans, nodes and edges of a picture.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 use sterna::{
-    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpRef, Partition,
+    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpId, OpRef, Partition,
     PlanSummary, Policy, Schema, TensorId, UNKNOWN_DIM,
 };
 
 use crate::report::PortReport;
+use crate::shapes::in_memory;
 
 /// A graph, looked at.
 pub(super) struct Inspection {
@@ -31,12 +32,12 @@ pub(super) struct Part {
     pub(super) names: Vec<String>,
     pub(super) inputs: Vec<PortReport>,
     pub(super) outputs: Vec<PortReport>,
-    pub(super) fate: Fate,
+    pub(super) outcome: Outcome,
     pub(super) neighbours: Vec<Neighbour>,
 }
 
 /// What becomes of a partition.
-pub(super) enum Fate {
+pub(super) enum Outcome {
     Compiled {
         plan: PlanSummary,
         in_place: Vec<InPlacePair>,
@@ -82,14 +83,14 @@ impl Inspection {
             None => Engine::new(),
         };
         let partitions = graph.partitions(Policy::Fusion)?;
-        let wiring = Wiring::new(&partitions);
         let explanations = graph.explain()?;
-        // What is known of tensors: as the graph has them, and better where a partition was compiled.
+        let wiring = Wiring::new(&partitions, &explanations);
+        // Tensors as the graph describes them; those of compiled partitions have known strides.
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
-            let mut part = looked_at(partition, &engine, &mut known, graph)?;
-            part.neighbours = wiring.neighbours(part.id, &explanations);
+            let mut part = inspected(partition, &engine, &mut known);
+            part.neighbours = wiring.neighbours(part.id);
             parts.push(part);
         }
         let (nodes, edges) = drawn(graph, &partitions, &known);
@@ -114,8 +115,8 @@ impl Inspection {
 
     /// One sentence for each partition that cannot be compiled as the graph describes it.
     pub(super) fn failures(&self) -> Vec<String> {
-        let failure = |part: &Part| match &part.fate {
-            Fate::Failed(why) => Some(format!("partition {}: {why}", part.id)),
+        let failure = |part: &Part| match &part.outcome {
+            Outcome::Failed(why) => Some(format!("partition {}: {why}", part.id)),
             _ => None,
         };
         self.parts.iter().filter_map(failure).collect()
@@ -123,8 +124,8 @@ impl Inspection {
 
     /// One sentence for each partition whose shapes are open.
     pub(super) fn notes(&self) -> Vec<String> {
-        let note = |part: &Part| match &part.fate {
-            Fate::Open(why) => Some(format!("partition {}: {why}", part.id)),
+        let note = |part: &Part| match &part.outcome {
+            Outcome::Open(why) => Some(format!("partition {}: {why}", part.id)),
             _ => None,
         };
         self.parts.iter().filter_map(note).collect()
@@ -133,7 +134,7 @@ impl Inspection {
 
 impl Part {
     pub(super) fn is_unsupported(&self) -> bool {
-        matches!(self.fate, Fate::Unsupported(_))
+        matches!(self.outcome, Outcome::Unsupported(_))
     }
 
     /// What it is, in a few words.
@@ -142,69 +143,45 @@ impl Part {
             1 => "1 op".into(),
             ops => format!("{ops} ops"),
         };
-        match &self.fate {
-            Fate::Compiled { .. } if self.ops.len() > 1 => format!("{ops} fused"),
-            Fate::Compiled { .. } => ops,
-            Fate::Open(_) | Fate::Failed(_) => format!("{ops}, not compiled"),
-            Fate::Unsupported(_) => format!("{ops}, not supported"),
+        match &self.outcome {
+            Outcome::Compiled { .. } if self.ops.len() > 1 => format!("{ops} fused"),
+            Outcome::Compiled { .. } => ops,
+            Outcome::Open(_) | Outcome::Failed(_) => format!("{ops}, not compiled"),
+            Outcome::Unsupported(_) => format!("{ops}, not supported"),
         }
     }
 }
 
 /// Compiles a partition, if it can be, and tells.
-fn looked_at(
-    partition: &Partition,
-    engine: &Engine,
-    known: &mut BTreeMap<TensorId, LogicalTensor>,
-    graph: &Graph,
-) -> Result<Part> {
-    let inputs = partition
-        .inputs()
-        .iter()
-        .map(|port| known.get(&port.id()).map_or_else(|| in_memory(port), |known| Ok(known.clone())))
-        .collect::<Result<Vec<LogicalTensor>>>()?;
+fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<TensorId, LogicalTensor>) -> Part {
+    // Each as `sterna run` would lay it out, if its shape is known.
+    let laid_out = |port: &LogicalTensor| in_memory(known.get(&port.id()).unwrap_or(port));
+    let settled: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
     let mut outputs = partition.outputs().to_vec();
-    let unknown = inputs.iter().find(|input| input.known_dims().is_none());
-    let fate = match (partition.unsupported_reason(), unknown) {
-        (Some(reason), _) => Fate::Unsupported(reason),
-        (None, Some(input)) if graph.inputs().iter().any(|given| given.id() == input.id()) => {
-            Fate::Open(format!(
-                "the shape of tensor {0} is not known; give it with --override-shape {0}=...",
-                input.id()
-            ))
-        }
-        (None, Some(input)) => {
-            Fate::Open(format!("the shape of tensor {} is not known before it is computed", input.id()))
-        }
-        (None, None) => match partition.compile(engine, &inputs, &outputs) {
+    let outcome = match (partition.unsupported_reason(), &settled) {
+        (Some(reason), _) => Outcome::Unsupported(reason),
+        (None, Err(open)) => Outcome::Open(open.to_string()),
+        (None, Ok(inputs)) => match partition.compile(engine, inputs, &outputs) {
             Ok(compiled) => {
                 outputs = compiled.outputs().to_vec();
-                Fate::Compiled { plan: compiled.plan(), in_place: compiled.inplace_ports().to_vec() }
+                Outcome::Compiled { plan: compiled.plan(), in_place: compiled.inplace_ports().to_vec() }
             }
-            Err(error) => Fate::Failed(error.to_string()),
+            Err(error) => Outcome::Failed(error.to_string()),
         },
     };
+    let inputs: Vec<LogicalTensor> =
+        partition.inputs().iter().map(|port| laid_out(port).unwrap_or_else(|_| port.clone())).collect();
     let part = Part {
         id: partition.id(),
         ops: partition.ops().iter().map(op_ref).collect(),
         names: partition.ops().iter().map(|op| plain(op.name())).collect(),
         inputs: inputs.iter().map(PortReport::of).collect(),
         outputs: outputs.iter().map(PortReport::of).collect(),
-        fate,
+        outcome,
         neighbours: Vec::new(),
     };
     known.extend(inputs.into_iter().chain(outputs).map(|tensor| (tensor.id(), tensor)));
-    Ok(part)
-}
-
-/// A tensor as `sterna run` would lay it out: row by row, where the graph leaves that open.
-fn in_memory(port: &LogicalTensor) -> Result<LogicalTensor> {
-    Ok(match (port.known_dims(), port.strides()) {
-        (Some(dims), None) => {
-            LogicalTensor::strided(port.id(), port.data_type(), dims)?.with_property(port.property())?
-        }
-        _ => port.clone(),
-    })
+    part
 }
 
 /// A tensor that leads from one partition to another.
@@ -216,57 +193,63 @@ struct Link<'a> {
 /// The tensors between partitions.
 struct Wiring<'a> {
     links: Vec<Link<'a>>,
-    part_of: HashMap<usize, usize>,
+    /// The links of each partition.
+    links_of: HashMap<usize, Vec<usize>>,
+    /// What was said of an op beside a group that became a partition, by the partition and the id of the op.
+    said_of: HashMap<(usize, OpId), Vec<&'a Explanation>>,
 }
 
 impl<'a> Wiring<'a> {
-    fn new(partitions: &'a [Partition]) -> Self {
+    fn new(partitions: &'a [Partition], explanations: &'a [Explanation]) -> Self {
         let ops = || partitions.iter().flat_map(|part| part.ops().iter().map(move |op| (part.id(), op)));
         let makers: HashMap<TensorId, (usize, &Op)> =
             ops().flat_map(|(part, op)| op.outputs().iter().map(move |out| (out.id(), (part, op)))).collect();
         let mut links = Vec::new();
+        let mut links_of: HashMap<usize, Vec<usize>> = HashMap::new();
         for (part, op) in ops() {
             for input in op.inputs() {
                 let Some(&producer) = makers.get(&input.id()) else { continue };
                 if producer.0 != part {
+                    links_of.entry(producer.0).or_default().push(links.len());
+                    links_of.entry(part).or_default().push(links.len());
                     links.push(Link { producer, consumer: (part, op) });
                 }
             }
         }
-        Self { links, part_of: ops().map(|(part, op)| (op.id(), part)).collect() }
+        let part_of: HashMap<OpId, usize> = ops().map(|(part, op)| (op.id(), part)).collect();
+        let mut said_of: HashMap<(usize, OpId), Vec<&Explanation>> = HashMap::new();
+        for explanation in explanations {
+            if let (Some(&part), Some(neighbour)) = (part_of.get(&explanation.seed.id), explanation.neighbour)
+            {
+                said_of.entry((part, neighbour.id)).or_default().push(explanation);
+            }
+        }
+        Self { links, links_of, said_of }
     }
 
     /// The neighbours of a partition, and why they are not part of it.
-    fn neighbours(&self, part: usize, explanations: &[Explanation]) -> Vec<Neighbour> {
+    fn neighbours(&self, part: usize) -> Vec<Neighbour> {
         let mut neighbours: Vec<Neighbour> = Vec::new();
-        for link in &self.links {
+        let mut seen = HashSet::new();
+        for &link in self.links_of.get(&part).into_iter().flatten() {
+            let link = &self.links[link];
             let (producer, consumer) = (op_ref(link.producer.1), op_ref(link.consumer.1));
-            let other = match (link.producer.0 == part, link.consumer.0 == part) {
-                (true, _) => link.consumer.0,
-                (_, true) => link.producer.0,
-                _ => continue,
-            };
-            if neighbours.iter().any(|known| known.producer == producer && known.consumer == consumer) {
-                continue;
+            let other = if link.producer.0 == part { link.consumer.0 } else { link.producer.0 };
+            if seen.insert((producer.id, consumer.id)) {
+                neighbours.push(Neighbour { part: other, producer, consumer, why: self.why(link) });
             }
-            let why = self.why(link, explanations);
-            neighbours.push(Neighbour { part: other, producer, consumer, why });
         }
         neighbours
     }
 
     /// The verdicts that kept the two ends of a link apart.
-    fn why(&self, link: &Link<'_>, explanations: &[Explanation]) -> String {
+    fn why(&self, link: &Link<'_>) -> String {
         let ends = [(link.producer, link.consumer), (link.consumer, link.producer)];
-        let verdicts = explanations.iter().filter_map(|explanation| {
-            let is_on = ends.iter().any(|((part, _), (_, op))| {
-                self.part_of.get(&explanation.seed.id) == Some(part)
-                    && explanation.neighbour == Some(op_ref(op))
-            });
+        let said = ends.iter().flat_map(|((part, _), (_, op))| self.said_of.get(&(*part, op.id())));
+        let verdicts = said.flatten().filter_map(|explanation| {
             let neighbour = explanation.neighbour?;
             let fusion = explanation.fusion;
             match explanation.verdict {
-                _ if !is_on => None,
                 FusionVerdict::Matched => None,
                 FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
                 FusionVerdict::Rejected(why) => {
@@ -294,6 +277,9 @@ fn port(op: &Op, index: usize) -> Option<&'static sterna::Port> {
     ports.get(index).or(ports.last())
 }
 
+/// An input of the graph that is used more often than this is drawn once for each use, beside the op.
+const MAX_SHARED: usize = 4;
+
 /// The nodes and edges of the picture.
 fn drawn(
     graph: &Graph,
@@ -310,16 +296,33 @@ fn drawn(
             nodes.push(Node::Op { part: partition.id(), op: op_ref(op), name: plain(op.name()) });
         }
     }
+    let mut uses: HashMap<TensorId, usize> = HashMap::new();
+    for (_, op) in &ops {
+        op.inputs().iter().for_each(|input| *uses.entry(input.id()).or_default() += 1);
+    }
+    let property_of = |input: &LogicalTensor| match input.property().name() {
+        "undef" => "",
+        name => name,
+    };
+    let is_repeated = |input: &LogicalTensor| uses.get(&input.id()).is_some_and(|&uses| uses > MAX_SHARED);
+    let mut repeated: HashMap<TensorId, &'static str> = HashMap::new();
     for input in graph.inputs() {
-        let property = if input.property().name() == "undef" { "" } else { input.property().name() };
+        if is_repeated(input) {
+            repeated.insert(input.id(), property_of(input));
+            continue;
+        }
         makers.insert(input.id(), nodes.len());
-        nodes.push(Node::Input { tensor: input.id(), property });
+        nodes.push(Node::Input { tensor: input.id(), property: property_of(input) });
     }
     let mut edges = Vec::new();
     let shape_of = |tensor: &LogicalTensor| type_and_shape(known.get(&tensor.id()).unwrap_or(tensor));
     for (to, op) in ops {
         for (index, input) in op.inputs().iter().enumerate() {
             let name = port(op, index).map_or("", |port| port.name);
+            if let Some(&property) = repeated.get(&input.id()) {
+                makers.insert(input.id(), nodes.len());
+                nodes.push(Node::Input { tensor: input.id(), property });
+            }
             if let Some(&from) = makers.get(&input.id()) {
                 edges.push(Edge { from, to, label: format!("{name} {}", shape_of(input)) });
             }
@@ -345,7 +348,8 @@ fn type_and_shape(tensor: &LogicalTensor) -> String {
     format!("{} {shape}", tensor.data_type())
 }
 
-/// A text of somebody else's without what controls a terminal, turns the direction of writing, or cannot stand in XML.
+/// A text from a graph, without characters that control a terminal, change the direction of writing, or are not
+/// allowed in XML.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()

@@ -7,7 +7,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary};
 
-use super::model::{Fate, Inspection, Part};
+use super::model::{Inspection, Outcome, Part};
 use super::picture;
 
 /// Nothing is loaded and no script is run, whatever a graph holds.
@@ -51,10 +51,14 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
     Ok(page.into_string())
 }
 
-/// The partition that is shown has a thicker line in the picture.
+/// The most partitions that are marked: a browser looks through the whole page for each.
+const MAX_MARKED: usize = 1000;
+
+/// The partition that is shown has a thicker line in the picture, if there are not too many.
 fn marks(parts: &[Part]) -> String {
     let mut marks = String::new();
-    for Part { id, .. } in parts {
+    let is_marked = parts.len() <= MAX_MARKED;
+    for Part { id, .. } in parts.iter().filter(|_| is_marked) {
         let _ =
             write!(marks, "body:has(#partition-{id}:target) .of-{id}>:is(.frame,.alone){{stroke-width:4}}");
     }
@@ -101,8 +105,8 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @for port in &part.inputs { li { "in: " (port) } }
                 @for port in &part.outputs { li { "out: " (port) } }
             }
-            @match &part.fate {
-                Fate::Compiled { plan, in_place } => {
+            @match &part.outcome {
+                Outcome::Compiled { plan, in_place } => {
                     @if !in_place.is_empty() {
                         h3 { "In place" }
                         ul {
@@ -113,7 +117,7 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                     }
                     (plan_of(plan))
                 }
-                Fate::Open(why) | Fate::Failed(why) | Fate::Unsupported(why) => {
+                Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
                     h3 { "No plan" }
                     p { (why) }
                 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
 
-use super::layout::{self, Layout, Placed, Way};
+use super::layers::Route;
+use super::layout::{self, Layout, Placed};
 use super::model::{Inspection, Node};
 
 /// What a partition is filled and framed with, on white and on black.
@@ -16,7 +17,7 @@ pub(super) struct Colour {
     line_on_dark: &'static str,
 }
 
-/// Partitions get these by turns.
+/// Partitions get these in rotation.
 pub(super) const COLOURS: [Colour; 7] = [
     Colour { light: "#dbe9fb", line: "#2563b0", dark: "#142c4a", line_on_dark: "#6aa5ee" },
     Colour { light: "#ddf3dd", line: "#2c7a35", dark: "#143818", line_on_dark: "#6cc274" },
@@ -72,7 +73,7 @@ pub(super) fn file(inspection: &Inspection) -> Result<String> {
 /// The picture, with something at its head; in a page, partitions link to what is said of them.
 pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Result<Markup> {
     let layout = layout::layout(inspection)?;
-    let Layout { width, height, boxes, frames, ways } = &layout;
+    let Layout { width, height, boxes, is_framed, frames, routes } = &layout;
     let view = format!("0 0 {width:.0} {height:.0}");
     // In a page it shrinks to fit, as far as it can still be read.
     let shrink = links.then(|| format!("max-width:100%;min-width:{:.0}px;height:auto", width * 0.6));
@@ -93,11 +94,11 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
             }
             rect class="back" width="100%" height="100%" {}
             @for (part, placed) in frames { (frame(inspection, *part, placed, links)) }
-            @for way in ways { path class="way" d=(curve(way)) marker-end="url(#tip)" {} }
+            @for route in routes { path class="way" d=(curve(route)) marker-end="url(#tip)" {} }
             @for (part, placed) in frames { (title(inspection, *part, placed)) }
-            @for (node, placed) in nodes() { (node_box(inspection, node, placed, links)) }
-            @for (way, edge) in ways.iter().zip(&inspection.edges) {
-                text class="label" x=(px(way.label.0)) y=(px(way.label.1)) { (edge.label) }
+            @for (node, placed) in nodes() { (node_box(inspection, node, placed, *is_framed, links)) }
+            @for (route, edge) in routes.iter().zip(&inspection.edges) {
+                text class="label" x=(px(route.label.0)) y=(px(route.label.1)) { (edge.label) }
             }
         }
     })
@@ -120,8 +121,8 @@ fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
     }
 }
 
-fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, links: bool) -> Markup {
-    let lines = layout::lines(inspection, node);
+fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: bool, links: bool) -> Markup {
+    let lines = layout::lines(inspection, node, has_frames);
     let first = placed.y - 8.0 * (lines.len() as f64 - 1.0);
     let text = html! {
         @for (index, line) in lines.iter().enumerate() {
@@ -131,7 +132,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, links: bool) 
     };
     match node {
         Node::Op { part, .. } => {
-            let is_framed = layout::is_framed(inspection, *part);
+            let is_framed = has_frames && layout::has_frame(inspection, *part);
             let class = match is_framed {
                 true => format!("op in-c{}", part % COLOURS.len()),
                 false => format!("alone {}", class_of(inspection, *part)),
@@ -165,14 +166,14 @@ fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bo
     }
 }
 
-/// The colour of a partition; hatched, where nothing runs it, and with a dashed line where it has no plan.
+/// The class of a partition: its colour; hatched if nothing runs it; with a dashed line if it has no plan.
 pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
-    use super::model::Fate;
+    use super::model::Outcome;
     let colour = part % COLOURS.len();
-    match &inspection.parts[part].fate {
-        Fate::Unsupported(_) => "hatched".into(),
-        Fate::Compiled { .. } => format!("c{colour}"),
-        Fate::Open(_) | Fate::Failed(_) => format!("open c{colour}"),
+    match &inspection.parts[part].outcome {
+        Outcome::Unsupported(_) => "hatched".into(),
+        Outcome::Compiled { .. } => format!("c{colour}"),
+        Outcome::Open(_) | Outcome::Failed(_) => format!("open c{colour}"),
     }
 }
 
@@ -184,9 +185,9 @@ fn rect(class: &str, placed: &Placed, radius: f64) -> Markup {
     }
 }
 
-/// A path that bends at the points on its way.
-fn curve(way: &Way) -> String {
-    let mut points = way.points.iter().copied();
+/// A path that bends at the points of a route.
+fn curve(route: &Route) -> String {
+    let mut points = route.points.iter().copied();
     let mut path = points.next().map_or_else(String::new, |(x, y)| format!("M{x:.1} {y:.1}"));
     let rest: Vec<(f64, f64)> = points.collect();
     for (index, (x, y)) in rest.iter().enumerate() {

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::model::{Fate, Inspection, Part};
+use super::model::{Inspection, Outcome, Part};
 
-/// Partitions get these by turns.
+/// Partitions get these in rotation.
 const COLOURS: [AnsiColor; 5] =
     [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
 
-/// The graph as text, with colours that whoever prints it takes out where nobody sees them.
+/// The graph as text with colours; whoever prints it takes the colours out if the output is no terminal.
 pub(super) fn text(inspection: &Inspection) -> String {
     let Inspection { source, level, threads, parts, .. } = inspection;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
@@ -40,8 +40,8 @@ fn add(text: &mut String, part: &Part) {
     for port in &part.outputs {
         let _ = writeln!(text, "  out      {port}");
     }
-    match &part.fate {
-        Fate::Compiled { plan, in_place } => {
+    match &part.outcome {
+        Outcome::Compiled { plan, in_place } => {
             for pair in in_place {
                 let (input, output) = (pair.input, pair.output);
                 let _ = writeln!(text, "  in place {output} may take the place of {input}");
@@ -50,7 +50,7 @@ fn add(text: &mut String, part: &Part) {
                 let _ = writeln!(text, "  {line}");
             });
         }
-        Fate::Open(why) | Fate::Failed(why) | Fate::Unsupported(why) => {
+        Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
             let _ = writeln!(text, "  no plan  {why}");
         }
     }

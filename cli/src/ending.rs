@@ -1,0 +1,26 @@
+//! How a command ends.
+
+/// How a command ends when it cannot do what was asked.
+pub(crate) enum Ending {
+    /// The graph, or something done with it, failed.
+    Failed(anyhow::Error),
+    /// The arguments, or a file that they name, cannot be used.
+    Usage(anyhow::Error),
+}
+
+impl Ending {
+    /// For errors whose cause is the graph.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self::Failed(error.into())
+    }
+
+    /// For errors whose cause is the command line.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+/// The exit codes.
+pub(crate) const FINE: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const USAGE: u8 = 2;

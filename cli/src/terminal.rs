@@ -1,0 +1,39 @@
+//! Where text goes: standard output, standard error, and files.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context;
+
+use crate::ending::{Ending, FINE};
+
+/// Writes a file, without the colours of text for a terminal.
+pub(crate) fn write(path: &Path, text: &str) -> Result<u8, Ending> {
+    let text = anstream::adapter::strip_str(text).to_string();
+    std::fs::write(path, text)
+        .with_context(|| format!("cannot write {}", path.display()))
+        .map_err(Ending::usage)?;
+    Ok(FINE)
+}
+
+/// Prints to standard output, in colours if that is a terminal that wants them. A reader who closes it early has read
+/// enough, which is no error.
+pub(crate) fn print(text: &str) -> Result<u8, Ending> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Ending::failed(anyhow::anyhow!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(FINE),
+    }
+}
+
+/// Prints to standard error, in colours if that is a terminal that wants them. If nobody reads standard error, nobody
+/// misses the text.
+pub(crate) fn say(what: &str, text: impl Display) {
+    let colour = if what == "error" { AnsiColor::Red } else { AnsiColor::Yellow };
+    let style = Style::new().bold().fg_color(Some(colour.into()));
+    let _ = writeln!(anstream::stderr(), "{style}{what}:{style:#} {text}");
+}
