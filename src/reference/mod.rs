@@ -75,7 +75,8 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
-/// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
+/// let add = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// assert!(reference::supports(&add).is_ok());
 /// assert!(reference::supports(&Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
