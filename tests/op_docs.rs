@@ -118,8 +118,10 @@ fn meaning(kind: &str, rows: &[Mapped], docs: &BTreeMap<String, String>) -> Stri
 fn types(types: &[DataType]) -> String {
     match types {
         _ if types == D::WHOLE => "every type of whole bytes".into(),
-        _ if types == D::NUMERIC => "every numeric type".into(),
-        [numeric @ .., D::Boolean] if numeric == D::NUMERIC => "every numeric type, boolean".into(),
+        _ if types == D::NUMERIC => "every numeric type of whole bytes but f8".into(),
+        [numeric @ .., D::Boolean] if numeric == D::NUMERIC => {
+            "every numeric type of whole bytes but f8, boolean".into()
+        }
         _ => types.iter().map(|data_type| data_type.name()).collect::<Vec<_>>().join(", "),
     }
 }

@@ -32,8 +32,15 @@ pub(super) struct ExprGraph<'a> {
     /// Constants of this nest, and the number of constants of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
-    memo: FxHashMap<(usize, usize, Repr), ExprRef>,
+    /// Where what has been asked for is had.
+    memo: FxHashMap<Wanted, ExprRef>,
 }
+
+/// A value, the dim of the nest at which its first dim stands, and the representation in which it is had.
+type Wanted = (usize, usize, Repr);
+
+/// Where something is had, or what has to be had first.
+type Had = Result<ExprRef, Wanted>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Repr {
@@ -96,44 +103,64 @@ impl<'a> ExprGraph<'a> {
 
     /// A value in storage form; its first dim is dim `start` of the nest.
     pub(super) fn storage(&mut self, value: usize, start: usize) -> ExprRef {
-        self.memoised(value, start, Repr::Storage, Self::build_storage)
+        // A loop, since groups are deep and stacks of threads small.
+        let mut open = Vec::new();
+        loop {
+            let missing = match open.last() {
+                None => match self.had_storage(value, start) {
+                    Ok(operand) => return operand,
+                    Err(missing) => missing,
+                },
+                Some(&wanted) => match self.make(wanted) {
+                    Ok(operand) => {
+                        self.memo.insert(wanted, operand);
+                        open.pop();
+                        continue;
+                    }
+                    Err(missing) => missing,
+                },
+            };
+            open.push(missing);
+        }
+    }
+
+    /// A value in storage form, if it has been made.
+    fn had_storage(&self, value: usize, start: usize) -> Had {
+        self.had(value, start, Repr::Storage)
     }
 
     /// A value in a type that holds all values of its own type.
-    fn in_type(&mut self, value: usize, start: usize, wanted: DataType) -> ExprRef {
+    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Had {
         match self.group.values[value].data_type == wanted {
-            true => self.storage(value, start),
-            false => self.memoised(value, start, Repr::Compute(wanted), |this, value, start| {
-                this.build_compute(value, start, wanted)
-            }),
+            true => self.had_storage(value, start),
+            false => self.had(value, start, Repr::Compute(wanted)),
         }
     }
 
-    fn memoised(
-        &mut self,
-        value: usize,
-        start: usize,
-        repr: Repr,
-        build: impl FnOnce(&mut Self, usize, usize) -> ExprRef,
-    ) -> ExprRef {
+    fn had(&self, value: usize, start: usize, repr: Repr) -> Had {
         // A scalar is the same at any start.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
-        if let Some(&operand) = self.memo.get(&(value, start, repr)) {
-            return operand;
-        }
-        let operand = build(self, value, start);
-        self.memo.insert((value, start, repr), operand);
-        operand
+        let wanted = (value, start, repr);
+        self.memo.get(&wanted).copied().ok_or(wanted)
     }
 
-    fn build_storage(&mut self, value: usize, start: usize) -> ExprRef {
+    /// Makes a value from others that have been made; adds nothing if one is missing.
+    fn make(&mut self, (value, start, repr): Wanted) -> Had {
+        match repr {
+            Repr::Storage => self.build_storage(value, start),
+            Repr::Compute(wanted) => self.build_compute(value, start, wanted),
+            Repr::Unrounded => self.build_unrounded(value, start),
+        }
+    }
+
+    fn build_storage(&mut self, value: usize, start: usize) -> Had {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.written[value]) {
-            (None, _) => return ExprRef::AxisAccess(self.access_port(value, value, start)),
+            (None, _) => return Ok(ExprRef::AxisAccess(self.access_port(value, value, start))),
             (_, Some(output)) => {
                 let port = self.inputs() + output;
-                return ExprRef::AxisAccess(self.access_port(port, value, start));
+                return Ok(ExprRef::AxisAccess(self.access_port(port, value, start)));
             }
             (Some(def), None) => def,
         };
@@ -141,15 +168,15 @@ impl<'a> ExprGraph<'a> {
         match def.pointwise.function {
             Function::Identity => {
                 let (operand, start) = def.operand(0, start);
-                self.storage(operand, start)
+                self.had_storage(operand, start)
             }
             Function::Unary(..) | Function::Binary(..) => {
                 // A value that exists in rounded form is not computed a second time.
                 let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
                     Some(&rounded) => rounded,
-                    None => self.memoised(value, start, Repr::Unrounded, Self::build_unrounded),
+                    None => self.had(value, start, Repr::Unrounded)?,
                 };
-                self.converted(numbers, computes_in, of_type)
+                Ok(self.converted(numbers, computes_in, of_type))
             }
             Function::Convert => {
                 let (operand, start) = def.operand(0, start);
@@ -158,37 +185,37 @@ impl<'a> ExprGraph<'a> {
                     DataType::Bf16 | DataType::F16 if from != of_type => DataType::F32,
                     _ => from,
                 };
-                let number = self.in_type(operand, start, through);
-                self.converted(number, through, of_type)
+                let number = self.in_type(operand, start, through)?;
+                Ok(self.converted(number, through, of_type))
             }
             Function::Compare(comparison) => {
                 let computes_in = compared_in(computes_in).unwrap_or(computes_in);
-                let mut operands = self.operands(def, start, Some(computes_in));
+                let mut operands = self.operands(def, start, Some(computes_in))?;
                 let less = comparison.as_less();
                 if less.is_some() {
                     operands.reverse();
                 }
-                self.node(ScalarOp::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1)
+                Ok(self.node(ScalarOp::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1))
             }
             Function::Logic(logic) => {
-                let operands = self.operands(def, start, None);
-                self.node(ScalarOp::Logic(logic), operands, Width::W1)
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Logic(logic), operands, Width::W1))
             }
             Function::Not => {
-                let operands = self.operands(def, start, None);
-                self.node(ScalarOp::Not, operands, Width::W1)
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Not, operands, Width::W1))
             }
             Function::Classify(class) => {
-                let operands = self.operands(def, start, Some(computes_in));
-                self.node(ScalarOp::Classify(class, computes_in), operands, Width::W1)
+                let operands = self.operands(def, start, Some(computes_in))?;
+                Ok(self.node(ScalarOp::Classify(class, computes_in), operands, Width::W1))
             }
             Function::Sign(sign) => {
-                let operands = self.operands(def, start, None);
-                self.node(ScalarOp::Sign(sign), operands, width_of(of_type))
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Sign(sign), operands, width_of(of_type)))
             }
             Function::Select => {
-                let operands = self.operands(def, start, None);
-                self.node(ScalarOp::Select, operands, width_of(of_type))
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Select, operands, width_of(of_type)))
             }
             Function::Index => {
                 let mut strides = SmallVec::from_elem(0, self.dims.len());
@@ -196,7 +223,11 @@ impl<'a> ExprGraph<'a> {
                     strides[start + def.axis] = 1;
                 }
                 let access = self.access(AxisAccess { base: Base::Index, strides, width: width_of(of_type) });
-                self.node(ScalarOp::Index, [ExprRef::AxisAccess(access)].as_slice().into(), width_of(of_type))
+                Ok(self.node(
+                    ScalarOp::Index,
+                    [ExprRef::AxisAccess(access)].as_slice().into(),
+                    width_of(of_type),
+                ))
             }
             Function::Fill(number) => {
                 let constant = constant(number, of_type);
@@ -205,16 +236,16 @@ impl<'a> ExprGraph<'a> {
                     self.constants.len() - 1
                 });
                 let strides = SmallVec::from_elem(0, self.dims.len());
-                ExprRef::AxisAccess(self.access(AxisAccess {
+                Ok(ExprRef::AxisAccess(self.access(AxisAccess {
                     base: Base::Constant(self.constants_before + index),
                     strides,
                     width: width_of(of_type),
-                }))
+                })))
             }
         }
     }
 
-    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> ExprRef {
+    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Had {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there =
@@ -223,7 +254,7 @@ impl<'a> ExprGraph<'a> {
         // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
         let unrounded = def.and_then(|def| match def.pointwise.function {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
-                Some(self.memoised(value, start, Repr::Unrounded, Self::build_unrounded))
+                Some(self.had(value, start, Repr::Unrounded))
             }
             Function::Convert if is_float(group.values[def.operands[0].0].data_type) => {
                 let (operand, start) = def.operand(0, start);
@@ -231,41 +262,49 @@ impl<'a> ExprGraph<'a> {
             }
             _ => None,
         });
+        let unrounded = unrounded.transpose()?;
         match (unrounded, def.map(|def| (def, def.pointwise.function))) {
-            (Some(number), _) => self.node(ScalarOp::Round(of_type), [number].as_slice().into(), Width::W4),
+            (Some(number), _) => {
+                Ok(self.node(ScalarOp::Round(of_type), [number].as_slice().into(), Width::W4))
+            }
             (None, Some((def, Function::Identity))) => {
                 let (operand, start) = def.operand(0, start);
                 self.in_type(operand, start, wanted)
             }
             _ => {
-                let storage = self.storage(value, start);
-                self.converted(storage, of_type, wanted)
+                let storage = self.had_storage(value, start)?;
+                Ok(self.converted(storage, of_type, wanted))
             }
         }
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, start: usize) -> ExprRef {
-        let Some(def) = &self.group.values[value].def else { return self.storage(value, start) };
+    fn build_unrounded(&mut self, value: usize, start: usize) -> Had {
+        let Some(def) = &self.group.values[value].def else { return self.had_storage(value, start) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
             Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
             Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
-            _ => return self.storage(value, start),
+            _ => return self.had_storage(value, start),
         };
-        let operands = self.operands(def, start, Some(computes_in));
-        self.node(op, operands, width_of(computes_in))
+        let operands = self.operands(def, start, Some(computes_in))?;
+        Ok(self.node(op, operands, width_of(computes_in)))
     }
 
     /// The operands of a function, in a type or in storage form.
-    fn operands(&mut self, def: &ValueDef, start: usize, wanted: Option<DataType>) -> SmallVec<[ExprRef; 3]> {
+    fn operands(
+        &self,
+        def: &ValueDef,
+        start: usize,
+        wanted: Option<DataType>,
+    ) -> Result<SmallVec<[ExprRef; 3]>, Wanted> {
         let operands = 0..def.operands.len();
         operands
             .map(|index| {
                 let (operand, start) = def.operand(index, start);
                 match wanted {
                     Some(wanted) => self.in_type(operand, start, wanted),
-                    None => self.storage(operand, start),
+                    None => self.had_storage(operand, start),
                 }
             })
             .collect()

@@ -247,7 +247,7 @@ impl Builder<'_> {
     fn operand(&mut self, operand: ExprRef) -> Option<(Operand, InnerStride)> {
         Some(match operand {
             ExprRef::Node(node) => {
-                let step = self.node(node)?;
+                let step = self.of_node[node]?;
                 (Operand::Step(step), self.steps[step].space.columns)
             }
             ExprRef::AxisAccess(access) => match self.inner(access) {
@@ -313,10 +313,38 @@ impl Builder<'_> {
     }
 
     /// Makes the step of a node, after those of its operands.
-    fn node(&mut self, index: usize) -> Option<usize> {
-        if let Some(step) = self.of_node[index] {
-            return Some(step);
+    fn node(&mut self, index: usize) -> Option<()> {
+        let mut open = vec![index];
+        while let Some(&node) = open.last() {
+            if self.of_node[node].is_none() {
+                if let Some(operand) = self.missing(node) {
+                    open.push(operand);
+                    continue;
+                }
+                self.make_node(node)?;
+            }
+            open.pop();
         }
+        Some(())
+    }
+
+    /// The first operand of a node that has no step yet; those before it that have to be packed are.
+    fn missing(&mut self, index: usize) -> Option<usize> {
+        let expr = self.expr;
+        let node = &expr.nodes[index];
+        node.operands.iter().find_map(|&operand| match operand {
+            ExprRef::Node(node) => self.of_node[node].is_none().then_some(node),
+            ExprRef::AxisAccess(access) => {
+                if node.op != ScalarOp::Index && self.inner(access).is_none() {
+                    self.pack_tile(access);
+                }
+                None
+            }
+        })
+    }
+
+    /// Makes the step of a node whose operands have theirs.
+    fn make_node(&mut self, index: usize) -> Option<()> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
         let is_index = node.op == ScalarOp::Index;
@@ -367,7 +395,7 @@ impl Builder<'_> {
         self.steps[step].stores = stores;
         self.steps[step].fusible = shape.map(|shape| Fusible { shape, operands });
         self.of_node[index] = Some(step);
-        Some(step)
+        Some(())
     }
 
     /// The root to which a node can write directly: the port takes its result, element for element. A result
@@ -388,6 +416,9 @@ impl Builder<'_> {
     /// Makes the step that completes an output.
     fn root(&mut self, root: &Root) -> Option<usize> {
         let all = self.iter_space.all();
+        if let ExprRef::Node(node) = root.value {
+            self.node(node)?;
+        }
         let (mut operand, mut inner) = self.operand(root.value)?;
         if let Operand::Step(step) = operand
             && self.steps[step].port == Some(root.access)

@@ -95,14 +95,20 @@ pub(super) fn fuse(
 /// The steps that roots need, in run order if none is skipped. A fused kernel needs its operands in another
 /// order than its steps did, and scratch is shared by that order.
 fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
-    fn visit(steps: &[UnplacedStep], step: usize, seen: &mut [bool], order: &mut Vec<usize>) {
-        if !std::mem::replace(&mut seen[step], true) {
-            steps[step].instr.deps().for_each(|used| visit(steps, used, seen, order));
-            order.push(step);
+    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
+    let mut open = Vec::new();
+    for &root in roots {
+        open.extend((!std::mem::replace(&mut seen[root], true)).then_some(root));
+        while let Some(&step) = open.last() {
+            match steps[step].instr.deps().find(|&used| !seen[used]) {
+                Some(used) => {
+                    seen[used] = true;
+                    open.push(used);
+                }
+                None => order.extend(open.pop()),
+            }
         }
     }
-    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
-    roots.iter().for_each(|&root| visit(steps, root, &mut seen, &mut order));
     order
 }
 
@@ -188,7 +194,7 @@ struct Writer<'a> {
     uses: Vec<usize>,
     /// For each member, whether the NaN payload of its result is demanded.
     demands_nan_bits: Vec<bool>,
-    /// The members whose stages have been emitted.
+    /// The members whose stages have been emitted, or begun.
     emitted: Vec<bool>,
     /// The value in the block registers.
     block: Option<Operand>,
@@ -332,20 +338,36 @@ impl<'a> Writer<'a> {
         self.stages.push(StageUse { stage, at, params });
     }
 
-    /// Emits the stages of a value, once.
+    /// Emits the stages of a value, once, behind those of its operands.
     fn emit(&mut self, value: Operand) -> Option<()> {
-        let Operand::Step(step) = value else { return Some(()) };
-        if !self.is_member(value) || std::mem::replace(&mut self.emitted[step], true) {
-            return Some(());
+        let mut open: Vec<usize> = self.begin(value).into_iter().collect();
+        while let Some(&step) = open.last() {
+            let operands = &self.steps[step].fusible.as_ref()?.operands;
+            // The condition comes first. The mask register holds it while the branches are computed, the
+            // first branch last.
+            let order: &[usize] = if operands.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
+            let mut operands = order.iter().filter_map(|&index| operands.get(index));
+            match operands.find_map(|&(operand, _)| self.begin(operand)) {
+                Some(operand) => open.push(operand),
+                None => {
+                    self.emit_step(step)?;
+                    open.pop();
+                }
+            }
         }
+        Some(())
+    }
+
+    /// The member that gives a value, unless its stages have been begun; from here on they have.
+    fn begin(&mut self, value: Operand) -> Option<usize> {
+        let step = value.step().filter(|_| self.is_member(value))?;
+        (!std::mem::replace(&mut self.emitted[step], true)).then_some(step)
+    }
+
+    /// Emits the stages of a member whose operands have theirs.
+    fn emit_step(&mut self, step: usize) -> Option<()> {
         let steps = self.steps;
         let Fusible { shape, operands } = steps[step].fusible.as_ref()?;
-        // The condition comes first. The mask register holds it while the branches are computed, the first
-        // branch last.
-        let order: &[usize] = if operands.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
-        for &(operand, _) in order.iter().filter_map(|&index| operands.get(index)) {
-            self.emit(operand)?;
-        }
         let operand = |index: usize| operands[index].0;
         match *shape {
             StageShape::Same => return None,

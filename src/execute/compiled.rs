@@ -1,6 +1,7 @@
 //! Compiled partitions: a plan, its tensors, and the checks before each execution.
 
 use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -373,6 +374,10 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
 struct ScratchPool {
     free: Mutex<Vec<Allocation>>,
 }
+
+// Nothing that can panic runs under the lock; what an execution has taken when it panics is dropped.
+impl UnwindSafe for ScratchPool {}
+impl RefUnwindSafe for ScratchPool {}
 
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {

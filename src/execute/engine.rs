@@ -3,14 +3,17 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::available_parallelism;
 
+use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
 use crate::types::kind::Level;
 
@@ -103,6 +106,9 @@ unsafe impl Allocator for SystemAllocator {
 /// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
 /// inside a call at that moment; the child starts its own workers.
 ///
+/// A panic, which only an allocator or a hook of a caller's pool can begin, leaves an engine, its streams and
+/// its compiled partitions as they were; they are [`UnwindSafe`], and work on.
+///
 /// ```
 /// use sterna::Engine;
 /// let engine = Engine::builder().threads(2).build();
@@ -113,25 +119,55 @@ pub struct Engine {
     inner: Arc<EngineInner>,
 }
 
+// What an engine changes is one address, in one step; and an allocator is called before anything is written
+// and while no lock is held, so a panic of it leaves the engine as it was. What it leaves of its own is its
+// own matter, as with Rust's global allocator.
+impl UnwindSafe for Engine {}
+impl RefUnwindSafe for Engine {}
+
 struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread. No lock guards them, because the
-    /// child of a fork would wait for the thread that held it in the parent.
+    /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
+    /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
 }
 
 /// Worker threads, and the process in which they run: a fork copies the pool, but none of its threads.
-struct Workers {
+pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
+    teams: Arc<Teams>,
 }
 
 impl Workers {
-    fn new(pool: Arc<ThreadPool>) -> *mut Self {
-        Box::into_raw(Box::new(Self { process: process::id(), pool }))
+    fn new(pool: Arc<ThreadPool>, teams: Arc<Teams>) -> *mut Self {
+        Box::into_raw(Box::new(Self { process: process::id(), pool, teams }))
     }
+
+    /// Does work on the caller's thread and on up to `members - 1` workers.
+    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        let spawn = |teams: Arc<Teams>| {
+            // Workers look for teams in different slots first, so that several teams share them.
+            self.pool.spawn(move || teams.help(rayon::current_thread_index().unwrap_or_default()));
+        };
+        self.teams.run(members, work, spawn)
+    }
+}
+
+/// The teams of a caller's pool: all engines that have it share them, and so the jobs that wait in it.
+fn teams_of(pool: &Arc<ThreadPool>) -> Arc<Teams> {
+    static KNOWN: Mutex<Vec<(Weak<ThreadPool>, Weak<Teams>)>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock();
+    // Jobs that wait keep their teams.
+    known.retain(|(_, teams)| teams.strong_count() > 0);
+    let of_pool = known.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(pool));
+    of_pool.and_then(|(_, teams)| teams.upgrade()).unwrap_or_else(|| {
+        let teams = Arc::new(Teams::new(pool.current_num_threads()));
+        known.push((Arc::downgrade(pool), Arc::downgrade(&teams)));
+        teams
+    })
 }
 
 impl Drop for EngineInner {
@@ -178,8 +214,8 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// The pool that runs everything except the caller's share of an execution.
-    pub(crate) fn workers(&self) -> Result<Arc<ThreadPool>> {
+    /// The workers that run everything except the caller's share of an execution.
+    pub(super) fn workers(&self) -> Result<&Workers> {
         let slot = &self.inner.workers;
         let mut seen = slot.load(Ordering::Acquire);
         loop {
@@ -187,9 +223,11 @@ impl Engine {
             if let Some(workers) = unsafe { seen.as_ref() }
                 && workers.process == process::id()
             {
-                return Ok(workers.pool.clone());
+                return Ok(workers);
             }
-            let fresh = Workers::new(self.start_workers()?);
+            let pool = self.start_workers()?;
+            let teams = Arc::new(Teams::new(pool.current_num_threads()));
+            let fresh = Workers::new(pool, teams);
             match slot.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => seen = fresh,
                 Err(other) => {
@@ -248,6 +286,10 @@ pub struct EngineBuilder {
     pool: Option<Arc<ThreadPool>>,
 }
 
+// What it holds is handed on as it is.
+impl UnwindSafe for EngineBuilder {}
+impl RefUnwindSafe for EngineBuilder {}
+
 impl EngineBuilder {
     /// Number of threads that an execution may use, the caller's included; 0 and 1 mean the caller's alone.
     /// Workers start with the first execution that is worth more than one thread. The environment may lower
@@ -282,7 +324,11 @@ impl EngineBuilder {
         let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
         let most = thread_cap().min(rayon::max_num_threads());
         let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
-        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), Workers::new));
+        let of_pool = |pool: Arc<ThreadPool>| {
+            let teams = teams_of(&pool);
+            Workers::new(pool, teams)
+        };
+        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), of_pool));
         let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers };
         Engine { inner: Arc::new(inner) }
     }
@@ -331,6 +377,10 @@ impl Drop for Allocation {
         }
     }
 }
+
+// The allocator is called when the block is dropped, once.
+impl UnwindSafe for Allocation {}
+impl RefUnwindSafe for Allocation {}
 
 // SAFETY: an allocation owns its block as a `Box<[u8]>` does; the allocator may be called from any thread.
 unsafe impl Send for Allocation {}
