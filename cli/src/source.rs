@@ -45,7 +45,7 @@ impl GraphArgs {
                 _ => anyhow!(error).context(said),
             })
         })?;
-        notes.iter().for_each(|note| crate::say("note", note));
+        notes.iter().for_each(|note| crate::terminal::say("note", note));
         settle(graph, &self.override_shape)
     }
 }

@@ -32,15 +32,15 @@ pub(super) struct ExprGraph<'a> {
     /// Constants of this nest, and the number of constants of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
-    /// Where what has been asked for is had.
+    /// The values built so far.
     memo: FxHashMap<Wanted, ExprRef>,
 }
 
-/// A value, the dim of the nest at which its first dim stands, and the representation in which it is had.
+/// A value, the dim of the nest at which its first dim stands, and its representation.
 type Wanted = (usize, usize, Repr);
 
-/// Where something is had, or what has to be had first.
-type Had = Result<ExprRef, Wanted>;
+/// A built value, or the value that has to be built before it.
+type Built = Result<ExprRef, Wanted>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Repr {
@@ -107,11 +107,11 @@ impl<'a> ExprGraph<'a> {
         let mut open = Vec::new();
         loop {
             let missing = match open.last() {
-                None => match self.had_storage(value, start) {
+                None => match self.built_storage(value, start) {
                     Ok(operand) => return operand,
                     Err(missing) => missing,
                 },
-                Some(&wanted) => match self.make(wanted) {
+                Some(&wanted) => match self.build(wanted) {
                     Ok(operand) => {
                         self.memo.insert(wanted, operand);
                         open.pop();
@@ -124,28 +124,28 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// A value in storage form, if it has been made.
-    fn had_storage(&self, value: usize, start: usize) -> Had {
-        self.had(value, start, Repr::Storage)
+    /// A value in its own type, if it has been built.
+    fn built_storage(&self, value: usize, start: usize) -> Built {
+        self.built(value, start, Repr::Storage)
     }
 
-    /// A value in a type that holds all values of its own type.
-    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Had {
+    /// A value in a type that holds all values of its own, if it has been built.
+    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
-            true => self.had_storage(value, start),
-            false => self.had(value, start, Repr::Compute(wanted)),
+            true => self.built_storage(value, start),
+            false => self.built(value, start, Repr::Compute(wanted)),
         }
     }
 
-    fn had(&self, value: usize, start: usize, repr: Repr) -> Had {
-        // A scalar is the same at any start.
+    fn built(&self, value: usize, start: usize, repr: Repr) -> Built {
+        // A scalar is the same wherever it stands.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
         let wanted = (value, start, repr);
         self.memo.get(&wanted).copied().ok_or(wanted)
     }
 
-    /// Makes a value from others that have been made; adds nothing if one is missing.
-    fn make(&mut self, (value, start, repr): Wanted) -> Had {
+    /// Builds a value from built ones; changes nothing if one is missing.
+    fn build(&mut self, (value, start, repr): Wanted) -> Built {
         match repr {
             Repr::Storage => self.build_storage(value, start),
             Repr::Compute(wanted) => self.build_compute(value, start, wanted),
@@ -153,7 +153,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, start: usize) -> Had {
+    fn build_storage(&mut self, value: usize, start: usize) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.written[value]) {
@@ -168,13 +168,13 @@ impl<'a> ExprGraph<'a> {
         match def.pointwise.function {
             Function::Identity => {
                 let (operand, start) = def.operand(0, start);
-                self.had_storage(operand, start)
+                self.built_storage(operand, start)
             }
             Function::Unary(..) | Function::Binary(..) => {
                 // A value that exists in rounded form is not computed a second time.
                 let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
                     Some(&rounded) => rounded,
-                    None => self.had(value, start, Repr::Unrounded)?,
+                    None => self.built(value, start, Repr::Unrounded)?,
                 };
                 Ok(self.converted(numbers, computes_in, of_type))
             }
@@ -245,7 +245,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Had {
+    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there =
@@ -254,7 +254,7 @@ impl<'a> ExprGraph<'a> {
         // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
         let unrounded = def.and_then(|def| match def.pointwise.function {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
-                Some(self.had(value, start, Repr::Unrounded))
+                Some(self.built(value, start, Repr::Unrounded))
             }
             Function::Convert if is_float(group.values[def.operands[0].0].data_type) => {
                 let (operand, start) = def.operand(0, start);
@@ -272,20 +272,20 @@ impl<'a> ExprGraph<'a> {
                 self.in_type(operand, start, wanted)
             }
             _ => {
-                let storage = self.had_storage(value, start)?;
+                let storage = self.built_storage(value, start)?;
                 Ok(self.converted(storage, of_type, wanted))
             }
         }
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, start: usize) -> Had {
-        let Some(def) = &self.group.values[value].def else { return self.had_storage(value, start) };
+    fn build_unrounded(&mut self, value: usize, start: usize) -> Built {
+        let Some(def) = &self.group.values[value].def else { return self.built_storage(value, start) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
             Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
             Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
-            _ => return self.had_storage(value, start),
+            _ => return self.built_storage(value, start),
         };
         let operands = self.operands(def, start, Some(computes_in))?;
         Ok(self.node(op, operands, width_of(computes_in)))
@@ -304,7 +304,7 @@ impl<'a> ExprGraph<'a> {
                 let (operand, start) = def.operand(index, start);
                 match wanted {
                     Some(wanted) => self.in_type(operand, start, wanted),
-                    None => self.had_storage(operand, start),
+                    None => self.built_storage(operand, start),
                 }
             })
             .collect()

@@ -312,7 +312,7 @@ impl Builder<'_> {
         self.steps.len() - 1
     }
 
-    /// Makes the step of a node, after those of its operands.
+    /// Makes the step of a node, if that has none, behind those of its operands.
     fn node(&mut self, index: usize) -> Option<()> {
         let mut open = vec![index];
         while let Some(&node) = open.last() {

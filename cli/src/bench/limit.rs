@@ -22,7 +22,7 @@ impl Traffic {
     }
 }
 
-/// A way to stream bytes.
+/// How bytes are streamed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CopyStrategy {
     threads: usize,
@@ -41,8 +41,7 @@ struct CopyPattern {
 const MAX_LANES: usize = 4;
 
 /// In one piece, which the system's copy stores non-temporally if it is long; in blocks of 32 KiB; and in
-/// interleaved blocks of 512 bytes, which is fastest on large operands of some machines
-/// (decision: copy-interleaved).
+/// interleaved blocks of 512 bytes, which memory serves faster (decision: copy-interleaved).
 const PATTERNS: [CopyPattern; 4] = [
     CopyPattern { lanes: 1, block: usize::MAX },
     CopyPattern { lanes: 1, block: 4096 },
@@ -50,10 +49,10 @@ const PATTERNS: [CopyPattern; 4] = [
     CopyPattern { lanes: MAX_LANES, block: 64 },
 ];
 
-/// Least time for which one strategy is tried.
+/// How long one strategy is tried at the least.
 const TRIAL_SECONDS: f64 = 0.001;
 
-/// Two buffers with room for the largest case so far.
+/// Two buffers, as large as the largest case so far needs.
 pub(crate) struct Streams {
     from: Vec<u64>,
     to: Vec<u64>,
@@ -64,7 +63,7 @@ impl Streams {
         Self { from: Vec::new(), to: Vec::new() }
     }
 
-    /// Finds the fastest strategy to stream some traffic.
+    /// Finds the fastest strategy to stream so many bytes.
     pub(crate) fn fastest(
         &mut self,
         traffic: Traffic,
@@ -76,7 +75,7 @@ impl Streams {
             buffer
                 .try_reserve_exact(words.saturating_sub(buffer.len()))
                 .with_context(|| format!("there is no memory to stream {bytes} bytes"))?;
-            // Pages that were never written are all mapped to one page of zeros.
+            // Pages that nobody wrote to are all one page of zeros.
             buffer.resize(words.max(buffer.len()), 1);
             anyhow::Ok(())
         };
@@ -103,7 +102,7 @@ impl Streams {
         start.elapsed().as_secs_f64() / f64::from(runs)
     }
 
-    /// Streams some traffic; [`fastest`](Self::fastest) has made room for it.
+    /// Streams so many bytes; [`fastest`](Self::fastest) has made room for them.
     pub(crate) fn run(&mut self, traffic: Traffic, strategy: CopyStrategy, pool: &ThreadPool) {
         let (read, written) = (words(traffic.read), words(traffic.written));
         let (from, to) = (&self.from, &mut self.to);
@@ -129,7 +128,7 @@ struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// Splits off the first of a number of equal parts; the last part is the rest.
+    /// Takes away the first of so many equal parts; the last part is what is left.
     fn first_of(&mut self, parts: usize) -> Self {
         let (from, from_left) = self.from.split_at(self.from.len() / parts);
         let to_words = self.to.len() / parts;
@@ -149,7 +148,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Copies; sums what is read beyond that, or fills what is written beyond it.
+    /// Copies; what is read beyond that is summed, what is written beyond it filled.
     fn copy(self) {
         let (from, to) = (black_box(self.from), black_box(self.to));
         let both = from.len().min(to.len());
