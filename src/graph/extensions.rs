@@ -4,7 +4,7 @@
 //! inputs broadcast by `auto_broadcast`.
 
 use super::row::{AttrType, Check, Port, Schema, ShapeRule};
-use super::schema::{AUTO_BROADCAST, BOOLEAN, comparison, op, p, required};
+use super::schema::{AUTO_BROADCAST, BOOLEAN, FLOATS_INTEGERS, comparison, op, p, required};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
@@ -45,7 +45,7 @@ pub(super) const EXTENSIONS: &[Schema] = &[
     class(K::IsInf),
     class(K::IsFinite),
     op(K::Identity, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
-    op(K::Negative, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Negative, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
     op(K::Floor, &[p("src", "T")], &[p("dst", "T")]),
     op(K::Ceil, &[p("src", "T")], &[p("dst", "T")]),
     op(K::Fill, &[], &[p("dst", "T")])
@@ -55,6 +55,10 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         .checks(&[Check::ShapeOfTensor]),
     op(K::Cast, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", NUMERIC_BOOLEAN), ("T2", DataType::NUMERIC)]),
+    op(K::Modulo, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
+        .types(&[("T", &[D::S32, D::S64])])
+        .attrs(&[AUTO_BROADCAST])
+        .shape(ShapeRule::ElemwiseArithmetic),
 ];
 
 /// A row of a function of two booleans.

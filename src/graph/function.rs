@@ -104,6 +104,7 @@ impl Function {
             K::LogicalXor => F::Logic(Logic::Xor),
             K::Maximum => binary(Binary::Maximum),
             K::Minimum => binary(Binary::Minimum),
+            K::Modulo => binary(Binary::Modulo),
             K::Mish => unary(Unary::Mish),
             K::MishBackward => binary(Binary::MishBackward),
             K::Multiply => binary(Binary::Multiply),

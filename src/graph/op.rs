@@ -278,6 +278,14 @@ impl Op {
         }
     }
 
+    /// An attribute of type f32[]; empty where it is not set.
+    pub(crate) fn f32s_attr(&self, attr: Attr) -> &[f32] {
+        match self.attrs.get(&attr) {
+            Some(AttrValue::F32s(values)) => values,
+            _ => &[],
+        }
+    }
+
     /// An attribute of type string, if set.
     pub(crate) fn str_attr(&self, attr: Attr) -> Option<&str> {
         match self.attrs.get(&attr) {

@@ -158,7 +158,7 @@ impl AttrDefault {
 }
 
 /// How the shapes of an op's outputs follow from those of its inputs, named after the families of the op set;
-/// the last three are Sterna's own.
+/// the rules with a description are Sterna's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are those of the op set, and all that can be said here")]
@@ -198,6 +198,10 @@ pub enum ShapeRule {
     Prelu,
     /// The attribute `shape`.
     Fill,
+    /// Both inputs have one shape, of which `axis` is a dim, and so has the output.
+    SoftmaxBackward,
+    /// The shape of the first input, of which the scales and zero points divide each dim into groups.
+    Quantization,
 }
 
 /// A condition on an op that numbers of ports, types and attributes do not express.

@@ -82,8 +82,10 @@ pub(crate) enum Binary {
     Subtract,
     /// `x · y`; also s32, s64.
     Multiply,
-    /// `x / y`.
+    /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
     Divide,
+    /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
+    Modulo,
     /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
     Maximum,
     /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
@@ -140,7 +142,7 @@ impl Binary {
     pub(crate) const fn ulps(self) -> u32 {
         match self {
             Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::SquaredDifference => 0,
-            Self::Maximum | Self::Minimum | Self::Prelu => 0,
+            Self::Maximum | Self::Minimum | Self::Prelu | Self::Modulo => 0,
             Self::AbsBackward | Self::ClampBackward | Self::ReluBackward | Self::HardSigmoidBackward => 0,
             Self::EluBackward | Self::EluBackwardOfResult | Self::HardSwishBackward => 2,
             Self::SigmoidBackward | Self::SigmoidBackwardOfResult => 2,
@@ -204,11 +206,12 @@ pub(crate) enum Class {
     Finite,
 }
 
-/// What happens to the sign bit of a floating-point number of any width.
+/// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an
+/// integer by arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
-    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too.
+    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also s32, s64.
     Clear,
-    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too.
+    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too; also s32, s64.
     Flip,
 }

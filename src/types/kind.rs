@@ -139,6 +139,7 @@ coded_enum! {
         Ceil = 0x100f => "Ceil",
         Fill = 0x1010 => "Fill",
         Cast = 0x1011 => "Cast",
+        Modulo = 0x1012 => "Modulo",
     }
 }
 

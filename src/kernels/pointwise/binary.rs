@@ -21,7 +21,7 @@ pub(crate) fn binary(
     y: InnerStride,
 ) -> Option<Impls<Kernel2>> {
     let table = match of {
-        DataType::F32 => Some(table(function)),
+        DataType::F32 => table(function),
         DataType::S32 => integer_table::<i32>(function),
         DataType::S64 => integer_table::<i64>(function),
         _ => None,
@@ -53,9 +53,10 @@ macro_rules! functions {
             }
         )*
 
-        fn table(function: Binary) -> &'static BinaryTable {
+        fn table(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => const { &numbers2::<$Name, $N>() },)*
+                $(Binary::$Name => Some(const { &numbers2::<$Name, $N>() }),)*
+                Binary::Modulo => None,
             }
         }
 
