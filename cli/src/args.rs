@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use sterna::TensorId;
 
 use crate::bench::args::BenchArgs;
+use crate::convert::ConvertArgs;
 use crate::fill::Fill;
+use crate::given::Given;
 use crate::inspect::InspectArgs;
-use crate::parse::{EXIT_CODES, id_and_fill, id_and_path, join, once};
+use crate::parse::{EXIT_CODES, Key, join, key_and_fill, key_and_given, key_and_path};
 use crate::source::GraphArgs;
 
 /// Shows, runs, checks and times graphs with Sterna.
@@ -25,6 +25,7 @@ const HELP_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna run graph.json --check
   sterna bench --suite select
+  sterna convert model.xml -o graph.json
   sterna ops Select";
 
 const ENVIRONMENT: &str = "Environment:
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Measures how fast partitions run, beside what plain copies of as many bytes take on this machine.
     Bench(Box<BenchArgs>),
+    /// Writes a graph or a model as graph JSON.
+    Convert(ConvertArgs),
     /// Prints what an op must look like: every kind in a table, or one kind in detail.
     #[command(after_help = join(&[OPS_EXAMPLES, EXIT_CODES]))]
     Ops {
@@ -78,18 +81,19 @@ const MAN_EXAMPLES: &str = "Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: GraphArgs,
-    /// Reads an input tensor from a file; its type and shape must be those of the tensor.
-    #[arg(long, value_name = "ID=FILE.npy", value_parser = id_and_path)]
-    pub(crate) input: Vec<(TensorId, PathBuf)>,
+    /// Reads an input tensor from a file, whose type and shape must be those of the tensor, or takes a small value such
+    /// as [[1,0],[0,1]]. Inputs and outputs of a model go by their names as well.
+    #[arg(long, value_name = "ID=FILE.npy|VALUE", value_parser = key_and_given)]
+    pub(crate) input: Vec<(Key, Given)>,
     /// Writes a computed tensor to a file.
-    #[arg(long, value_name = "ID=FILE.npy", value_parser = id_and_path)]
-    pub(crate) output: Vec<(TensorId, PathBuf)>,
+    #[arg(long, value_name = "ID=FILE.npy", value_parser = key_and_path)]
+    pub(crate) output: Vec<(Key, PathBuf)>,
     /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal (1 on and
     /// below the diagonal of the last two dims), padding (1 in the first elements of each row, a random number of
     /// them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that is filled is what the
     /// partitions that follow read, whatever was computed.
-    #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill)]
-    pub(crate) fill: Vec<(TensorId, Fill)>,
+    #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill)]
+    pub(crate) fill: Vec<(Key, Fill)>,
     /// Seeds the random fill.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -113,17 +117,6 @@ const RUN_EXAMPLES: &str = "Examples:
   sterna run graph.json --check
   sterna run graph.json --repeat 100 --threads 1
   sterna run graph.json --input 0=mask.npy --fill 1=ones --output 3=out.npy
-  sterna run - --json < graph.json";
-
-impl RunArgs {
-    /// Checks that no tensor is spoken of twice.
-    pub(crate) fn check_ids(&self) -> Result<()> {
-        once("--input", self.input.iter().map(|(id, _)| *id))?;
-        once("--output", self.output.iter().map(|(id, _)| *id))?;
-        once("--fill", self.fill.iter().map(|(id, _)| *id))?;
-        match self.input.iter().find(|(id, _)| self.fill.iter().any(|(filled, _)| id == filled)) {
-            Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
-            None => Ok(()),
-        }
-    }
-}
+  sterna run - --json < graph.json
+  sterna run model.xml --input mask=mask.npy --output scores=out.npy
+  sterna run select.xml --input cond='[1,0]' --input then='[1,2]' --input else='[3,4]'";

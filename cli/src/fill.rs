@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::{Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use half::{bf16, f16};
+use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, TensorId};
 
 use crate::room::room_for;
@@ -64,13 +65,20 @@ impl Fill {
 /// What the tensors of a graph that nothing computes are filled with.
 pub(crate) struct Fills {
     asked: Vec<(TensorId, Fill)>,
+    /// The values of constants, which no fill replaces unless it is asked for.
+    constants: BTreeMap<TensorId, Value>,
     ranges: BTreeMap<TensorId, Range>,
     seed: u64,
 }
 
 impl Fills {
-    /// The fills that were asked for; any other tensor gets random elements that the ops that use it can take.
-    pub(crate) fn new(graph: &Graph, asked: Vec<(TensorId, Fill)>, seed: u64) -> Self {
+    /// The constants of a graph and the fills that were asked for; any other tensor gets random elements that the ops that use it can take.
+    pub(crate) fn new(
+        graph: &Graph,
+        constants: BTreeMap<TensorId, Value>,
+        asked: Vec<(TensorId, Fill)>,
+        seed: u64,
+    ) -> Self {
         let mut ranges = BTreeMap::new();
         for op in graph.ops() {
             for (index, input) in op.inputs().iter().enumerate() {
@@ -80,7 +88,7 @@ impl Fills {
                 }
             }
         }
-        Self { asked, ranges, seed }
+        Self { asked, constants, ranges, seed }
     }
 
     /// Whether a fill was asked for.
@@ -91,6 +99,9 @@ impl Fills {
     /// The elements for a tensor of known dims in row-major order; of 4 bits, two to a byte.
     pub(crate) fn elements(&self, desc: &LogicalTensor) -> Result<Vec<u8>> {
         let asked = self.asked.iter().find(|(asked, _)| *asked == desc.id());
+        if let (None, Some(value)) = (asked, self.constants.get(&desc.id())) {
+            return Ok(value.bytes().to_vec());
+        }
         let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
         asked.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
     }
@@ -295,7 +306,7 @@ fn padding(data_type: DataType, count: usize, dims: &[i64], seed: u64) -> Result
 }
 
 /// The bytes of one element whose value is written out; of 4 bits, in the low half of a byte.
-fn element(text: &str, data_type: DataType) -> Result<Vec<u8>> {
+pub(crate) fn element(text: &str, data_type: DataType) -> Result<Vec<u8>> {
     use DataType as D;
     Ok(match data_type {
         D::Boolean => vec![truth(text)?],

@@ -1,12 +1,16 @@
 //! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna inspect` shows
-//! what becomes of it; `sterna bench` measures how fast partitions run; `sterna ops` prints what ops must look like.
+//! what becomes of it; `sterna bench` measures how fast partitions run; `sterna convert` writes models as graphs; `sterna ops` prints what ops
+//! must look like.
 
 mod args;
 mod bench;
 mod check;
+mod convert;
 mod ending;
 mod fill;
+mod given;
 mod host;
+mod inline;
 mod inspect;
 mod manual;
 mod npy;
@@ -24,6 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::args::{Args, Command, RunArgs};
+use self::convert::ConvertArgs;
 use self::ending::{Ending, FAILED, FINE, USAGE};
 use self::inspect::InspectArgs;
 use self::terminal::{print, say, write};
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(&args),
         Command::Inspect(args) => inspect(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Convert(args) => convert(&args),
         Command::Ops { kind } => ops(kind.as_deref()),
         Command::Completions { shell } => print(&manual::completions(shell)),
         Command::Man { dir: None } => manual::page().and_then(|page| print(&page)),
@@ -69,6 +75,16 @@ fn inspect(args: &InspectArgs) -> Result<u8, Ending> {
     shown.notes.iter().for_each(|note| say("note", note));
     shown.failures.iter().for_each(|failure| say("error", failure));
     Ok(if shown.failures.is_empty() { FINE } else { FAILED })
+}
+
+fn convert(args: &ConvertArgs) -> Result<u8, Ending> {
+    let converted = convert::convert(args)?;
+    match &args.output {
+        None => print(&converted.text)?,
+        Some(path) => write(path, &converted.text)?,
+    };
+    converted.notes.iter().for_each(|note| say("note", note));
+    Ok(FINE)
 }
 
 fn ops(kind: Option<&str>) -> Result<u8, Ending> {

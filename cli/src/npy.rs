@@ -38,6 +38,23 @@ pub(crate) fn note(id: TensorId, data_type: DataType) -> Option<String> {
     })
 }
 
+/// The type and the shape that a file says that it holds; no type if tensors have none such.
+pub(crate) fn description(path: &Path) -> Result<(Option<DataType>, Vec<i64>)> {
+    let describe = || {
+        let header = header(&mut BufReader::new(File::open(path)?))?;
+        let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
+        let is_found = |data_type: &DataType| {
+            // What has no type of its own in such files is not what they say.
+            note(0, *data_type).is_none()
+                && file_types(*data_type).first() == Some(&found.type_char())
+                && data_type.size() == found.num_bytes()
+        };
+        let dims = header.shape().iter().map(|&dim| i64::try_from(dim)).collect::<Result<_, _>>()?;
+        Ok((DataType::WHOLE.iter().copied().find(is_found), dims))
+    };
+    describe().with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// Reads the value of a tensor.
 pub(crate) fn read(path: &Path, desc: &LogicalTensor) -> Result<Value> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;

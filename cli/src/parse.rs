@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use sterna::TensorId;
 
 use crate::fill::Fill;
+use crate::given::Given;
 
 /// What every command ends its help with.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -37,38 +38,46 @@ pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &st
     bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
 }
 
+/// What an option calls a tensor: its id or, in a model, the name of an input or output.
+pub(crate) type Key = String;
+
 /// Splits `ID=REST`.
-fn id_and_rest(text: &str) -> Result<(TensorId, &str), String> {
-    let (id, rest) =
-        text.split_once('=').ok_or("write it as ID=..., with the id of a tensor before the `=`")?;
-    let id =
-        id.parse().map_err(|_| format!("{id:?} is no tensor id; write a whole number before the `=`"))?;
-    Ok((id, rest))
+fn key_and_rest(text: &str) -> Result<(Key, &str), String> {
+    match text.split_once('=') {
+        Some((key, rest)) if !key.is_empty() => Ok((key.into(), rest)),
+        _ => Err("write it as ID=..., with the id of a tensor before the `=`".into()),
+    }
+}
+
+/// Splits `ID=FILE` and `ID=VALUE`.
+pub(crate) fn key_and_given(text: &str) -> Result<(Key, Given), String> {
+    let (key, given) = key_and_rest(text)?;
+    Ok((key, given.parse()?))
 }
 
 /// Splits `ID=FILE`.
-pub(crate) fn id_and_path(text: &str) -> Result<(TensorId, PathBuf), String> {
-    match id_and_rest(text)? {
+pub(crate) fn key_and_path(text: &str) -> Result<(Key, PathBuf), String> {
+    match key_and_rest(text)? {
         (_, "") => Err("name a file after the `=`".into()),
-        (id, path) => Ok((id, path.into())),
+        (key, path) => Ok((key, path.into())),
     }
 }
 
 /// Splits `ID=FILL`.
-pub(crate) fn id_and_fill(text: &str) -> Result<(TensorId, Fill), String> {
-    let (id, fill) = id_and_rest(text)?;
-    Ok((id, fill.parse()?))
+pub(crate) fn key_and_fill(text: &str) -> Result<(Key, Fill), String> {
+    let (key, fill) = key_and_rest(text)?;
+    Ok((key, fill.parse()?))
 }
 
 /// Splits `ID=2x3`.
-pub(crate) fn id_and_shape(text: &str) -> Result<(TensorId, Vec<i64>), String> {
-    let (id, shape) = id_and_rest(text)?;
+pub(crate) fn key_and_shape(text: &str) -> Result<(Key, Vec<i64>), String> {
+    let (key, shape) = key_and_rest(text)?;
     if shape.is_empty() {
-        return Ok((id, Vec::new()));
+        return Ok((key, Vec::new()));
     }
     let dim = |dim: &str| match dim.parse() {
         Ok(dim @ 0..) => Ok(dim),
         _ => Err(format!("{dim:?} is no dim; write a shape as dims joined by x, such as 2x8x128x128")),
     };
-    Ok((id, shape.split('x').map(dim).collect::<Result<_, _>>()?))
+    Ok((key, shape.split('x').map(dim).collect::<Result<_, _>>()?))
 }

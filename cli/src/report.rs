@@ -14,6 +14,8 @@ pub(crate) struct Report {
     pub(crate) ops: usize,
     pub(crate) threads: usize,
     pub(crate) partitions: Vec<PartitionReport>,
+    /// The small results of a model, or of a graph whose inputs are written out.
+    pub(crate) results: Vec<ResultReport>,
     /// The files written.
     pub(crate) written: Vec<Written>,
     /// What the reader should know, but need not act on.
@@ -26,6 +28,16 @@ pub(crate) struct Report {
 pub(crate) struct Written {
     pub(crate) tensor: TensorId,
     pub(crate) file: PathBuf,
+}
+
+/// A result with its value.
+#[derive(Debug, Serialize)]
+pub(crate) struct ResultReport {
+    /// Its name in the model, or its id.
+    pub(crate) name: String,
+    pub(crate) tensor: PortReport,
+    /// Its elements in brackets.
+    pub(crate) value: String,
 }
 
 /// One partition: what it is, and how it went.
@@ -195,13 +207,21 @@ impl Display for Report {
         let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
         writeln!(f, "{}: ops {ops}, partitions {partitions}, threads {threads}", self.graph.display())?;
         self.partitions.iter().try_for_each(|partition| write!(f, "\n{partition}"))?;
-        if !self.written.is_empty() {
+        if !self.results.is_empty() || !self.written.is_empty() {
             writeln!(f)?;
         }
+        self.results.iter().try_for_each(|result| writeln!(f, "{result}"))?;
         let mut written = self.written.iter();
         written.try_for_each(|Written { tensor, file }| {
             writeln!(f, "wrote tensor {tensor} to {}", file.display())
         })
+    }
+}
+
+impl Display for ResultReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = ", self.name)?;
+        f.write_str(&self.value)
     }
 }
 

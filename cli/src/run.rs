@@ -1,6 +1,7 @@
 //! `sterna run`: from a graph and arguments to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -10,19 +11,23 @@ use sterna::{Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, Tensor
 use crate::args::RunArgs;
 use crate::check;
 use crate::ending::Ending;
-use crate::fill::Fills;
+use crate::fill::{Fill, Fills};
+use crate::given::Given;
 use crate::host::HostTensor;
+use crate::inline;
 use crate::npy;
 use crate::parse::check_id;
-use crate::report::{Execution, PartitionReport, PortReport, Report, Runner, Written};
+use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport, Runner, Written};
 use crate::shapes::in_memory;
+use crate::source::{Loaded, Side};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
-    args.check_ids().map_err(Ending::usage)?;
-    let graph = args.source.load()?;
-    let partitions = graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
-    check_ids(args, &graph, &partitions).map_err(Ending::usage)?;
+    let mut loaded = args.source.load(&args.input)?;
+    let partitions = loaded.graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
+    let asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
+    asked.check(&loaded.graph, &partitions).map_err(Ending::usage)?;
+    let graph = &loaded.graph;
 
     let engine = match args.threads {
         Some(threads) => Engine::builder().threads(threads.into()).build(),
@@ -33,15 +38,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         ops: graph.ops().len(),
         threads: engine.threads(),
         partitions: Vec::new(),
+        results: Vec::new(),
         written: Vec::new(),
-        notes: Vec::new(),
+        notes: std::mem::take(&mut loaded.notes),
         failures: Vec::new(),
     };
-    let fills = Fills::new(&graph, args.fill.clone(), args.seed);
+    let fills = Fills::new(graph, std::mem::take(&mut loaded.constants), asked.fill.clone(), args.seed);
     let mut run = Run {
         repeat: args.repeat,
         check: args.check,
-        tensors: inputs(args, &graph, &fills, &engine, &mut report.notes)?,
+        tensors: inputs(&asked, graph, &fills, &engine, &mut report.notes)?,
         made_up: BTreeSet::new(),
         fills,
         stream: Stream::new(&engine),
@@ -58,31 +64,76 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         report.partitions.push(partition);
     }
     report.notes.extend(made_up(&report.partitions));
-    write_outputs(args, &run, &mut report)?;
+    write_outputs(&asked, &run, &mut report)?;
+    report.results = results(args, &loaded, &run).map_err(Ending::failed)?;
     Ok(report)
 }
 
-/// Checks that the tensors that options name are there.
-fn check_ids(args: &RunArgs, graph: &Graph, partitions: &[Partition]) -> Result<()> {
-    let ids = |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
-    let inputs: Vec<TensorId> = ids(&mut graph.inputs().into_iter());
-    for (id, _) in &args.input {
-        check_id("--input", *id, &inputs, "an input of the graph")?;
+/// The small results of a model, and of a graph whose inputs were written out.
+fn results(args: &RunArgs, loaded: &Loaded, run: &Run) -> Result<Vec<ResultReport>> {
+    let is_written_out = args.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
+    let outputs: Vec<(String, TensorId)> = match &loaded.named {
+        Some(named) => named.outputs.iter().map(|port| (port.name().to_owned(), port.tensor.id())).collect(),
+        None if is_written_out => {
+            loaded.graph.outputs().iter().map(|port| (port.id().to_string(), port.id())).collect()
+        }
+        None => Vec::new(),
+    };
+    let mut results = Vec::new();
+    for (name, id) in outputs {
+        let Some(tensor) = run.tensors.get(&id) else { continue };
+        // What is larger is not gathered first.
+        if tensor.desc().element_count().is_none_or(|count| count > inline::MOST_PRINTED) {
+            continue;
+        }
+        if let Some(value) = inline::shown(&tensor.value()?) {
+            results.push(ResultReport { name, tensor: PortReport::of(tensor.desc()), value });
+        }
     }
-    let computed: Vec<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
-    for (id, _) in &args.output {
-        check_id("--output", *id, &computed, "handed out by a partition")?;
-    }
-    let held = [inputs, computed].concat();
-    for (id, _) in &args.fill {
-        check_id("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
-    }
-    Ok(())
+    Ok(results)
 }
 
-/// The inputs of the graph, from files or filled.
+/// What options say of tensors, by id.
+struct Asked {
+    input: Vec<(TensorId, Given)>,
+    output: Vec<(TensorId, PathBuf)>,
+    fill: Vec<(TensorId, Fill)>,
+}
+
+impl Asked {
+    fn of(args: &RunArgs, loaded: &Loaded) -> Result<Self> {
+        let input = loaded.resolve("--input", &args.input, Side::Inputs)?;
+        let output = loaded.resolve("--output", &args.output, Side::Outputs)?;
+        let fill = loaded.resolve("--fill", &args.fill, Side::Both)?;
+        match input.iter().find(|(id, _)| fill.iter().any(|(filled, _)| id == filled)) {
+            Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
+            None => Ok(Self { input, output, fill }),
+        }
+    }
+
+    /// Checks that the tensors are there.
+    fn check(&self, graph: &Graph, partitions: &[Partition]) -> Result<()> {
+        let ids =
+            |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
+        let inputs: Vec<TensorId> = ids(&mut graph.inputs().into_iter());
+        for (id, _) in &self.input {
+            check_id("--input", *id, &inputs, "an input of the graph")?;
+        }
+        let computed: Vec<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
+        for (id, _) in &self.output {
+            check_id("--output", *id, &computed, "handed out by a partition")?;
+        }
+        let held = [inputs, computed].concat();
+        for (id, _) in &self.fill {
+            check_id("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
+        }
+        Ok(())
+    }
+}
+
+/// The inputs of the graph, as given, or filled.
 fn inputs(
-    args: &RunArgs,
+    asked: &Asked,
     graph: &Graph,
     fills: &Fills,
     engine: &Engine,
@@ -95,11 +146,13 @@ fn inputs(
         let mut tensor = HostTensor::zeroed(&desc, engine)
             .with_context(|| format!("no memory can be made for input tensor {id}"))
             .map_err(Ending::failed)?;
-        match args.input.iter().find(|(given, _)| *given == id) {
+        match asked.input.iter().find(|(given, _)| *given == id) {
             None => tensor.fill(fills).map_err(Ending::usage)?,
-            Some((_, path)) => {
-                notes.extend(npy::note(id, desc.data_type()));
-                let value = npy::read(path, &desc).map_err(Ending::usage)?;
+            Some((_, given)) => {
+                if matches!(given, Given::File(_)) {
+                    notes.extend(npy::note(id, desc.data_type()));
+                }
+                let value = given.value(&desc).map_err(Ending::usage)?;
                 tensor.write(&value).map_err(Ending::failed)?;
                 if tensor.value().map_err(Ending::failed)? != value {
                     let why = "the strides in the graph make elements one that differ in its file";
@@ -124,8 +177,8 @@ fn made_up(partitions: &[PartitionReport]) -> Option<String> {
     Some(format!("nothing here computes {what}; {results} made up for those that follow"))
 }
 
-fn write_outputs(args: &RunArgs, run: &Run, report: &mut Report) -> Result<(), Ending> {
-    for (id, path) in &args.output {
+fn write_outputs(asked: &Asked, run: &Run, report: &mut Report) -> Result<(), Ending> {
+    for (id, path) in &asked.output {
         let Some(tensor) = run.tensors.get(id) else {
             let why = "was not computed";
             report.failures.push(format!("tensor {id} {why}, so {} was not written", path.display()));

@@ -1,27 +1,103 @@
-//! Graphs as the command line names them: from a file or from standard input, with the shapes that options give.
+//! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of OpenVINO, with the
+//! shapes that options give.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use sterna::reference::Value;
 use sterna::{Error, Graph, JsonFault, TensorId};
+use sterna_import::{Imported, Options, Port, openvino};
 
 use crate::ending::Ending;
-use crate::parse;
+use crate::given::Given;
+use crate::parse::{self, Key};
 use crate::shapes::settle;
 
 /// Which graph.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArgs {
-    /// The graph in JSON; `-` reads standard input.
+    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input.
     pub(crate) graph: PathBuf,
     /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are inferred
     /// anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only if its shape does
     /// not follow from those of the op's inputs.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = parse::id_and_shape)]
-    pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
+    #[arg(long, value_name = "ID=SHAPE", value_parser = parse::key_and_shape)]
+    pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
+    /// The constants of a model; unless given, the file beside it that ends in .bin.
+    #[arg(long, value_name = "FILE.bin")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Takes a model although layers of it cannot be mapped: each of them becomes a Wildcard op.
+    #[arg(long)]
+    pub(crate) partial: bool,
+}
+
+/// A graph that was read.
+pub(crate) struct Loaded {
+    /// Finalized, with every shape settled that can be before it runs.
+    pub(crate) graph: Graph,
+    /// The values of a model's constants.
+    pub(crate) constants: BTreeMap<TensorId, Value>,
+    /// The inputs and outputs of a model by name; nothing of a graph in JSON, whose tensors have no names.
+    pub(crate) named: Option<Named>,
+    /// What the reader should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The inputs and outputs of a model.
+pub(crate) struct Named {
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+}
+
+/// Where the tensors are that an option may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Inputs,
+    Outputs,
+    /// Inputs first.
+    Both,
+}
+
+impl Loaded {
+    /// A graph in memory, whose tensors have no names.
+    fn unnamed(graph: Graph) -> Self {
+        Self { graph, constants: BTreeMap::new(), named: None, notes: Vec::new() }
+    }
+
+    /// The ids of the tensors that an option names, each once.
+    pub(crate) fn resolve<T: Clone>(
+        &self,
+        option: &str,
+        named: &[(Key, T)],
+        side: Side,
+    ) -> Result<Vec<(TensorId, T)>> {
+        let resolved = named.iter().map(|(key, value)| Ok((self.tensor(key, side)?, value.clone())));
+        let resolved: Vec<(TensorId, T)> = resolved.collect::<Result<_>>()?;
+        parse::once(option, resolved.iter().map(|(id, _)| *id))?;
+        Ok(resolved)
+    }
+
+    fn tensor(&self, key: &str, side: Side) -> Result<TensorId> {
+        let Some(named) = &self.named else { return id_of(key) };
+        let ports = match side {
+            Side::Inputs => &named.inputs[..],
+            Side::Outputs => &named.outputs[..],
+            Side::Both => &[&named.inputs[..], &named.outputs[..]].concat(),
+        };
+        match Port::find(ports, "tensor", key) {
+            Ok(port) => Ok(port.tensor.id()),
+            Err(error @ sterna_import::Error::Name { .. }) => id_of(key).or(Err(error.into())),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn id_of(key: &str) -> Result<TensorId> {
+    key.parse().map_err(|_| anyhow!("{key:?} is no tensor id; write a whole number before the `=`"))
 }
 
 impl GraphArgs {
@@ -33,11 +109,17 @@ impl GraphArgs {
         }
     }
 
-    /// The graph, finalized, with every shape settled that can be before it runs.
-    pub(crate) fn load(&self) -> Result<Graph, Ending> {
-        parse::once("--override-shape", self.override_shape.iter().map(|(id, _)| *id))
-            .map_err(Ending::usage)?;
+    /// The graph. `given` are the values of inputs, from which a model takes types and shapes that it does not say.
+    pub(crate) fn load(&self, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
         let text = read(&self.graph).map_err(Ending::usage)?;
+        if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
+            return self.model(&text, given);
+        }
+        if let Some(option) =
+            [("--weights", self.weights.is_some()), ("--partial", self.partial)].iter().find(|o| o.1)
+        {
+            return Err(Ending::usage(anyhow!("{} goes with a model; this is a graph in JSON", option.0)));
+        }
         let (graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
             Ending::failed(match &error {
@@ -46,7 +128,65 @@ impl GraphArgs {
             })
         })?;
         notes.iter().for_each(|note| crate::terminal::say("note", note));
-        settle(graph, &self.override_shape)
+        let loaded = Loaded::unnamed(graph);
+        let shapes =
+            loaded.resolve("--override-shape", &self.override_shape, Side::Inputs).map_err(Ending::usage)?;
+        Ok(Loaded { graph: settle(loaded.graph, &shapes)?, ..Loaded::unnamed(Graph::new()) })
+    }
+
+    /// A model.
+    fn model(&self, text: &str, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
+        let weights = self.weights_of().map_err(Ending::usage)?;
+        let read = |options: &Options| {
+            let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
+            openvino::read_with(text, &weights, options).map_err(failed)
+        };
+        // What its inputs are called, whether or not all of it can be mapped as it stands.
+        let survey = loaded(read(&Options { partial: true, ..Options::default() })?);
+        let Some(named) = &survey.named else { unreachable!("a model has names") };
+        let input = |id: TensorId| named.inputs.iter().find(|port| port.tensor.id() == id);
+
+        let mut options = Options { partial: self.partial, ..Options::default() };
+        let mut inner = Vec::new();
+        let shapes = survey.resolve("--override-shape", &self.override_shape, Side::Inputs);
+        for (id, dims) in shapes.map_err(Ending::usage)? {
+            match input(id) {
+                Some(port) => drop(options.shapes.insert(port.name().into(), dims)),
+                None => inner.push((id, dims)),
+            }
+        }
+        for (id, given) in survey.resolve("--input", given, Side::Inputs).map_err(Ending::usage)? {
+            let Some(port) = input(id) else { continue };
+            let (data_type, dims) = given.description().map_err(Ending::usage)?;
+            options.types.extend(data_type.map(|data_type| (port.name().to_owned(), data_type)));
+            if port.tensor.known_dims().is_none() {
+                options.shapes.entry(port.name().into()).or_insert(dims);
+            }
+        }
+        let mut loaded = loaded(read(&options)?);
+        loaded.graph = settle(loaded.graph, &inner)?;
+        Ok(loaded)
+    }
+
+    /// The bytes of the constants; none if there is no file of them.
+    fn weights_of(&self) -> Result<Vec<u8>> {
+        let beside = self.graph.with_extension("bin");
+        let path = match &self.weights {
+            Some(path) => path,
+            None if beside.is_file() => &beside,
+            None => return Ok(Vec::new()),
+        };
+        fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+fn loaded(imported: Imported) -> Loaded {
+    let note = |error: &sterna_import::Error| format!("{error}; it became a Wildcard op");
+    Loaded {
+        notes: imported.skipped.iter().map(note).collect(),
+        named: Some(Named { inputs: imported.inputs, outputs: imported.outputs }),
+        constants: imported.weights,
+        graph: imported.graph,
     }
 }
 

@@ -12,6 +12,7 @@ use sterna::{
 use sterna_fuzz::PLAIN_OPS;
 use sterna_fuzz::common::Random;
 use sterna_fuzz::common::graphs::RandomGraph;
+use sterna_import::openvino;
 
 /// The targets that take bytes, with how many bytes a seed has: enough for a case, or some dozens of calls.
 const OF_BYTES: &[(&str, usize)] = &[("select", 60), ("pointwise", 160), ("rust_api", 1200), ("c_abi", 1200)];
@@ -52,6 +53,32 @@ const WORDS: &[&str] = &[
     "opaque",
 ];
 
+/// What stands in the text of a model, with quotes as a dictionary writes them.
+const OF_XML: &[&str] = &[
+    "<layer",
+    "</layer>",
+    "<edge from-layer=",
+    "<dim>-1</dim>",
+    "<port id=",
+    "precision=\\\"BOOL\\\"",
+    "precision=\\\"I64\\\"",
+    "element_type=\\\"i64\\\"",
+    "element_type=\\\"boolean\\\"",
+    "shape=\\\"2,?\\\"",
+    "shape=\\\"...\\\"",
+    "auto_broadcast=\\\"pdpd\\\"",
+    "auto_broadcast=\\\"none\\\"",
+    "axis=\\\"1\\\"",
+    "mode=\\\"explicit\\\"",
+    "mode=\\\"bidirectional\\\"",
+    "<!DOCTYPE",
+    "&lt;",
+    "<![CDATA[",
+    "<!--",
+    "...",
+    "\\x00",
+];
+
 fn main() -> std::io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let seeds = folder.join("seeds");
@@ -67,7 +94,49 @@ fn main() -> std::io::Result<()> {
     for (name, graph) in graphs() {
         fs::write(seeds.join("graph_json").join(format!("{name}.json")), one_line(&graph))?;
     }
-    fs::write(folder.join("graph_json.dict"), dictionary())
+    fs::write(folder.join("graph_json.dict"), dictionary())?;
+    fs::create_dir_all(seeds.join("openvino"))?;
+    for kind in openvino::layer_types() {
+        fs::write(seeds.join("openvino").join(format!("{kind}.xml")), layer(kind))?;
+    }
+    for model in ["masked_scores", "select_modes"] {
+        let file = folder.join("../import/tests/data").join(model);
+        let mut bytes: Vec<u8> = one_line_of(&fs::read_to_string(file.with_extension("xml"))?).into();
+        bytes.push(0);
+        bytes.extend(fs::read(file.with_extension("bin")).unwrap_or_default());
+        fs::write(seeds.join("openvino").join(model), bytes)?;
+    }
+    fs::write(folder.join("openvino.dict"), openvino_dictionary())
+}
+
+/// A lone layer of a type, with as many inputs as it has.
+fn layer(kind: &str) -> String {
+    let port = |id: usize| format!("<port id=\"{id}\" precision=\"FP32\"><dim>2</dim><dim>3</dim></port>");
+    let text = |count: usize, data: &str| {
+        let inputs: String = (0..count).map(port).collect();
+        format!(
+            "<layer type=\"{kind}\">{data}<input>{inputs}</input><output><port id=\"9\"><dim>2</dim><dim>3</dim></port>\
+             </output></layer>\n"
+        )
+    };
+    let data =
+        ["", "<data alpha=\"0.5\"/>", "<data min=\"-1\" max=\"1\"/>", "<data destination_type=\"i32\"/>"];
+    let tried = (1..=3).flat_map(|count| data.map(|data| text(count, data)));
+    let read = |text: &String| openvino::read(text, &[]).is_ok();
+    // A layer that needs constants is worth a look all the same.
+    tried.into_iter().find(read).unwrap_or_else(|| text(2, ""))
+}
+
+/// A text without the white space of its lines.
+fn one_line_of(text: &str) -> String {
+    text.lines().map(str::trim).collect()
+}
+
+fn openvino_dictionary() -> String {
+    let kinds = openvino::layer_types().chain(["Parameter", "Const", "Result"]);
+    let values = kinds.map(|kind| format!("type=\\\"{kind}\\\""));
+    let words = values.chain(OF_XML.iter().map(|word| (*word).to_owned()));
+    words.map(|word| format!("\"{word}\"\n")).collect()
 }
 
 /// Graphs by name: an op of each kind that runs, selects of each mode, and random ones.

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use sterna::reference::{self, Value};
 use sterna::{
-    CompiledPartition, DataType, Engine, Error, LogicalTensor, Op, Partition, Status, Stream, Tensor,
+    CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition, Status, Stream, Tensor,
     TensorBuf, TensorId,
 };
 
+use crate::ENGINES;
 use crate::common::graphs::{self, fill};
 use crate::common::{GAP, Random};
 
+/// More ops than this take longer than they teach.
+const MOST_OPS: usize = 64;
 /// The largest tensor that is run on.
 const MOST_ELEMENTS: usize = 2048;
 /// The largest operand that the reference is given without a compiled partition to bound the result.
@@ -156,5 +159,57 @@ fn interpret(op: &Op, tensors: &mut Tensors, engine: &Engine) -> Outcome {
             Outcome::Done
         }
         Err(error) => refused(&error),
+    }
+}
+
+/// Runs a finalized graph on filled inputs, fused and op by op, and holds the results against each other and against the
+/// reference. `text` is what the graph was read from.
+pub fn check_runs(graph: &Graph, text: &[u8]) {
+    if graph.ops().len() > MOST_OPS {
+        return;
+    }
+    // One level a text, the same whenever the text is run.
+    let seed = text.iter().fold(text.len(), |sum, &byte| sum.wrapping_mul(31) ^ usize::from(byte));
+    let explanations = graph.explain().expect("the graph is finalized");
+    assert!(explanations.iter().all(|explanation| !format!("{explanation:?}").is_empty()));
+    let [fused, alone] = graphs::both(graph);
+    let op_count = |partitions: &[Partition]| partitions.iter().map(|p| p.ops().len()).sum::<usize>();
+    assert_eq!((op_count(&fused), alone.len()), (graph.ops().len(), graph.ops().len()));
+
+    let engine = &ENGINES[seed % ENGINES.len()];
+    let given = || -> Tensors {
+        let filled = |input: &LogicalTensor| Some((input.id(), Held::input(input, engine, seed as u64)?));
+        graph.inputs().into_iter().filter_map(filled).collect()
+    };
+    let (mut apart, mut together) = (given(), given());
+    let ran_apart = run(&alone, &mut apart, engine);
+    let ran_together = run(&fused, &mut together, engine);
+
+    for (partition, outcome) in alone.iter().zip(&ran_apart) {
+        let op = &partition.ops()[0];
+        if *outcome == Outcome::Done && partition.is_supported() {
+            let operands: Vec<Value> = op.inputs().iter().map(|input| apart[&input.id()].value()).collect();
+            if let Err(why) = graphs::check_op(op, &operands, &apart[&op.outputs()[0].id()].value()) {
+                panic!("{why}");
+            }
+        }
+    }
+    // What runs op by op runs fused as well.
+    let is_done = |id: usize| {
+        let of_op = |partition: &&Partition| partition.ops()[0].id() == id;
+        alone.iter().zip(&ran_apart).any(|(p, outcome)| of_op(&p) && *outcome == Outcome::Done)
+    };
+    for (partition, outcome) in fused.iter().zip(&ran_together) {
+        let all_done = partition.ops().iter().all(|op| is_done(op.id()));
+        assert!(!all_done || *outcome == Outcome::Done, "{outcome:?} of {partition:?}");
+        if *outcome != Outcome::Done {
+            continue;
+        }
+        for output in partition.outputs().iter().filter(|output| apart.contains_key(&output.id())) {
+            let (fused, alone) = (together[&output.id()].value(), apart[&output.id()].value());
+            if let Some(why) = graphs::difference(&fused, &alone, 0) {
+                panic!("tensor {}: {why} in {partition:?}", output.id());
+            }
+        }
     }
 }

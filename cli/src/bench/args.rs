@@ -8,10 +8,9 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::{ArgGroup, ValueEnum};
-use sterna::TensorId;
 
 use crate::fill::Fill;
-use crate::parse::{id_and_fill, id_and_shape, join};
+use crate::parse::{Key, join, key_and_fill, key_and_shape};
 
 /// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +19,7 @@ use crate::parse::{id_and_fill, id_and_shape, join};
     after_help = join(&[HOW, EXAMPLES, EXIT_CODES])
 )]
 pub(crate) struct BenchArgs {
-    /// The graph in JSON; `-` reads standard input. Each partition that runs is a case, on inputs filled at random.
+    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input. Each partition that runs is a case, on inputs filled at random.
     pub(crate) graph: Option<PathBuf>,
     /// Measures cases that are built in.
     #[arg(long, value_enum)]
@@ -41,11 +40,17 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Fills a tensor of GRAPH, as `sterna run` does.
-    #[arg(long, value_name = "ID=FILL", value_parser = id_and_fill, conflicts_with_all = ["suite", "load"])]
-    pub(crate) fill: Vec<(TensorId, Fill)>,
+    #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill, conflicts_with_all = ["suite", "load"])]
+    pub(crate) fill: Vec<(Key, Fill)>,
     /// Gives a tensor of GRAPH another shape, as `sterna run` does.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = id_and_shape, conflicts_with_all = ["suite", "load"])]
-    pub(crate) override_shape: Vec<(TensorId, Vec<i64>)>,
+    #[arg(long, value_name = "ID=SHAPE", value_parser = key_and_shape, conflicts_with_all = ["suite", "load"])]
+    pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
+    /// The constants of a model, as `sterna run` takes them.
+    #[arg(long, value_name = "FILE.bin", conflicts_with_all = ["suite", "load"])]
+    pub(crate) weights: Option<PathBuf>,
+    /// Takes a model although layers of it cannot be mapped, as `sterna run` does.
+    #[arg(long, conflicts_with_all = ["suite", "load"])]
+    pub(crate) partial: bool,
     /// Seeds the random fill.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,

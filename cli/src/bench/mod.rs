@@ -25,8 +25,7 @@ use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
 use crate::ending::{Ending, FAILED};
-use crate::parse::once;
-use crate::source::GraphArgs;
+use crate::source::{GraphArgs, Loaded, Side};
 use crate::terminal::{print, say};
 
 /// A quartile further off the median than this says that something else runs.
@@ -118,12 +117,20 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
 fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
     match (&args.graph, args.suite) {
         (Some(path), _) => {
-            once("--fill", args.fill.iter().map(|(id, _)| *id)).map_err(Ending::usage)?;
-            let source = GraphArgs { graph: path.clone(), override_shape: args.override_shape.clone() };
+            let source = GraphArgs {
+                graph: path.clone(),
+                override_shape: args.override_shape.clone(),
+                weights: args.weights.clone(),
+                partial: args.partial,
+            };
+            let loaded = source.load(&[])?;
+            let fills = loaded.resolve("--fill", &args.fill, Side::Both).map_err(Ending::usage)?;
+            loaded.notes.iter().for_each(|note| say("note", note));
             let is_stdin = path == Path::new("-");
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();
-            let subject = Subject { name: name.clone(), graph: source.load()?, fills: args.fill.clone() };
+            let Loaded { graph, constants, .. } = loaded;
+            let subject = Subject { name: name.clone(), graph, constants, fills };
             Ok((name, vec![subject]))
         }
         (None, Some(suite)) => Ok((format!("suite {}", suite.name()), suite.subjects()?)),

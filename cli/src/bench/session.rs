@@ -69,7 +69,8 @@ impl<'a> Session<'a> {
         let mut prepared = Vec::new();
         for subject in subjects {
             let partitions = partitions(subject).map_err(Ending::failed)?;
-            let fills = Fills::new(&subject.graph, subject.fills.clone(), args.seed);
+            let fills =
+                Fills::new(&subject.graph, subject.constants.clone(), subject.fills.clone(), args.seed);
             prepared.push(Prepared { subject, partitions, fills });
         }
         let mut session = Self { args, prepared, teams, notes };

@@ -1,6 +1,9 @@
 //! The cases that are built in, as tables.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
+use sterna::reference::Value;
 use sterna::{AutoBroadcast, DataType, Graph, LogicalTensor, Op, TensorId};
 
 use super::args::Suite;
@@ -12,6 +15,8 @@ use crate::shapes::settle;
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) graph: Graph,
+    /// The values of a model's constants.
+    pub(crate) constants: BTreeMap<TensorId, Value>,
     pub(crate) fills: Vec<(TensorId, Fill)>,
 }
 
@@ -167,11 +172,11 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
     graph.add_op(op.auto_broadcast(AutoBroadcast::Multidirectional))?;
     graph.finalize()?;
     let fill = fill.parse().map_err(anyhow::Error::msg::<String>)?;
-    Ok(Subject { name: (*name).into(), graph, fills: vec![(0, fill)] })
+    Ok(Subject { name: (*name).into(), graph, constants: BTreeMap::new(), fills: vec![(0, fill)] })
 }
 
 fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
     let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
     let graph = settle(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
-    Ok(Subject { name: format!("{name}/{size}"), graph, fills: Vec::new() })
+    Ok(Subject { name: format!("{name}/{size}"), graph, constants: BTreeMap::new(), fills: Vec::new() })
 }

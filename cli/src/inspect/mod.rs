@@ -39,7 +39,8 @@ const INSPECT_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna inspect graph.json --format dot | dot -Tpdf > graph.pdf
   sterna inspect - --format svg < graph.json > graph.svg
-  sterna inspect graph.json --override-shape 3=2x8x128x128";
+  sterna inspect graph.json --override-shape 3=2x8x128x128
+  sterna inspect model.xml --partial";
 
 /// The forms in which a graph is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,14 +81,14 @@ pub(crate) struct Shown {
 
 /// Shows a graph in one of the forms.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
-    let graph = args.source.load()?;
-    let inspection =
-        Inspection::new(&args.source.name(), &graph, args.threads.map(Into::into)).map_err(Ending::failed)?;
+    let loaded = args.source.load(&[])?;
+    let inspection = Inspection::new(&args.source.name(), &loaded.graph, args.threads.map(Into::into))
+        .map_err(Ending::failed)?;
     let text = match args.format() {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),
         Format::Svg => picture::file(&inspection).map_err(Ending::failed)?,
         Format::Html => page::page(&inspection).map_err(Ending::failed)?,
     };
-    Ok(Shown { text, failures: inspection.failures(), notes: inspection.notes() })
+    Ok(Shown { text, failures: inspection.failures(), notes: [loaded.notes, inspection.notes()].concat() })
 }

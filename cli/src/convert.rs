@@ -1,0 +1,63 @@
+//! `sterna convert`: a graph or a model as graph JSON.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use crate::ending::Ending;
+use crate::npy;
+use crate::parse::{EXIT_CODES, join};
+use crate::source::GraphArgs;
+
+/// The arguments of `sterna convert`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = join(&[EXAMPLES, EXIT_CODES]))]
+pub(crate) struct ConvertArgs {
+    #[command(flatten)]
+    pub(crate) source: GraphArgs,
+    /// Writes to a file instead of standard output.
+    #[arg(short, long, value_name = "FILE.json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Writes the constants of a model, which graph JSON cannot hold, into a folder: ID.npy each. In the graph they are
+    /// inputs.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) constants: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  sterna convert model.xml -o graph.json
+  sterna convert model.xml -o graph.json --constants weights
+  sterna convert model.xml --override-shape tokens=1x128 > graph.json";
+
+/// The text, and what the reader should know besides.
+pub(crate) struct Converted {
+    pub(crate) text: String,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads a graph or model, and gives it as graph JSON.
+pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
+    let mut loaded = args.source.load(&[])?;
+    let mut notes = std::mem::take(&mut loaded.notes);
+    match &args.constants {
+        Some(folder) => {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))
+                .map_err(Ending::usage)?;
+            for (id, value) in &loaded.constants {
+                let path = folder.join(format!("{id}.npy"));
+                notes.extend(npy::write(&path, *id, value).map_err(Ending::usage)?);
+            }
+        }
+        None if loaded.constants.is_empty() => {}
+        None => {
+            let ids: Vec<String> = loaded.constants.keys().map(ToString::to_string).collect();
+            notes.push(format!(
+                "the values of constant tensors {} are not in the graph; --constants writes them to files",
+                ids.join(", ")
+            ));
+        }
+    }
+    Ok(Converted { text: loaded.graph.to_json(), notes })
+}

@@ -1,0 +1,52 @@
+//! What an option gives as the value of an input: a file, or a small value as text.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use sterna::reference::Value;
+use sterna::{DataType, LogicalTensor};
+
+use crate::inline::Inline;
+use crate::npy;
+
+/// The value of an input.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Given {
+    File(PathBuf),
+    Inline(Inline),
+}
+
+impl FromStr for Given {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Inline::parse(text) {
+            Some(value) => Ok(Self::Inline(value?)),
+            None if text.is_empty() => {
+                Err("name a file after the `=`, or write a value such as [[1,2],[3,4]]".into())
+            }
+            None => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+impl Given {
+    /// The value for a tensor of known dims.
+    pub(crate) fn value(&self, desc: &LogicalTensor) -> Result<Value> {
+        match self {
+            Self::File(path) => npy::read(path, desc),
+            Self::Inline(value) => {
+                value.value(desc).with_context(|| format!("tensor {} cannot hold its value", desc.id()))
+            }
+        }
+    }
+
+    /// The type that the elements have by themselves, and the shape.
+    pub(crate) fn description(&self) -> Result<(Option<DataType>, Vec<i64>)> {
+        match self {
+            Self::File(path) => npy::description(path),
+            Self::Inline(value) => Ok((None, value.dims.clone())),
+        }
+    }
+}

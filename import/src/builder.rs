@@ -1,0 +1,458 @@
+//! A model under construction: tensors, ops and constants; and what becomes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sterna::reference::{self, Value};
+use sterna::{
+    Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpKind, Property, TensorId, UNKNOWN_DIM,
+};
+
+use crate::error::{Error, Fault, Limited};
+use crate::limits::Limits;
+use crate::{names, weights};
+
+/// A model as a graph of Sterna.
+///
+/// ```
+/// use sterna::Policy;
+/// use sterna_import::openvino;
+/// let text = r#"<layer type="Exp"><input><port id="0"><dim>4</dim></port></input>
+///               <output><port id="1"><dim>4</dim></port></output></layer>"#;
+/// let imported = openvino::read(text, &[])?;
+/// let partitions = imported.graph.partitions(Policy::Fusion)?;
+/// assert_eq!((partitions.len(), partitions[0].is_supported()), (1, true));
+/// assert_eq!(imported.inputs[0].names, ["data", "0"]);
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Imported {
+    /// The ops, finalized. The constants of the model are inputs of property
+    /// [`Constant`](sterna::Property::Constant).
+    pub graph: Graph,
+    /// The inputs of the model, in its order. One that no op uses is no input of the graph.
+    pub inputs: Vec<Port>,
+    /// The outputs of the model, in its order.
+    pub outputs: Vec<Port>,
+    /// The values of the constants that ops use, by tensor.
+    pub weights: BTreeMap<TensorId, Value>,
+    /// Why layers became `Wildcard` ops, where that was [asked for](crate::Options::partial).
+    pub skipped: Vec<Error>,
+}
+
+impl Imported {
+    /// The input of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`] and [`Error::Ambiguous`].
+    ///
+    /// ```
+    /// use sterna_import::openvino;
+    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let imported = openvino::read(text, &[])?;
+    /// assert_eq!(imported.input("data")?.tensor.rank(), Some(0));
+    /// assert_eq!(imported.input("x").unwrap_err().to_string(), "no input is named `x`; there are `data`");
+    /// # Ok::<(), sterna_import::Error>(())
+    /// ```
+    pub fn input(&self, name: &str) -> Result<&Port, Error> {
+        names::find(&self.inputs, "input", name)
+    }
+
+    /// The output of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`] and [`Error::Ambiguous`].
+    ///
+    /// ```
+    /// use sterna_import::openvino;
+    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let imported = openvino::read(text, &[])?;
+    /// assert_eq!(imported.output("1")?.name(), "dst");
+    /// # Ok::<(), sterna_import::Error>(())
+    /// ```
+    pub fn output(&self, name: &str) -> Result<&Port, Error> {
+        names::find(&self.outputs, "output", name)
+    }
+}
+
+/// An input or output of a model.
+///
+/// ```
+/// use sterna_import::{Options, openvino};
+/// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim></port></input><output><port id="1"/></output></layer>"#;
+/// let imported = openvino::read(text, &[])?;
+/// let port = &imported.inputs[0];
+/// assert_eq!((port.name(), port.tensor.dims()), ("data", Some(&[sterna::UNKNOWN_DIM][..])));
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Port {
+    /// Its names, its own first.
+    pub names: Vec<String>,
+    /// The tensor of the graph.
+    pub tensor: LogicalTensor,
+}
+
+impl Port {
+    /// Its first name; empty where it has none.
+    ///
+    /// ```
+    /// use sterna_import::openvino;
+    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// assert_eq!(openvino::read(text, &[])?.inputs[0].name(), "data");
+    /// # Ok::<(), sterna_import::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The port of a name among several; `what` says in an error what they are. A port whose own name it is comes
+    /// before others that have it among theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`] and [`Error::Ambiguous`].
+    ///
+    /// ```
+    /// use sterna_import::{Port, openvino};
+    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let imported = openvino::read(text, &[])?;
+    /// let both = [imported.inputs, imported.outputs].concat();
+    /// assert_eq!(Port::find(&both, "tensor", "dst")?.tensor.id(), 1);
+    /// # Ok::<(), sterna_import::Error>(())
+    /// ```
+    pub fn find<'a>(ports: &'a [Self], what: &'static str, name: &str) -> Result<&'a Self, Error> {
+        names::find(ports, what, name)
+    }
+}
+
+/// What is known of a tensor.
+#[derive(Debug, Clone)]
+struct Tensor {
+    data_type: DataType,
+    /// `None` where not even the rank is known.
+    dims: Option<Dims>,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone)]
+enum Origin {
+    /// Of an input, or of an op.
+    Computed,
+    /// A constant.
+    Constant(Value),
+    /// A constant of rank 0 that the mapping of a layer brings along: an op `Fill` makes it.
+    Number(f32, Value),
+}
+
+/// Tensors and ops, in an order in which they can run.
+pub(crate) struct Builder<'a> {
+    limits: &'a Limits,
+    tensors: Vec<Tensor>,
+    ops: Vec<Op>,
+    inputs: Vec<(Vec<String>, TensorId)>,
+    outputs: Vec<(Vec<String>, TensorId)>,
+    constant_bytes: usize,
+    folded_bytes: usize,
+    pub(crate) skipped: Vec<Error>,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(limits: &'a Limits) -> Self {
+        Self {
+            limits,
+            tensors: Vec::new(),
+            ops: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            constant_bytes: 0,
+            folded_bytes: 0,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// An input of the model.
+    pub(crate) fn input(
+        &mut self,
+        names: Vec<String>,
+        data_type: DataType,
+        dims: Option<Dims>,
+    ) -> Result<TensorId, sterna::Error> {
+        let id = self.add(data_type, dims, Origin::Computed)?;
+        self.inputs.push((names, id));
+        Ok(id)
+    }
+
+    /// An output of the model.
+    pub(crate) fn output(&mut self, names: Vec<String>, tensor: TensorId) {
+        self.outputs.push((names, tensor));
+    }
+
+    /// Whether an input has a name.
+    pub(crate) fn has_input(&self, name: &str) -> bool {
+        self.inputs.iter().any(|(names, _)| names.iter().any(|own| own == name))
+    }
+
+    /// The own names of the inputs.
+    pub(crate) fn input_names(&self) -> impl Iterator<Item = &str> {
+        self.inputs.iter().map(|(names, _)| names.first().map_or("", String::as_str))
+    }
+
+    /// Counts the bytes of a constant that is stored, before it is made.
+    pub(crate) fn charge_stored(&mut self, bytes: usize) -> Result<(), Fault> {
+        let most = self.limits.constant_bytes;
+        charge(&mut self.constant_bytes, bytes, most, Limited::ConstantBytes)
+    }
+
+    /// Counts the bytes of a constant that is computed, before it is made.
+    pub(crate) fn charge_folded(&mut self, bytes: usize) -> Result<(), Fault> {
+        let most = self.limits.folded_bytes;
+        charge(&mut self.folded_bytes, bytes, most, Limited::FoldedBytes)
+    }
+
+    /// A constant, whose bytes are counted.
+    pub(crate) fn constant(&mut self, value: Value) -> Result<TensorId, sterna::Error> {
+        self.add(value.data_type(), Some(value.dims().into()), Origin::Constant(value))
+    }
+
+    /// A number of rank 0 that the mapping of a layer brings along.
+    pub(crate) fn number(&mut self, value: Value, number: f32) -> Result<TensorId, sterna::Error> {
+        self.add(value.data_type(), Some(Dims::new()), Origin::Number(number, value))
+    }
+
+    pub(crate) fn data_type(&self, id: TensorId) -> DataType {
+        self.tensors[id].data_type
+    }
+
+    /// The dims, some of which may be unknown; `None` where the rank is.
+    pub(crate) fn dims(&self, id: TensorId) -> Option<&[i64]> {
+        self.tensors[id].dims.as_deref()
+    }
+
+    /// The dims, where all of them are known.
+    pub(crate) fn known_dims(&self, id: TensorId) -> Option<&[i64]> {
+        self.dims(id).filter(|dims| is_known(dims))
+    }
+
+    /// The value of a constant.
+    pub(crate) fn value(&self, id: TensorId) -> Option<&Value> {
+        match &self.tensors[id].origin {
+            Origin::Computed => None,
+            Origin::Constant(value) | Origin::Number(_, value) => Some(value),
+        }
+    }
+
+    /// Adds an op of one result, or works it out where all its operands are constants and it is exact.
+    ///
+    /// The shape of the result follows from those of the operands where all are known; else it is the one given.
+    pub(crate) fn op(
+        &mut self,
+        name: &str,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        data_type: DataType,
+        otherwise: Option<&[i64]>,
+    ) -> Result<TensorId, Fault> {
+        let mut op = Op::new(self.ops.len(), kind).named(name);
+        for (attr, value) in attrs {
+            op = op.attr(*attr, value.clone());
+        }
+        for &input in inputs {
+            op = op.input(self.describe(input)?);
+        }
+        let id = self.tensors.len();
+        let unknown = op.clone().output(LogicalTensor::unknown(id, data_type));
+        let known: Option<Vec<&[i64]>> = inputs.iter().map(|&input| self.known_dims(input)).collect();
+        let dims = match known {
+            Some(dims) => reference::output_shapes(&unknown, &dims)?.map(|mut shapes| shapes.swap_remove(0)),
+            None => {
+                reference::supports(&unknown)?;
+                match inputs {
+                    // What computes each element from one has the shape of what it computes from.
+                    [input] if kind != OpKind::StaticReshape => self.dims(*input).map(Dims::from),
+                    _ => otherwise.map(Dims::from),
+                }
+            }
+        };
+        if let Some(value) = self.folded(&unknown, inputs, dims.as_deref())? {
+            return Ok(self.constant(value)?);
+        }
+        self.add(data_type, dims, Origin::Computed)?;
+        self.ops.push(op.output(self.describe(id)?));
+        Ok(id)
+    }
+
+    /// Adds an op `Wildcard`, which says nothing but what it hangs on.
+    pub(crate) fn wildcard(
+        &mut self,
+        name: &str,
+        inputs: &[TensorId],
+        outputs: &[(DataType, Option<Dims>)],
+    ) -> Result<Vec<TensorId>, sterna::Error> {
+        let mut op = Op::new(self.ops.len(), OpKind::Wildcard).named(name);
+        for &input in inputs {
+            op = op.input(self.describe(input)?);
+        }
+        let mut ids = Vec::new();
+        for (data_type, dims) in outputs {
+            let id = self.add(*data_type, dims.clone(), Origin::Computed)?;
+            op = op.output(self.describe(id)?);
+            ids.push(id);
+        }
+        self.ops.push(op);
+        Ok(ids)
+    }
+
+    /// The graph, without what no output hangs on.
+    pub(crate) fn finish(mut self) -> Result<Imported, Error> {
+        self.give_outputs_ops()?;
+        let ops = self.live_ops();
+        let mut used: BTreeSet<TensorId> = BTreeSet::new();
+        used.extend(ops.iter().flat_map(Op::inputs).map(LogicalTensor::id));
+        let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
+
+        let mut graph = Graph::new();
+        let mut weights = BTreeMap::new();
+        let mut next = ops.len();
+        for &id in &used {
+            match &self.tensors[id].origin {
+                Origin::Computed => {}
+                Origin::Constant(value) => drop(weights.insert(id, value.clone())),
+                Origin::Number(number, _) => {
+                    let fill = Op::new(next, OpKind::Fill)
+                        .attr(Attr::Shape, &[][..] as &[i64])
+                        .attr(Attr::Value, *number)
+                        .output(self.describe(id)?);
+                    graph.add_op(fill)?;
+                    next += 1;
+                }
+            }
+        }
+        for (id, op) in ops.into_iter().enumerate() {
+            graph.add_op(renumbered(&op, id))?;
+        }
+        // Of a tensor that ops use, only an op of this kind says that it is wanted outside as well.
+        for &id in given.intersection(&used) {
+            graph.add_op(Op::new(next, OpKind::End).input(self.describe(id)?))?;
+            next += 1;
+        }
+        graph.finalize()?;
+        let port = |(names, id): &(Vec<String>, TensorId)| -> Result<Port, Error> {
+            Ok(Port { names: names.clone(), tensor: self.describe(*id)? })
+        };
+        Ok(Imported {
+            inputs: self.inputs.iter().map(port).collect::<Result<_, _>>()?,
+            outputs: self.outputs.iter().map(port).collect::<Result<_, _>>()?,
+            graph,
+            weights,
+            skipped: self.skipped,
+        })
+    }
+
+    /// Lets an op `Identity` give each output that is an input of the model or a constant.
+    fn give_outputs_ops(&mut self) -> Result<(), Error> {
+        let computed: BTreeSet<TensorId> =
+            self.ops.iter().flat_map(Op::outputs).map(LogicalTensor::id).collect();
+        for index in 0..self.outputs.len() {
+            let id = self.outputs[index].1;
+            if computed.contains(&id) {
+                continue;
+            }
+            let (source, data_type) = (self.describe(id)?, self.tensors[id].data_type);
+            let copy = self.add(data_type, self.tensors[id].dims.clone(), Origin::Computed)?;
+            let op = Op::new(self.ops.len(), OpKind::Identity).input(source).output(self.describe(copy)?);
+            self.ops.push(op);
+            self.outputs[index].1 = copy;
+        }
+        Ok(())
+    }
+
+    /// The ops on which outputs hang, in order.
+    fn live_ops(&mut self) -> Vec<Op> {
+        let mut wanted: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
+        let mut live: Vec<Op> = Vec::new();
+        for op in std::mem::take(&mut self.ops).into_iter().rev() {
+            if op.outputs().iter().any(|output| wanted.contains(&output.id())) {
+                wanted.extend(op.inputs().iter().map(LogicalTensor::id));
+                live.push(op);
+            }
+        }
+        live.reverse();
+        live
+    }
+
+    fn add(
+        &mut self,
+        data_type: DataType,
+        dims: Option<Dims>,
+        origin: Origin,
+    ) -> Result<TensorId, sterna::Error> {
+        let id = self.tensors.len();
+        self.tensors.push(Tensor { data_type, dims, origin });
+        // A shape that no tensor has is refused where it is first spoken of.
+        if let Err(error) = self.describe(id) {
+            self.tensors.pop();
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// A tensor as ops mention it.
+    fn describe(&self, id: TensorId) -> Result<LogicalTensor, sterna::Error> {
+        let Tensor { data_type, dims, origin } = &self.tensors[id];
+        let desc = match dims {
+            Some(dims) => LogicalTensor::strided(id, *data_type, dims)?,
+            None => LogicalTensor::unknown(id, *data_type),
+        };
+        match origin {
+            Origin::Constant(_) => desc.with_property(Property::Constant),
+            _ => Ok(desc),
+        }
+    }
+
+    /// The value of an exact op on constants that is small enough.
+    fn folded(&mut self, op: &Op, inputs: &[TensorId], dims: Option<&[i64]>) -> Result<Option<Value>, Fault> {
+        let all: Option<Vec<&Value>> = inputs.iter().map(|&input| self.value(input)).collect();
+        let (Some(values), Some(dims)) = (all.filter(|all| !all.is_empty()), dims) else { return Ok(None) };
+        if reference::ulps(op) > 0 {
+            return Ok(None);
+        }
+        let result = weights::byte_count(op.outputs()[0].data_type(), dims)?.unwrap_or(usize::MAX);
+        let operands: usize = values.iter().map(|value| value.bytes().len()).sum();
+        let bytes = result.saturating_add(operands);
+        if self.folded_bytes.saturating_add(bytes) > self.limits.folded_bytes {
+            return Ok(None);
+        }
+        let values: Vec<Value> = values.into_iter().cloned().collect();
+        self.folded_bytes += bytes;
+        Ok(reference::run(op, &values)?.into_iter().next())
+    }
+}
+
+/// Whether every dim is known.
+pub(crate) fn is_known(dims: &[i64]) -> bool {
+    dims.iter().all(|&dim| dim != UNKNOWN_DIM)
+}
+
+fn charge(total: &mut usize, bytes: usize, most: usize, what: Limited) -> Result<(), Fault> {
+    let given = total.saturating_add(bytes);
+    if given > most {
+        return Err(Fault::Limit { what, given: given as u64, most: most as u64 });
+    }
+    *total = given;
+    Ok(())
+}
+
+/// The same op under another id.
+fn renumbered(op: &Op, id: usize) -> Op {
+    let mut same = Op::new(id, op.kind()).named(op.name());
+    for (attr, value) in op.attrs() {
+        same = same.attr(attr, value.clone());
+    }
+    same = same.inputs_from(op.inputs().iter().cloned());
+    op.outputs().iter().fold(same, |same, output| same.output(output.clone()))
+}

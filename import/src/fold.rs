@@ -1,0 +1,134 @@
+//! What follows from constants alone, computed when a model is read: exactly, or not at all.
+
+use sterna::DataType;
+use sterna::reference::Value;
+
+use crate::weights::{integers, of_numbers, one_float, room};
+
+/// The most elements of a range: what would be longer is no table of positions.
+const LONGEST_RANGE: i128 = 1 << 24;
+
+/// The same elements in another shape of as many.
+pub(crate) fn reshaped(value: &Value, dims: &[i64]) -> Result<Value, sterna::Error> {
+    let mut bytes = room(value.bytes().len())?;
+    bytes.extend_from_slice(value.bytes());
+    Value::new(value.data_type(), dims, bytes)
+}
+
+/// A value repeated to a shape. `view` has as many dims as `dims`, each of them equal to its counterpart or 1, and as
+/// many elements as the value.
+pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Value, sterna::Error> {
+    let size = value.data_type().size().unwrap_or(0);
+    let count = dims.iter().product::<i64>() as usize;
+    let mut bytes = room(count * size)?;
+    let mut index = vec![0i64; dims.len()];
+    for _ in 0..count {
+        let place =
+            index.iter().zip(view).fold(0, |place, (&i, &dim)| place * dim + if dim == 1 { 0 } else { i });
+        let first = place as usize * size;
+        bytes.extend_from_slice(&value.bytes()[first..first + size]);
+        for (i, &dim) in index.iter_mut().zip(dims).rev() {
+            *i += 1;
+            if *i < dim {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    Value::new(value.data_type(), dims, bytes)
+}
+
+/// Why a range is not computed.
+#[derive(Debug, PartialEq)]
+pub(crate) enum NoRange {
+    /// A bound or the step is no number, or the step is 0.
+    Bounds,
+    /// An element has no exact form in the type.
+    Inexact,
+    /// It has too many elements.
+    TooLong,
+}
+
+/// The numbers from `start` on, `step` apart, up to and without `stop`, in a type.
+pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> Result<Value, NoRange> {
+    let whole =
+        |value: &Value| integers(value).filter(|list| list.len() == 1).map(|list| i128::from(list[0]));
+    if let (Some(start), Some(stop), Some(step)) = (whole(start), whole(stop), whole(step)) {
+        let (span, pace) = if step > 0 { (stop - start, step) } else { (start - stop, -step) };
+        let count = if pace == 0 { return Err(NoRange::Bounds) } else { ((span + pace - 1) / pace).max(0) };
+        if count > LONGEST_RANGE {
+            return Err(NoRange::TooLong);
+        }
+        let numbers: Option<Vec<i64>> = (0..count).map(|i| i64::try_from(start + i * step).ok()).collect();
+        return integers_of(to, &numbers.ok_or(NoRange::Inexact)?).ok_or(NoRange::Inexact);
+    }
+    let number = |value: &Value| -> Result<f64, NoRange> {
+        let number = whole(value).map(|n| n as f64).or_else(|| one_float(value));
+        number.filter(|x| x.is_finite()).ok_or(NoRange::Bounds)
+    };
+    let (start, stop, step) = (number(start)?, number(stop)?, number(step)?);
+    let count = ((stop - start) / step).ceil().max(0.0);
+    if step == 0.0 || count.is_nan() {
+        return Err(NoRange::Bounds);
+    }
+    if count > LONGEST_RANGE as f64 {
+        return Err(NoRange::TooLong);
+    }
+    // Sums of halves, quarters and so on have one value, however they are added up; others have several.
+    let numbers: Vec<f64> = (0..count as u64).map(|i| start + i as f64 * step).collect();
+    let is_exact = numbers.iter().all(|x| (x * 256.0).fract() == 0.0 && x.abs() < 65536.0);
+    let value = of_numbers(to, &[numbers.len() as i64], &numbers).filter(|_| is_exact);
+    value.ok_or(NoRange::Inexact)
+}
+
+/// A list of integers in a type; `None` where one has no exact form in it.
+pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Value> {
+    let dims = [numbers.len() as i64];
+    if to == DataType::S64 {
+        return Value::from_slice(&dims, numbers).ok();
+    }
+    let small = numbers.iter().all(|n| n.unsigned_abs() <= 1 << 53);
+    let floats: Vec<f64> = numbers.iter().map(|&n| n as f64).collect();
+    of_numbers(to, &dims, &floats).filter(|_| small)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scalar(n: i64) -> Value {
+        Value::from_slice(&[], &[n]).unwrap()
+    }
+
+    fn float(x: f32) -> Value {
+        Value::from_slice(&[], &[x]).unwrap()
+    }
+
+    #[test]
+    fn ranges_end_before_their_stop() {
+        let of = |a, b, c| {
+            range(&scalar(a), &scalar(b), &scalar(c), DataType::S64).map(|v| v.elements::<i64>().unwrap())
+        };
+        assert_eq!(of(0, 5, 2), Ok(vec![0, 2, 4]));
+        assert_eq!(of(5, 0, -2), Ok(vec![5, 3, 1]));
+        assert_eq!(of(5, 0, 2), Ok(vec![]));
+        assert_eq!(of(i64::MIN, i64::MAX, i64::MAX), Ok(vec![i64::MIN, -1, i64::MAX - 1]));
+        assert_eq!(of(0, 1, 0), Err(NoRange::Bounds));
+        assert_eq!(of(0, i64::MAX, 1), Err(NoRange::TooLong));
+        let of = |a, b, c, to| range(&float(a), &float(b), &float(c), to);
+        assert_eq!(of(0.5, 2.0, 0.5, DataType::F32).unwrap().elements::<f32>().unwrap(), [0.5, 1.0, 1.5]);
+        assert_eq!(of(0.0, 2.0, 0.5, DataType::S64), Err(NoRange::Inexact));
+        assert_eq!(of(0.0, 1.0, 0.1, DataType::F32), Err(NoRange::Inexact));
+        assert_eq!(of(0.0, f32::INFINITY, 1.0, DataType::F32), Err(NoRange::Bounds));
+        assert_eq!(of(0.0, 1.0, f32::NAN, DataType::F32), Err(NoRange::Bounds));
+        assert_eq!(range(&scalar(0), &scalar(300), &scalar(1), DataType::S8), Err(NoRange::Inexact));
+    }
+
+    #[test]
+    fn values_are_repeated_along_dims_of_one() {
+        let value = Value::from_slice(&[2, 1], &[1u8, 2]).unwrap();
+        let repeated = repeated(&value, &[1, 2, 1], &[2, 2, 3]).unwrap();
+        assert_eq!(repeated.dims(), [2, 2, 3]);
+        assert_eq!(repeated.elements::<u8>().unwrap(), [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);
+    }
+}

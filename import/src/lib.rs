@@ -1,0 +1,45 @@
+//! Reads models of other frameworks into graphs of Sterna.
+//!
+//! | step | what happens | where |
+//! |---|---|---|
+//! | read | the text of a format becomes layers and edges, within limits | [`openvino`], [`Limits`] |
+//! | map | each layer becomes ops of the same meaning, or an error that says what would be needed | [`openvino`], [`Error`] |
+//! | fold | what follows from constants alone is computed | [`Imported::weights`] |
+//! | use | a graph, its inputs and outputs by name, the values of its constants | [`Imported`], [`Port`] |
+//!
+//! A model becomes a [`Graph`](sterna::Graph) whose constants are inputs; [`Imported::weights`] holds their values. What
+//! a format says of names, limits, types and shapes is the same for every format; only `openvino` knows OpenVINO.
+//!
+//! ```
+//! use sterna_import::openvino;
+//!
+//! let imported = openvino::read(
+//!     r#"<layer ... type="Select">
+//!            <input>
+//!                <port id="0"><dim>3</dim><dim>2</dim></port>
+//!                <port id="1"><dim>3</dim><dim>2</dim></port>
+//!                <port id="2"><dim>3</dim><dim>2</dim></port>
+//!            </input>
+//!            <output>
+//!                <port id="1"><dim>3</dim><dim>2</dim></port>
+//!            </output>
+//!        </layer>"#,
+//!     &[],
+//! )?;
+//! assert_eq!(imported.graph.ops().len(), 1);
+//! assert_eq!(imported.input("then")?.tensor.known_dims(), Some(&[3, 2][..]));
+//! # Ok::<(), sterna_import::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod error;
+mod fold;
+mod limits;
+mod names;
+pub mod openvino;
+mod weights;
+
+pub use builder::{Imported, Port};
+pub use error::{Error, Fault, LayerRef, Limited, PortRef};
+pub use limits::{Limits, Options};

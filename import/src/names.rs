@@ -1,0 +1,72 @@
+//! Names out of a file: how messages show them, and how they are found.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::builder::Port;
+use crate::error::Error;
+
+/// The most characters of a name that a message shows.
+const LONGEST: usize = 64;
+
+/// A name as a message shows it: short, and without what a terminal would take for a command.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| if c.is_control() { '?' } else { c };
+        let mut chars = self.0.chars();
+        chars.by_ref().take(LONGEST).try_for_each(|c| write!(f, "{}", plain(c)))?;
+        f.write_str(if chars.next().is_some() { "…" } else { "" })
+    }
+}
+
+/// The port of a name.
+pub(crate) fn find<'a>(ports: &'a [Port], what: &'static str, name: &str) -> Result<&'a Port, Error> {
+    let fault = |known: Vec<String>| Error::Name { what, name: Shown(name).to_string(), known };
+    let listed = |ports: &[&Port]| ports.iter().map(|port| Shown(port.name()).to_string()).collect();
+    // The first name of a port is its own; others may be shared.
+    let own: Vec<&Port> = ports.iter().filter(|port| port.name() == name).collect();
+    let any: Vec<&Port> = ports.iter().filter(|port| port.names.iter().any(|other| other == name)).collect();
+    let first_of = |found: &[&'a Port]| match found {
+        [first, rest @ ..] if rest.iter().all(|port| port.tensor.id() == first.tensor.id()) => Some(*first),
+        _ => None,
+    };
+    match (first_of(&own), first_of(&any)) {
+        (Some(port), _) | (None, Some(port)) => Ok(port),
+        (None, None) if any.is_empty() => Err(fault(listed(&ports.iter().collect::<Vec<_>>()))),
+        (None, None) => Err(Error::Ambiguous { what, name: Shown(name).to_string() }),
+    }
+}
+
+/// Splits a list of names at its commas, except those behind a backslash.
+pub(crate) fn split(list: &str) -> Vec<String> {
+    let (mut names, mut name, mut chars) = (Vec::new(), String::new(), list.chars().peekable());
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.peek() == Some(&',') => name.extend(chars.next()),
+            ',' => names.push(std::mem::take(&mut name)),
+            _ => name.push(c),
+        }
+    }
+    names.push(name);
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_at_plain_commas() {
+        assert_eq!(split("a,b\\,c,d"), ["a", "b,c", "d"]);
+        assert_eq!(split("a\\b,"), ["a\\b"]);
+        assert!(split("").is_empty());
+    }
+
+    #[test]
+    fn messages_show_names_short_and_plain() {
+        assert_eq!(Shown("a\u{1b}[2Jb").to_string(), "a?[2Jb");
+        assert_eq!(Shown(&"x".repeat(100)).to_string().chars().count(), LONGEST + 1);
+    }
+}

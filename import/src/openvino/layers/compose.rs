@@ -1,0 +1,264 @@
+//! Layers that become an op with attributes, or several ops.
+//!
+//! What has no op of its own is put together from ops whose composition is the formula of the specification. On bf16
+//! and f16 the steps between are f32, so that only the result is rounded.
+
+use sterna::reference::Value;
+use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
+
+use super::{Context, is_float, is_integer};
+use crate::builder::is_known;
+use crate::error::Fault;
+use crate::weights::one_float;
+
+use DataType as D;
+use OpKind as K;
+
+const FLOATS: &str = "f32, bf16, f16";
+
+/// `min(max(x, min), max)`; on integers the bounds are rounded inwards.
+pub(super) fn clamp(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (least, most, data_type) = (layer.float("min")?, layer.float("max")?, layer.data_type(0));
+    if least.is_nan() || most.is_nan() {
+        return Err(Fault::of_attribute(
+            if least.is_nan() { "min" } else { "max" },
+            "a number that is not NaN",
+        ));
+    }
+    if ![D::S32, D::S64].contains(&data_type) {
+        let attrs = [(Attr::Min, (least as f32).into()), (Attr::Max, (most as f32).into())];
+        return layer.emit(K::Clamp, &attrs, &[layer.inputs[0]], data_type);
+    }
+    // A conversion to an integer keeps to its bounds, beyond which no element is.
+    let bound = |number: f64| match data_type {
+        D::S32 => Value::from_slice(&[], &[number as i32]),
+        _ => Value::from_slice(&[], &[number as i64]),
+    };
+    let least = layer.builder.constant(bound(least.ceil())?)?;
+    let most = layer.builder.constant(bound(most.floor())?)?;
+    let above = layer.emit(K::Maximum, &[], &[layer.inputs[0], least], data_type)?;
+    layer.emit(K::Minimum, &[], &[above, most], data_type)
+}
+
+pub(super) fn convert(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let to = layer.element("destination_type")?;
+    let to = to.ok_or(Fault::MissingAttribute { attribute: "destination_type" })?;
+    converted(layer, to)
+}
+
+pub(super) fn convert_like(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let to = layer.data_type(1);
+    converted(layer, to)
+}
+
+/// The first input in a type; as a truth value, whether it is not 0.
+fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Fault> {
+    let (from, source) = (layer.data_type(0), layer.inputs[0]);
+    if from == to {
+        return Ok(source);
+    }
+    if to == D::Boolean {
+        let zero = layer.number(from, 0.0)?;
+        return layer.emit(K::NotEqual, &[], &[source, zero], to);
+    }
+    // A kind that oneDNN has as well, where it has these types.
+    let is_known_elsewhere = is_float(from) && is_float(to) && (from == D::F32 || to == D::F32);
+    let kind = if is_known_elsewhere { K::TypeCast } else { K::Cast };
+    if !D::NUMERIC.contains(&to) {
+        return Err(Fault::of_type(layer.port(0), from, format!("an op that converts to {to}")));
+    }
+    layer.emit(kind, &[], &[source], to)
+}
+
+/// On floating point alone: what becomes of integers depends on an attribute, and no op divides them.
+pub(super) fn divide(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    layer.truth("m_pythondiv", true)?;
+    let (pair, attr) = layer.pair()?;
+    layer.emit(K::Divide, &[attr], &pair, layer.data_type(0))
+}
+
+pub(super) fn elu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let alpha = layer.float("alpha")? as f32;
+    layer.emit(K::Elu, &[(Attr::Alpha, alpha.into())], &[layer.inputs[0]], layer.data_type(0))
+}
+
+/// Gelu-2 has one form, by the error function; Gelu-7 says which.
+pub(super) fn gelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let mode = layer.word("approximation_mode", &[("erf", "gelu_erf"), ("tanh", "gelu_tanh")], "gelu_erf")?;
+    layer.emit(K::GELU, &[(Attr::Mode, mode.into())], &[layer.inputs[0]], layer.data_type(0))
+}
+
+/// `min(max(x + 3, 0), 6) / 6`, step by step: with a factor of 1/6 the zero at −3 would be missed.
+pub(super) fn hsigmoid(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (data_type, source) = (floats(layer)?, layer.inputs[0]);
+    let three = layer.number(D::F32, 3.0)?;
+    let six = layer.number(D::F32, 6.0)?;
+    let moved = layer.emit(K::Add, &[], &[source, three], D::F32)?;
+    let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, 0.0f32.into()), (Attr::Max, 6.0f32.into())];
+    let clamped = layer.emit(K::Clamp, &bounds, &[moved], D::F32)?;
+    layer.emit(K::Divide, &[], &[clamped, six], data_type)
+}
+
+/// `max(0, min(1, alpha · x + beta))`, whose parameters are constants.
+pub(super) fn hard_sigmoid(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let parameter = |input: usize| -> Result<f32, Fault> {
+        let value = layer.constant(input, "a constant number")?;
+        let number = one_float(value).filter(|_| layer.builder.known_dims(layer.inputs[input]) == Some(&[]));
+        number.map(|number| number as f32).ok_or_else(|| layer.bad_value(input, "one number of rank 0"))
+    };
+    let attrs = [(Attr::Alpha, parameter(1)?.into()), (Attr::Beta, parameter(2)?.into())];
+    layer.emit(K::HardSigmoid, &attrs, &[layer.inputs[0]], layer.data_type(0))
+}
+
+/// One of the infinities is a number that can be compared with; of none, nothing is less than itself.
+pub(super) fn is_inf(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let signs = (layer.truth("detect_negative", true)?, layer.truth("detect_positive", true)?);
+    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
+    if !is_float(data_type) && data_type != D::F64 {
+        return Err(Fault::of_type(layer.port(0), data_type, "f32, bf16, f16, f64"));
+    }
+    let infinity = match signs {
+        (true, true) => return layer.emit(K::IsInf, &[], &[source], D::Boolean),
+        (false, false) => return layer.emit(K::Less, &[], &[source, source], D::Boolean),
+        (true, false) => f64::NEG_INFINITY,
+        (false, true) => f64::INFINITY,
+    };
+    let infinity = layer.number(data_type, infinity)?;
+    layer.emit(K::Equal, &[], &[source, infinity], D::Boolean)
+}
+
+pub(super) fn negative(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
+    if !is_integer(data_type) {
+        return layer.emit(K::Negative, &[], &[source], data_type);
+    }
+    let zero = layer.number(data_type, 0.0)?;
+    layer.emit(K::Subtract, &[], &[zero, source], data_type)
+}
+
+/// A slope of rank 1 that is as long as dim 1 of the data stands there; any other slope is aligned on the right.
+pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    const WHY: &str = "known dims, which decide where the slope stands";
+    let (data, slope) = (layer.builder.dims(layer.inputs[0]), layer.builder.dims(layer.inputs[1]));
+    let (a, b) = (layer.data_type(0), layer.data_type(1));
+    if a != b {
+        return Err(Fault::of_type(layer.port(1), b, format!("{a}, the type of the other input")));
+    }
+    let unknown = |input| Fault::UnknownShape { port: layer.port(input), needed: WHY.into() };
+    let slope = slope.ok_or_else(|| unknown(1))?;
+    let at_channels = match (data, slope) {
+        (_, &[1]) => false,
+        (Some(&[_, channels, ..]), &[slopes]) if is_known(&[channels, slopes]) => channels == slopes,
+        (Some([] | [_]), _) => false,
+        (_, &[_]) => return Err(unknown(0)),
+        _ => false,
+    };
+    let attrs = [(Attr::DataFormat, "NCX".into()), (Attr::PerChannelBroadcast, at_channels.into())];
+    let inputs = [layer.inputs[0], layer.inputs[1]];
+    layer.emit(K::PReLU, &attrs, &inputs, a)
+}
+
+/// A constant exponent, one number for all elements.
+pub(super) fn power(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    const WHY: &str = "a constant of one number; an op that raises to a power of its own for each element";
+    let data_type = floats(layer)?;
+    if layer.data_type(1) != data_type {
+        return Err(Fault::of_type(
+            layer.port(1),
+            layer.data_type(1),
+            format!("{data_type}, the type of the base"),
+        ));
+    }
+    let exponent = one_float(layer.constant(1, WHY)?).ok_or_else(|| layer.bad_value(1, WHY))?;
+    let exponent_dims = layer.known_dims(1, WHY)?;
+    let base = layer.builder.dims(layer.inputs[0]);
+    // The exponent must leave the shape of the base as it is.
+    let keeps_shape = match (layer.broadcast_mode()?, base) {
+        (AutoBroadcast::None, Some(base)) => is_known(base) && exponent_dims == base,
+        (AutoBroadcast::Numpy, Some(base)) => {
+            let rank_fits = exponent_dims.len() <= base.len();
+            let ends = base[base.len().saturating_sub(exponent_dims.len())..].iter().zip(&exponent_dims);
+            rank_fits && ends.into_iter().all(|(&dim, &own)| own == 1 || own == dim)
+        }
+        (_, None) => exponent_dims.is_empty(),
+        (_, Some(_)) => return Err(Fault::of_attribute("auto_broadcast", "none, numpy")),
+    };
+    if !keeps_shape {
+        return Err(layer.unfit(1, "a shape that leaves that of the base as it is"));
+    }
+    let attrs = [(Attr::Beta, (exponent as f32).into())];
+    layer.emit(K::Pow, &attrs, &[layer.inputs[0]], data_type)
+}
+
+pub(super) fn relu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
+    if !is_integer(data_type) {
+        return layer.emit(K::ReLU, &[], &[source], data_type);
+    }
+    let zero = layer.number(data_type, 0.0)?;
+    layer.emit(K::Maximum, &[], &[source, zero], data_type)
+}
+
+/// To the nearest, halves to the even one.
+pub(super) fn round(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    if !layer.word("mode", &[("half_to_even", true), ("half_away_from_zero", false)], true)? {
+        let needed = "half_to_even; an op that rounds halves away from zero";
+        return Err(Fault::of_attribute("mode", needed));
+    }
+    match is_integer(layer.data_type(0)) {
+        true => Ok(layer.inputs[0]),
+        false => layer.emit(K::Round, &[], &[layer.inputs[0]], layer.data_type(0)),
+    }
+}
+
+/// In the modes and on the types of the specification.
+pub(super) fn select(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let mode = layer.broadcast_mode()?;
+    let mut attrs: Vec<(Attr, AttrValue)> = vec![(Attr::AutoBroadcast, mode.into())];
+    let axis = layer.broadcast_axis()?;
+    match mode {
+        AutoBroadcast::Pdpd if axis < -1 => {
+            return Err(Fault::of_attribute("axis", "a whole number from −1 on"));
+        }
+        AutoBroadcast::Pdpd => attrs.push((Attr::Axis, axis.into())),
+        _ => {}
+    }
+    let inputs = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
+    layer.emit(K::Select, &attrs, &inputs, layer.data_type(1))
+}
+
+/// `x · σ(beta · x)`.
+pub(super) fn swish(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (data_type, source) = (floats(layer)?, layer.inputs[0]);
+    let scaled = match layer.inputs.get(1).copied() {
+        Some(beta) => {
+            if layer.data_type(1) != data_type {
+                return Err(Fault::of_type(layer.port(1), layer.data_type(1), data_type.to_string()));
+            }
+            if layer.builder.dims(beta).is_none_or(|dims| dims.iter().any(|&dim| dim != 1) || dims.len() > 1)
+            {
+                return Err(layer.unfit(1, "one number"));
+            }
+            if layer
+                .builder
+                .dims(source)
+                .is_none_or(|dims| dims.len() < layer.builder.dims(beta).map_or(0, <[i64]>::len))
+            {
+                return Err(layer.unfit(0, "a rank that is not below that of `beta`"));
+            }
+            layer.emit(K::Multiply, &[], &[source, beta], D::F32)?
+        }
+        None if data_type == D::F32 => source,
+        None => layer.emit(K::TypeCast, &[], &[source], D::F32)?,
+    };
+    let factor = layer.emit(K::Sigmoid, &[], &[scaled], D::F32)?;
+    layer.emit(K::Multiply, &[], &[source, factor], data_type)
+}
+
+/// The type of the first input, which arithmetic on floating point takes.
+fn floats(layer: &Context<'_, '_>) -> Result<DataType, Fault> {
+    match layer.data_type(0) {
+        data_type if is_float(data_type) => Ok(data_type),
+        data_type => Err(Fault::of_type(layer.port(0), data_type, FLOATS)),
+    }
+}

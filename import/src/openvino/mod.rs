@@ -1,0 +1,561 @@
+//! OpenVINO IR: an XML file, and a `.bin` with the constants.
+//!
+//! Versions 10 and 11 of the format are read, which OpenVINO writes since 2020. The layers of the types that
+//! [`layer_types`] names become ops; whatever differs in meaning becomes a composition of ops that means the same, or an
+//! error that names the layer, its type, the port or attribute, and what would be needed. What of a model no `Result`
+//! hangs on is left out.
+//!
+//! A text that holds one element `layer` and no model, as OpenVINO's specification prints them, is read as a model of
+//! that layer: `...` among its attributes is passed over, inputs and outputs go by the number of their port or by their
+//! name in the specification (`cond`, `then`, `else`; the output is `dst`), and types that are not written are taken from
+//! [`Options::types`], else they are boolean for truth values and f32 for all others.
+
+mod layers;
+mod types;
+mod xml;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
+
+use self::layers::Class;
+use self::types::Element;
+use self::xml::{Layer, Net, PortText};
+use crate::builder::{Builder, Imported};
+use crate::error::{Error, Fault, LayerRef, PortRef};
+use crate::limits::Options;
+use crate::names::Shown;
+use crate::weights;
+
+/// Reads a model: the text of the `.xml` and the bytes of the `.bin`, which are empty for a model without constants.
+///
+/// # Errors
+///
+/// [`Error`]; a layer that cannot be mapped is one.
+///
+/// ```
+/// use sterna_import::openvino;
+/// let text = r#"<net name="mask" version="11">
+///     <layers>
+///         <layer id="0" name="scores" type="Parameter" version="opset1">
+///             <data shape="?,4" element_type="f32"/>
+///             <output><port id="0" precision="FP32"><dim>-1</dim><dim>4</dim></port></output>
+///         </layer>
+///         <layer id="1" name="least" type="Const" version="opset1">
+///             <data element_type="f32" shape="" offset="0" size="4"/>
+///             <output><port id="0" precision="FP32"/></output>
+///         </layer>
+///         <layer id="2" name="clipped" type="Maximum" version="opset1">
+///             <input><port id="0"><dim>-1</dim><dim>4</dim></port><port id="1"/></input>
+///             <output><port id="2" precision="FP32"><dim>-1</dim><dim>4</dim></port></output>
+///         </layer>
+///         <layer id="3" name="result" type="Result" version="opset1">
+///             <input><port id="0"><dim>-1</dim><dim>4</dim></port></input>
+///         </layer>
+///     </layers>
+///     <edges>
+///         <edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
+///         <edge from-layer="1" from-port="0" to-layer="2" to-port="1"/>
+///         <edge from-layer="2" from-port="2" to-layer="3" to-port="0"/>
+///     </edges>
+/// </net>"#;
+/// let imported = openvino::read(text, &0.5f32.to_le_bytes())?;
+/// assert_eq!(imported.input("scores")?.tensor.rank(), Some(2));
+/// assert_eq!(imported.weights.values().next().unwrap().elements::<f32>().unwrap(), [0.5]);
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
+    read_with(xml, weights, &Options::default())
+}
+
+/// Reads a model as [`read`] does, under [`Options`].
+///
+/// # Errors
+///
+/// [`Error`]; [`Error::Name`] as well for a shape or type of an input that is not there.
+///
+/// ```
+/// use sterna::{OpKind, Policy};
+/// use sterna_import::{Options, openvino};
+/// let text = r#"<layer id="0" name="wave" type="Sin"><input><port id="0"/></input>
+///               <output><port id="1"/></output></layer>"#;
+/// let error = openvino::read(text, &[]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "layer `wave` (id 0, type Sin): layers of this type are not mapped; needed: ops of Sterna that compute the same"
+/// );
+/// let imported = openvino::read_with(text, &[], &Options { partial: true, ..Options::default() })?;
+/// assert_eq!(imported.graph.ops()[0].kind(), OpKind::Wildcard);
+/// assert_eq!(imported.skipped, [error]);
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Imported, Error> {
+    let net = xml::parse(xml, &options.limits)?;
+    let builder = Builder::new(&options.limits);
+    let mut reader = Reader { weights, options, builder, used: BTreeSet::new() };
+    match &*net.layers {
+        [layer] if net.is_lone => reader.lone(layer)?,
+        _ => reader.model(&net)?,
+    }
+    reader.check_used()?;
+    reader.builder.finish()
+}
+
+/// The types of the layers that are mapped, besides `Parameter`, `Const` and `Result`.
+///
+/// ```
+/// assert!(sterna_import::openvino::layer_types().any(|name| name == "Select"));
+/// ```
+pub fn layer_types() -> impl Iterator<Item = &'static str> {
+    layers::mapped()
+}
+
+/// A model that is being read.
+struct Reader<'a> {
+    weights: &'a [u8],
+    options: &'a Options,
+    builder: Builder<'a>,
+    /// The names of the options that have been found.
+    used: BTreeSet<&'a str>,
+}
+
+/// What types tensors here have.
+const WHOLE: &str = "a type whose elements are whole bytes";
+
+/// Which output of which layer.
+type Source = (usize, usize);
+
+impl<'a> Reader<'a> {
+    fn model(&mut self, net: &Net) -> Result<(), Error> {
+        let sources = sources(net)?;
+        let order = order(net, &sources)?;
+        // Inputs keep the order of the file, and are there whether or not anything hangs on them.
+        let mut results: BTreeMap<Source, TensorId> = BTreeMap::new();
+        for (index, layer) in net.layers.iter().enumerate().filter(|(_, layer)| layer.kind == "Parameter") {
+            let tensor = self.parameter(layer).map_err(|fault| of_layer(layer, fault))?;
+            results.insert((index, 0), tensor);
+        }
+        for index in order {
+            let layer = &net.layers[index];
+            let input = |(port, source): (usize, &Option<Source>)| match source {
+                Some(source) => Ok(results[source]),
+                None => Err(of_layer(layer, Fault::Unconnected { port: input_ref(layer, port) })),
+            };
+            let inputs: Vec<TensorId> =
+                sources[index].iter().enumerate().map(input).collect::<Result<_, _>>()?;
+            let outputs = match &*layer.kind {
+                "Parameter" => continue,
+                "Result" => {
+                    let producer = sources[index].first().and_then(|source| *source);
+                    self.result(layer, producer.map(|(from, port)| (&net.layers[from], port)), &inputs)
+                        .map_err(|fault| of_layer(layer, fault))?;
+                    continue;
+                }
+                "Const" => self.constant(layer).map(|tensor| vec![tensor]),
+                _ => self.map(layer, &inputs),
+            };
+            let outputs = self.or_wildcard(layer, &inputs, outputs)?;
+            results.extend(outputs.into_iter().enumerate().map(|(port, tensor)| ((index, port), tensor)));
+        }
+        Ok(())
+    }
+
+    /// A text that is one layer: its ports are the inputs and outputs of a model.
+    fn lone(&mut self, layer: &Layer) -> Result<(), Error> {
+        let row = layers::row_of(layer).ok();
+        let named = |index: usize| row.and_then(|row| row.inputs.get(index));
+        let names = |index: usize, port: &PortText| {
+            let mut names: Vec<String> = named(index).map(|input| input.name.into()).into_iter().collect();
+            names.push(port.id.to_string());
+            names.extend(port.names.iter().cloned());
+            names
+        };
+        let class = |index: usize| named(index).map_or(Class::Value, |input| input.class);
+        let declared = |port: &PortText| port.element.and_then(Element::data_type);
+
+        let mut given = Vec::new();
+        for (index, port) in layer.inputs.iter().enumerate() {
+            if let Some(element @ (Element::Other(_) | Element::Unknown)) = port.element {
+                let (port, needed) = (input_ref(layer, index), WHOLE.into());
+                return Err(of_layer(layer, Fault::Type { port, given: element.words(), needed }));
+            }
+            given.push(declared(port).or(self.given_type(&names(index, port))));
+        }
+        let shared =
+            (0..given.len()).filter(|&index| class(index) == Class::Value).find_map(|index| given[index]);
+        // A choice has the type of its branches, which only its result may say.
+        let of_result = || layer.outputs.first().filter(|_| layer.kind == "Select").and_then(declared);
+        let shared = shared.or_else(of_result).unwrap_or(DataType::F32);
+
+        let mut inputs = Vec::new();
+        for (index, port) in layer.inputs.iter().enumerate() {
+            let default = if class(index) == Class::Truth { DataType::Boolean } else { shared };
+            let names = names(index, port);
+            let pattern: Vec<Extent> = port.dims.iter().map(|&dim| Extent::of(dim)).collect();
+            let tensor = self
+                .shaped(input_ref(layer, index), &names, Some(&pattern))
+                .and_then(|dims| Ok(self.builder.input(names, given[index].unwrap_or(default), dims)?));
+            inputs.push(tensor.map_err(|fault| of_layer(layer, fault))?);
+        }
+        let outputs = self.map(layer, &inputs);
+        let outputs = self.or_wildcard(layer, &inputs, outputs)?;
+        for (index, (tensor, port)) in outputs.into_iter().zip(&layer.outputs).enumerate() {
+            let own = if layer.outputs.len() == 1 { "dst".into() } else { format!("dst_{index}") };
+            let names = [own, port.id.to_string()].into_iter().chain(port.names.iter().cloned());
+            self.builder.output(names.collect(), tensor);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
+        let shapes_hold = self.options.shapes.is_empty();
+        layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold).map(|tensor| vec![tensor])
+    }
+
+    /// The results of a layer; those of an op `Wildcard` where it cannot be mapped and that is asked for.
+    fn or_wildcard(
+        &mut self,
+        layer: &Layer,
+        inputs: &[TensorId],
+        outputs: Result<Vec<TensorId>, Fault>,
+    ) -> Result<Vec<TensorId>, Error> {
+        let error = match outputs {
+            Ok(outputs) => return Ok(outputs),
+            Err(fault) => of_layer(layer, fault),
+        };
+        if !self.options.partial {
+            return Err(error);
+        }
+        let described = layer.outputs.iter().map(|port| {
+            let data_type = port.element.and_then(Element::data_type).unwrap_or(DataType::Undef);
+            // A port without dims may be of any rank.
+            let dims = Some(Dims::from(&*port.dims))
+                .filter(|dims| !dims.is_empty() && self.options.shapes.is_empty());
+            (data_type, dims)
+        });
+        let described: Vec<(DataType, Option<Dims>)> = described.collect();
+        let outputs = self.builder.wildcard(&layer.name, inputs, &described)?;
+        self.builder.skipped.push(error);
+        Ok(outputs)
+    }
+
+    /// An input of the model.
+    fn parameter(&mut self, layer: &Layer) -> Result<TensorId, Fault> {
+        only(layer, &["shape", "element_type"])?;
+        let port = one_output(layer)?;
+        let mut names = vec![layer.name.clone()];
+        names.extend(port.names.iter().filter(|name| **name != layer.name).cloned());
+        let element = layer.attr("element_type").map(Element::named).or(port.element);
+        let element = element.ok_or(Fault::MissingAttribute { attribute: "element_type" })?;
+        let reference = PortRef { direction: Direction::Output, id: port.id, name: "" };
+        let data_type = match element.data_type().or(self.given_type(&names)) {
+            Some(data_type) => data_type,
+            None if self.options.partial => DataType::Undef,
+            None => {
+                let (given, needed) = (element.words(), WHOLE.into());
+                return Err(Fault::Type { port: reference, given, needed });
+            }
+        };
+        let pattern = match layer.attr("shape") {
+            Some(text) => pattern(text)?,
+            None => Some(port.dims.iter().map(|&dim| Extent::of(dim)).collect()),
+        };
+        let dims = self.shaped(reference, &names, pattern.as_deref())?;
+        Ok(self.builder.input(names, data_type, dims)?)
+    }
+
+    /// The type that the options give an input.
+    fn given_type(&mut self, names: &[String]) -> Option<DataType> {
+        let options = self.options;
+        let (name, data_type) = options.types.iter().find(|(name, _)| names.contains(name))?;
+        self.used.insert(name);
+        Some(*data_type)
+    }
+
+    /// The dims of an input: those that the options give it, which must suit the file, or those of the file.
+    fn shaped(
+        &mut self,
+        port: PortRef,
+        names: &[String],
+        pattern: Option<&[Extent]>,
+    ) -> Result<Option<Dims>, Fault> {
+        let options = self.options;
+        let Some((name, dims)) = options.shapes.iter().find(|(name, _)| names.contains(name)) else {
+            return Ok(pattern.map(|pattern| pattern.iter().map(|extent| extent.dim()).collect()));
+        };
+        self.used.insert(name);
+        let given = Dims::from(&**dims);
+        match pattern {
+            Some(pattern) if pattern.len() != dims.len() => {
+                let needed = format!("{} dims, as many as in the file", pattern.len());
+                return Err(Fault::Shape { port, given, needed });
+            }
+            Some(pattern) => {
+                let beyond = pattern.iter().zip(dims).position(|(extent, dim)| !extent.takes(*dim));
+                if let Some(axis) = beyond {
+                    let needed = format!("dim {axis} from {} to {}", pattern[axis].least, pattern[axis].most);
+                    return Err(Fault::Shape { port, given, needed });
+                }
+            }
+            None => {}
+        }
+        Ok(Some(given))
+    }
+
+    /// A constant out of the weights.
+    fn constant(&mut self, layer: &Layer) -> Result<TensorId, Fault> {
+        only(layer, &["element_type", "shape", "offset", "size"])?;
+        let port = one_output(layer)?;
+        let text = |name: &'static str| layer.attr(name).ok_or(Fault::MissingAttribute { attribute: name });
+        let number = |name: &'static str| {
+            text(name)?.trim().parse::<u64>().map_err(|_| Fault::of_attribute(name, "a whole number"))
+        };
+        let element = Element::named(text("element_type")?);
+        let data_type = element.data_type().ok_or_else(|| {
+            let port = PortRef { direction: Direction::Output, id: port.id, name: "" };
+            let needed = WHOLE.into();
+            Fault::Type { port, given: element.words(), needed }
+        })?;
+        let extents =
+            pattern(text("shape")?)?.filter(|extents| extents.iter().all(|extent| extent.is_fixed()));
+        let extents = extents.ok_or_else(|| Fault::of_attribute("shape", "known dims"))?;
+        let dims: Vec<i64> = extents.iter().map(|extent| extent.dim()).collect();
+        let (offset, size) = (number("offset")?, number("size")?);
+        let needed = weights::byte_count(data_type, &dims)?.unwrap_or(0) as u64;
+        if size != needed {
+            return Err(Fault::Size { given: size, needed });
+        }
+        let bytes = weights::slice(self.weights, offset, size)?;
+        self.builder.charge_stored(bytes.len())?;
+        let value = weights::of_little_endian(data_type, &dims, bytes)?;
+        Ok(self.builder.constant(value)?)
+    }
+
+    /// An output of the model.
+    fn result(
+        &mut self,
+        layer: &Layer,
+        producer: Option<(&Layer, usize)>,
+        inputs: &[TensorId],
+    ) -> Result<(), Fault> {
+        let [tensor] = inputs else {
+            let (direction, given) = (Direction::Input, inputs.len());
+            return Err(Fault::PortCount { direction, given, needed: "1".into() });
+        };
+        let mut names = layer.output_names.clone();
+        if let Some((producer, port)) = producer {
+            names.extend(producer.outputs[port].names.iter().cloned());
+            names.push(match producer.outputs.len() {
+                1 => producer.name.clone(),
+                _ => format!("{}.{port}", producer.name),
+            });
+        }
+        names.push(layer.name.clone());
+        let mut seen = BTreeSet::new();
+        names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
+        self.builder.output(names, *tensor);
+        Ok(())
+    }
+
+    /// Checks that the options speak of inputs that are there.
+    fn check_used(&self) -> Result<(), Error> {
+        let names = self.options.shapes.keys().chain(self.options.types.keys());
+        match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
+            // A type that a file says already needs none of the options.
+            Some(name) if self.builder.has_input(name) => Ok(()),
+            Some(name) => {
+                let known = self.builder.input_names().map(|name| Shown(name).to_string()).collect();
+                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a dim of an input may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    least: i64,
+    most: i64,
+    /// Whether it stands in the file as one number.
+    fixed: bool,
+}
+
+impl Extent {
+    /// A dim, unknown or not. One that the file fixes may be given anew, as OpenVINO allows it.
+    fn of(dim: i64) -> Self {
+        match dim {
+            UNKNOWN_DIM => Self { least: 0, most: i64::MAX, fixed: false },
+            dim => Self { least: dim, most: dim, fixed: true },
+        }
+    }
+
+    fn is_fixed(self) -> bool {
+        self.fixed
+    }
+
+    fn dim(self) -> i64 {
+        if self.least == self.most { self.least } else { UNKNOWN_DIM }
+    }
+
+    fn takes(self, dim: i64) -> bool {
+        self.fixed || (self.least..=self.most).contains(&dim)
+    }
+}
+
+/// A shape as attributes write it: `1,?,2..8`, with `...` for one of unknown rank, which is `None`.
+fn pattern(text: &str) -> Result<Option<Vec<Extent>>, Fault> {
+    let text = text.trim();
+    let fault = || Fault::of_attribute("shape", "dims, such as 1,?,2..8");
+    match text {
+        "..." => return Ok(None),
+        "" => return Ok(Some(Vec::new())),
+        _ => {}
+    }
+    let number = |text: &str, empty: i64| match text.trim() {
+        "" => Some(empty),
+        text => text.parse::<i64>().ok().filter(|&dim| dim >= 0),
+    };
+    let extent = |text: &str| {
+        let text = text.trim();
+        if text == "?" || text == "-1" {
+            return Some(Extent::of(UNKNOWN_DIM));
+        }
+        match text.split_once("..") {
+            Some((least, most)) => {
+                let (least, most) = (number(least, 0)?, number(most, i64::MAX)?);
+                (least <= most).then_some(Extent { least, most, fixed: false })
+            }
+            None => text.parse().ok().filter(|&dim| dim >= 0).map(Extent::of),
+        }
+    };
+    let dims: Option<Vec<Extent>> = text.split(',').map(extent).collect();
+    dims.filter(|dims| dims.len() <= sterna::MAX_RANK).map(Some).ok_or_else(fault)
+}
+
+/// Refuses attributes of the element `data` other than these.
+fn only(layer: &Layer, known: &[&str]) -> Result<(), Fault> {
+    match layer.data.iter().find(|(name, _)| !known.contains(&&**name)) {
+        Some((attribute, _)) => Err(Fault::UnknownAttribute { attribute: attribute.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn one_output(layer: &Layer) -> Result<&PortText, Fault> {
+    match &*layer.outputs {
+        [port] => Ok(port),
+        ports => {
+            let (direction, given) = (Direction::Output, ports.len());
+            Err(Fault::PortCount { direction, given, needed: "1".into() })
+        }
+    }
+}
+
+fn of_layer(layer: &Layer, fault: Fault) -> Error {
+    Error::Layer { layer: layer_ref(layer), fault: Box::new(fault) }
+}
+
+fn layer_ref(layer: &Layer) -> LayerRef {
+    LayerRef { name: layer.name.clone(), id: layer.id, kind: layer.kind.clone() }
+}
+
+/// An input of a layer, for messages.
+fn input_ref(layer: &Layer, index: usize) -> PortRef {
+    let row = layers::row_of(layer).ok();
+    let name = row.and_then(|row| row.inputs.get(index)).map_or("", |input| input.name);
+    PortRef { direction: Direction::Input, id: layer.inputs[index].id, name }
+}
+
+/// For each input of each layer, the output to which its edge leads back.
+fn sources(net: &Net) -> Result<Vec<Vec<Option<Source>>>, Error> {
+    let mut layers: BTreeMap<u64, usize> = BTreeMap::new();
+    for (index, layer) in net.layers.iter().enumerate() {
+        if layers.insert(layer.id, index).is_some() {
+            return Err(Error::Document {
+                what: format!("two layers have the id {}", layer.id),
+                needed: "an id of its own for each layer",
+            });
+        }
+    }
+    let mut sources: Vec<Vec<Option<Source>>> =
+        net.layers.iter().map(|layer| vec![None; layer.inputs.len()]).collect();
+    // What port stands at which place.
+    let place = |ports: &[PortText]| -> BTreeMap<u64, usize> {
+        ports.iter().enumerate().rev().map(|(place, port)| (port.id, place)).collect()
+    };
+    let inputs: Vec<BTreeMap<u64, usize>> = net.layers.iter().map(|layer| place(&layer.inputs)).collect();
+    let outputs: Vec<BTreeMap<u64, usize>> = net.layers.iter().map(|layer| place(&layer.outputs)).collect();
+    for edge in &net.edges {
+        let fault = |what| Error::Edge { from: edge.from, to: edge.to, what };
+        let find = |[layer, port]: [u64; 2], ports: &[BTreeMap<u64, usize>]| -> Option<Source> {
+            let layer = *layers.get(&layer)?;
+            Some((layer, *ports[layer].get(&port)?))
+        };
+        let from = find(edge.from, &outputs).ok_or_else(|| fault("no output is there"))?;
+        let (layer, port) = find(edge.to, &inputs).ok_or_else(|| fault("no input is there"))?;
+        if sources[layer][port].replace(from).is_some() {
+            return Err(fault("another edge leads there"));
+        }
+    }
+    Ok(sources)
+}
+
+/// The layers on which a `Result` hangs, each behind those that it uses; in the order of the file otherwise.
+fn order(net: &Net, sources: &[Vec<Option<Source>>]) -> Result<Vec<usize>, Error> {
+    let mut wanted = vec![false; net.layers.len()];
+    let mut open: Vec<usize> = (0..net.layers.len()).filter(|&i| net.layers[i].kind == "Result").collect();
+    if open.is_empty() {
+        return Err(Error::Document {
+            what: "the model has no layer of type `Result`".into(),
+            needed: "one for each output",
+        });
+    }
+    while let Some(index) = open.pop() {
+        if !std::mem::replace(&mut wanted[index], true) {
+            open.extend(sources[index].iter().flatten().map(|(from, _)| from));
+        }
+    }
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); net.layers.len()];
+    let mut waiting: Vec<usize> = vec![0; net.layers.len()];
+    for index in (0..net.layers.len()).filter(|&index| wanted[index]) {
+        let from: BTreeSet<usize> = sources[index].iter().flatten().map(|(from, _)| *from).collect();
+        waiting[index] = from.len();
+        from.into_iter().for_each(|from| users[from].push(index));
+    }
+    let mut ready: BTreeSet<usize> =
+        (0..net.layers.len()).filter(|&index| wanted[index] && waiting[index] == 0).collect();
+    let mut order = Vec::new();
+    while let Some(index) = ready.pop_first() {
+        order.push(index);
+        for &user in &users[index] {
+            waiting[user] -= 1;
+            if waiting[user] == 0 {
+                ready.insert(user);
+            }
+        }
+    }
+    match (0..net.layers.len()).find(|&index| wanted[index] && waiting[index] > 0) {
+        Some(index) => Err(Error::Cycle { layer: layer_ref(&net.layers[index]) }),
+        None => Ok(order),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_dims_and_extents() {
+        let dims = |text| pattern(text).unwrap().map(|p| p.iter().map(|e| e.dim()).collect::<Vec<_>>());
+        assert_eq!(dims("2, 3"), Some(vec![2, 3]));
+        assert_eq!(dims(""), Some(vec![]));
+        assert_eq!(dims("..."), None);
+        assert_eq!(dims("?,-1,1..5,..4,2..,3..3"), Some([[UNKNOWN_DIM; 5].as_slice(), &[3]].concat()));
+        let long = vec!["1"; 13].join(",");
+        let wrong: Vec<_> = ["a", "1,,2", "-2", "5..1", "1;2", "1...5", &*long]
+            .into_iter()
+            .filter(|text| pattern(text).is_ok())
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

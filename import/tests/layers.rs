@@ -1,0 +1,332 @@
+//! Promise: a lone layer, as the specification of OpenVINO prints it, computes what the specification says; what cannot
+//! be said exactly is refused by name.
+
+mod common;
+
+use common::{by_name, float, lone, report};
+use sterna::reference::Value;
+use sterna::{Bool8, DataType};
+use sterna_import::{Error, Fault, Options, openvino};
+
+/// The example of Select-1, letter by letter.
+const SPECIFICATION: &str = r#"
+    <layer ... type="Select">
+        <input>
+            <port id="0">     <!-- cond value is: [[false, false], [true, false], [true, true]] -->
+                <dim>3</dim>
+                <dim>2</dim>
+            </port>
+            <port id="1">     <!-- then value is: [[-1, 0], [1, 2], [3, 4]] -->
+                <dim>3</dim>
+                <dim>2</dim>
+            </port>
+            <port id="2">     <!-- else value is: [[11, 10], [9, 8], [7, 6]] -->
+                <dim>3</dim>
+                <dim>2</dim>
+            </port>
+        </input>
+        <output>
+            <port id="1">     <!-- output value is: [[11, 10], [1, 8], [3, 4]] -->
+                <dim>3</dim>
+                <dim>2</dim>
+            </port>
+        </output>
+    </layer>
+"#;
+
+#[test]
+fn the_example_of_the_specification_gives_its_result() {
+    let imported = openvino::read(SPECIFICATION, &[]).unwrap();
+    let names: Vec<_> = imported.inputs.iter().map(|port| port.names.clone()).collect();
+    assert_eq!(names, [["cond", "0"], ["then", "1"], ["else", "2"]]);
+    assert_eq!(imported.outputs[0].names, ["dst", "1"]);
+    let cond = Value::from_slice(&[3, 2], &[false, false, true, false, true, true]).unwrap();
+    let then = float(&[3, 2], &[-1.0, 0.0, 1.0, 2.0, 3.0, 4.0]);
+    let else_ = float(&[3, 2], &[11.0, 10.0, 9.0, 8.0, 7.0, 6.0]);
+    let result = by_name(&imported, &[("cond", cond), ("1", then), ("else", else_)]);
+    assert_eq!(result["dst"], float(&[3, 2], &[11.0, 10.0, 1.0, 8.0, 3.0, 4.0]));
+}
+
+#[test]
+fn types_of_a_lone_layer_are_written_given_or_guessed() {
+    let mut options = Options::default();
+    options.types.insert("else".into(), DataType::S64);
+    let types = |text: &str, options: &Options| -> Vec<DataType> {
+        let imported = openvino::read_with(text, &[], options).unwrap();
+        imported.inputs.iter().chain(&imported.outputs).map(|port| port.tensor.data_type()).collect()
+    };
+    let (b, f, s) = (DataType::Boolean, DataType::F32, DataType::S64);
+    assert_eq!(types(SPECIFICATION, &Options::default()), [b, f, f, f]);
+    assert_eq!(types(SPECIFICATION, &options), [b, s, s, s]);
+    let written = SPECIFICATION.replace("<port id=\"2\">", "<port id=\"2\" precision=\"U16\">");
+    assert_eq!(types(&written, &Options::default())[1..], [DataType::U16; 3]);
+    let shaped = |name: &str| {
+        let mut options = Options::default();
+        options.shapes.insert(name.into(), vec![2, 1]);
+        openvino::read_with(SPECIFICATION, &[], &options)
+    };
+    assert!(matches!(shaped("0"), Err(Error::Layer { .. })), "{:?}", shaped("0"));
+    assert!(matches!(shaped("x"), Err(Error::Name { .. })), "{:?}", shaped("x"));
+}
+
+/// Layers with the numbers that go in and come out. All numbers are f32 unless a type is given.
+#[test]
+fn layers_compute_what_the_specification_says() {
+    const NAN: f32 = f32::NAN;
+    const INF: f32 = f32::INFINITY;
+    /// Type, attributes, inputs, result.
+    type Row = (&'static str, &'static str, &'static [&'static [f32]], &'static [f32]);
+    let rows: &[Row] = &[
+        ("Abs", "", &[&[-1.5, 2.0]], &[1.5, 2.0]),
+        ("Add", "", &[&[1.0, 2.0], &[0.5]], &[1.5, 2.5]),
+        ("Ceiling", "", &[&[1.2, -1.2]], &[2.0, -1.0]),
+        ("Clamp", "min=\"-1\" max=\"1e0\"", &[&[-2.0, 0.5, 2.0]], &[-1.0, 0.5, 1.0]),
+        ("Divide", "m_pythondiv=\"true\"", &[&[1.0, 3.0], &[2.0]], &[0.5, 1.5]),
+        ("Elu", "alpha=\"0.5\"", &[&[2.0, -1e9]], &[2.0, -0.5]),
+        ("Exp", "", &[&[0.0]], &[1.0]),
+        ("Floor", "", &[&[1.7, -1.2]], &[1.0, -2.0]),
+        ("Gelu", "approximation_mode=\"TANH\"", &[&[0.0, 100.0]], &[0.0, 100.0]),
+        ("Gelu", "", &[&[0.0, 100.0]], &[0.0, 100.0]),
+        ("HSigmoid", "", &[&[-3.0, 0.0, 3.0, -2.9999998]], &[0.0, 0.5, 1.0, 2.3841858e-7 / 6.0]),
+        ("HSwish", "", &[&[-3.0, 3.0, 0.0]], &[0.0, 3.0, 0.0]),
+        ("Log", "", &[&[1.0]], &[0.0]),
+        ("Maximum", "", &[&[1.0, -1.0], &[0.0]], &[1.0, 0.0]),
+        ("Minimum", "auto_broadcast=\"none\"", &[&[1.0, -1.0], &[0.0, 0.0]], &[0.0, -1.0]),
+        ("Mish", "", &[&[0.0]], &[0.0]),
+        ("Multiply", "", &[&[1.0, -1.0], &[3.0]], &[3.0, -3.0]),
+        ("Negative", "", &[&[1.0, -0.0]], &[-1.0, 0.0]),
+        ("PReLU", "", &[&[2.0, -2.0], &[0.25]], &[2.0, -0.5]),
+        ("ReLU", "", &[&[2.0, -2.0]], &[2.0, 0.0]),
+        ("Round", "mode=\"half_to_even\"", &[&[0.5, 1.5, 2.5]], &[0.0, 2.0, 2.0]),
+        ("Sigmoid", "", &[&[0.0]], &[0.5]),
+        ("SoftPlus", "", &[&[-200.0, 100.0]], &[0.0, 100.0]),
+        ("Sqrt", "", &[&[4.0]], &[2.0]),
+        ("SquaredDifference", "", &[&[4.0, 1.0], &[2.0]], &[4.0, 1.0]),
+        ("Subtract", "", &[&[4.0, 1.0], &[2.0]], &[2.0, -1.0]),
+        ("Swish", "", &[&[0.0, 100.0]], &[0.0, 100.0]),
+        ("Swish", "", &[&[0.0, 100.0], &[2.0]], &[0.0, 100.0]),
+        ("Tanh", "", &[&[0.0]], &[0.0]),
+        ("Tanh", "", &[&[100.0]], &[1.0]),
+        ("Equal", "", &[&[1.0, NAN, 2.0], &[1.0, NAN, 3.0]], &[1.0, 0.0, 0.0]),
+        ("NotEqual", "", &[&[1.0, NAN], &[1.0, NAN]], &[0.0, 1.0]),
+        ("Less", "", &[&[1.0, 2.0], &[2.0]], &[1.0, 0.0]),
+        ("LessEqual", "", &[&[1.0, 2.0], &[2.0]], &[1.0, 1.0]),
+        ("Greater", "", &[&[1.0, 3.0], &[2.0]], &[0.0, 1.0]),
+        ("GreaterEqual", "", &[&[1.0, 2.0], &[2.0]], &[0.0, 1.0]),
+        ("IsNaN", "", &[&[1.0, NAN, INF]], &[0.0, 1.0, 0.0]),
+        ("IsFinite", "", &[&[1.0, NAN, INF]], &[1.0, 0.0, 0.0]),
+        ("IsInf", "", &[&[1.0, NAN, INF, -INF]], &[0.0, 0.0, 1.0, 1.0]),
+        ("IsInf", "detect_negative=\"false\"", &[&[1.0, NAN, INF, -INF]], &[0.0, 0.0, 1.0, 0.0]),
+        ("IsInf", "detect_positive=\"false\"", &[&[1.0, NAN, INF, -INF]], &[0.0, 0.0, 0.0, 1.0]),
+        ("IsInf", "detect_positive=\"false\" detect_negative=\"false\"", &[&[NAN, INF]], &[0.0, 0.0]),
+        ("Convert", "destination_type=\"boolean\"", &[&[0.0, -0.0, NAN, 0.5]], &[0.0, 0.0, 1.0, 1.0]),
+        ("Convert", "destination_type=\"i32\"", &[&[1.9, -1.9]], &[1.0, -1.0]),
+        ("Convert", "destination_type=\"f16\"", &[&[1.5]], &[1.5]),
+        ("Convert", "destination_type=\"f32\"", &[&[1.5]], &[1.5]),
+        ("ConvertLike", "", &[&[1.5], &[9.0]], &[1.5]),
+    ];
+    let mut wrong = Vec::new();
+    for (kind, data, inputs, expected) in rows {
+        let shapes: Vec<(&str, Vec<i64>)> = inputs.iter().map(|x| ("FP32", vec![x.len() as i64])).collect();
+        let imported = match openvino::read(&lone(kind, data, &shapes, None), &[]) {
+            Ok(imported) => imported,
+            Err(error) => {
+                wrong.push(format!("{kind} {data}: {error}"));
+                continue;
+            }
+        };
+        let names: Vec<String> = (0..inputs.len()).map(|i| i.to_string()).collect();
+        let given: Vec<(&str, Value)> =
+            names.iter().zip(*inputs).map(|(name, x)| (&**name, float(&[x.len() as i64], x))).collect();
+        let result = &by_name(&imported, &given)["dst"];
+        let found = common::as_floats(result);
+        if found != *expected {
+            wrong.push(format!("{kind} {data}: {inputs:?} gives {found:?}, not {expected:?}"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn truth_values_and_integers_have_their_own_ways() {
+    let truth = |x: &[bool]| Value::from_slice(&[x.len() as i64], x).unwrap();
+    let rows = [
+        ("LogicalAnd", [false, false, false, true]),
+        ("LogicalOr", [false, true, true, true]),
+        ("LogicalXor", [false, true, true, false]),
+        ("Equal", [true, false, false, true]),
+        ("NotEqual", [false, true, true, false]),
+    ];
+    let (a, b) = (truth(&[false, false, true, true]), truth(&[false, true, false, true]));
+    let mut wrong = Vec::new();
+    for (kind, expected) in rows {
+        let text = lone(kind, "", &[("BOOL", vec![4]), ("BOOL", vec![4])], Some("BOOL"));
+        let result =
+            &by_name(&openvino::read(&text, &[]).unwrap(), &[("a", a.clone()), ("b", b.clone())])["dst"];
+        if result.elements::<Bool8>().unwrap() != expected.map(Bool8::from) {
+            wrong.push(format!("{kind}: {result:?}"));
+        }
+    }
+    report(&wrong);
+
+    let integers = |x: &[i64]| Value::from_slice(&[x.len() as i64], x).unwrap();
+    let rows: &[(&str, &str, &[i64], &[i64])] = &[
+        ("ReLU", "", &[-5, 5], &[0, 5]),
+        ("Negative", "", &[i64::MIN, 5], &[i64::MIN, -5]),
+        ("Clamp", "min=\"-1.5\" max=\"2.5\"", &[-9, -1, 2, 9], &[-1, -1, 2, 2]),
+        ("Clamp", "min=\"-1e30\" max=\"1e30\"", &[i64::MIN, i64::MAX], &[i64::MIN, i64::MAX]),
+        ("Floor", "", &[7], &[7]),
+        ("Round", "", &[i64::MAX], &[i64::MAX]),
+    ];
+    for (kind, data, given, expected) in rows {
+        let text = lone(kind, data, &[("I64", vec![given.len() as i64])], Some("I64"));
+        let result = &by_name(&openvino::read(&text, &[]).unwrap(), &[("data", integers(given))])["dst"];
+        assert_eq!(result, &integers(expected), "{kind}");
+    }
+}
+
+#[test]
+fn select_takes_every_type_and_mode() {
+    let mut wrong = Vec::new();
+    for (precision, size) in common::PRECISIONS {
+        let branch = |first: u8| -> Vec<u8> { (0..6 * size).map(|i| first.wrapping_add(i as u8)).collect() };
+        let (then, else_) = (branch(0x80), branch(0x11));
+        for (mode, cond, expected) in [
+            ("auto_broadcast=\"none\"", vec![2i64, 3], [1u8, 0, 1, 0, 1, 1]),
+            ("auto_broadcast=\"numpy\"", vec![3], [1, 0, 1, 1, 0, 1]),
+            ("auto_broadcast=\"pdpd\" axis=\"0\"", vec![2], [1, 1, 1, 0, 0, 0]),
+            (
+                "auto_broadcast=\"pdpd\" auto_broadcast.auto_broadcast_axis=\"-1\"",
+                vec![3],
+                [1, 0, 1, 1, 0, 1],
+            ),
+            ("auto_broadcast=\"PDPD\"", vec![3, 1], [9; 6]),
+        ] {
+            let shapes = [("BOOL", cond.clone()), (*precision, vec![2, 3]), (*precision, vec![2, 3])];
+            let imported = match openvino::read(&lone("Select", mode, &shapes, Some(precision)), &[]) {
+                Ok(imported) => imported,
+                Err(_) if expected == [9; 6] => continue,
+                Err(error) => {
+                    wrong.push(format!("{precision} {mode}: {error}"));
+                    continue;
+                }
+            };
+            let data_type = imported.inputs[1].tensor.data_type();
+            let of = |bytes: &[u8]| Value::new(data_type, &[2, 3], bytes.to_vec()).unwrap();
+            let picks: Vec<u8> = [1, 0, 1, 0, 1, 1][..cond.iter().product::<i64>() as usize].to_vec();
+            let cond = Value::new(DataType::Boolean, &cond, picks).unwrap();
+            let result =
+                &by_name(&imported, &[("cond", cond), ("then", of(&then)), ("else", of(&else_))])["dst"];
+            let chosen: Vec<u8> =
+                (0..6 * size).map(|i| if expected[i / size] == 1 { then[i] } else { else_[i] }).collect();
+            if result.bytes() != chosen {
+                wrong.push(format!("{precision} {mode}: {result:?}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// What is refused, with a part of the message.
+#[test]
+fn what_has_no_exact_form_is_refused_by_name() {
+    let f = |dims: &[i64]| ("FP32", dims.to_vec());
+    /// Type, attributes, types and shapes of the inputs, part of the message.
+    type Row = (&'static str, &'static str, Vec<(&'static str, Vec<i64>)>, &'static str);
+    let rows: Vec<Row> = vec![
+        ("Sin", "", vec![f(&[2])], "needed: ops of Sterna that compute the same"),
+        ("Round", "mode=\"half_away_from_zero\"", vec![f(&[2])], "attribute `mode`; needed: half_to_even"),
+        ("Round", "mode=\"up\"", vec![f(&[2])], "needed: half_to_even, half_away_from_zero"),
+        (
+            "Add",
+            "",
+            vec![("FP64", vec![2]), ("FP64", vec![2])],
+            "input port 0 (`a`) is f64; needed: f32, bf16",
+        ),
+        ("Add", "", vec![f(&[2]), ("FP16", vec![2])], "input port 1 (`b`) is f16; needed: f32, the type of"),
+        ("Add", "speed=\"1\"", vec![f(&[2]), f(&[2])], "attribute `speed` is not known here"),
+        ("Add", "", vec![f(&[2])], "1 input ports; needed: 2"),
+        ("Add", "", vec![f(&[2]), f(&[3])], "{3} does not broadcast onto {2}"),
+        (
+            "Add",
+            "auto_broadcast=\"pdpd\" axis=\"0\"",
+            vec![f(&[2, 3]), f(&[2])],
+            "port 1 (`b`) is no constant",
+        ),
+        ("Add", "auto_broadcast=\"pdpd\"", vec![f(&[2]), f(&[2, 3])], "a place within the dims of input 0"),
+        ("Add", "auto_broadcast=\"pdpd\"", vec![f(&[2, 1]), f(&[3])], "dims that are those of input 0"),
+        ("Divide", "", vec![("I32", vec![2]), ("I32", vec![2])], "input port 0 (`a`) is s32; needed: f32"),
+        ("Power", "", vec![f(&[2]), f(&[])], "input port 1 (`b`) is no constant"),
+        ("Power", "", vec![("I32", vec![2]), ("I32", vec![])], "input port 0 (`a`) is s32; needed: f32"),
+        ("Equal", "", vec![("F8E4M3", vec![2]), ("F8E4M3", vec![2])], "is f8_e4m3; needed: f32"),
+        ("Less", "", vec![("BOOL", vec![2]), ("BOOL", vec![2])], "is boolean; needed: a numeric type"),
+        ("LogicalAnd", "", vec![f(&[2]), f(&[2])], "input port 0 (`a`) is f32; needed: boolean"),
+        ("IsNaN", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
+        ("IsInf", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
+        ("Convert", "", vec![f(&[2])], "attribute `destination_type` is missing"),
+        ("Convert", "destination_type=\"u1\"", vec![f(&[2])], "a type whose elements are whole bytes"),
+        ("Convert", "destination_type=\"f8e5m2\"", vec![f(&[2])], "an op that converts to f8_e5m2"),
+        ("Clamp", "min=\"x\" max=\"1\"", vec![f(&[2])], "attribute `min`; needed: a number"),
+        (
+            "Clamp",
+            "min=\"nan\" max=\"1\"",
+            vec![f(&[2])],
+            "attribute `min`; needed: a number that is not NaN",
+        ),
+        ("Elu", "", vec![f(&[2])], "attribute `alpha` is missing"),
+        ("Swish", "", vec![f(&[2]), f(&[2])], "input port 1 (`beta`) is {2}; needed: one number"),
+        (
+            "ShapeOf",
+            "",
+            vec![f(&[2, sterna::UNKNOWN_DIM])],
+            "the shape of input port 0 (`data`) is not known",
+        ),
+        ("Broadcast", "", vec![f(&[2]), ("I64", vec![1])], "port 1 (`target_shape`) is no constant"),
+        ("Unsqueeze", "", vec![f(&[2]), ("I64", vec![1])], "port 1 (`axes`) is no constant"),
+        (
+            "Select",
+            "auto_broadcast=\"no\"",
+            vec![("BOOL", vec![]), f(&[]), f(&[])],
+            "needed: none, numpy, pdpd",
+        ),
+        (
+            "Select",
+            "auto_broadcast=\"pdpd\" axis=\"-2\"",
+            vec![("BOOL", vec![]), f(&[]), f(&[])],
+            "attribute `axis`",
+        ),
+        ("Select", "", vec![f(&[]), f(&[]), f(&[])], "input port 0 (`cond`) is f32; needed: boolean"),
+        (
+            "Select",
+            "",
+            vec![("BOOL", vec![]), f(&[]), ("FP16", vec![])],
+            "port 2 (`else`) is f16; needed: f32",
+        ),
+        ("Select", "", vec![("BOOL", vec![3, 5]), f(&[2, 3, 4, 5]), f(&[])], "{3,5} does not broadcast onto"),
+        ("Select", "", vec![("BOOL", vec![]), ("STRING", vec![]), ("STRING", vec![])], "needed"),
+    ];
+    let mut wrong = Vec::new();
+    for (kind, data, inputs, expected) in rows {
+        match openvino::read(&lone(kind, data, &inputs, None), &[]) {
+            Ok(_) => wrong.push(format!("{kind} {data} is read")),
+            Err(error) if error.to_string().contains(expected) => {}
+            Err(error) => wrong.push(format!("{kind} {data}: {error}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn what_a_file_says_of_a_result_is_held_against_what_follows() {
+    let text = |precision: &str, dims: &str| {
+        format!(
+            "<layer type=\"Exp\"><input><port id=\"0\"><dim>2</dim></port></input>\
+             <output><port id=\"1\"{precision}>{dims}</port></output></layer>"
+        )
+    };
+    assert!(openvino::read(&text("", "<dim>2</dim>"), &[]).is_ok());
+    for text in [text(" precision=\"I32\"", "<dim>2</dim>"), text("", "<dim>3</dim>"), text("", "")] {
+        let Err(Error::Layer { fault, .. }) = openvino::read(&text, &[]) else { panic!("{text}") };
+        assert!(matches!(*fault, Fault::Declared { .. }), "{fault}");
+    }
+}

@@ -1,0 +1,395 @@
+//! Promise: a model becomes a graph that computes the same, with inputs, outputs and constants by name; what follows from
+//! constants is folded.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Ir, by_name, float, report};
+use sterna::reference::Value;
+use sterna::{DataType, OpKind, Policy, UNKNOWN_DIM};
+use sterna_import::{Error, Fault, Imported, Options, openvino};
+
+fn read(ir: &Ir) -> Imported {
+    openvino::read(&ir.text(), &ir.weights).unwrap_or_else(|error| panic!("{error}\n{}", ir.text()))
+}
+
+fn kinds(imported: &Imported) -> Vec<OpKind> {
+    imported.graph.ops().iter().map(|op| op.kind()).collect()
+}
+
+#[test]
+fn the_files_in_the_tree_are_read_and_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let read = |name: &str| {
+        let file = |extension: &str| folder.join(format!("{name}.{extension}"));
+        let text = std::fs::read_to_string(file("xml")).unwrap();
+        openvino::read(&text, &std::fs::read(file("bin")).unwrap_or_default()).unwrap()
+    };
+    // Scores where the mask is true, else the least number; then twice as much, clipped.
+    let masked = read("masked_scores");
+    assert_eq!(kinds(&masked), [OpKind::Select, OpKind::Multiply, OpKind::Clamp]);
+    assert_eq!(masked.graph.partitions(Policy::Fusion).unwrap().len(), 1);
+    assert_eq!(masked.input("scores").unwrap().tensor.dims(), Some(&[UNKNOWN_DIM, 3][..]));
+    let mask = Value::from_slice(&[3], &[true, false, true]).unwrap();
+    let scores = float(&[2, 3], &[0.25, 1.0, 9.0, -0.5, 2.0, -9.0]);
+    let result = by_name(&masked, &[("mask", mask), ("scores", scores)]);
+    assert_eq!(result["clipped"], float(&[2, 3], &[0.5, -4.0, 4.0, -1.0, -4.0, -4.0]));
+
+    // The same select in three modes; version 10.
+    let modes = read("select_modes");
+    let of = |dims: &[i64], from: i64| {
+        let count = dims.iter().product::<i64>();
+        Value::from_slice(dims, &(from..from + count).collect::<Vec<i64>>()).unwrap()
+    };
+    let cond = Value::from_slice(&[2, 1], &[false, true]).unwrap();
+    let result = by_name(&modes, &[("cond", cond), ("then", of(&[2, 2], 0)), ("else", of(&[2, 2], 10))]);
+    let expected = Value::from_slice(&[2, 2], &[10i64, 11, 2, 3]).unwrap();
+    assert_eq!(result["by_numpy"], expected);
+    assert_eq!(result["by_pdpd"], expected);
+    assert_eq!(result["by_none"], expected);
+
+    // A lone layer in a file.
+    assert_eq!(read("select_layer").inputs.len(), 3);
+}
+
+#[test]
+fn inputs_and_outputs_go_by_their_names() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "2");
+    let y = ir.parameter("y", "f32", "2");
+    ir.parameter("idle", "i8", "");
+    let sum = ir.layer("sum", "Add", "", &[x, y], "<dim>2</dim>");
+    let twice = ir.op("Add", "", &[sum, sum]);
+    ir.result("first", sum);
+    ir.result("second", twice);
+    ir.result("again", sum);
+    ir.result("copy", x);
+    let imported = read(&ir);
+    let names: Vec<&str> = imported.inputs.iter().map(|port| port.name()).collect();
+    assert_eq!(names, ["x", "y", "idle"]);
+    assert_eq!(imported.outputs[0].names, ["sum", "first"]);
+    assert_eq!(imported.output("again").unwrap().tensor, imported.output("first").unwrap().tensor);
+    assert_eq!(kinds(&imported), [OpKind::Add, OpKind::Add, OpKind::Identity, OpKind::End]);
+    let result = by_name(&imported, &[("x", float(&[2], &[1.0, 2.0])), ("y", float(&[2], &[3.0, 4.0]))]);
+    assert_eq!(result["sum"], float(&[2], &[4.0, 6.0]));
+    assert_eq!(result["Add_4"], float(&[2], &[8.0, 12.0]));
+    assert_eq!(result["x"], float(&[2], &[1.0, 2.0]));
+    assert!(matches!(imported.input("z"), Err(Error::Name { what: "input", .. })));
+}
+
+#[test]
+fn names_of_tensors_are_read_and_shared_ones_are_refused() {
+    let port = |id: u32, names: &str| {
+        format!(
+            "<layer id=\"{id}\" name=\"p{id}\" type=\"Parameter\"><data shape=\"1\" element_type=\"f32\"/>\
+             <output><port id=\"0\" names=\"{names}\"/></output></layer>\
+             <layer id=\"{}\" name=\"r{id}\" type=\"Result\" output_names=\"out{id}\"><input><port id=\"0\"/></input></layer>",
+            id + 10
+        )
+    };
+    let text = format!(
+        "<net version=\"10\"><layers>{}{}</layers><edges>\
+         <edge from-layer=\"0\" from-port=\"0\" to-layer=\"10\" to-port=\"0\"/>\
+         <edge from-layer=\"1\" from-port=\"0\" to-layer=\"11\" to-port=\"0\"/></edges></net>",
+        port(0, "a,b\\,c,shared"),
+        port(1, "shared")
+    );
+    let imported = openvino::read(&text, &[]).unwrap();
+    assert_eq!(imported.inputs[0].names, ["p0", "a", "b,c", "shared"]);
+    assert_eq!(imported.input("b,c").unwrap().name(), "p0");
+    assert!(matches!(imported.input("shared"), Err(Error::Ambiguous { .. })));
+    assert_eq!(imported.output("out1").unwrap().names, ["out1", "shared", "p1", "r1"]);
+}
+
+#[test]
+fn constants_keep_their_bits_and_are_inputs_of_the_graph() {
+    let mut wrong = Vec::new();
+    for (element, size) in [("f32", 4), ("f16", 2), ("i64", 8), ("u8", 1), ("boolean", 1), ("f8e4m3", 1)] {
+        let mut ir = Ir::default();
+        let bytes: Vec<u8> = (0..3 * size).map(|i| 0xf0 - i as u8).collect();
+        let constant = ir.constant(element, "3", &bytes);
+        ir.result("out", constant);
+        let imported = read(&ir);
+        let (_, value) = imported.weights.first_key_value().unwrap();
+        let result = &by_name(&imported, &[])["Const_0"];
+        if cfg!(target_endian = "little") && (value.bytes() != bytes || result.bytes() != bytes) {
+            wrong.push(format!("{element}: {value:?}, {result:?}"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn what_follows_from_constants_is_folded() {
+    type Make = fn(&mut Ir) -> usize;
+    let rows: &[(&str, Make, Value)] = &[
+        (
+            "Broadcast numpy",
+            |ir| {
+                let (x, to) = (ir.floats("2,1", &[1.0, 2.0]), ir.integers(&[2, 2, 2]));
+                ir.op("Broadcast", "mode=\"numpy\"", &[x, to])
+            },
+            float(&[2, 2, 2], &[1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]),
+        ),
+        (
+            "Broadcast explicit",
+            |ir| {
+                let (x, to, axes) = (ir.floats("2", &[1.0, 2.0]), ir.integers(&[2, 2]), ir.integers(&[0]));
+                ir.op("Broadcast", "mode=\"explicit\"", &[x, to, axes])
+            },
+            float(&[2, 2], &[1.0, 1.0, 2.0, 2.0]),
+        ),
+        (
+            "Broadcast bidirectional",
+            |ir| {
+                let (x, to) = (ir.floats("2,1,1", &[1.0, 2.0]), ir.integers(&[1, 2]));
+                ir.op("Broadcast", "mode=\"BIDIRECTIONAL\"", &[x, to])
+            },
+            float(&[2, 1, 2], &[1.0, 1.0, 2.0, 2.0]),
+        ),
+        (
+            "Unsqueeze",
+            |ir| {
+                let (x, axes) = (ir.floats("2", &[1.0, 2.0]), ir.integers(&[-1, 0]));
+                ir.op("Unsqueeze", "", &[x, axes])
+            },
+            float(&[1, 2, 1], &[1.0, 2.0]),
+        ),
+        (
+            "Squeeze",
+            |ir| {
+                let (x, axes) = (ir.floats("1,2,1", &[1.0, 2.0]), ir.integers(&[-1]));
+                ir.op("Squeeze", "", &[x, axes])
+            },
+            float(&[1, 2], &[1.0, 2.0]),
+        ),
+        (
+            "Squeeze of all",
+            |ir| {
+                let x = ir.floats("1,2,1", &[1.0, 2.0]);
+                ir.op("Squeeze", "", &[x])
+            },
+            float(&[2], &[1.0, 2.0]),
+        ),
+        (
+            "Reshape",
+            |ir| {
+                let (x, to) = (ir.floats("2,3", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), ir.integers(&[0, -1, 1]));
+                ir.op("Reshape", "special_zero=\"true\"", &[x, to])
+            },
+            float(&[2, 3, 1], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        ),
+        (
+            "ShapeOf",
+            |ir| {
+                let x = ir.parameter("x", "f32", "2,3,4");
+                ir.op("ShapeOf", "output_type=\"i32\"", &[x])
+            },
+            Value::from_slice(&[3], &[2i32, 3, 4]).unwrap(),
+        ),
+        (
+            "Range",
+            |ir| {
+                let bounds =
+                    [[1, 0], [7, 0], [2, 0]].map(|[n, _]: [i64; 2]| ir.constant("i64", "", &n.to_le_bytes()));
+                ir.op("Range", "output_type=\"f16\"", &bounds)
+            },
+            Value::from_slice(&[3], &[1.0f32, 3.0, 5.0].map(half::f16::from_f32)).unwrap(),
+        ),
+        (
+            "Convert, then Select",
+            |ir| {
+                let (c, x) = (ir.constant("u8", "2", &[7, 0]), ir.floats("2", &[1.0, 3.0]));
+                let y = ir.constant("f16", "", &[0, 0xc0]);
+                let c = ir.op("Convert", "destination_type=\"boolean\"", &[c]);
+                let y = ir.op("ConvertLike", "", &[y, x]);
+                ir.op("Select", "", &[c, x, y])
+            },
+            float(&[2], &[1.0, -2.0]),
+        ),
+        (
+            "Add under pdpd",
+            |ir| {
+                let (a, b) = (ir.floats("2,2", &[0.0; 4]), ir.floats("2", &[1.0, 2.0]));
+                ir.op("Add", "auto_broadcast=\"pdpd\" axis=\"0\"", &[a, b])
+            },
+            float(&[2, 2], &[1.0, 1.0, 2.0, 2.0]),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (what, make, expected) in rows {
+        let mut ir = Ir::default();
+        let last = make(&mut ir);
+        ir.result("out", last);
+        match openvino::read(&ir.text(), &ir.weights) {
+            Ok(imported) => {
+                let values: Vec<&Value> = imported.weights.values().collect();
+                if kinds(&imported) != [OpKind::Identity] || values != [expected] {
+                    wrong.push(format!("{what}: {:?} of {values:?}", kinds(&imported)));
+                }
+            }
+            Err(error) => wrong.push(format!("{what}: {error}")),
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn what_is_no_constant_is_broadcast_by_a_select() {
+    /// Mode, shape, shape asked for, shape of the result, axes.
+    type Row = (&'static str, &'static str, &'static [i64], &'static [i64], Option<&'static [i64]>);
+    let rows: &[Row] = &[
+        ("numpy", "2,1", &[3, 2, 2], &[3, 2, 2], None),
+        ("bidirectional", "2,1", &[1, 2], &[2, 2], None),
+        ("explicit", "2,1", &[3, 2, 2], &[3, 2, 2], Some(&[1, 2])),
+    ];
+    for (mode, shape, target, expected, axes) in rows {
+        let mut ir = Ir::default();
+        let (x, to) = (ir.parameter("x", "i16", shape), ir.integers(target));
+        let axes = axes.map(|axes| ir.integers(axes));
+        let inputs: Vec<usize> = [x, to].into_iter().chain(axes).collect();
+        let wide = ir.op("Broadcast", &format!("mode=\"{mode}\""), &inputs);
+        ir.result("out", wide);
+        let imported = read(&ir);
+        assert_eq!(kinds(&imported), [OpKind::Fill, OpKind::Select]);
+        let x = Value::from_slice(&[2, 1], &[-7i16, 9]).unwrap();
+        let result = &by_name(&imported, &[("x", x)])[imported.outputs[0].name()];
+        assert_eq!(result.dims(), *expected, "{mode}");
+        let row: Vec<i16> = [-7, -7, 9, 9].repeat(expected.iter().product::<i64>() as usize / 4);
+        assert_eq!(result.elements::<i16>().unwrap(), row, "{mode}");
+    }
+}
+
+#[test]
+fn a_slope_stands_at_the_channels_where_it_is_as_long() {
+    let rows: &[(&str, &str, &[f32])] = &[
+        // As long as dim 1: one slope a row.
+        ("1,2,2", "2", &[-1.0, -1.0, -2.0, -2.0]),
+        // As long as the last dim alone.
+        ("1,1,4", "4", &[-1.0, -2.0, -3.0, -4.0]),
+        ("4", "4", &[-1.0, -2.0, -3.0, -4.0]),
+        ("1,2,2", "2,1", &[-1.0, -1.0, -2.0, -2.0]),
+        ("1,2,2", "1", &[-1.0, -1.0, -1.0, -1.0]),
+    ];
+    for (shape, slope, expected) in rows {
+        let mut ir = Ir::default();
+        let count = if slope.starts_with('4') {
+            4
+        } else if slope.starts_with('2') {
+            2
+        } else {
+            1
+        };
+        let slopes = ir.floats(slope, &[1.0, 2.0, 3.0, 4.0][..count]);
+        let x = ir.parameter("x", "f32", shape);
+        let y = ir.op("PReLU", "", &[x, slopes]);
+        ir.result("out", y);
+        let dims: Vec<i64> = shape.split(',').map(|dim| dim.parse().unwrap()).collect();
+        let result = by_name(&read(&ir), &[("x", float(&dims, &[-1.0; 4]))]);
+        assert_eq!(common::as_floats(&result["PReLU_2"]), *expected, "{shape} by {slope}");
+    }
+}
+
+#[test]
+fn powers_take_a_constant_exponent() {
+    let power = |shape: &str, exponent: &str, numbers: &[f32], data: &str| {
+        let mut ir = Ir::default();
+        let (x, y) = (ir.parameter("x", "f32", shape), ir.floats(exponent, numbers));
+        let z = ir.op("Power", data, &[x, y]);
+        ir.result("out", z);
+        openvino::read(&ir.text(), &ir.weights)
+    };
+    let square = power("?,2", "", &[2.0], "").unwrap();
+    assert_eq!(
+        by_name(&square, &[("x", float(&[1, 2], &[3.0, -4.0]))])["Power_2"],
+        float(&[1, 2], &[9.0, 16.0])
+    );
+    assert!(power("1,2", "2", &[2.0, 2.0], "").is_ok());
+    assert!(power("2", "2", &[2.0, 2.0], "auto_broadcast=\"none\"").is_ok());
+    let refused = [
+        power("?,?", "2", &[2.0, 2.0], ""),
+        power("2", "2", &[2.0, 3.0], ""),
+        power("2", "1,1", &[2.0], ""),
+        power("...", "1", &[2.0], ""),
+        power("2", "", &[2.0], "auto_broadcast=\"none\""),
+        power("2", "", &[2.0], "auto_broadcast=\"pdpd\""),
+    ];
+    let read: Vec<usize> = refused.iter().enumerate().filter(|(_, r)| r.is_ok()).map(|(i, _)| i).collect();
+    assert!(read.is_empty(), "{read:?}");
+}
+
+#[test]
+fn shapes_given_anew_go_through_the_whole_model() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "2,1..5");
+    let y = ir.layer("y", "Exp", "", &[x], "<dim>2</dim><dim>-1</dim>");
+    let shape = ir.op("ShapeOf", "", &[y]);
+    ir.result("out", shape);
+    let given = |dims: &[i64]| {
+        let mut options = Options::default();
+        options.shapes.insert("x".into(), dims.to_vec());
+        openvino::read_with(&ir.text(), &ir.weights, &options)
+    };
+    assert!(matches!(openvino::read(&ir.text(), &ir.weights), Err(Error::Layer { .. })));
+    let imported = given(&[7, 4]).unwrap();
+    assert_eq!(imported.weights.values().next().unwrap().elements::<i64>().unwrap(), [7, 4]);
+    // Nothing but the shape of it is asked for.
+    assert_eq!(kinds(&imported), [OpKind::Identity]);
+    for dims in [&[7, 6][..], &[7], &[7, -1]] {
+        assert!(matches!(given(dims), Err(Error::Layer { .. })), "{dims:?}: {:?}", given(dims));
+    }
+}
+
+#[test]
+fn dynamic_dims_and_ranks_stay_unknown() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "...");
+    let y = ir.layer("y", "Exp", "", &[x], "");
+    let z = ir.layer("z", "Sqrt", "", &[y], "");
+    ir.result("out", z);
+    let imported = read(&ir);
+    assert_eq!(imported.outputs[0].tensor.rank(), None);
+    let result = by_name(&imported, &[("x", float(&[2], &[0.0, 0.0]))]);
+    assert_eq!(result["z"], float(&[2], &[1.0, 1.0]));
+}
+
+#[test]
+fn with_partial_the_rest_is_partitioned_around_what_is_not_mapped() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "4");
+    let y = ir.op("Exp", "", &[x]);
+    let odd = ir.layer("odd", "Erf", "", &[y], "<dim>4</dim>");
+    let z = ir.op("Abs", "", &[odd]);
+    let z = ir.op("Sqrt", "", &[z]);
+    ir.result("out", z);
+    let error = openvino::read(&ir.text(), &[]).unwrap_err();
+    assert!(
+        matches!(&error, Error::Layer { layer, fault } if layer.name == "odd" && matches!(**fault, Fault::Unsupported { .. }))
+    );
+    let imported = openvino::read_with(&ir.text(), &[], &Options { partial: true, ..Options::default() });
+    // The output of the unknown layer has no type in the text, so that what follows cannot be mapped either.
+    let imported = imported.unwrap();
+    assert_eq!(imported.skipped[0], error);
+    assert_eq!(imported.skipped.len(), 3);
+
+    let typed = ir.text().replace("name=\"odd\" type=\"Erf\" version=\"opset1\"><input><port id=\"0\"/></input><output><port id=\"9\">", "name=\"odd\" type=\"Erf\" version=\"opset1\"><input><port id=\"0\"/></input><output><port id=\"9\" precision=\"FP32\">");
+    let imported =
+        openvino::read_with(&typed, &[], &Options { partial: true, ..Options::default() }).unwrap();
+    assert_eq!(kinds(&imported), [OpKind::Exp, OpKind::Wildcard, OpKind::Abs, OpKind::Sqrt]);
+    let partitions = imported.graph.partitions(Policy::Fusion).unwrap();
+    let sizes: Vec<(usize, bool)> = partitions.iter().map(|p| (p.ops().len(), p.is_supported())).collect();
+    assert_eq!(sizes, [(1, true), (1, false), (2, true)]);
+    assert_eq!(imported.inputs[0].tensor.data_type(), DataType::F32);
+}
+
+#[test]
+fn what_no_result_hangs_on_is_left_out() {
+    let mut ir = Ir::default();
+    let x = ir.parameter("x", "f32", "2");
+    let dead = ir.op("Sin", "", &[x]);
+    ir.op("Exp", "", &[dead]);
+    let y = ir.op("Abs", "", &[x]);
+    ir.result("out", y);
+    assert_eq!(kinds(&read(&ir)), [OpKind::Abs]);
+}
