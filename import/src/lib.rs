@@ -35,6 +35,8 @@
 mod builder;
 mod error;
 mod fold;
+#[cfg(doctest)]
+mod guide;
 mod limits;
 mod names;
 pub mod openvino;
