@@ -1,9 +1,12 @@
-//! What a call costs besides its work: executions of few elements, with tensors made before and with new ones;
-//! executions of many elements while the workers are asleep, which show from what size on they are worth waking;
-//! compilations, cold and from the cache, from one thread and from two; and a decoder that adds a key each step, with
-//! the number of keys as it is and rounded up.
+//! Measures what a call costs besides its work:
+//!
+//! - executions on few elements, with tensors made before and with new ones;
+//! - executions on many elements while the workers sleep, which show the size from which workers are worth
+//!   waking;
+//! - compilations, cold and from the cache, from one thread and from two;
+//! - a decoder that adds a key each step, with the number of keys as it is and rounded up.
 
-mod limit;
+mod baseline;
 mod rows;
 
 use std::hint::black_box;
@@ -11,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use baseline::{BaselineLoop, Store};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use limit::{LimitLoop, Store};
 use rayon::ThreadPoolBuilder;
-use rows::{COND, Condition, DST, ELSE, Limit, Operands, Pages, Row, Shape, THEN};
+use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream, Tensor,
     TensorMut, compiled_partition_cache_capacity, set_compiled_partition_cache_capacity,
@@ -27,17 +30,17 @@ macro_rules! lengths {
             dims: [&[$n]; 3],
             strides: [None; 4],
             natural: None,
-            limit: Limit::Same,
+            baseline: Baseline::Same,
         }),*]
     };
 }
 
 static LENGTHS: [Shape; 6] = lengths!(1 16 64 256 1024 4096);
 
-/// Of f32, 0.8 to 54 MB moved, each twice the one before.
+/// Rows of f32 that move 0.8 to 54 MB, each twice as much as the one before.
 static LONG: [Shape; 7] = lengths!(65_536 131_072 262_144 524_288 1_048_576 2_097_152 4_194_304);
 
-/// How long nobody runs anything before each execution that is to find the workers asleep.
+/// Pause before each execution that must find the workers asleep.
 const PAUSE: Duration = Duration::from_millis(3);
 
 fn row(shape: &'static Shape) -> Row {
@@ -46,13 +49,13 @@ fn row(shape: &'static Shape) -> Row {
 }
 
 fn execute(criterion: &mut Criterion) {
-    // As many threads as the machine has: none of them must be woken.
+    // As many threads as the machine has; no execution may wake one.
     let engine = Engine::new();
     for shape in &LENGTHS {
         let row = row(shape);
         let operands = Operands::new(&row, row.pages);
         let compiled = row.compile(&engine);
-        let limit = LimitLoop::new(&row).with_stores(Store::Ordinary);
+        let baseline = BaselineLoop::new(&row).with_stores(Store::Ordinary);
         let mut group = criterion.benchmark_group(format!("execute/{}", shape.name));
         group.throughput(Throughput::Bytes(compiled.bytes_moved() as u64));
         short(&mut group);
@@ -78,7 +81,7 @@ fn execute(criterion: &mut Criterion) {
         });
         group.bench_function("limit", |bencher| {
             // SAFETY: the addresses are those of the row's operands.
-            bencher.iter(|| unsafe { limit.run(black_box(operands.addresses())) });
+            bencher.iter(|| unsafe { baseline.run(black_box(operands.addresses())) });
         });
         group.finish();
     }
@@ -101,14 +104,14 @@ unsafe fn execute_at(compiled: &CompiledPartition, stream: &Stream, addresses: [
 }
 
 fn asleep(criterion: &mut Criterion) {
-    // The caller takes part, so one worker makes two threads; both sides use the same one.
+    // The caller takes part, so one worker makes two threads; Sterna and the limit use the same worker.
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started"));
     for shape in &LONG {
         let row = row(shape);
         let operands = Operands::new(&row, row.pages);
         let addresses = operands.addresses();
         // SAFETY: the addresses are those of the row's operands.
-        let limit = unsafe { LimitLoop::new(&row).fastest(addresses) };
+        let baseline = unsafe { BaselineLoop::new(&row).fastest(addresses) };
         let mut group = criterion.benchmark_group(format!("asleep/{}", shape.name));
         for threads in [1, 2] {
             let engine = Engine::builder().pool(pool.clone()).threads(threads).build();
@@ -126,9 +129,9 @@ fn asleep(criterion: &mut Criterion) {
             group.bench_function(format!("limit/threads-{threads}"), |bencher| {
                 let mut run = || match threads {
                     // SAFETY: as above.
-                    1 => unsafe { limit.run(addresses) },
+                    1 => unsafe { baseline.run(addresses) },
                     // SAFETY: as above.
-                    _ => unsafe { limit.run_halves(addresses, &pool) },
+                    _ => unsafe { baseline.run_halves(addresses, &pool) },
                 };
                 bencher.iter_custom(|runs| after_pauses(runs, &mut run));
             });
@@ -137,7 +140,7 @@ fn asleep(criterion: &mut Criterion) {
     }
 }
 
-/// The time of so many runs, each after a pause that is not counted.
+/// Time of a number of runs, each after a pause that is not counted.
 fn after_pauses(runs: u64, run: &mut dyn FnMut()) -> Duration {
     let timed = |_| {
         std::thread::sleep(PAUSE);
@@ -174,10 +177,10 @@ fn compile(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Keys of the longest step of the decoder; four times as many as the cache keeps plans.
+/// Keys of the longest step of the decoder: four times as many as the cache has plans.
 const KEYS: u64 = 4096;
 
-/// What of the shapes of a step is compiled: attention scores of 12 heads and one query over so many keys.
+/// Graph that a step compiles: attention scores of 12 heads and one query over a number of keys.
 fn step(keys: u64) -> sterna::Result<[LogicalTensor; 4]> {
     let keys = keys as i64;
     Ok([
@@ -188,7 +191,7 @@ fn step(keys: u64) -> sterna::Result<[LogicalTensor; 4]> {
     ])
 }
 
-/// The mask of a step alone, and with the scale of the scores before it.
+/// The mask of a step alone, and the mask after the scale of the scores.
 fn decoders() -> sterna::Result<[(&'static str, Partition); 2]> {
     const SCALE: usize = 4;
     const SCALED: usize = 5;

@@ -1,17 +1,17 @@
-//! Every row of the selects, each beside its limit, on one thread and on two.
+//! Times every row of the selects and its limit, on one thread and on two.
 //!
-//! `cargo bench --bench select -- FILTER` measures the rows whose names match. Rows run one after the other here; for
-//! ratios on a machine that is not quiet, use the bench `ratio`.
+//! `cargo bench --bench select -- FILTER` measures the rows whose names match. Here rows run one after the
+//! other; the bench `ratio` interleaves them, for ratios on a machine that is not quiet.
 
-mod limit;
+mod baseline;
 mod rows;
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baseline::BaselineLoop;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use limit::LimitLoop;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Operands, Row};
 
@@ -24,12 +24,12 @@ fn select(criterion: &mut Criterion) {
 }
 
 fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
-    // Memory is taken only for rows that the filter lets through.
+    // Memory is allocated only for rows that pass the filter.
     let operands = OnceCell::new();
     let operands = || operands.get_or_init(|| Operands::new(row, row.pages));
-    let limit = OnceCell::new();
+    let baseline = OnceCell::new();
     // SAFETY: the addresses are those of the row's operands.
-    let fastest = || unsafe { LimitLoop::new(row).fastest(operands().addresses()) };
+    let fastest = || unsafe { BaselineLoop::new(row).fastest(operands().addresses()) };
 
     let mut group = criterion.benchmark_group(row.to_string());
     group.sampling_mode(SamplingMode::Flat).sample_size(20);
@@ -42,12 +42,12 @@ fn bench(criterion: &mut Criterion, row: &Row, pool: &Arc<ThreadPool>) {
             operands().with_execution(&compiled, |execute| bencher.iter(execute));
         });
         group.bench_function(format!("limit/{threads}"), |bencher| {
-            let (limit, addresses) = (limit.get_or_init(fastest), operands().addresses());
+            let (baseline, addresses) = (baseline.get_or_init(fastest), operands().addresses());
             // SAFETY: the addresses are those of the row's operands.
             bencher.iter(|| unsafe {
                 match threads {
-                    1 => limit.run(addresses),
-                    _ => limit.run_halves(addresses, pool),
+                    1 => baseline.run(addresses),
+                    _ => baseline.run_halves(addresses, pool),
                 }
             });
         });

@@ -217,7 +217,8 @@ enum {
     STERNA_OP_FLOOR = 0x100e,
     STERNA_OP_CEIL = 0x100f,
     STERNA_OP_FILL = 0x1010,
-    STERNA_OP_CAST = 0x1011
+    STERNA_OP_CAST = 0x1011,
+    STERNA_OP_MODULO = 0x1012
 };
 
 /**
@@ -417,15 +418,18 @@ typedef struct sterna_tensor_t sterna_tensor_t;
 typedef int sterna_status_t;
 
 /**
- * Gives a block of at least `size` bytes (1 or more) at a multiple of `alignment` (a power of two, 64 or more), or
- * null where there is none. A block that is not aligned so is freed at once and counts as none. It is called from any
- * thread that uses the engine, several at a time.
+ * Gives a block of at least `size` bytes (1 or more), or null where there is none. It should start at a multiple of
+ * `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
+ * alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
+ * then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
+ * any thread that uses the engine, several at a time.
  */
 typedef void *(*sterna_allocator_malloc_t)(size_t size,
                                            size_t alignment);
 
 /**
- * Takes a block back. It is called from any thread that uses the engine, several at a time.
+ * Takes a block back, by the address that the other function gave. It is called from any thread that uses the engine,
+ * several at a time.
  */
 typedef void (*sterna_allocator_free_t)(void *block);
 
@@ -860,8 +864,9 @@ sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
                                     const sterna_op_t *op);
 
 /**
- * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
- * with two producers, mentions of one tensor that differ, and a cycle.
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+ * different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
+ * `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
  */
 sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
 
@@ -895,10 +900,22 @@ sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
 /**
  * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
  * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+ *
+ * The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
+ * tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+ * anything but the type, `sterna_graph_get_json_notes` says so.
  */
 sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
                                        const char *json,
                                        size_t length);
+
+/**
+ * Says what `sterna_graph_from_json` read in another way than it was written: one line for each consumer of a tensor
+ * whose description was replaced by the producer's, none if no description was. The text is to be freed by
+ * `sterna_string_destroy`.
+ */
+sterna_status_t sterna_graph_get_json_notes(const sterna_graph_t *graph,
+                                            char **text);
 
 /**
  * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
@@ -1197,8 +1214,8 @@ sterna_status_t sterna_string_destroy(char *string);
 
 /**
  * Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
- * from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an
- * execution needs memory unless the tensor is empty.
+ * from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
+ * asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
  *
  * The caller's memory must stay where it is while an execution uses it. A host scalar is made by
  * `sterna_tensor_create_scalar`.

@@ -101,7 +101,7 @@ enum class op_kind : int {
     logical_xor = STERNA_OP_LOGICAL_XOR, logical_not = STERNA_OP_LOGICAL_NOT, is_na_n = STERNA_OP_IS_NA_N,
     is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
     negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
-    cast = STERNA_OP_CAST,
+    cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO,
 };
 
 enum class op_attr : int {
@@ -720,6 +720,10 @@ public:
     static graph from_json(std::string_view json) {
         return graph(detail::read<sterna_graph_t *>(
                 [&](auto out) { return sterna_graph_from_json(out, json.data(), json.size()); }));
+    }
+    // What was read in another way than it was written, line by line.
+    std::string json_notes() const {
+        return *detail::read_text([&](auto out) { return sterna_graph_get_json_notes(get(), out); });
     }
     std::string to_json() const {
         return *detail::read_text([&](auto out) { return sterna_graph_to_json(get(), out, nullptr); });

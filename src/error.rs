@@ -1,4 +1,4 @@
-//! What can go wrong, as data; and the one table from an error to a C status code.
+//! Errors as data, and the one table from an error to a C status code.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind, TensorId};
 use crate::types::shape::{Braced, BroadcastFault, Dims, MAX_RANK};
 
-/// The result of everything in this crate that can fail.
+/// The result of every function of this crate that can fail.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor};
@@ -28,7 +28,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A logical tensor, or the memory behind one, is not what it must be.
+    /// A logical tensor, or its memory, is not what it must be.
     #[error("tensor {id}: {fault}")]
     Tensor {
         /// The tensor.
@@ -47,10 +47,10 @@ pub enum Error {
         /// What is wrong with it.
         fault: OpFault,
     },
-    /// Ops do not make a graph, or the graph is not in the state that a call needs.
+    /// The ops do not make a graph, or the graph is not in the state that a call needs.
     #[error(transparent)]
     Graph(#[from] GraphFault),
-    /// Shapes that are in the contradiction that an op's shape rule forbids.
+    /// Shapes that contradict an op's shape rule.
     #[error("{op}: {fault}")]
     Shape {
         /// The op.
@@ -69,35 +69,35 @@ pub enum Error {
     /// A compiled partition cannot be executed as asked.
     #[error("the partition cannot be executed: {0}")]
     Execute(ExecuteFault),
-    /// The allocator of the engine did not give the memory asked for.
+    /// The engine's allocator did not give memory.
     #[error("the allocator failed to give {size} bytes aligned to {align}")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         size: usize,
-        /// Alignment asked for, in bytes.
+        /// Alignment requested, in bytes.
         align: usize,
     },
-    /// The thread pool of an engine could not be started.
+    /// The thread pool of an engine could not start.
     #[error("a pool of {threads} worker threads could not be started")]
     ThreadPool {
-        /// Workers asked for.
+        /// Workers requested.
         threads: usize,
     },
-    /// Something that is known but not done here.
+    /// Something known that is not implemented.
     #[error("{op}: {reason}")]
     Unimplemented {
         /// The op.
         op: OpRef,
-        /// What is not done.
+        /// What is not implemented.
         reason: &'static str,
     },
-    /// A graph in JSON is not well formed, or lacks what an op needs.
+    /// A graph in JSON is not well formed, or lacks a part of an op.
     #[error(transparent)]
     Json(Box<JsonFault>),
 }
 
 impl Error {
-    /// The status that the C ABI answers with.
+    /// The status in the C ABI.
     pub fn status(&self) -> Status {
         match self {
             Self::Tensor { .. } | Self::Value(_) | Self::Json(_) => Status::InvalidArguments,
@@ -116,7 +116,7 @@ impl Error {
     }
 }
 
-/// How a call ended, as the C ABI says it; the codes are those of `dnnl_status_t`.
+/// The result of a call in the C ABI; the codes are those of `dnnl_status_t`.
 ///
 /// ```
 /// use sterna::{OpFault, Error, Graph, Op, OpKind, Status};
@@ -128,27 +128,27 @@ impl Error {
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Status {
-    /// The call did what it promises.
+    /// The call succeeded.
     Success = 0,
     /// The allocator failed.
     OutOfMemory = 1,
     /// A value that the call cannot take.
     InvalidArguments = 2,
-    /// Known, but not done here.
+    /// Known, but not implemented.
     Unimplemented = 3,
-    /// A defect of this library showed itself while a partition ran.
+    /// A defect of this library showed while a partition ran.
     RuntimeError = 5,
-    /// The graph does not hold together, or is not in the state that the call needs.
+    /// The graph is not consistent, or not in the state that the call needs.
     InvalidGraph = 7,
     /// An op does not fit its schema row.
     InvalidGraphOp = 8,
     /// Shapes do not fit together.
     InvalidShape = 9,
-    /// A data type is not the one of the graph.
+    /// A data type is not that of the graph.
     InvalidDataType = 10,
 }
 
-/// The op that an error speaks of.
+/// The op of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpRef {
     /// Its kind.
@@ -163,7 +163,7 @@ impl fmt::Display for OpRef {
     }
 }
 
-/// Which way data runs through a port.
+/// The direction of data through a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Into the op or partition.
@@ -181,16 +181,16 @@ impl fmt::Display for Direction {
     }
 }
 
-/// The port of an op that an error speaks of.
+/// The port of an error's op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRef {
     /// Input or output.
     pub direction: Direction,
     /// The index of the port among the op's inputs, or outputs.
     pub index: usize,
-    /// What the schema calls it.
+    /// Its name in the schema.
     pub name: &'static str,
-    /// The tensor there.
+    /// Its tensor.
     pub tensor: TensorId,
 }
 
@@ -200,11 +200,11 @@ impl fmt::Display for PortRef {
     }
 }
 
-/// What is wrong with a logical tensor, or with the memory behind one.
+/// What is wrong with a logical tensor, or with its memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFault {
-    /// More dims than a tensor has.
+    /// More dims than a tensor can have.
     #[error("rank {rank} is larger than {MAX_RANK}")]
     Rank {
         /// The rank given.
@@ -226,7 +226,7 @@ pub enum TensorFault {
         /// The stride given.
         stride: i64,
     },
-    /// As many strides as dims are needed.
+    /// The number of strides is not that of dims.
     #[error("{strides} strides for {dims} dims")]
     StrideCount {
         /// Number of dims.
@@ -234,23 +234,23 @@ pub enum TensorFault {
         /// Number of strides.
         strides: usize,
     },
-    /// Some product of dims, strides and element size leaves the address space.
+    /// A product of dims, strides and element size exceeds the address space.
     #[error("{} with strides {} is larger than the address space", Braced(dims), Braced(strides))]
     TooLarge {
         /// The dims.
         dims: Dims,
-        /// The strides; empty where dense strides would have been computed.
+        /// The strides; empty if contiguous strides would have been computed.
         strides: Dims,
     },
     /// A host scalar has rank 0 and type s32, s64 or f32.
     #[error("a host scalar has rank 0 and type s32, s64 or f32, not {} and type {data_type}", Rank(*rank))]
     HostScalar {
-        /// The rank given; `None` where it is unknown.
+        /// The rank given; `None` if unknown.
         rank: Option<usize>,
         /// The type given.
         data_type: DataType,
     },
-    /// The call is for host scalars alone, or for all but host scalars.
+    /// The call is for host scalars only, or for all but host scalars.
     #[error("property {property} does not go with this call; {hint}")]
     Property {
         /// The property of the tensor.
@@ -258,7 +258,7 @@ pub enum TensorFault {
         /// The call that fits.
         hint: &'static str,
     },
-    /// Memory was given for a tensor whose dims or strides are not all known.
+    /// Memory was given for a tensor with unknown dims or strides.
     #[error("memory needs known dims and strides")]
     NotConcrete,
     /// The Rust type of the memory is not the type of the tensor.
@@ -288,7 +288,7 @@ pub enum TensorFault {
         /// The shape given.
         given: Dims,
     },
-    /// The number of bytes given is not the one that shape and type ask for.
+    /// The number of bytes is not that of shape and type.
     #[error("{given} bytes were given, {needed} are needed")]
     ByteCount {
         /// Bytes of all elements.
@@ -312,7 +312,7 @@ impl fmt::Display for Rank {
     }
 }
 
-/// What is wrong with an op, held against its schema row.
+/// What is wrong with an op according to its schema row.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpFault {
@@ -323,15 +323,15 @@ pub enum OpFault {
         direction: Direction,
         /// What the schema row says, in words.
         expected: String,
-        /// How many there are.
+        /// The number given.
         given: usize,
     },
-    /// A port whose type is not one of those that the schema row allows.
+    /// A port whose type the schema row does not allow.
     #[error("{port} is {given}, not one of {}", Names(allowed))]
     Type {
         /// The port.
         port: PortRef,
-        /// The types allowed.
+        /// The allowed types.
         allowed: &'static [DataType],
         /// The type given.
         given: DataType,
@@ -351,7 +351,7 @@ pub enum OpFault {
     /// An attribute that ops of this kind do not have.
     #[error("attribute `{0}` does not exist on ops of this kind")]
     UnknownAttr(Attr),
-    /// An attribute that must be there.
+    /// A required attribute is missing.
     #[error("attribute `{0}` is missing")]
     MissingAttr(Attr),
     /// An attribute of another type.
@@ -369,17 +369,17 @@ pub enum OpFault {
     AttrValue {
         /// The attribute.
         attr: Attr,
-        /// The values allowed.
+        /// The allowed values.
         allowed: &'static [&'static str],
         /// The value given.
         given: String,
     },
-    /// An attribute that goes with one broadcast mode alone.
+    /// An attribute that needs one broadcast mode.
     #[error("attribute `{attr}` goes with auto_broadcast = {needs} alone, not with {given}")]
     AttrNeedsMode {
         /// The attribute.
         attr: Attr,
-        /// The mode that it goes with.
+        /// The mode that it needs.
         needs: AutoBroadcast,
         /// The mode given.
         given: AutoBroadcast,
@@ -387,7 +387,7 @@ pub enum OpFault {
     /// One of the extra checks of the schema row.
     #[error("{rule}; here {found}")]
     Check {
-        /// What holds for ops of this kind.
+        /// The rule for ops of this kind.
         rule: &'static str,
         /// What the op has instead.
         found: String,
@@ -410,7 +410,7 @@ impl fmt::Display for Names<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphFault {
-    /// A second op of one id.
+    /// A second op with the same id.
     #[error("{0}: an op of this id is in the graph already")]
     DuplicateOp(OpRef),
     /// An op was added, or a mode set, after `finalize`.
@@ -429,16 +429,16 @@ pub enum GraphFault {
         /// The op that was added later.
         second: OpRef,
     },
-    /// Two mentions of one tensor differ.
+    /// Two descriptions of one tensor contradict each other.
     #[error("tensor {tensor} is described in two ways: {what} differ between {first} and {second}")]
     MentionsDiffer {
         /// The tensor.
         tensor: TensorId,
         /// What differs: "types", "dims", …
         what: &'static str,
-        /// The op of the first mention.
+        /// The op of the first description.
         first: OpRef,
-        /// The op of the mention that differs.
+        /// The op of the description that differs.
         second: OpRef,
     },
     /// An op that depends on its own result.
@@ -450,40 +450,40 @@ pub enum GraphFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeFault {
-    /// An operand does not broadcast as its mode wants.
+    /// An operand does not broadcast as its mode requires.
     #[error("{port} under auto_broadcast = {mode}: {fault}")]
     Broadcast {
         /// The operand.
         port: PortRef,
         /// The mode.
         mode: AutoBroadcast,
-        /// What clashes.
+        /// The contradiction.
         fault: BroadcastFault,
     },
-    /// The shape of a port is not the one that follows from the inputs.
+    /// The shape of a port is not the one inferred from the inputs.
     #[error("{port} is given as {}, but {} follows from the inputs", Braced(given), Braced(inferred))]
     Contradiction {
         /// The port.
         port: PortRef,
-        /// The shape given; `?` where nothing was said.
+        /// The shape given, with `?` for unknown dims.
         given: Dims,
-        /// The shape that follows.
+        /// The inferred shape.
         inferred: Dims,
     },
-    /// The shape of one port does not suit the op.
+    /// The shape of one port does not fit the op.
     #[error("{port} is {}: {why}", Braced(given))]
     Unfit {
         /// The port.
         port: PortRef,
         /// Its shape.
         given: Dims,
-        /// What does not suit.
+        /// What does not fit.
         why: &'static str,
     },
     /// The result has more elements than can be addressed.
     #[error("the result {} is larger than the address space", Braced(dims))]
     TooLarge {
-        /// The shape that follows from the inputs.
+        /// The inferred shape.
         dims: Dims,
     },
 }
@@ -492,7 +492,7 @@ pub enum ShapeFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileFault {
-    /// Nothing here runs it.
+    /// Sterna does not run it.
     #[error("it is not supported: {0}")]
     Unsupported(String),
     /// No logical tensor was given for a port.
@@ -503,7 +503,7 @@ pub enum CompileFault {
         /// The port.
         tensor: TensorId,
     },
-    /// A type that is not the one of the graph.
+    /// A type other than that of the graph.
     #[error("tensor {tensor} is {given}, in the graph it is {expected}")]
     Type {
         /// The port.
@@ -525,7 +525,7 @@ pub enum CompileFault {
         /// The port.
         tensor: TensorId,
     },
-    /// An output two of whose elements may share memory.
+    /// An output whose strides may put two elements in one place.
     #[error("the strides {} of output tensor {tensor} overlap for dims {}", Braced(strides), Braced(dims))]
     OverlappingStrides {
         /// The port.
@@ -535,7 +535,7 @@ pub enum CompileFault {
         /// Its strides.
         strides: Dims,
     },
-    /// A layout that the tensor cannot have in the address space.
+    /// A layout that exceeds the address space.
     #[error("tensor {tensor} of {} is larger than the address space", Braced(dims))]
     TooLarge {
         /// The port.
@@ -543,7 +543,7 @@ pub enum CompileFault {
         /// Its dims.
         dims: Dims,
     },
-    /// A property other than the one of the graph, where one of the two is host scalar.
+    /// A property other than that of the graph, if one of the two is host scalar.
     #[error("tensor {tensor} is a host scalar here or in the graph, but not in both")]
     HostScalar {
         /// The port.
@@ -569,7 +569,7 @@ pub enum ExecuteFault {
         /// The port.
         tensor: TensorId,
     },
-    /// A tensor that is not described as it was compiled.
+    /// A tensor whose description differs from the compiled one.
     #[error("tensor {tensor}: {what} differ from those it was compiled with")]
     Differs {
         /// The port.
@@ -583,10 +583,10 @@ pub enum ExecuteFault {
         /// The port.
         tensor: TensorId,
     },
-    /// A stream of another engine than the partition was compiled for.
+    /// A stream of another engine than that of the compiled partition.
     #[error("the stream belongs to another engine than the compiled partition")]
     StreamEngine,
-    /// An output that overlaps an input, other than as an in-place pair; or another output.
+    /// An output that overlaps another output, or an input that is not its in-place pair.
     #[error("output tensor {output} overlaps tensor {other} in memory")]
     Overlap {
         /// The output.
@@ -594,15 +594,15 @@ pub enum ExecuteFault {
         /// What it overlaps.
         other: TensorId,
     },
-    /// An output marked as in place of an input with which it is no in-place pair.
+    /// An output marked as in place of an input, although the two are no in-place pair.
     #[error("output tensor {output} cannot be in place of tensor {input}; see `inplace_ports`")]
     NotInPlace {
         /// The output.
         output: TensorId,
-        /// The input it was to replace.
+        /// The input that it was to replace.
         input: TensorId,
     },
-    /// Scratch memory of the caller's that is too small.
+    /// The caller's scratch memory is too small.
     #[error("the scratchpad has {given} bytes, {needed} are needed")]
     Scratchpad {
         /// Bytes needed.
@@ -623,11 +623,11 @@ pub struct JsonFault {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// The op, port, attribute and key that the error is in, then `: `; empty for the document as a whole.
+    /// The op, port, attribute and key of the error, then `: `; empty for the whole document.
     pub place: String,
     /// What is wrong there.
     pub message: String,
-    /// The error of the graph that was being built, where the JSON itself is well formed.
+    /// The error of the graph under construction, if the JSON itself is well formed.
     #[source]
     pub cause: Option<Error>,
 }

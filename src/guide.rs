@@ -1,4 +1,4 @@
-//! The pages of the guide in `docs/`, so that their code in Rust is compiled and run by the documentation tests.
+//! The pages of the guide in `docs/`. The documentation tests compile and run their code in Rust.
 
 macro_rules! pages {
     ($($page:ident $file:literal;)*) => {
@@ -17,7 +17,7 @@ pages! {
     performance "performance.md";
 }
 
-// These read and write JSON.
+// These pages read and write JSON.
 #[cfg(feature = "json")]
 pages! {
     rust "rust.md";

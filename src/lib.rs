@@ -2,20 +2,22 @@
 //!
 //! A graph travels through the library one way:
 //!
-//! | step | what happens | where |
-//! |---|---|---|
-//! | describe | ops on logical tensors, checked against the schema of their kind | [`LogicalTensor`], [`Op`], [`Schema`], [`Graph`] |
-//! | partition | the graph comes back in partitions, each of which runs or says why not | [`Graph::partitions`], [`Graph::explain`], [`Partition`] |
-//! | compile | for concrete shapes and layouts, every decision is made once and cached | [`Partition::compile`], [`CompiledPartition`] |
-//! | execute | memory is bound, checked, and written, from any number of threads | [`Engine`], [`Stream`], [`Tensor`], [`TensorMut`], [`TensorBuf`] |
+//! - **describe** with [`LogicalTensor`], [`Op`] and [`Graph`]: ops on logical tensors, each checked against
+//!   the [`Schema`] of its kind;
+//! - **partition** with [`Graph::partitions`] and [`Graph::explain`]: the graph comes back as [`Partition`]s,
+//!   each of which runs or says why not;
+//! - **compile** with [`Partition::compile`] to a [`CompiledPartition`]: for concrete shapes and layouts,
+//!   every decision is made once and cached;
+//! - **execute** on an [`Engine`] and a [`Stream`] with [`Tensor`], [`TensorMut`] and [`TensorBuf`]: memory
+//!   is bound, checked, and written, from any number of threads.
 //!
-//! Beside that way stand [`mod@reference`], a slow interpreter that a reader believes at sight, [`Error`], which says
-//! what is wrong with which op and port, and the cache of compiled partitions
+//! Beside these layers there are [`mod@reference`], a slow interpreter that a reader believes at sight;
+//! [`Error`], which says what is wrong with which op and port; and the cache of compiled partitions
 //! ([`compiled_partition_cache_stats`]).
 //!
-//! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph; where
-//! Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]) the documentation says so. `Select` moves bits: for every
-//! type, every NaN payload, signed zero and denormal arrives as it left.
+//! The names, numbers and rules are those of oneDNN Graph, so that a framework can hand over its whole graph.
+//! If Sterna goes further ([`OpKind`], [`DataType`], [`AutoBroadcast`]), the documentation says so. `Select`
+//! moves bits: every NaN payload, signed zero and denormal of every type arrives unchanged.
 //!
 //! ```
 //! use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};
@@ -74,14 +76,19 @@ pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
+#[cfg(feature = "json")]
+pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
 pub use partition::Partition;
-pub use partition::grow::{Explanation, Verdict};
+pub use partition::fusions::Accuracy;
+pub use partition::grow::{Explanation, FusionVerdict};
 pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
-pub use types::kind::{Attr, AutoBroadcast, FpMathMode, Level, OpId, OpKind, Policy, Property, TensorId};
+pub use types::kind::{
+    Attr, AutoBroadcast, EngineKind, FpMathMode, Level, OpId, OpKind, Policy, Property, TensorId,
+};
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

@@ -2,7 +2,7 @@
 
 use sterna::{
     Attr, AttrValue, AutoBroadcast, Check, DataType, Dims, Direction, Error, FpMath, FpMathMode, Graph,
-    GraphFault, LogicalTensor, Op, OpFault, OpId, OpKind, OpRef, PortRef, Property, Schema, Status,
+    GraphFault, Layout, LogicalTensor, Op, OpFault, OpId, OpKind, OpRef, PortRef, Property, Schema, Status,
     TensorFault, UNKNOWN_DIM,
 };
 
@@ -222,13 +222,13 @@ fn ops_that_do_not_fit_their_rows() {
              type",
         ),
         (
-            op(K::Abs, &[D::S32], &[D::S32]),
+            op(K::Exp, &[D::S32], &[D::S32]),
             OpFault::Type {
                 port: port(Direction::Input, 0, "src", 0),
-                allowed: row_of(K::Abs).types[0].1,
+                allowed: row_of(K::Exp).types[0].1,
                 given: D::S32,
             },
-            "Abs (op 7): input 0 `src` (tensor 0) is s32, not one of f32, bf16, f16",
+            "Exp (op 7): input 0 `src` (tensor 0) is s32, not one of f32, bf16, f16",
         ),
         (
             select().attr(A::TransposeA, true),
@@ -668,18 +668,23 @@ fn a_tensor_has_one_producer() {
 }
 
 #[test]
-fn mentions_of_a_tensor_are_equal() {
+fn mentions_of_a_tensor_do_not_contradict_each_other() {
     let any = |dims: &[i64]| LogicalTensor::any(9, D::F32, dims).unwrap();
     let strided = |strides: &[i64]| LogicalTensor::with_strides(9, D::F32, &[2, 3], strides).unwrap();
     let constant = any(&[2]).with_property(Property::Constant).unwrap();
+    let undef = LogicalTensor::with_layout(9, D::F32, Some(&[2]), Layout::Undef).unwrap();
+    let huge = |dims: &[i64], strides: &[i64]| LogicalTensor::with_strides(9, D::F32, dims, strides).unwrap();
     let rows = [
         (unknown(9, D::F32), unknown(9, D::S32), "types"),
         (any(&[2]), any(&[2, 1]), "ranks"),
-        (unknown(9, D::F32), any(&[2]), "ranks"),
         (any(&[2, 3]), any(&[2, 4]), "dims"),
-        (any(&[2, 3]), any(&[2, UNKNOWN_DIM]), "dims"),
+        (any(&[UNKNOWN_DIM, 3]), any(&[2, 4]), "dims"),
         (any(&[2, 3]), strided(&[3, 1]), "layouts"),
         (strided(&[3, 1]), strided(&[1, 2]), "strides"),
+        (strided(&[3, UNKNOWN_DIM]), strided(&[4, 1]), "strides"),
+        (undef, constant.clone(), "properties"),
+        // Each is possible by itself; together they leave the address space.
+        (huge(&[2, UNKNOWN_DIM], &[UNKNOWN_DIM, 1]), huge(&[UNKNOWN_DIM, 2], &[i64::MAX, 1]), "sizes"),
         (any(&[2]), constant, "properties"),
     ];
     let wrong = rows.into_iter().filter_map(|(a, b, what)| {
@@ -701,6 +706,70 @@ fn mentions_of_a_tensor_are_equal() {
         (!good).then(|| format!("{what}: {equal:?}, {in_two_ops:?}, {in_one_op:?}"))
     });
     report(wrong.collect());
+}
+
+/// A graph of ops that each mention tensor 9 once; answers with what each says of it once the graph is fixed.
+fn settled(mentions: &[LogicalTensor]) -> Result<Vec<LogicalTensor>, Error> {
+    let mut graph = Graph::new();
+    for (id, mention) in mentions.iter().enumerate() {
+        let op = Op::new(id, if id == 0 { K::Wildcard } else { K::End });
+        graph.add_op(match id {
+            0 => op.output(mention.clone()),
+            _ => op.input(mention.clone()),
+        })?;
+    }
+    graph.finalize()?;
+    Ok(graph.ops().iter().flat_map(|op| op.inputs().iter().chain(op.outputs())).cloned().collect())
+}
+
+#[test]
+fn what_one_mention_leaves_open_another_may_say() {
+    const OPEN: i64 = UNKNOWN_DIM;
+    let any = |dims: &[i64]| LogicalTensor::any(9, D::F32, dims).unwrap();
+    let strided =
+        |dims: &[i64], strides: &[i64]| LogicalTensor::with_strides(9, D::F32, dims, strides).unwrap();
+    let of_layout = |dims, layout| LogicalTensor::with_layout(9, D::F32, dims, layout).unwrap();
+    let undef = of_layout(Some(&[2, 3]), Layout::Undef);
+    let rankless = of_layout(None, Layout::Strided(Dims::new()));
+    let dense = strided(&[2, 3], &[3, 1]);
+    let rows = [
+        ("an unknown rank", vec![unknown(9, D::F32), any(&[2])], any(&[2])),
+        ("an unknown rank, strided", vec![dense.clone(), unknown(9, D::F32)], dense.clone()),
+        ("an unknown rank of layout strided", vec![rankless.clone(), any(&[2])], any(&[2])),
+        ("two unknown ranks", vec![rankless.clone(), unknown(9, D::F32)], rankless),
+        ("an unknown dim", vec![any(&[2, 3]), any(&[2, OPEN])], any(&[2, 3])),
+        ("each another dim", vec![any(&[OPEN, 3]), any(&[2, OPEN])], any(&[2, 3])),
+        ("one dim after the other", vec![any(&[OPEN; 2]), any(&[OPEN, 3]), any(&[2, OPEN])], any(&[2, 3])),
+        ("unknown strides", vec![strided(&[2, 3], &[OPEN; 2]), dense.clone()], dense.clone()),
+        ("dims and strides", vec![strided(&[2, 3], &[OPEN; 2]), strided(&[OPEN; 2], &[3, 1])], dense.clone()),
+        ("no layout", vec![undef.clone(), dense.clone()], dense.clone()),
+        ("no layout, the other way round", vec![dense.clone(), undef.clone()], dense),
+        ("no layout, with any", vec![undef.clone(), any(&[OPEN, 3])], any(&[2, 3])),
+        ("no layout at all", vec![undef.clone(), undef.clone()], undef),
+    ];
+    let wrong = rows.into_iter().filter_map(|(what, mentions, expected)| {
+        let good = settled(&mentions).as_deref() == Ok(&vec![expected.clone(); mentions.len()][..]);
+        (!good).then(|| format!("{what}: {:?}, not {expected:?}", settled(&mentions)))
+    });
+    report(wrong.collect());
+
+    // The fault names the op that said what is contradicted, and the graph is as it was.
+    let mentions = [any(&[OPEN; 2]), any(&[OPEN, 3]), any(&[2, OPEN]), any(&[OPEN, 4])];
+    let (first, second) = (op_ref(K::End, 1), op_ref(K::End, 3));
+    let fault = GraphFault::MentionsDiffer { tensor: 9, what: "dims", first, second };
+    assert_eq!(settled(&mentions), Err(fault.into()));
+}
+
+#[test]
+fn a_graph_that_is_refused_stays_as_it_is() {
+    let mut graph = Graph::new();
+    let known = LogicalTensor::any(1, D::F32, &[2]).unwrap();
+    graph.add_op(Op::new(1, K::Abs).input(known).output(unknown(2, D::F32))).unwrap();
+    graph.add_op(abs(2, 2, 1)).unwrap();
+    let before = graph.clone();
+    assert_eq!(graph.finalize().unwrap_err().status(), Status::InvalidGraph, "a cycle");
+    assert_eq!(graph, before);
+    assert_eq!(graph.ops()[1].outputs()[0].dims(), None);
 }
 
 #[test]

@@ -94,6 +94,18 @@ fn causal_scale_select(b: &mut Builder) {
     b.op("mask", K::Select, &[&visible, &scaled, &lowest], D::F32, &scores);
 }
 
+/// The form of implicit causal masks in oneDNN's own graphs, from the result of the first product on: the indices take
+/// their shape from the scaled scores.
+fn implicit_causal_mask(b: &mut Builder) {
+    let scores = [1, 16, 384, 384];
+    let x = b.input(D::F32, &scores);
+    let (scale, lowest) = (b.constant(D::F32, &[1]), b.constant(D::F32, &[1]));
+    let scaled = b.op("scale", K::Multiply, &[&x, &scale], D::F32, &scores);
+    let (row, column) = (b.index("row", &scaled, 2), b.index("column", &scaled, 3));
+    let visible = b.op("visible", K::GreaterEqual, &[&row, &column], D::Boolean, &scores);
+    b.op("mask", K::Select, &[&visible, &scaled, &lowest], D::F32, &scores);
+}
+
 /// A bias of positions that all samples share, then a mask of padding that all heads and rows share.
 fn padding_bias_select(b: &mut Builder) {
     let scores = [4, 8, 64, 64];
@@ -228,8 +240,9 @@ type Build = fn(&mut Builder);
 
 #[test]
 fn the_files_hold_what_is_written_here() {
-    let graphs: [(&str, Build); 9] = [
+    let graphs: [(&str, Build); 10] = [
         ("causal_scale_select", causal_scale_select),
+        ("implicit_causal_mask", implicit_causal_mask),
         ("padding_bias_select", padding_bias_select),
         ("safe_softmax_guard", safe_softmax_guard),
         ("gelu_gated_select", gelu_gated_select),

@@ -129,6 +129,237 @@ fn a_causal_mask_needs_neither_memory_nor_ops_of_its_own() {
     }
 }
 
+/// Whether the scalars of a causal mask are host scalars or tensors of rank 0.
+#[derive(Clone, Copy)]
+enum Scalars {
+    Host,
+    Tensors,
+}
+
+/// Ops on the way from scores (tensor 0) to masked scores. The scalars are the scale (1), what is hidden becomes (2), and
+/// two offsets in s32 (3, 4).
+struct MaskBuilder {
+    ops: Vec<Op>,
+    dims: [i64; 3],
+    scalars: Scalars,
+}
+
+impl MaskBuilder {
+    const SCORES: usize = 0;
+
+    fn tensor(&self, id: usize) -> LogicalTensor {
+        let of = |data_type| LogicalTensor::strided(id, data_type, &self.dims).unwrap();
+        let scalar = |data_type| match self.scalars {
+            Scalars::Host => LogicalTensor::host_scalar(id, data_type).unwrap(),
+            Scalars::Tensors => LogicalTensor::strided(id, data_type, &[]).unwrap(),
+        };
+        match (id, self.ops.get(id.wrapping_sub(10)).map(Op::kind)) {
+            (1, _) => scalar(DataType::F32),
+            (2, _) => LogicalTensor::strided(2, DataType::F32, &[]).unwrap(),
+            (3 | 4, _) => scalar(DataType::S32),
+            (_, Some(_)) => self.ops[id - 10].outputs()[0].clone(),
+            (_, None) => of(DataType::F32),
+        }
+    }
+
+    fn op(&mut self, kind: OpKind, inputs: &[usize], data_type: DataType) -> usize {
+        let id = 10 + self.ops.len();
+        let inputs: Vec<LogicalTensor> = inputs.iter().map(|&input| self.tensor(input)).collect();
+        let output = LogicalTensor::strided(id, data_type, &self.dims).unwrap();
+        self.ops.push(Op::new(id - 10, kind).inputs_from(inputs).output(output));
+        id
+    }
+
+    fn scaled(&mut self) -> usize {
+        self.op(OpKind::Multiply, &[Self::SCORES, 1], DataType::F32)
+    }
+
+    fn index(&mut self, of: usize, axis: i64) -> usize {
+        let id = self.op(OpKind::GenIndex, &[of], DataType::S32);
+        let op = self.ops.pop().unwrap();
+        self.ops.push(op.axis(axis));
+        id
+    }
+
+    fn moved(&mut self, kind: OpKind, index: usize, by: usize) -> usize {
+        self.op(kind, &[index, by], DataType::S32)
+    }
+
+    /// Hides what a comparison of two indices says.
+    fn hide(&mut self, kind: OpKind, row: usize, column: usize, scores: usize) -> usize {
+        let mask = self.op(kind, &[row, column], DataType::Boolean);
+        self.op(OpKind::Select, &[mask, scores, 2], DataType::F32)
+    }
+}
+
+/// A form of masks made from indices; what it uses of the scalars besides the one for what is hidden.
+type MaskForm = (&'static str, fn(&mut MaskBuilder));
+
+/// The shapes of the indices come from values of the group.
+const MASK_FORMS: &[MaskForm] = &[
+    ("of the product", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+    }),
+    ("of the product's source", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(MaskBuilder::SCORES, -2), b.index(MaskBuilder::SCORES, -1));
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+    }),
+    ("of the source and the product", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(MaskBuilder::SCORES, -2), b.index(scaled, -1));
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+    }),
+    ("of an index", |b| {
+        let scaled = b.scaled();
+        let row = b.index(scaled, -2);
+        let column = b.index(row, -1);
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+    }),
+    ("with offsets", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        let row = b.moved(OpKind::Add, row, 3);
+        let row = b.moved(OpKind::Subtract, row, 4);
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+    }),
+    ("two masks of the product", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        let causal = b.hide(OpKind::GreaterEqual, row, column, scaled);
+        let first = b.moved(OpKind::Subtract, row, 3);
+        b.hide(OpKind::LessEqual, first, column, causal);
+    }),
+    ("a mask of what the first mask made", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        let causal = b.hide(OpKind::GreaterEqual, row, column, scaled);
+        let (row, column) = (b.index(causal, -2), b.index(causal, -1));
+        let first = b.moved(OpKind::Subtract, row, 3);
+        b.hide(OpKind::LessEqual, first, column, causal);
+    }),
+    ("of a product for its shape alone", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        b.hide(OpKind::GreaterEqual, row, column, MaskBuilder::SCORES);
+    }),
+    ("of the product, which an op outside takes too", |b| {
+        let scaled = b.scaled();
+        let (row, column) = (b.index(scaled, -2), b.index(scaled, -1));
+        b.hide(OpKind::GreaterEqual, row, column, scaled);
+        b.ops.push(Op::new(99, OpKind::End).input(b.tensor(scaled)));
+    }),
+    ("for the indices' own sake", |b| {
+        let scaled = b.scaled();
+        b.index(scaled, 0);
+        b.index(scaled, 1);
+    }),
+];
+
+fn masked(form: MaskForm, dims: [i64; 3], scalars: Scalars) -> (Graph, Vec<Op>) {
+    let mut builder = MaskBuilder { ops: Vec::new(), dims, scalars };
+    (form.1)(&mut builder);
+    let mut graph = Graph::new();
+    builder.ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
+    graph.finalize().unwrap();
+    (graph, builder.ops)
+}
+
+#[test]
+fn masks_from_indices_of_any_value_are_one_partition_that_moves_no_more_than_its_ports() {
+    let dims = [3, 40, 40];
+    let count = 3 * 40 * 40;
+    let mut wrong = Vec::new();
+    for &form in MASK_FORMS {
+        let (graph, ops) = masked(form, dims, Scalars::Host);
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        let supported: Vec<_> = partitions.iter().filter(|partition| partition.is_supported()).collect();
+        let [partition] = supported[..] else {
+            wrong.push((form.0, format!("{} partitions", supported.len())));
+            continue;
+        };
+        let is_used = |id: usize| {
+            let inner = ops.iter().filter(|op| op.kind() != OpKind::GenIndex);
+            inner
+                .filter(|op| op.kind() != OpKind::Multiply || form.0 != "of a product for its shape alone")
+                .flat_map(Op::inputs)
+                .any(|input| input.id() == id)
+        };
+        let inputs: Vec<usize> = partition.inputs().iter().map(LogicalTensor::id).collect();
+        let outputs = partition.outputs().len();
+        let wanted = if matches!(
+            form.0,
+            "of the product, which an op outside takes too" | "for the indices' own sake"
+        ) {
+            2
+        } else {
+            1
+        };
+        if outputs != wanted {
+            wrong.push((form.0, format!("{outputs} outputs")));
+        }
+        if form.0 == "for the indices' own sake" {
+            continue;
+        }
+        let engine = Engine::builder().threads(1).build();
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let scalars = (1..5).filter(|&id| inputs.contains(&id) && is_used(id)).count();
+        let expected = 4 * count * (1 + wanted) + 4 * scalars;
+        if compiled.bytes_moved() != expected {
+            wrong.push((form.0, format!("{} bytes moved, not {expected}", compiled.bytes_moved())));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn masks_from_indices_of_any_value_give_the_bits_of_their_ops() {
+    let engines = common::engines();
+    let mut wrong = Vec::new();
+    for (&form, dims) in
+        MASK_FORMS.iter().flat_map(|form| [[3, 40, 40], [1, 7, 130]].map(|dims| (form, dims)))
+    {
+        let (_, ops) = masked(form, dims, Scalars::Tensors);
+        // An op that nothing runs stands outside; what it takes is an output all the same.
+        let ops: Vec<Op> = ops.into_iter().filter(|op| op.kind() != OpKind::End).collect();
+        let mut graph = Graph::new();
+        ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
+        graph.finalize().unwrap();
+        let inputs = graph.inputs().into_iter().cloned().collect();
+        let outputs = ops.iter().flat_map(Op::outputs).map(|output| (output.id(), output.clone())).collect();
+        let random = RandomGraph { graph, ops, inputs, outputs };
+        for seed in 0..3 {
+            wrong.extend(graphs::check(&random, seed, &engines).err().map(|why| (form.0, dims, why)));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn a_tensor_whose_shape_alone_is_used_needs_no_memory() {
+    let form = MASK_FORMS.iter().find(|form| form.0 == "for the indices' own sake").unwrap();
+    let (graph, _) = masked(*form, [2, 3, 4], Scalars::Tensors);
+    let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+    for engine in common::engines() {
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        assert_eq!(compiled.bytes_moved(), 2 * 2 * 3 * 4 * 4);
+        // SAFETY: the compiled partition reads neither scores nor scale.
+        let inputs: Vec<Tensor<'_>> = (compiled.inputs().iter())
+            .map(|desc| unsafe { Tensor::from_raw_parts(desc, &engine, std::ptr::null()) })
+            .collect();
+        let mut results: Vec<TensorBuf> =
+            compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();
+        let mut outputs: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+        compiled.execute(&Stream::new(&engine), &inputs, &mut outputs).unwrap();
+        let indices = |result: &TensorBuf| result.as_slice::<i32>().unwrap().to_vec();
+        let expected = |of: fn(i32) -> i32| (0..24).map(of).collect::<Vec<_>>();
+        assert_eq!(indices(&results[0]), expected(|i| i / 12));
+        assert_eq!(indices(&results[1]), expected(|i| i / 4 % 3));
+    }
+}
+
 #[test]
 fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_later() {
     let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[3000]).unwrap();

@@ -11,17 +11,36 @@ use std::fmt::Write;
 use common::{Golden, plain_op, report};
 use sterna::reference::{self, Value};
 use sterna::{
-    Attr, AttrDefault, AttrRow, AttrType, DataType, LogicalTensor, Op, OpKind, Partition, Port, Schema,
+    Attr, AttrDefault, AttrRow, AttrType, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port, Schema,
 };
 
 use DataType as D;
 use OpKind as K;
 
-/// Kinds that the page describes: those that compute each element on its own.
-fn pointwise() -> BTreeMap<&'static str, OpKind> {
-    let tensors = [K::MatMul, K::Reorder, K::SoftMax, K::StaticReshape, K::StaticTranspose];
+/// Kinds that the interpreter runs, which the page describes.
+fn described() -> BTreeMap<&'static str, OpKind> {
     let kinds = OpKind::ALL.iter().filter(|&&kind| reference::supports(&plain_op(kind)).is_ok());
-    kinds.filter(|kind| !tensors.contains(kind)).map(|kind| (kind.name(), *kind)).collect()
+    kinds.map(|kind| (kind.name(), *kind)).collect()
+}
+
+/// What the interpreter says of the ops that work on whole tensors: the documentation of its functions, by kind.
+fn tensor_docs() -> BTreeMap<String, String> {
+    let rows = read("src/reference/mod.rs");
+    let rows = rows.lines().filter_map(|line| line.trim().strip_prefix("(K::")?.strip_suffix("),"));
+    let doc = |(module, function): (&str, &str)| {
+        let source = read(&format!("src/reference/{module}.rs"));
+        let (before, _) = source.split_once(&format!("pub(super) fn {function}(")).unwrap();
+        let lines: Vec<&str> = before.lines().rev().map_while(|line| line.strip_prefix("///")).collect();
+        let paragraphs = lines
+            .split(|line| line.is_empty())
+            .map(|lines| lines.iter().rev().map(|line| line.trim()).collect::<Vec<_>>().join(" "));
+        paragraphs.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n\n")
+    };
+    let row = |row: &str| {
+        let (kind, function) = row.split_once(", ").unwrap();
+        (kind.to_owned(), doc(function.split_once("::").unwrap()))
+    };
+    rows.map(row).collect()
 }
 
 /// The documentation of the variants of the enums in a source file, by `Enum::Variant`.
@@ -118,8 +137,10 @@ fn meaning(kind: &str, rows: &[Mapped], docs: &BTreeMap<String, String>) -> Stri
 fn types(types: &[DataType]) -> String {
     match types {
         _ if types == D::WHOLE => "every type of whole bytes".into(),
-        _ if types == D::NUMERIC => "every numeric type".into(),
-        [numeric @ .., D::Boolean] if numeric == D::NUMERIC => "every numeric type, boolean".into(),
+        _ if types == D::NUMERIC => "every numeric type of whole bytes but f8".into(),
+        [numeric @ .., D::Boolean] if numeric == D::NUMERIC => {
+            "every numeric type of whole bytes but f8, boolean".into()
+        }
         _ => types.iter().map(|data_type| data_type.name()).collect::<Vec<_>>().join(", "),
     }
 }
@@ -142,6 +163,14 @@ fn ports(ports: &[Port]) -> String {
         format!("`{}` {}{lends}", port.name, port.type_variable)
     };
     if ports.is_empty() { "none".into() } else { ports.iter().map(port).collect::<Vec<_>>().join(", ") }
+}
+
+/// The ports, and how many of them there may be.
+fn optional_ports(all: &[Port], count: Count) -> String {
+    match count {
+        Count::OneOf([one]) if *one == all.len() => ports(all),
+        _ => format!("{} ({count} of them)", ports(all)),
+    }
 }
 
 fn attribute(row: &AttrRow) -> String {
@@ -250,27 +279,37 @@ fn table_of_measured(measured: &BTreeMap<&str, Vec<(&str, f64)>>) -> String {
 }
 
 const HEAD: &str = "\
-# What pointwise ops compute
+# What ops compute
 
-Every op here gives each element of its result from one element of each input. This page is written by a test from the
-schema, from the definitions in the source and from what the reference interpreter gives; `STERNA_REWRITE=1 cargo test
---test op_docs` writes it anew.
+This page is written by a test from the schema, from the definitions in the source and from what the reference interpreter
+gives; `STERNA_REWRITE=1 cargo test --test op_docs` writes it anew. The README lists which of these ops partitions run, and
+which the interpreter alone.
 
 `x`, `y` are the inputs in the order of the ports, after broadcasting; `p`, `q` are attributes. Formulas are those of
-oneDNN Graph's op specification or, where that gives none, of its eltwise primitive, and are meant as written:
+oneDNN Graph's op specification or, where that gives none, of its primitives and their reference code, and are meant as
+written:
 
 - Arithmetic on f32 is IEEE 754, rounded to nearest, ties to even, denormals kept. f16 and bf16 are computed in f32 and
   rounded to the type of the result at every op, fused or not. f32 mixes with f16 and with bf16.
 - A NaN out of arithmetic has positive sign and no payload. A condition is false for NaN; 0 · ∞ and ∞ − ∞ are NaN.
 - s32 and s64 go with themselves alone, are exact, and wrap around.
+- *Every numeric type* is f64, f32, f16, bf16 and the integers of 8 to 64 bits; the f8 types are not among them: only ops
+  that name them take them as numbers.
 - Truth values are bytes, true where not 0; the result is 0 or 1.
 - Two inputs broadcast as `auto_broadcast` says. The inputs of a backward form have one shape. A bias stands at the
   channels of `data_format`; so does a slope of rank 1, unless `per_channel_broadcast` is false or it is a single
   number; any other slope is aligned on the right.
+- An attribute that names a dim counts from the end where it is negative.
+
+Ops that sum up are defined by exact sums, which the interpreter takes in f64, rounded to f32 and from there to the type of
+the result. Reductions take `axes` as an attribute or as an input, each dim once; without axes the elements stay as they
+are; with `keep_dims` a dim of 1 stays in the place of each. A dim of 0 is no error anywhere: what is left to compute is
+computed, and a result without elements is empty.
 
 Kinds from 4096 (0x1000) on are Sterna's own: oneDNN knows neither them nor the attribute `value`, and its reader of
-graphs refuses them. Accuracy is how far a compiled op may be from the formula, in units in the last place of f32 before
-the result is rounded to its type; 16-bit results are then one of the nearest two.
+graphs refuses them. Accuracy, of ops that compute each element of their result from one element of each input, is how far
+a compiled op may be from the formula, in units in the last place of f32 before the result is rounded to its type; 16-bit
+results are then one of the nearest two.
 ";
 
 const MEASURED: &str = "
@@ -292,25 +331,33 @@ fn page() -> String {
     let docs: BTreeMap<String, String> = functions.iter().flat_map(|source| variant_docs(source)).collect();
     let rows = mapped(&functions[1]);
     let mut page = HEAD.to_owned();
-    for (name, kind) in pointwise() {
+    let tensors = tensor_docs();
+    for (name, kind) in described() {
         let schema = Schema::of(kind);
-        let _ = writeln!(page, "\n## {name}\n\n{}\n", meaning(name, &rows[name], &docs));
+        let (tensor, own_rows) = (tensors.get(name), rows.get(name).map_or(&[][..], Vec::as_slice));
+        let meaning = tensor.cloned().unwrap_or_else(|| meaning(name, own_rows, &docs));
+        assert!(!meaning.is_empty(), "{name} has no documentation");
+        let _ = writeln!(page, "\n## {name}\n\n{meaning}\n");
         let _ = writeln!(
             page,
-            "- Code {}; inputs: {}; output: {}.",
+            "- Code {}; inputs: {}; output{}: {}.",
             kind.code(),
-            ports(schema.inputs),
-            ports(schema.outputs)
+            optional_ports(schema.inputs, schema.input_count),
+            if schema.outputs.len() > 1 { "s" } else { "" },
+            optional_ports(schema.outputs, schema.output_count)
         );
         let _ = writeln!(page, "- Types: {}.", types_of(schema));
         if !schema.attributes.is_empty() {
             let attributes: Vec<String> = schema.attributes.iter().map(attribute).collect();
             let _ = writeln!(page, "- Attributes: {}.", attributes.join("; "));
         }
+        if tensor.is_some() {
+            continue;
+        }
         if let Some(edges) = edges(kind) {
             let _ = writeln!(page, "- Edges: {edges}.");
         }
-        let _ = writeln!(page, "- Accuracy: {}.", accuracy(kind, &rows[name], &measured));
+        let _ = writeln!(page, "- Accuracy: {}.", accuracy(kind, own_rows, &measured));
     }
     page + MEASURED + &table_of_measured(&measured)
 }
@@ -330,28 +377,53 @@ fn every_function_of_the_source_is_on_the_page() {
     assert!(used.len() > 60, "{}", used.len());
 }
 
+const FLOATS_INTEGERS: [DataType; 5] = [D::F32, D::Bf16, D::F16, D::S32, D::S64];
+
+/// The op of a kind with every port of type s32.
+fn on_s32(kind: OpKind) -> Op {
+    let inputs = (0..Schema::of(kind).inputs.len()).map(|id| LogicalTensor::unknown(id, D::S32));
+    Op::new(0, kind).inputs_from(inputs).output(LogicalTensor::unknown(9, D::S32))
+}
+
+/// Who runs an op.
+fn runs(op: Op) -> Option<&'static str> {
+    let is_interpreted = reference::supports(&op).is_ok();
+    match Partition::from_op(op) {
+        Ok(partition) if partition.is_supported() => Some("partitions"),
+        _ => is_interpreted.then_some("the interpreter"),
+    }
+}
+
 /// Kinds of equal types, and who runs them, in one row.
 fn table() -> String {
     let mut groups: Vec<((String, &str), Vec<&str>)> = Vec::new();
     let mut rest = 0;
+    let mut of_integers = Vec::new();
     for &kind in OpKind::ALL {
-        let op = plain_op(kind);
-        let is_interpreted = reference::supports(&op).is_ok();
-        let runs = match Partition::from_op(op) {
-            Ok(partition) if partition.is_supported() => "partitions",
-            _ if is_interpreted => "the interpreter",
-            _ => {
-                rest += 1;
-                continue;
-            }
+        let runs = runs(plain_op(kind));
+        let Some(runs) = runs else {
+            rest += 1;
+            continue;
         };
-        let key = (types_of(Schema::of(kind)), runs);
+        let schema = Schema::of(kind);
+        let mut key = (types_of(schema), runs);
+        // What runs on numbers alone says so; integers have a row of their own.
+        if key.0 == types(&FLOATS_INTEGERS) && self::runs(on_s32(kind)) != Some(runs) {
+            of_integers.push(kind.name());
+            key.0 = types(&FLOATS_INTEGERS[..3]);
+        }
         match groups.iter_mut().find(|(other, _)| *other == key) {
             Some((_, kinds)) => kinds.push(kind.name()),
             None => groups.push((key, vec![kind.name()])),
         }
     }
     let mut text = String::from("| kinds | types | run by |\n|---|---|---|\n");
+    let key = (types(&FLOATS_INTEGERS[3..]), "the interpreter");
+    match groups.iter_mut().find(|(other, _)| *other == key) {
+        Some((_, kinds)) => kinds.extend(of_integers),
+        None => groups.push((key, of_integers)),
+    }
+    groups.retain(|(_, kinds)| !kinds.is_empty());
     for ((types, runs), kinds) in groups {
         let _ = writeln!(text, "| {} | {types} | {runs} |", kinds.join(", "));
     }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::Random;
-use sterna::{DataType, Graph, GraphFault, LogicalTensor, Op, OpKind, Partition, Policy, Verdict};
+use sterna::{
+    Accuracy, DataType, FusionVerdict, Graph, GraphFault, LogicalTensor, Op, OpKind, Partition, Policy,
+};
 
 fn f32s(id: usize) -> LogicalTensor {
     LogicalTensor::strided(id, DataType::F32, &[4]).unwrap()
@@ -71,6 +73,12 @@ fn neighbours_that_run_share_a_partition_and_every_other_op_has_its_own() {
             (vec![6], true, vec![6], vec![8]),
         ]
     );
+    for policy in [Policy::Fusion, Policy::Debug] {
+        for partition in graph.partitions(policy).unwrap() {
+            let accuracy = partition.is_supported().then_some(Accuracy::Exact);
+            assert_eq!(partition.accuracy(), accuracy, "{:?}", partition.ops());
+        }
+    }
     let reasons: Vec<_> =
         graph.partitions(Policy::Fusion).unwrap().iter().map(Partition::unsupported_reason).collect();
     assert_eq!(reasons[1].as_deref(), Some("no kernel runs SoftMax"));
@@ -117,22 +125,47 @@ fn a_group_never_waits_for_itself() {
     let explanations = graph.explain().unwrap();
     let refused = |e: &&sterna::Explanation| {
         e.neighbour.is_some_and(|op| op.id == 2)
-            && matches!(e.verdict, Verdict::Rejected(why) if why.contains("come back"))
+            && matches!(e.verdict, FusionVerdict::Rejected(why) if why.contains("come back"))
     };
     assert!(explanations.iter().any(|e| refused(&e)), "{explanations:#?}");
 }
 
+fn index(id: usize, from: usize, to: usize) -> Op {
+    let to = LogicalTensor::strided(to, DataType::S32, &[4]).unwrap();
+    Op::new(id, OpKind::GenIndex).axis(0).input(f32s(from)).output(to)
+}
+
 #[test]
-fn who_only_lends_a_shape_neither_joins_nor_comes_later() {
-    let index = |id, from, to| {
-        let to = LogicalTensor::strided(to, DataType::S32, &[4]).unwrap();
-        Op::new(id, OpKind::GenIndex).axis(0).input(f32s(from)).output(to)
-    };
-    // The op with the larger id lends its shape to the one with the smaller.
+fn an_op_that_uses_only_a_shape_joins_and_needs_no_memory_of_it() {
+    // The op with the larger id makes what the one with the smaller takes its shape from.
     let graph = graph([unary(7, OpKind::Abs, 0, 1), index(3, 1, 2)]);
+    assert_eq!(summary(&graph, Policy::Fusion), [(vec![7, 3], true, vec![0], vec![2])]);
+    assert_eq!(
+        summary(&graph, Policy::Debug),
+        [(vec![7], true, vec![0], vec![1]), (vec![3], true, vec![1], vec![2])]
+    );
+}
+
+#[test]
+fn an_op_outside_that_uses_only_a_shape_takes_the_tensor_and_runs_later() {
+    let s32s = |id| LogicalTensor::strided(id, DataType::S32, &[4]).unwrap();
+    let graph = graph([
+        unary(0, OpKind::SoftMax, 0, 1),
+        index(1, 1, 2),
+        Op::new(2, OpKind::Wildcard).input(s32s(2)).output(f32s(3)),
+        unary(3, OpKind::Abs, 3, 4),
+        // Between the index and the sum lies an op that nothing runs.
+        Op::new(4, OpKind::GenIndex).axis(0).input(f32s(4)).output(s32s(5)),
+        Op::new(5, OpKind::Add).input(s32s(5)).input(s32s(2)).output(s32s(6)),
+    ]);
     assert_eq!(
         summary(&graph, Policy::Fusion),
-        [(vec![7], true, vec![0], vec![1]), (vec![3], true, vec![1], vec![2])]
+        [
+            (vec![0], false, vec![0], vec![1]),
+            (vec![1], true, vec![1], vec![2]),
+            (vec![2], false, vec![2], vec![3]),
+            (vec![3, 4, 5], true, vec![3, 2], vec![6]),
+        ]
     );
 }
 
@@ -172,7 +205,10 @@ fn a_group_over_the_limit_splits() {
     assert_eq!(sizes, [64, 36]);
     let refused =
         graph.explain().unwrap().into_iter().find(|e| e.neighbour.is_some_and(|op| op.id == 64)).unwrap();
-    assert!(matches!(refused.verdict, Verdict::Rejected(why) if why.contains("as many ops")), "{refused:?}");
+    assert!(
+        matches!(refused.verdict, FusionVerdict::Rejected(why) if why.contains("as many ops")),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -257,8 +293,11 @@ fn explain_says_why_neighbours_were_not_fused() {
     let neighbour =
         explanations.iter().find(|e| e.neighbour.is_some_and(|op| op.kind == OpKind::Add)).unwrap();
     assert_eq!(neighbour.seed.kind, OpKind::Cast);
-    assert!(matches!(neighbour.verdict, Verdict::Rejected(why) if why.contains("types")), "{neighbour:?}");
-    assert!(explanations.iter().any(|e| e.neighbour.is_none() && e.verdict == Verdict::Matched));
+    assert!(
+        matches!(neighbour.verdict, FusionVerdict::Rejected(why) if why.contains("types")),
+        "{neighbour:?}"
+    );
+    assert!(explanations.iter().any(|e| e.neighbour.is_none() && e.verdict == FusionVerdict::Matched));
 }
 
 #[test]

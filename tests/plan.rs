@@ -30,7 +30,7 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
         let turns: usize = nest.loops.iter().map(|l| l.extent).product();
         must(nest.tiles == turns, "as many tiles as the loops around them turn");
         must(
-            nest.loops.iter().all(|l| l.extent > 1 && l.is_shared),
+            nest.loops.iter().all(|l| l.extent > 1 && l.is_parallel),
             "loops turn, and threads may share them",
         );
         must(
@@ -104,7 +104,7 @@ fn plans_of_random_graphs_fit_together() {
             let plan = compiled.plan();
             plans += 1;
             skipping +=
-                usize::from(plan.nests.iter().flat_map(|nest| &nest.steps).any(|step| step.skips_branches));
+                usize::from(plan.nests.iter().flat_map(|nest| &nest.steps).any(|step| step.lazy_branches));
             wrong.extend(
                 faults(&compiled, &plan).into_iter().map(|fault| format!("seed {seed}: {fault}\n{plan}")),
             );
@@ -180,6 +180,6 @@ fn large_tensors_are_shared_by_threads() {
         let engine = Engine::builder().threads(threads).build();
         let plan = compiled(&partition, &engine).plan();
         assert_eq!(plan.nests[0].threads, threads.min(engine.threads()));
-        assert!(plan.streams, "what does not fit the caches is stored past them");
+        assert!(plan.non_temporal_stores, "results beyond the caches take non-temporal stores");
     }
 }

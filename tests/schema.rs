@@ -31,7 +31,9 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Select", "checks", r#"["axis_needs_pdpd"]"#),
     // A type variable without a list takes every type.
     ("End", "types", "{}"),
+    ("Abs", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
     ("Add", "types", SUMS),
+    ("Divide", "types", SUMS),
     ("Subtract", "types", SUMS),
     ("Multiply", "types", SUMS),
     ("Maximum", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
@@ -60,7 +62,17 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("SoftPlusBackward", "shape_rule", SAME_SHAPES),
     ("SqrtBackward", "shape_rule", SAME_SHAPES),
     ("TanhBackward", "shape_rule", SAME_SHAPES),
+    ("LogSoftmax", "shape_rule", r#""softmax""#),
+    ("LogSoftmaxBackward", "shape_rule", SOFTMAX_BACKWARD),
+    ("SoftMaxBackward", "shape_rule", SOFTMAX_BACKWARD),
+    ("Quantize", "shape_rule", QUANTIZATION),
+    ("Dequantize", "shape_rule", QUANTIZATION),
+    ("DynamicQuantize", "shape_rule", QUANTIZATION),
+    ("DynamicDequantize", "shape_rule", QUANTIZATION),
 ];
+
+const SOFTMAX_BACKWARD: &str = r#""softmax_backward""#;
+const QUANTIZATION: &str = r#""quantization""#;
 
 const SAME_SHAPES: &str = r#""same_shapes""#;
 const SUMS: &str = r#"{
@@ -78,6 +90,7 @@ const TWO_COMPARED: &str = r#"[["src_0", "T1"], ["src_1", "T1"]]"#;
 const BOOLEAN: &str = r#"{"T": ["boolean"]}"#;
 const CLASSED: &str = r#"{"T1": ["bf16", "f16", "f32", "f64"], "T2": ["boolean"]}"#;
 const FLOATS: &str = r#"{"T": ["bf16", "f16", "f32"]}"#;
+const FLOATS_INTEGERS: &str = r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#;
 const BROADCAST: &str = r#"{
     "auto_broadcast": {"code": 128, "required": false, "type": "string", "default": "numpy",
                        "allowed": ["none", "numpy"]}
@@ -117,7 +130,7 @@ const OWN: &[OwnRow] = &[
         "T": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32",
               "u64", "u8"]
     }"#, "{}", "identity", &[]),
-    ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", FLOATS_INTEGERS, "{}", "identity", &[]),
     ("Floor", 0x100e, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Ceil", 0x100f, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Fill", 0x1010, "[]", "T", r#"{
@@ -127,6 +140,7 @@ const OWN: &[OwnRow] = &[
         "T1": ["bf16", "boolean", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
         "T2": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
     }"#, "{}", "identity", &[]),
+    ("Modulo", 0x1012, TWO, "T", r#"{"T": ["s32", "s64"]}"#, BROADCAST, "elemwise_arithmetic", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -273,7 +287,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 18);
+    assert_eq!(rows.len(), 88 + 19);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -318,7 +332,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1012].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1013].map(OpKind::from_code), [None; 3]);
     assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
 }
 

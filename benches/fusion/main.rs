@@ -1,43 +1,46 @@
-//! Fused groups beside their ops run one by one, and beside what memory and arithmetic allow, as a Markdown table.
+//! Compares fused groups with their ops one by one, and with what memory and arithmetic allow. Prints
+//! Markdown.
 //!
-//! `cargo bench --features json --bench fusion -- [--sweep] [--huge] [--rounds N] [FILTER ...]` runs the graphs of
-//! `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with `--huge` in large ones. All
-//! that stands in a row is timed by turns in one process, and each figure is a median over the rounds:
+//! `cargo bench --features json --bench fusion -- [--sweep] [--huge] [--rounds N] [FILTER ...]` runs the
+//! graphs of `examples/graphs` in four sizes, or with `--sweep` in about twenty, in small pages or with
+//! `--huge` in large ones. The candidates of a row run interleaved in one process, and each figure is a
+//! median over the rounds:
 //!
-//! - *apart / fused*: how many times longer the separate partitions take together;
-//! - *bytes, apart / fused*: how many times more bytes they move, each distinct element of a partition counted once;
-//! - *memory / fused*: the time in which a plain loop reads as many bytes and stores as many, divided by the fused time;
-//! - *arithmetic / fused*: the same for the time that the elements would take at the speed of 4,096 of them in cache, where
-//!   each thread has 4,096 of its own.
+//! - *apart / fused*: time of the separate partitions together, divided by the fused time;
+//! - *bytes, apart / fused*: bytes that the separate partitions move, divided by those of the fused one; each
+//!   distinct element of a partition counts once;
+//! - *memory / fused*: time of a plain loop that reads and stores as many bytes, divided by the fused time;
+//! - *arithmetic / fused*: time of the elements at the speed of 4,096 elements in cache (4,096 for each
+//!   thread), divided by the fused time.
 //!
-//! Run as a test, it only checks that fused and apart give the same bits.
+//! Run as a test, it only checks that the fused and the separate partitions give the same bits.
 
+#[path = "../interleave/mod.rs"]
+mod interleave;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod stream;
-#[path = "../turns/mod.rs"]
-mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use interleave::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rows::{Memory, Pages, Random};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, Policy, Stream, Tensor, TensorMut,
 };
 use stream::Streamed;
-use turns::{Options, SAMPLE_SECONDS, median, rate_of_all, seconds};
 
-/// What each dim of a graph becomes; dims that are not listed stay.
+/// The new size of each dim of a graph; dims that are not listed stay.
 type Size = [(i64, i64)];
 
 struct Row {
     name: &'static str,
     json: &'static str,
-    /// From 16 elements to more than the caches hold; the second one is what the arithmetic is timed on.
+    /// From 16 elements to more than the caches hold; arithmetic is timed on the second size.
     sizes: [&'static Size; 4],
-    /// The dim that grows in a sweep, each time so many times.
+    /// The dim that grows in a sweep, and the factor of each step.
     grows: (i64, f64),
 }
 
@@ -53,18 +56,37 @@ macro_rules! rows {
 }
 
 static ROWS: &[Row] = rows! {
-    "causal_scale_select": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]], grows (64, 1.3);
-    "padding_bias_select": [&[(4, 1), (8, 1), (64, 4)], &[(4, 1), (8, 1)], &[], &[(64, 512)]], grows (64, 1.3);
-    "safe_softmax_guard": [&[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]], grows (64, 1.3);
-    "gelu_gated_select": [&[(2, 1), (32, 1), (1024, 16)], &[(2, 1), (32, 4)], &[], &[(2, 8), (32, 512), (1024, 4096)]], grows (32, 1.6);
-    "nan_to_num": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
-    "swin_selects": [&[(16, 1), (6, 1), (49, 4)], &[(16, 1), (6, 2)], &[(16, 4)], &[(16, 256), (6, 12)]], grows (16, 1.6);
-    "clamp_backward": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
+    "causal_scale_select": [
+        &[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]
+    ], grows (64, 1.3);
+    "implicit_causal_mask": [
+        &[(16, 1), (384, 4)], &[(16, 4), (384, 64)], &[(384, 128)], &[]
+    ], grows (384, 1.3);
+    "padding_bias_select": [
+        &[(4, 1), (8, 1), (64, 4)], &[(4, 1), (8, 1)], &[], &[(64, 512)]
+    ], grows (64, 1.3);
+    "safe_softmax_guard": [
+        &[(2, 1), (12, 1), (64, 4)], &[(2, 1), (12, 1)], &[], &[(64, 512)]
+    ], grows (64, 1.3);
+    "gelu_gated_select": [
+        &[(2, 1), (32, 1), (1024, 16)], &[(2, 1), (32, 4)], &[], &[(2, 8), (32, 512), (1024, 4096)]
+    ], grows (32, 1.6);
+    "nan_to_num": [
+        &[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]
+    ], grows (32, 1.6);
+    "swin_selects": [
+        &[(16, 1), (6, 1), (49, 4)], &[(16, 1), (6, 2)], &[(16, 4)], &[(16, 256), (6, 12)]
+    ], grows (16, 1.6);
+    "clamp_backward": [
+        &[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]
+    ], grows (32, 1.6);
     "t5_bucket": [&[(64, 4)], &[], &[(64, 256)], &[(64, 2048)]], grows (64, 1.3);
-    "chain_of_12": [&[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]], grows (32, 1.6);
+    "chain_of_12": [
+        &[(2, 1), (32, 1), (768, 16)], &[(2, 1), (32, 4), (768, 1024)], &[], &[(2, 8), (32, 1024)]
+    ], grows (32, 1.6);
 };
 
-/// Which of the sizes the arithmetic is timed on.
+/// Index of the size on which arithmetic is timed.
 const IN_CACHE: usize = 1;
 
 /// The most bytes of results in a sweep.
@@ -101,7 +123,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for threads in [1, 2] {
         println!("\n## {threads} thread{}\n", if threads == 1 { "" } else { "s" });
         println!(
-            "| graph | elements | MB | partitions fused, apart | fused, µs | apart / fused | bytes, apart / fused | memory / fused | arithmetic / fused |"
+            "| graph | elements | MB | partitions fused, apart | fused, µs | apart / fused \
+             | bytes, apart / fused | memory / fused | arithmetic / fused |"
         );
         println!("|---|---|---|---|---|---|---|---|---|");
         for row in ROWS.iter().filter(takes) {
@@ -115,7 +138,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The size that stays in cache, but for the dim that grows, from one on.
+/// The size that stays in cache, except for the growing dim, which starts at 1.
 fn swept(row: &Row) -> sterna::Result<Vec<Vec<(i64, i64)>>> {
     let (growing, times) = row.grows;
     let mut sizes: Vec<Vec<(i64, i64)>> = Vec::new();
@@ -284,8 +307,8 @@ impl Run {
     }
 }
 
-/// Memory of a tensor: numbers between −2 and 2, some NaN among the f32; conditions at random, half of
-/// them true; 1.5 or 3 for scalars.
+/// Memory of a tensor: numbers between −2 and 2, with some NaN among the f32; random conditions, half of them
+/// true; 1.5 or 3 for scalars.
 fn filled(tensor: &LogicalTensor, pages: Pages) -> Memory {
     let size = if tensor.is_host_scalar() { 8 } else { tensor.memory_size() };
     let mut memory = Memory::new(size, pages);
@@ -293,7 +316,7 @@ fn filled(tensor: &LogicalTensor, pages: Pages) -> Memory {
     let mut number = || (random.next() >> 40) as f32 / (1 << 22) as f32 - 2.0;
     let bytes = memory.bytes_mut();
     match tensor.data_type() {
-        // Half of them exactly, as a condition for each row decides how much is computed.
+        // Exactly half, because a condition for each row decides how much is computed.
         DataType::Boolean => bytes.chunks_mut(2).for_each(|pair| {
             let first = u8::from(number() > 0.0);
             pair.iter_mut().zip([first, 1 - first]).for_each(|(byte, truth)| *byte = truth);

@@ -1,4 +1,4 @@
-//! What memory allows: so many bytes read and so many stored, at once, by a loop that does nothing else.
+//! The limit of the memory: a loop that reads one number of bytes and stores another, and does nothing else.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 
 use crate::rows::{Memory, Pages};
 
-/// Bytes stored between two stretches that are read.
+/// Bytes stored between two blocks of reads.
 const BLOCK: usize = 4096;
 
 /// Bytes stored at once.
@@ -24,7 +24,7 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// Chooses the faster of ordinary stores and stores past the caches.
+    /// Chooses the faster of temporal and non-temporal stores.
     pub(crate) fn new(
         read: usize,
         written: usize,
@@ -50,7 +50,7 @@ impl Streamed {
     pub(crate) fn run(&mut self) {
         let past_caches = self.past_caches;
         let (from, to) = (self.from.bytes(), self.to.bytes_mut());
-        // Halves where they are worth waking a worker for.
+        // Two halves if they are worth waking a worker.
         if self.threads == 1 || from.len() + to.len() < 8 << 20 {
             return half(from, to, past_caches);
         }

@@ -1,34 +1,34 @@
-//! Sterna against plain loops, run by turns in one go, as Markdown tables: each row on one thread and on two, and what
-//! the second thread is worth to rows that the last-level cache holds.
+//! Compares Sterna with plain loops, interleaved in one process, and prints Markdown tables: each row on one
+//! thread and on two, and the gain of a second thread for rows that the last-level cache holds.
 //!
-//! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names contain
-//! any of the filters. Each round times both, in alternating order; the ratio is the median over the rounds of the
-//! loop's time divided by Sterna's, so that what disturbs the machine for longer than a round disturbs both. Run as a
-//! test, it only checks that both give the same results.
+//! `cargo bench --bench ratio -- [--quick] [--huge] [--rounds N] [FILTER ...]` measures the rows whose names
+//! contain any of the filters. Each round times both in alternating order, so that a disturbance longer than
+//! a round slows both. The ratio is the median over the rounds of the loop's time divided by Sterna's. Run as
+//! a test, it only checks that both give the same results.
 
-#[path = "../limit/mod.rs"]
-mod limit;
+#[path = "../baseline/mod.rs"]
+mod baseline;
+#[path = "../interleave/mod.rs"]
+mod interleave;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod second_thread;
-#[path = "../turns/mod.rs"]
-mod turns;
 
 use std::sync::Arc;
 
-use limit::{LimitLoop, Store};
+use baseline::{BaselineLoop, Store};
+use interleave::{Options, SAMPLE_SECONDS, median, seconds};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use rows::{Limit, Operands, Pages, Row};
-use turns::{Options, SAMPLE_SECONDS, median, seconds};
+use rows::{Baseline, Operands, Pages, Row};
 
-/// From how long a loop takes on one thread on it is split in two halves for two threads.
+/// Least time of a loop on one thread for which it is split into two halves for two threads.
 const WORTH_TWO_THREADS: f64 = 200e-6;
 
-/// What one row came to on some number of threads.
+/// Figures of one row on some number of threads.
 struct Outcome {
     store: Store,
     /// Median seconds of one run.
-    limit: f64,
+    baseline: f64,
     sterna: f64,
     /// Median of the ratios of the rounds.
     ratio: f64,
@@ -40,7 +40,7 @@ fn main() -> Result<(), String> {
         options.rounds = if is_quick { 3 } else { options.rounds };
         is_quick
     })?;
-    // The caller takes part, so one worker makes two threads; both sides use the same one.
+    // The caller takes part, so one worker makes two threads; Sterna and the limit use the same worker.
     let pool = ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| error.to_string())?;
     let pool = Arc::new(pool);
     let mut rows: Vec<Row> = rows::all().into_iter().filter(|row| options.takes(&row.to_string())).collect();
@@ -53,7 +53,8 @@ fn main() -> Result<(), String> {
     }
     println!("Ratios are the limit's time divided by Sterna's, medians of {} rounds.\n", options.rounds);
     println!(
-        "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio | limit, 2 threads, GB/s | Sterna | ratio |"
+        "| row | MB | stores of the limit | limit, 1 thread, GB/s | Sterna | ratio \
+         | limit, 2 threads, GB/s | Sterna | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for &row in &rows {
@@ -67,10 +68,10 @@ fn main() -> Result<(), String> {
             "| {row} | {:.3} | {} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {:.2} |",
             bytes / 1e6,
             one.store,
-            speed(one.limit),
+            speed(one.baseline),
             speed(one.sterna),
             one.ratio,
-            speed(two.limit),
+            speed(two.baseline),
             speed(two.sterna),
             two.ratio,
         );
@@ -79,19 +80,19 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that both write the same result, where they read the same operands.
+/// Checks that both write the same result, if they read the same operands.
 fn check(row: &Row, operands: &mut Operands) -> Result<(), String> {
-    let limit = LimitLoop::new(row);
-    if row.shape.limit != Limit::Same {
+    let baseline = BaselineLoop::new(row);
+    if row.shape.baseline != Baseline::Same {
         return Ok(());
     }
     let compiled = row.compile(&row.engine().threads(1).build());
     operands.with_execution(&compiled, |execute| execute());
     let expected = digest(operands.result());
-    for store in limit.stores() {
+    for store in baseline.stores() {
         operands.fill();
         // SAFETY: the addresses are those of the row's operands.
-        unsafe { limit.with_stores(store).run(operands.addresses()) };
+        unsafe { baseline.with_stores(store).run(operands.addresses()) };
         if digest(operands.result()) != expected {
             return Err(format!("{row}: the loop with {store} stores gives another result than Sterna"));
         }
@@ -119,35 +120,35 @@ fn measure(
     let engine = row.engine().pool(pool.clone()).threads(threads).build();
     let compiled = row.compile(&engine);
     let addresses = operands.addresses();
-    let halves = one_thread.is_some_and(|one| one.limit >= WORTH_TWO_THREADS);
+    let halves = one_thread.is_some_and(|one| one.baseline >= WORTH_TWO_THREADS);
     // SAFETY: the addresses are those of the row's operands.
-    let limit = unsafe { LimitLoop::new(row).fastest(addresses) };
-    let mut run_limit = || match halves {
+    let baseline = unsafe { BaselineLoop::new(row).fastest(addresses) };
+    let mut run_baseline = || match halves {
         // SAFETY: as above.
-        true => unsafe { limit.run_halves(addresses, pool) },
+        true => unsafe { baseline.run_halves(addresses, pool) },
         // SAFETY: as above.
-        false => unsafe { limit.run(addresses) },
+        false => unsafe { baseline.run(addresses) },
     };
     operands.with_execution(&compiled, |execute| {
         let runs = (SAMPLE_SECONDS / seconds(1, execute).min(seconds(1, execute))).ceil().max(1.0) as usize;
         seconds(runs, execute);
-        seconds(runs, &mut run_limit);
+        seconds(runs, &mut run_baseline);
         let mut times: Vec<(f64, f64)> = Vec::new();
         for round in 0..rounds {
             let pair = if round % 2 == 0 {
-                let limit = seconds(runs, &mut run_limit);
-                (limit, seconds(runs, execute))
+                let baseline = seconds(runs, &mut run_baseline);
+                (baseline, seconds(runs, execute))
             } else {
                 let sterna = seconds(runs, execute);
-                (seconds(runs, &mut run_limit), sterna)
+                (seconds(runs, &mut run_baseline), sterna)
             };
             times.push(pair);
         }
         Outcome {
-            store: limit.store,
-            limit: median(times.iter().map(|&(limit, _)| limit)),
+            store: baseline.store,
+            baseline: median(times.iter().map(|&(baseline, _)| baseline)),
             sterna: median(times.iter().map(|&(_, sterna)| sterna)),
-            ratio: median(times.iter().map(|&(limit, sterna)| limit / sterna)),
+            ratio: median(times.iter().map(|&(baseline, sterna)| baseline / sterna)),
         }
     })
 }

@@ -1,5 +1,5 @@
-//! What a second thread is worth to rows that the last-level cache holds, beside what it can be worth there: the plain
-//! loop with a half on each of two threads that never wait for each other.
+//! Measures the gain of a second thread for rows that the last-level cache holds, and the possible gain: that
+//! of the plain loop on two threads that never wait for each other, each with one half.
 
 use std::array;
 use std::fs;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
-use crate::limit::{LimitLoop, Store};
+use crate::baseline::{BaselineLoop, Store};
+use crate::interleave::{median, rate, rate_of_all};
 use crate::rows::{Operands, Row};
-use crate::turns::{median, rate, rate_of_all};
 
-/// The least bytes of operands and result of the rows that are measured.
+/// Least bytes of operands and result of a measured row.
 const FROM: usize = 8 << 20;
 
 pub(crate) fn measure(rows: &[Row], pool: &Arc<ThreadPool>, rounds: usize) {
@@ -20,7 +20,8 @@ pub(crate) fn measure(rows: &[Row], pool: &Arc<ThreadPool>, rounds: usize) {
         Each half of the streamed loop runs again and again without waiting for the other.\n"
     );
     println!(
-        "| row | MB | Sterna, 1 thread, GB/s | 2 threads | times | streamed, 1 thread, GB/s | 2 threads | times | Sterna / streamed, 2 threads |"
+        "| row | MB | Sterna, 1 thread, GB/s | 2 threads | times \
+         | streamed, 1 thread, GB/s | 2 threads | times | Sterna / streamed, 2 threads |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let sizes = FROM..=last_level_cache();
@@ -34,16 +35,16 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
         [1, 2].map(|threads| row.compile(&row.engine().pool(pool.clone()).threads(threads).build()));
     let bytes = alone.bytes_moved() as f64;
     let addresses = operands.addresses();
-    let limit = LimitLoop::new(row);
+    let baseline = BaselineLoop::new(row);
     let sterna = |compiled| operands.with_execution(compiled, |execute| rate(execute));
     // SAFETY: the addresses are those of the row's operands, which live as long as this runs.
-    let whole = |store: Store| rate(|| unsafe { limit.with_stores(store).run(addresses) });
+    let whole = |store: Store| rate(|| unsafe { baseline.with_stores(store).run(addresses) });
     let halves = |store: Store| {
         // SAFETY: as above.
-        rate_of_all(pool, unsafe { limit.with_stores(store).halves(addresses) }) / 2.0
+        rate_of_all(pool, unsafe { baseline.with_stores(store).halves(addresses) }) / 2.0
     };
     let best = |rate: &dyn Fn(Store) -> f64| {
-        let timed = limit.stores().into_iter().map(|store| (rate(store), store));
+        let timed = baseline.stores().into_iter().map(|store| (rate(store), store));
         timed.max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are stores").1
     };
     let [whole_store, halves_store] = [best(&whole), best(&halves)];
@@ -54,7 +55,8 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
         array::from_fn(|which| median(rates.iter().map(|round| round[which])) * bytes / 1e9);
     let ratio = |which: usize, to: usize| median(rates.iter().map(|round| round[which] / round[to]));
     println!(
-        "| {row} | {:.1} | {sterna_alone:.0} | {sterna_both:.0} | {:.2} | {whole:.0} | {halves:.0} | {:.2} | {:.2} |",
+        "| {row} | {:.1} | {sterna_alone:.0} | {sterna_both:.0} | {:.2} | {whole:.0} | {halves:.0} | {:.2} \
+         | {:.2} |",
         bytes / 1e6,
         ratio(1, 0),
         ratio(3, 2),
@@ -62,7 +64,7 @@ fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: u
     );
 }
 
-/// Bytes of the last-level cache, as far as the system tells; otherwise all there are.
+/// Bytes of the last-level cache; `usize::MAX` if the system does not tell.
 fn last_level_cache() -> usize {
     let kib = |index: usize| {
         let size =

@@ -1,4 +1,4 @@
-//! The rows that the benches measure, as data, and what it takes to run one: memory, operands, a compiled partition.
+//! The rows of the benches as data, and what running one needs: memory, operands, a compiled partition.
 #![allow(dead_code, unreachable_pub, reason = "each bench uses a part of this")]
 
 use std::fmt;
@@ -13,7 +13,7 @@ pub const THEN: usize = 1;
 pub const ELSE: usize = 2;
 pub const DST: usize = 3;
 
-/// The types that the shape rows are measured for.
+/// Types for which each shape is measured.
 pub const TYPES: [DataType; 5] = [DataType::F32, DataType::F16, DataType::Bf16, DataType::U8, DataType::S64];
 
 /// Dims and strides of a select.
@@ -24,16 +24,16 @@ pub struct Shape {
     pub dims: [&'static [i64]; 3],
     /// Strides of `cond`, `then`, `else` and the result; row-major where there are none.
     pub strides: [Option<&'static [i64]>; 4],
-    /// The condition that the shape is met with in practice, besides a random one.
+    /// The condition of this shape in practice, besides a random one.
     pub natural: Option<Condition>,
-    /// What it is measured against.
-    pub limit: Limit,
+    /// The loop that it is compared with.
+    pub baseline: Baseline,
 }
 
-/// What a shape is measured against.
+/// The loop with which a shape is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// A loop over the very operands.
+pub enum Baseline {
+    /// A loop over the same operands.
     Same,
     /// A loop over as many elements without gaps between rows.
     Dense,
@@ -45,11 +45,11 @@ pub enum Condition {
     /// This many of 1000, at random.
     Random(u64),
     All(bool),
-    /// True and false by turns, in runs of this many.
+    /// Alternating runs of this many true and false conditions.
     Runs(usize),
-    /// What does not lie behind the diagonal of the last two dims.
+    /// True on and below the diagonal of the last two dims.
     Causal,
-    /// The first elements of each row, as many as a sequence of random length has.
+    /// True in the first elements of each row: sequences of random lengths.
     Padding,
 }
 
@@ -65,12 +65,12 @@ impl fmt::Display for Condition {
     }
 }
 
-/// The pages that operands lie in.
+/// Pages of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// Of 4 KiB, or whatever the machine's smallest are.
+    /// 4 KiB, or the smallest pages of the machine.
     Small,
-    /// As large as the system gives.
+    /// The largest pages that the system gives.
     Huge,
 }
 
@@ -80,7 +80,7 @@ pub struct Row {
     pub shape: &'static Shape,
     pub data_type: DataType,
     pub condition: Condition,
-    /// The level to run at, if not the best.
+    /// The level to run at, if not the widest.
     pub level: Option<Level>,
     /// The branch that the result replaces.
     pub in_place_of: Option<usize>,
@@ -105,7 +105,7 @@ impl fmt::Display for Row {
 const RANDOM: Condition = Condition::Random(500);
 
 const fn dense(name: &'static str, dims: [&'static [i64]; 3]) -> Shape {
-    Shape { name, dims, strides: [None; 4], natural: None, limit: Limit::Same }
+    Shape { name, dims, strides: [None; 4], natural: None, baseline: Baseline::Same }
 }
 
 const SQUARE: &[i64] = &[4096, 4096];
@@ -153,7 +153,7 @@ pub static STRIDED: [Shape; 3] = [
     },
     Shape {
         strides: [Some(&[4112, 1]); 4],
-        limit: Limit::Dense,
+        baseline: Baseline::Dense,
         ..dense("padded-rows-4096x4096", [SQUARE; 3])
     },
 ];
@@ -219,7 +219,7 @@ pub fn all() -> Vec<Row> {
     rows
 }
 
-/// The result's dims: every shape here broadcasts in all directions.
+/// Dims of the result; every shape here broadcasts in all directions.
 pub fn result_dims(dims: [&[i64]; 3]) -> Vec<i64> {
     let rank = dims.iter().map(|dims| dims.len()).max().unwrap_or(0);
     let at = |dims: &[i64], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |own| dims[own]);
@@ -254,7 +254,7 @@ impl Row {
         (0..count).map(|i| self.desc(i).memory_size())
     }
 
-    /// The partition of a select that takes the row's operands.
+    /// A partition with the row's select.
     pub fn partition(&self) -> Partition {
         let unknown = |operand| LogicalTensor::unknown(operand, self.type_of(operand));
         let op = Op::select(0, unknown(COND), unknown(THEN), unknown(ELSE), unknown(DST));
@@ -291,7 +291,7 @@ impl Operands {
         operands
     }
 
-    /// Where the operands and the result are.
+    /// Addresses of the operands and the result.
     pub fn addresses(&self) -> [*mut u8; 4] {
         std::array::from_fn(|i| match (i, self.row.in_place_of) {
             (DST, Some(branch)) => self.memory[branch].first,
@@ -304,7 +304,7 @@ impl Operands {
         self.memory[self.row.in_place_of.unwrap_or(DST)].bytes()
     }
 
-    /// Fills the operands as they were at first, and the result with zeros.
+    /// Fills the operands with their initial values and the result with zeros.
     pub fn fill(&mut self) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         for memory in &mut self.memory[THEN..=ELSE] {
@@ -330,7 +330,7 @@ impl Operands {
         let stream = Stream::new(engine);
         let addresses = self.addresses();
         let given = [COND, THEN, ELSE].into_iter().filter(|&i| Some(i) != self.row.in_place_of);
-        // SAFETY: the memory has the size of the descriptions, was written whole, and lives as long as `self`.
+        // SAFETY: the memory has the size of the descriptions, is initialised, and lives as long as `self`.
         let inputs: Vec<_> = given
             .map(|i| unsafe { Tensor::from_raw_parts(&compiled.inputs()[i], engine, addresses[i]) })
             .collect();
@@ -370,7 +370,7 @@ fn fill_condition(condition: Condition, dims: &[i64], cond: &mut [u8], random: &
     }
 }
 
-/// Numbers that look random, the same from run to run (xorshift64*).
+/// Pseudo-random numbers, the same in each run (xorshift64*).
 pub struct Random(pub u64);
 
 impl Random {
@@ -390,7 +390,7 @@ pub struct Memory {
     layout: std::alloc::Layout,
 }
 
-/// Bytes of a huge page, to which memory that asks for them is aligned.
+/// Bytes of a huge page; memory on huge pages is aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
 
 impl Memory {
@@ -427,7 +427,8 @@ impl Memory {
 
 // SAFETY: memory owns its bytes as a `Box<[u8]>` does.
 unsafe impl Send for Memory {}
-// SAFETY: shared, it gives out bytes to read; whoever writes to an address answers for it.
+// SAFETY: a shared reference only reads bytes; a caller that writes through an address promises exclusive
+// use.
 unsafe impl Sync for Memory {}
 
 impl Drop for Memory {

@@ -1,58 +1,156 @@
 //! Allocators: where engines get memory.
+//!
+//! The library asks for memory that is aligned to a cache line. Clients hand in plain `malloc` all the same, so a block
+//! of any alignment is made use of here, before the library sees it.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::{needed, status_of};
+use crate::ffi::{Fault, needed, status_of};
 use crate::status::Status;
 
-/// Gives a block of at least `size` bytes (1 or more) at a multiple of `alignment` (a power of two, 64 or more), or
-/// null where there is none. A block that is not aligned so is freed at once and counts as none. It is called from any
-/// thread that uses the engine, several at a time.
+/// Bytes to which memory is asked to be aligned: a cache line, and the widest vector.
+const ALIGNMENT: usize = 64;
+
+/// Gives a block of at least `size` bytes (1 or more), or null where there is none. It should start at a multiple of
+/// `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
+/// alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
+/// then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
+/// any thread that uses the engine, several at a time.
 // A callback may unwind into the library: a panic of Rust code is stopped at the border on its way back.
 pub type AllocatorMalloc = Option<unsafe extern "C-unwind" fn(size: usize, alignment: usize) -> *mut c_void>;
 
-/// Takes a block back. It is called from any thread that uses the engine, several at a time.
+/// Takes a block back, by the address that the other function gave. It is called from any thread that uses the engine,
+/// several at a time.
 pub type AllocatorFree = Option<unsafe extern "C-unwind" fn(block: *mut c_void)>;
 
 /// Where an engine gets the memory of its tensors and its scratch memory: two functions of the caller's.
 ///
 /// Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
-#[derive(Clone)]
 pub struct Allocator {
-    core: Arc<dyn sterna::Allocator>,
+    callbacks: Option<Callbacks>,
 }
 
 impl Allocator {
     /// What engines are built with.
     pub fn core(&self) -> Arc<dyn sterna::Allocator> {
-        self.core.clone()
+        match self.callbacks {
+            Some(callbacks) => Arc::new(Aligning { callbacks, moved: Mutex::default() }),
+            None => Arc::new(sterna::SystemAllocator),
+        }
+    }
+
+    /// The functions of the caller's, unless the memory is that of the system.
+    pub(crate) fn callbacks(&self) -> Option<Callbacks> {
+        self.callbacks
     }
 }
 
-struct Callbacks {
+/// The two functions of a caller's, who promised that any thread may call them.
+#[derive(Clone, Copy)]
+pub(crate) struct Callbacks {
     malloc: unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void,
     free: unsafe extern "C-unwind" fn(*mut c_void),
 }
 
-// SAFETY: whoever created the allocator promised that `malloc` gives such blocks; the alignment is checked here.
-unsafe impl sterna::Allocator for Callbacks {
-    fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+/// A block, and where in it the memory starts that is made use of.
+struct Placed {
+    block: NonNull<u8>,
+    start: NonNull<u8>,
+}
+
+impl Callbacks {
+    fn malloc(self, size: usize, alignment: usize) -> Option<NonNull<u8>> {
         // SAFETY: the caller of `sterna_allocator_create` promised that it can be called so from any thread.
-        let block = NonNull::new(unsafe { (self.malloc)(size, align) })?;
-        if block.addr().get().is_multiple_of(align) {
-            return Some(block.cast());
-        }
-        // SAFETY: the block came from `malloc` a moment ago, and is not used.
-        unsafe { (self.free)(block.as_ptr()) };
-        None
+        NonNull::new(unsafe { (self.malloc)(size, alignment) }.cast())
     }
 
-    unsafe fn deallocate(&self, block: NonNull<u8>, _size: usize, _align: usize) {
-        // SAFETY: the block came from `malloc`, and nobody uses it any more.
+    /// # Safety
+    ///
+    /// The block came from `malloc`, and nobody uses it any more.
+    unsafe fn free(self, block: NonNull<u8>) {
+        // SAFETY: as the caller promises.
         unsafe { (self.free)(block.as_ptr().cast()) };
+    }
+
+    /// Memory of `size` bytes: a block that was asked to be aligned to `alignment`, if it is aligned to `enough`; else
+    /// the aligned part of a larger block. Both are powers of two, of which `enough` is not the larger one.
+    fn place(self, size: usize, alignment: usize, enough: usize) -> Option<Placed> {
+        let block = self.malloc(size, alignment)?;
+        if block.addr().get().is_multiple_of(enough) {
+            return Some(Placed { block, start: block });
+        }
+        // SAFETY: the block came from `malloc` a moment ago, and is not used.
+        unsafe { self.free(block) };
+        let block = self.malloc(size.checked_add(alignment - 1)?, alignment)?;
+        let gap = block.addr().get().wrapping_neg() % alignment;
+        // SAFETY: the gap is less than `alignment`, so that it lies in the block with `size` bytes behind it.
+        Some(Placed { block, start: unsafe { block.add(gap) } })
+    }
+}
+
+/// Memory of a tensor's own from the functions of a caller's, which gets it back when it is dropped.
+pub(crate) struct Block {
+    callbacks: Callbacks,
+    placed: Placed,
+}
+
+impl Block {
+    /// So many bytes (1 or more), all zero, aligned to an element of so many bytes at least.
+    pub(crate) fn zeroed(callbacks: Callbacks, size: usize, element: usize) -> Result<Self, Fault> {
+        let placed = callbacks.place(size, ALIGNMENT, element);
+        let placed = placed.ok_or(sterna::Error::OutOfMemory { size, align: ALIGNMENT })?;
+        // SAFETY: the memory has so many bytes, and nobody else knows it.
+        unsafe { placed.start.write_bytes(0, size) };
+        Ok(Self { callbacks, placed })
+    }
+
+    /// The first byte.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.placed.start.as_ptr()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the block came from these functions, and goes with the last that knew it.
+        unsafe { self.callbacks.free(self.placed.block) };
+    }
+}
+
+/// The functions of a caller's as the library wants its allocators: every block is aligned. Scratch memory comes from it.
+struct Aligning {
+    callbacks: Callbacks,
+    /// The blocks whose memory starts behind their own start, by the address at which it does.
+    moved: Mutex<HashMap<usize, AtomicPtr<u8>>>,
+}
+
+impl Aligning {
+    /// Nothing that runs under the lock can panic halfway.
+    fn moved(&self) -> MutexGuard<'_, HashMap<usize, AtomicPtr<u8>>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// SAFETY: whoever created the allocator promised that `malloc` gives blocks of the size; `place` aligns them.
+unsafe impl sterna::Allocator for Aligning {
+    fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let Placed { block, start } = self.callbacks.place(size, align, align)?;
+        if block != start {
+            self.moved().insert(start.addr().get(), AtomicPtr::new(block.as_ptr()));
+        }
+        Some(start)
+    }
+
+    unsafe fn deallocate(&self, start: NonNull<u8>, _size: usize, _align: usize) {
+        let moved = self.moved().remove(&start.addr().get());
+        let block = moved.and_then(|block| NonNull::new(block.into_inner())).unwrap_or(start);
+        // SAFETY: the block came from `malloc`, and nobody uses it any more.
+        unsafe { self.callbacks.free(block) };
     }
 }
 
@@ -68,11 +166,8 @@ pub unsafe extern "C" fn sterna_allocator_create(
 ) -> Status {
     status_of(|| {
         let allocator = needed(allocator, "allocator")?;
-        let core: Arc<dyn sterna::Allocator> = match (malloc_fn, free_fn) {
-            (Some(malloc), Some(free)) => Arc::new(Callbacks { malloc, free }),
-            _ => Arc::new(sterna::SystemAllocator),
-        };
-        allocator.write(Box::new(Allocator { core }));
+        let callbacks = malloc_fn.zip(free_fn).map(|(malloc, free)| Callbacks { malloc, free });
+        allocator.write(Box::new(Allocator { callbacks }));
         Ok(())
     })
 }

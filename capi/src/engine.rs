@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, Callbacks};
 use crate::ffi::{Fault, needed, status_of};
 use crate::level::Level;
 use crate::status::Status;
@@ -29,12 +29,19 @@ pub(crate) const CPU: EngineKind = 1;
 /// other thread is inside a call at that moment: the child starts workers of its own.
 pub struct Engine {
     core: sterna::Engine,
+    /// Where tensors get memory of their own, unless it is that of the system.
+    callbacks: Option<Callbacks>,
 }
 
 impl Engine {
     /// The engine behind the handle.
     pub fn core(&self) -> &sterna::Engine {
         &self.core
+    }
+
+    /// The functions of the caller's that give memory, unless it is that of the system.
+    pub(crate) fn callbacks(&self) -> Option<Callbacks> {
+        self.callbacks
     }
 }
 
@@ -89,7 +96,8 @@ fn create(
     if let Some(threads) = threads {
         builder = builder.threads(threads);
     }
-    engine.write(Arc::into_raw(Arc::new(Engine { core: builder.build() })).cast_mut());
+    let callbacks = allocator.and_then(Allocator::callbacks);
+    engine.write(Arc::into_raw(Arc::new(Engine { core: builder.build(), callbacks })).cast_mut());
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sterna::{Explanation, FpMath, Verdict};
+use sterna::{Explanation, FpMath, FusionVerdict};
 
 use crate::dump;
 use crate::engine::{self, EngineKind};
@@ -29,6 +29,8 @@ pub struct Graph {
     id: usize,
     core: sterna::Graph,
     partitions: Vec<sterna::Partition>,
+    /// What was read from JSON in another way than it was written.
+    notes: Vec<sterna::JsonNote>,
 }
 
 impl Graph {
@@ -49,7 +51,8 @@ impl Graph {
 
     fn new(core: sterna::Graph) -> Box<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        Box::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), core, partitions: Vec::new() })
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self { id, core, partitions: Vec::new(), notes: Vec::new() })
     }
 }
 
@@ -137,8 +140,9 @@ pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Opti
     })
 }
 
-/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. `invalid_graph` for a tensor
-/// with two producers, mentions of one tensor that differ, and a cycle.
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+/// different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
+/// `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_finalize(graph: Option<&mut Graph>) -> Status {
     status_of(|| Ok(needed(graph, "graph")?.core.finalize()?))
@@ -207,6 +211,10 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
 
 /// Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
 /// graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+///
+/// The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
+/// tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+/// anything but the type, `sterna_graph_get_json_notes` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_from_json(
     graph: Option<&mut MaybeUninit<Box<Graph>>>,
@@ -219,7 +227,26 @@ pub unsafe extern "C" fn sterna_graph_from_json(
         // SAFETY: the caller promises so many bytes.
         let json = unsafe { array(json.cast::<u8>(), length, "json") }?;
         let json = std::str::from_utf8(json).map_err(|_| Fault::invalid_arguments("`json` is not UTF-8"))?;
-        graph.write(Graph::new(sterna::Graph::from_json(json)?));
+        let (core, notes) = sterna::Graph::from_json_with_notes(json)?;
+        let mut read = Graph::new(core);
+        read.notes = notes;
+        graph.write(read);
+        Ok(())
+    })
+}
+
+/// Says what `sterna_graph_from_json` read in another way than it was written: one line for each consumer of a tensor
+/// whose description was replaced by the producer's, none if no description was. The text is to be freed by
+/// `sterna_string_destroy`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_get_json_notes(
+    graph: Option<&Graph>,
+    text: Option<&mut MaybeUninit<*mut c_char>>,
+) -> Status {
+    status_of(|| {
+        let (graph, text) = (needed(graph, "graph")?, needed(text, "text")?);
+        let lines: String = graph.notes.iter().map(|note| format!("{note}\n")).collect();
+        string::give(&lines, text, None);
         Ok(())
     })
 }
@@ -263,9 +290,9 @@ pub unsafe extern "C" fn sterna_graph_explain(
                 None => write!(lines, "{}: {}: ", line.fusion, line.seed),
             };
             let _ = match line.verdict {
-                Verdict::Matched => writeln!(lines, "taken"),
-                Verdict::NoMatch => writeln!(lines, "not of this fusion"),
-                Verdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
+                FusionVerdict::Matched => writeln!(lines, "taken"),
+                FusionVerdict::NoMatch => writeln!(lines, "not of this fusion"),
+                FusionVerdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
             };
         }
         string::give(&lines, text, None);

@@ -6,6 +6,7 @@ use std::ptr;
 
 use smallvec::SmallVec;
 
+use crate::allocator::Block;
 use crate::engine::{self, Engine, Shared};
 use crate::ffi::{Fault, needed, status_of};
 use crate::logical_tensor::LogicalTensor;
@@ -28,7 +29,7 @@ enum Memory {
         engine: Shared,
         address: *mut u8,
         /// What is at the address, where it is not the caller's.
-        _own: Option<sterna::TensorBuf>,
+        _own: Option<Own>,
     },
     /// The value of a host scalar, its bytes first.
     Scalar([u8; 8]),
@@ -39,9 +40,35 @@ impl Memory {
         if handle.addr() != ALLOCATE {
             return Ok(Self::At { engine, address: handle.cast(), _own: None });
         }
-        let mut own = sterna::TensorBuf::zeroed(desc.clone(), engine.core())?;
-        let address = own.as_mut_bytes().as_mut_ptr();
-        Ok(Self::At { engine, address, _own: Some(own) })
+        let mut own = Own::zeroed(desc, &engine)?;
+        Ok(Self::At { engine, address: own.address(), _own: Some(own) })
+    }
+}
+
+/// Memory of a tensor's own.
+enum Own {
+    System(sterna::TensorBuf),
+    Callbacks(Block),
+}
+
+impl Own {
+    fn zeroed(desc: &sterna::LogicalTensor, engine: &Engine) -> Result<Self, Fault> {
+        let element = desc.data_type().size().unwrap_or(0);
+        // A description of unknown dims or strides has no size; it is refused where the system gives the memory.
+        let size = desc.span().map_or(0, |span| (span * element).max(desc.memory_size()));
+        match engine.callbacks() {
+            Some(callbacks) if element > 0 && size > 0 => {
+                Ok(Self::Callbacks(Block::zeroed(callbacks, size, element)?))
+            }
+            _ => Ok(Self::System(sterna::TensorBuf::zeroed(desc.clone(), engine.core())?)),
+        }
+    }
+
+    fn address(&mut self) -> *mut u8 {
+        match self {
+            Self::System(tensor) => tensor.as_mut_bytes().as_mut_ptr(),
+            Self::Callbacks(block) => block.as_ptr(),
+        }
     }
 }
 
@@ -116,8 +143,8 @@ pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
 pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
 
 /// Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
-/// from the allocator of the engine, is aligned to 64 bytes and zero at first. The handle may be null for now; an
-/// execution needs memory unless the tensor is empty.
+/// from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
+/// asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
 ///
 /// The caller's memory must stay where it is while an execution uses it. A host scalar is made by
 /// `sterna_tensor_create_scalar`.

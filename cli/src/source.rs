@@ -120,13 +120,14 @@ impl GraphArgs {
         {
             return Err(Ending::usage(anyhow!("{} goes with a model; this is a graph in JSON", option.0)));
         }
-        let graph = Graph::from_json(&text).map_err(|error| {
+        let (graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
             Ending::failed(match &error {
                 Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(&text, fault)),
                 _ => anyhow!(error).context(said),
             })
         })?;
+        notes.iter().for_each(|note| crate::terminal::say("note", note));
         let loaded = Loaded::unnamed(graph);
         let shapes =
             loaded.resolve("--override-shape", &self.override_shape, Side::Inputs).map_err(Ending::usage)?;

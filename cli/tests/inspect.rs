@@ -182,7 +182,7 @@ fn text_tells_the_plan_and_why_neighbours_are_apart() {
 }
 
 #[test]
-fn a_rejected_neighbour_and_one_that_lends_its_shape_are_told_apart() {
+fn a_rejected_neighbour_and_one_that_no_fusion_takes_are_told_apart() {
     // The first sum feeds the second both directly and through SoftMax; the index needs the shape of SoftMax alone.
     let mut soft = op(1, "SoftMax", vec![tensor(2, "f32", &[4])], vec![tensor(3, "f32", &[4])]);
     let mut index = op(3, "GenIndex", vec![tensor(3, "f32", &[4])], vec![tensor(5, "s32", &[4])]);
@@ -196,7 +196,7 @@ fn a_rejected_neighbour_and_one_that_lends_its_shape_are_told_apart() {
     for line in [
         "standard input: ops 4, partitions 4",
         "the fusion `pointwise` refused Add (op 2): a path would leave the group and come back into it",
-        "only the shape of tensor 3 is used, and no group grows along that",
+        "SoftMax (op 1) → GenIndex (op 3), partition 3: the fusion `pointwise` takes no SoftMax (op 1)",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
     }

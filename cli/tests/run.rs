@@ -324,3 +324,18 @@ fn an_end_and_a_host_scalar_are_no_obstacle() {
     assert!(ended.out.contains("execute  nothing, it has no outputs"), "{}", ended.out);
     assert_eq!(read_npy(&out).1, (-2.5f32).to_ne_bytes().repeat(6));
 }
+
+#[test]
+fn what_contradicts_its_producer_is_noted_and_replaced() {
+    let ops = [
+        op(1, "Abs", vec![tensor(0, "f32", &[2, 3])], vec![tensor(1, "f32", &[2, 3])]),
+        op(2, "Exp", vec![tensor(1, "f32", &[1, 1])], vec![tensor(2, "f32", &[2, 3])]),
+    ];
+    let graph = json!({"engine_kind": "gpu", "graph": ops}).to_string();
+    let note = "note: Exp (op 2), input 0 `src` (tensor 1): dims {1,1} differ from {2,3} of its producer, Abs (op 1), \
+                whose description counts";
+    for command in [&["run", "-", "--check"][..], &["inspect", "-"]] {
+        let ended = sterna_reading(&graph, command);
+        assert_eq!((ended.code, ended.err.lines().next()), (0, Some(note)), "{command:?}: {}", ended.err);
+    }
+}

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libfuzzer_sys::fuzz_target;
@@ -125,6 +126,12 @@ struct Compiled {
 /// How many more blocks the allocator gives; then none for once.
 static BLOCKS_LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+/// How many bytes blocks are off the alignment that they are asked for.
+static BLOCKS_OFF: AtomicUsize = AtomicUsize::new(0);
+
+/// The blocks that are out: the address that was given out, and that of the memory behind it.
+static BLOCKS_OUT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
 unsafe extern "C" {
     fn posix_memalign(block: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
     fn free(block: *mut c_void);
@@ -135,15 +142,22 @@ unsafe extern "C-unwind" fn take_block(size: usize, alignment: usize) -> *mut c_
     if left == 0 || size > MOST_BYTES {
         return ptr::null_mut();
     }
-    let mut block = ptr::null_mut();
+    let (mut block, off) = (ptr::null_mut(), BLOCKS_OFF.load(Ordering::Relaxed));
     // SAFETY: the alignment is a power of two, as the library promises.
-    let status = unsafe { posix_memalign(&raw mut block, alignment, size) };
-    if status == 0 { block } else { ptr::null_mut() }
+    let status = unsafe { posix_memalign(&raw mut block, alignment, size + off) };
+    if status != 0 {
+        return ptr::null_mut();
+    }
+    let given = block.wrapping_byte_add(off);
+    let before = BLOCKS_OUT.lock().unwrap().insert(given.expose_provenance(), block.expose_provenance());
+    assert_eq!(before, None, "a block is given out once");
+    given
 }
 
 unsafe extern "C-unwind" fn give_block(block: *mut c_void) {
-    // SAFETY: the block came from `take_block`.
-    unsafe { free(block) };
+    let block = BLOCKS_OUT.lock().unwrap().remove(&block.addr()).expect("what comes back was given out");
+    // SAFETY: the block came from `take_block`, and comes back once.
+    unsafe { free(ptr::with_exposed_provenance_mut(block)) };
 }
 
 /// Whether a call succeeded; if not, it was for a reason that it states.
@@ -286,6 +300,7 @@ impl World {
         let destroy = |one: Compiled| ok(call!(sterna_compiled_partition_destroy(Some(one.handle))));
         self.compiled.drain(..).for_each(|one| assert!(destroy(one)));
         BLOCKS_LEFT.store(usize::MAX, Ordering::Relaxed);
+        BLOCKS_OFF.store(0, Ordering::Relaxed);
         call!(sterna_compiled_partition_cache_set_capacity(1024));
     }
 
@@ -754,6 +769,9 @@ impl World {
         if errs(&mut self.random, 16) {
             BLOCKS_LEFT.store(self.random.below(3), Ordering::Relaxed);
         }
+        if errs(&mut self.random, 8) {
+            BLOCKS_OFF.store(self.random.pick(&[0, 1, 2, 4, 8, 16, 32]), Ordering::Relaxed);
+        }
         let own = self.compiled[compiled].engine;
         let engine = match self.engines.contains(&own) && !errs(&mut self.random, 16) {
             true => own,
@@ -876,6 +894,10 @@ impl World {
         }
         let (at, len) = array(&mut self.random, &json);
         let read = made(&mut self.random, |to| call!(sterna_graph_from_json(to, at.cast(), len)));
+        let notes = made(&mut self.random, |to| call!(sterna_graph_get_json_notes(read.as_deref(), to)));
+        if let Some(notes) = notes {
+            take_text(notes);
+        }
         if let Some(old) = keep(&mut self.random, &mut self.graphs, read) {
             assert!(ok(call!(sterna_graph_destroy(Some(old)))));
         }

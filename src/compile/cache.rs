@@ -8,12 +8,12 @@ use super::once_cache::OnceCache;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 
-/// How many plans are kept unless [`set_compiled_partition_cache_capacity`] says otherwise.
+/// Number of plans kept, unless [`set_compiled_partition_cache_capacity`] changes it.
 const DEFAULT_CAPACITY: usize = 1024;
 
 static PLANS: LazyLock<OnceCache<Key, Plan, Error>> = LazyLock::new(|| OnceCache::new(DEFAULT_CAPACITY));
 
-/// How many plans the compiled-partition cache keeps; 1024 unless set.
+/// Number of plans that the compiled-partition cache keeps; 1024 unless set.
 ///
 /// ```
 /// assert_eq!(sterna::compiled_partition_cache_capacity(), 1024);
@@ -22,8 +22,8 @@ pub fn compiled_partition_cache_capacity() -> usize {
     PLANS.capacity()
 }
 
-/// Sets how many plans the compiled-partition cache keeps. The least recently used ones beyond that are dropped;
-/// 0 empties the cache and turns it off. Compiled partitions keep their plans.
+/// Sets the number of plans that the compiled-partition cache keeps. It evicts the least recently used plans
+/// beyond that; 0 empties the cache and turns it off. Compiled partitions keep their plans.
 ///
 /// ```
 /// sterna::set_compiled_partition_cache_capacity(0); // compile anew each time, keep nothing
@@ -33,7 +33,7 @@ pub fn set_compiled_partition_cache_capacity(capacity: usize) {
     PLANS.set_capacity(capacity);
 }
 
-/// What the compiled-partition cache has seen.
+/// Statistics of the compiled-partition cache.
 ///
 /// ```
 /// let before = sterna::compiled_partition_cache_stats();
@@ -45,7 +45,7 @@ pub fn compiled_partition_cache_stats() -> CacheStats {
     PLANS.stats()
 }
 
-/// The plan of a key, made by `make` unless the cache has it.
+/// The plan of a key; `make` makes it unless the cache has it.
 pub(super) fn plan_of(key: &Key, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
     PLANS.get_or_make(key, make)
 }

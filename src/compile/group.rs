@@ -1,4 +1,4 @@
-//! The values of a group of ops, by position: what each is made from, and its shape.
+//! The values of a group of ops, by position, with definitions and shapes.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,22 +14,22 @@ use crate::types::dtype::DataType;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
 
-/// The values of a partition: its inputs, then the results of its ops in the order in which they run.
-pub(super) struct Group {
-    pub(super) values: Vec<Value>,
-    /// Which values the partition hands out.
+/// The values of a partition: its inputs, then the results of its ops in run order.
+pub(super) struct ShapedGroup {
+    pub(super) values: Vec<GroupValue>,
+    /// The values that are outputs of the partition.
     pub(super) outputs: SmallVec<[usize; 2]>,
 }
 
 /// A tensor within a group.
-pub(super) struct Value {
+pub(super) struct GroupValue {
     pub(super) data_type: DataType,
     pub(super) dims: Dims,
-    /// How it is made; `None` of an input.
-    pub(super) made: Option<Made>,
+    /// Its definition; `None` for an input.
+    pub(super) def: Option<ValueDef>,
 }
 
-impl Value {
+impl GroupValue {
     /// Bytes of its elements.
     pub(super) fn bytes(&self) -> usize {
         let count = shape::element_count(&self.dims).unwrap_or(0);
@@ -37,36 +37,36 @@ impl Value {
     }
 }
 
-/// How a value is made from others.
-pub(super) struct Made {
+/// Definition of a value from others.
+pub(super) struct ValueDef {
     pub(super) pointwise: Pointwise,
-    /// The values whose data is used, and for each the dim of the result at which its first dim stands.
+    /// The values whose data is used, and for each the dim of the result at which its first dim starts.
     pub(super) operands: SmallVec<[(usize, usize); 3]>,
     /// The axis of an index.
     pub(super) axis: usize,
 }
 
-impl Made {
-    /// One operand, and where its first dim stands when that of the result stands at `start`.
+impl ValueDef {
+    /// One operand, and the start of its first dim if the first dim of the result starts at `start`.
     pub(super) fn operand(&self, index: usize, start: usize) -> (usize, usize) {
         let (value, own_start) = self.operands[index];
         (value, start + own_start)
     }
 }
 
-impl Group {
+impl ShapedGroup {
     /// Infers the shapes of all values from those of the inputs.
     pub(super) fn new(
         partition: &Partition,
         inputs: &[&LogicalTensor],
         outputs: &[&LogicalTensor],
     ) -> Result<Self> {
-        let mut values: Vec<Value> = Vec::with_capacity(inputs.len() + partition.ops().len());
-        let mut places: FxHashMap<TensorId, usize> = FxHashMap::default();
-        for (place, input) in inputs.iter().enumerate() {
-            places.insert(input.id(), place);
+        let mut values: Vec<GroupValue> = Vec::with_capacity(inputs.len() + partition.ops().len());
+        let mut positions: FxHashMap<TensorId, usize> = FxHashMap::default();
+        for (index, input) in inputs.iter().enumerate() {
+            positions.insert(input.id(), index);
             let dims = input.known_dims().unwrap_or_default().into();
-            values.push(Value { data_type: input.data_type(), dims, made: None });
+            values.push(GroupValue { data_type: input.data_type(), dims, def: None });
         }
         for op in partition.ops() {
             let unsupported = || {
@@ -75,7 +75,7 @@ impl Group {
             };
             let pointwise = Pointwise::of(op).ok_or_else(unsupported)?;
             let operands: SmallVec<[usize; 3]> =
-                op.inputs().iter().map(|input| places[&input.id()]).collect();
+                op.inputs().iter().map(|input| positions[&input.id()]).collect();
             let placement = {
                 let dims: SmallVec<[&[i64]; 3]> =
                     operands.iter().map(|&value| &values[value].dims[..]).collect();
@@ -85,7 +85,7 @@ impl Group {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,
             };
-            // An index takes only the shape of its input.
+            // An index uses its operand, an input or another value of the group, for the shape alone.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
                 _ => operands.into_iter().zip(placement.starts).collect(),
@@ -93,11 +93,11 @@ impl Group {
             let result = &op.outputs()[0];
             let given = outputs.iter().find(|output| output.id() == result.id());
             check_inferred(op, given.copied(), &placement.result)?;
-            places.insert(result.id(), values.len());
-            let made = Some(Made { pointwise, operands, axis });
-            values.push(Value { data_type: result.data_type(), dims: placement.result, made });
+            positions.insert(result.id(), values.len());
+            let def = Some(ValueDef { pointwise, operands, axis });
+            values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
         }
-        let outputs = outputs.iter().map(|output| places[&output.id()]).collect();
+        let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
         Ok(Self { values, outputs })
     }
 }

@@ -1,135 +1,147 @@
-//! The kernels of steps, and what they cost.
+//! Selects kernels for steps, and estimates their cost.
 
 use smallvec::SmallVec;
 
-use super::chain::Verb;
-use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ways};
-use crate::kernels::select::{self, Ahead};
-use crate::kernels::{Inner, Stores, Width, chain, pointwise};
-use crate::plan::task::Task;
-use crate::plan::{Branch, Feed, Select, Work};
+use super::register_fusion::StageShape;
+use crate::kernels::pointwise::{Impls, Kernel1, Kernel2, Params};
+use crate::kernels::select::{self, PrefetchDistance};
+use crate::kernels::{InnerStride, StorePolicy, Width, fused, pointwise};
+use crate::plan::scalar_op::ScalarOp;
+use crate::plan::{Branch, Instr, Operand, Select};
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;
 
-/// The operands of a step, and how each runs along a row.
-pub(super) type Feeds = SmallVec<[(Feed, Inner); 3]>;
+/// The operands of a step with their inner strides.
+pub(super) type Operands = SmallVec<[(Operand, InnerStride); 3]>;
 
-/// What an element takes to be copied, or to be gathered from or scattered to where it is not dense.
+/// Cost of copying an element, and of packing or unpacking a strided one.
 pub(super) const COPY_COST: usize = 1;
-pub(super) const GATHER_COST: usize = 4;
+pub(super) const PACK_COST: usize = 4;
 
-/// The work of a task on operands; and what it does as a part of a chain, if it can be one; `None`
-/// where there is no kernel for its types. `input` says which input of the partition an operand is, `ahead` how many bytes
-/// before it is read it is asked for.
-pub(super) fn work(
-    task: Task,
+/// Selects the kernel for an instruction and, if it can be fused, its stage; `None` if no kernel takes its
+/// types. `input` says which input of the partition an operand is, `distance` gives an operand's prefetch
+/// distance.
+pub(super) fn instr(
+    op: ScalarOp,
     width: Width,
-    feeds: &Feeds,
+    operands: &Operands,
     level: Level,
-    stores: Stores,
-    input: impl Fn(Feed) -> Option<usize>,
-    ahead: impl Fn(Feed) -> isize,
-) -> Option<(Work, Option<Verb>)> {
-    let runs = |operand: usize| feeds[operand].1;
-    let one = |ways: Ways<Kernel1>, params| Work::One { x: feeds[0].0, kernel: ways.kernel, params };
-    let two =
-        |ways: Ways<Kernel2>, params| Work::Two { x: feeds[0].0, y: feeds[1].0, kernel: ways.kernel, params };
-    let number = |ways: Ways<Kernel1>, params: Params| {
-        let Ways { gives_any_nan, .. } = ways;
-        (one(ways, params), ways.stage.map(|stage| Verb::Number1 { stage, params, gives_any_nan }))
+    stores: StorePolicy,
+    input: impl Fn(Operand) -> Option<usize>,
+    distance: impl Fn(Operand) -> isize,
+) -> Option<(Instr, Option<StageShape>)> {
+    let runs = |operand: usize| operands[operand].1;
+    let one = |impls: Impls<Kernel1>, params| Instr::Unary { x: operands[0].0, kernel: impls.kernel, params };
+    let two = |impls: Impls<Kernel2>, params| Instr::Binary {
+        x: operands[0].0,
+        y: operands[1].0,
+        kernel: impls.kernel,
+        params,
     };
-    Some(match task {
-        Task::Unary(function, params) => number(pointwise::unary(level, function), params),
-        Task::Binary(function, params, of) => {
-            let ways = pointwise::binary(level, function, of, runs(0), runs(1))?;
-            let (commutes, gives_any_nan) = (function.commutes(), ways.gives_any_nan);
-            let verb = |stage| Verb::Number2 { stage, params, commutes, gives_any_nan };
-            (two(ways, params), ways.stage.map(verb))
+    let number = |impls: Impls<Kernel1>, params: Params| {
+        let Impls { produces_noncanonical_nan, .. } = impls;
+        (
+            one(impls, params),
+            impls.stage.map(|stage| StageShape::Number1 { stage, params, produces_noncanonical_nan }),
+        )
+    };
+    Some(match op {
+        ScalarOp::Unary(function, params) => number(pointwise::unary(level, function), params),
+        ScalarOp::Binary(function, params, of) => {
+            let impls = pointwise::binary(level, function, of, runs(0), runs(1))?;
+            let (commutes, produces_noncanonical_nan) =
+                (function.commutes(), impls.produces_noncanonical_nan);
+            let shape = |stage| StageShape::Number2 { stage, params, commutes, produces_noncanonical_nan };
+            (two(impls, params), impls.stage.map(shape))
         }
-        Task::Compare(comparison, of) => {
-            let (ways, turned) = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
-            let verb = ways.stage.zip(turned).map(|(stage, turned)| Verb::Truth2 { stage, turned });
-            (two(ways, NO_PARAMS), verb)
+        ScalarOp::Compare(comparison, of) => {
+            let (impls, swapped) = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
+            let shape =
+                impls.stage.zip(swapped).map(|(stage, swapped)| StageShape::Predicate2 { stage, swapped });
+            (two(impls, NO_PARAMS), shape)
         }
-        Task::Logic(logic) => {
-            let ways = pointwise::logic(level, logic, runs(0), runs(1));
-            let of_both = chain::logic_of_both(logic)[level as usize];
-            let verb = ways.stage.zip(of_both).map(|(stage, of_both)| Verb::Logic { stage, of_both });
-            (two(ways, NO_PARAMS), verb)
+        ScalarOp::Logic(logic) => {
+            let impls = pointwise::logic(level, logic, runs(0), runs(1));
+            let of_masks = fused::logic_masks(logic)[level as usize];
+            let shape =
+                impls.stage.zip(of_masks).map(|(stage, of_masks)| StageShape::Logic { stage, of_masks });
+            (two(impls, NO_PARAMS), shape)
         }
-        Task::Not => {
-            let ways = pointwise::not(level);
-            (one(ways, NO_PARAMS), ways.stage.map(Verb::Not))
+        ScalarOp::Not => {
+            let impls = pointwise::not(level);
+            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Not))
         }
-        Task::Classify(class, of) => {
-            let ways = pointwise::classify(level, class, of)?;
-            (one(ways, NO_PARAMS), ways.stage.map(|stage| Verb::Truth1(stage, NO_PARAMS)))
+        ScalarOp::Classify(class, of) => {
+            let impls = pointwise::classify(level, class, of)?;
+            (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
         }
-        Task::Sign(sign) => {
-            let ways = pointwise::sign(level, width, sign);
-            (one(ways, NO_PARAMS), ways.stage.map(Verb::Bits))
+        ScalarOp::Sign(sign) => {
+            let impls = pointwise::sign(level, width, sign);
+            (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
         }
-        Task::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
-        Task::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
-        Task::Index => match feeds[0].0 {
-            Feed::Walk(walk) => (Work::Index { walk, kernel: pointwise::indices(level) }, None),
-            Feed::Step(_) => return None,
+        ScalarOp::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
+        ScalarOp::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
+        ScalarOp::Index => match operands[0].0 {
+            Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
+            Operand::Step(_) => return None,
         },
-        Task::Select => {
-            let stages = [true, false].map(|taken| chain::choose(width, taken)[level as usize]);
-            let verb = match stages {
-                [Some(if_true), Some(if_false)] => Some(Verb::Select { if_true, if_false }),
+        ScalarOp::Select => {
+            let stages = [true, false].map(|taken| fused::select(width, taken)[level as usize]);
+            let shape = match stages {
+                [Some(if_true), Some(if_false)] => Some(StageShape::Select { if_true, if_false }),
                 _ => None,
             };
-            (Work::Select(chosen(width, feeds, level, stores, input, ahead)), verb)
+            (Instr::Select(select_instr(width, operands, level, stores, input, distance)), shape)
         }
     })
 }
 
-/// Of functions that have none.
+/// Parameters of functions that have none.
 pub(super) const NO_PARAMS: Params = [0.0; 2];
 
-fn chosen(
+fn select_instr(
     width: Width,
-    feeds: &Feeds,
+    operands: &Operands,
     level: Level,
-    stores: Stores,
-    input: impl Fn(Feed) -> Option<usize>,
-    ahead: impl Fn(Feed) -> isize,
+    stores: StorePolicy,
+    input: impl Fn(Operand) -> Option<usize>,
+    distance: impl Fn(Operand) -> isize,
 ) -> Select {
     const COND: usize = 0;
     const THEN: usize = 1;
     const ELSE: usize = 2;
-    let runs = |operand: usize| feeds[operand].1;
+    let runs = |operand: usize| operands[operand].1;
     let branch = |own: usize, other: usize| Branch {
-        feed: feeds[own].0,
+        operand: operands[own].0,
         copy: select::copy(level, width, runs(own), stores),
-        copy_in_place: select::copy(level, width, runs(own), Stores::Ordinary),
-        // In place of `then`, what the condition says is false is replaced; in place of `else`, what is true.
-        take_in_other: select::merge(level, width, own == ELSE, runs(other)),
-        in_place_of: input(feeds[own].0),
+        copy_in_place: select::copy(level, width, runs(own), StorePolicy::Temporal),
+        // In place of `then`, elements whose condition is false are replaced; in place of `else`, those whose
+        // condition is true.
+        select_in_place: select::select_in_place(level, width, own == ELSE, runs(other)),
+        in_place_of: input(operands[own].0),
     };
-    let is_dense_memory = |operand: usize| matches!(feeds[operand], (Feed::Walk(_), Inner::Dense));
-    let chooses_rows = runs(COND) == Inner::Repeated && is_dense_memory(THEN) && is_dense_memory(ELSE);
-    let is_made = |operand: usize| matches!(feeds[operand].0, Feed::Step(_));
+    let is_dense_memory =
+        |operand: usize| matches!(operands[operand], (Operand::Access(_), InnerStride::Contiguous));
+    let selects_rows = runs(COND) == InnerStride::Broadcast && is_dense_memory(THEN) && is_dense_memory(ELSE);
+    let is_computed = |operand: usize| matches!(operands[operand].0, Operand::Step(_));
     Select {
-        cond: feeds[COND].0,
+        cond: operands[COND].0,
         cond_inner: runs(COND),
         then: branch(THEN, ELSE),
         else_: branch(ELSE, THEN),
-        judge: (is_made(THEN) || is_made(ELSE)).then(|| select::judge(level)),
+        classify_mask: (is_computed(THEN) || is_computed(ELSE)).then(|| select::classify_mask(level)),
         blend: select::blend(level, width, runs(THEN), runs(ELSE), stores),
         stores,
-        ahead: Ahead { then: ahead(feeds[THEN].0), else_: ahead(feeds[ELSE].0) },
-        blend_rows: chooses_rows.then(|| select::blend_rows(level, width, stores)),
+        distance: PrefetchDistance { then: distance(operands[THEN].0), else_: distance(operands[ELSE].0) },
+        blend_rows: selects_rows.then(|| select::blend_rows(level, width, stores)),
     }
 }
 
-/// How long a task takes for an element whose operands are in the first-level cache, in bytes that could be moved
-/// meanwhile.
-pub(super) fn cost(task: Task) -> usize {
-    match task {
-        Task::Unary(function, _) => match function {
+/// Cost of an op for an element whose operands are in the first-level cache, in bytes that could be moved in
+/// the same time.
+pub(super) fn cost(op: ScalarOp) -> usize {
+    match op {
+        ScalarOp::Unary(function, _) => match function {
             Unary::Clamp
             | Unary::LeakyRelu
             | Unary::Relu
@@ -140,7 +152,7 @@ pub(super) fn cost(task: Task) -> usize {
             Unary::HardSigmoid | Unary::HardSwish | Unary::Reciprocal | Unary::Sqrt => 4,
             _ => 16,
         },
-        Task::Binary(function, ..) => match function {
+        ScalarOp::Binary(function, ..) => match function {
             Binary::EluBackward
             | Binary::GeluErfBackward
             | Binary::GeluTanhBackward
@@ -159,15 +171,15 @@ pub(super) fn cost(task: Task) -> usize {
     }
 }
 
-/// Whether a task depends on how the thread rounds.
-pub(super) fn computes_floats(task: Task) -> bool {
+/// Whether the result of an op depends on the thread's floating-point environment.
+pub(super) fn computes_floats(op: ScalarOp) -> bool {
     matches!(
-        task,
-        Task::Unary(..)
-            | Task::Binary(..)
-            | Task::Compare(..)
-            | Task::Classify(..)
-            | Task::Convert(..)
-            | Task::Round(_)
+        op,
+        ScalarOp::Unary(..)
+            | ScalarOp::Binary(..)
+            | ScalarOp::Compare(..)
+            | ScalarOp::Classify(..)
+            | ScalarOp::Convert(..)
+            | ScalarOp::Round(_)
     )
 }

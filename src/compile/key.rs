@@ -1,4 +1,4 @@
-//! The key of the compiled-partition cache: everything a plan depends on, and nothing else.
+//! The key of the compiled-partition cache: everything on which a plan depends, and nothing else.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,17 +8,17 @@ use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::partition::Partition;
 use crate::types::kind::Level;
 
-/// What is computed, for which types, shapes and layouts, by which kernels. Ids of ops and tensors are no part of it.
+/// Ops, types, shapes, layouts and kernel level. Ids of ops and tensors are not part of it.
 ///
-/// Numbers of up to a Select of rank 6 are stored without an allocation.
+/// The numbers of a Select of rank 6 need no allocation.
 #[derive(Clone)]
 pub(super) struct Key {
     partition: Partition,
-    /// Types, shapes and layouts of the ports, in their order.
+    /// Types, shapes and layouts of the ports, in order.
     ports: SmallVec<[i64; 64]>,
     level: Level,
-    /// Whether one thread runs it, of which the way of storing depends.
-    is_alone: bool,
+    /// Whether one thread runs it, because the store policy depends on that.
+    single_thread: bool,
 }
 
 impl Key {
@@ -26,14 +26,14 @@ impl Key {
         partition: &Partition,
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
-        is_alone: bool,
+        single_thread: bool,
     ) -> Self {
-        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, is_alone };
+        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, single_thread };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
             let (data_type, layout) = (i64::from(port.data_type().code()), i64::from(port.layout().code()));
-            // The lists are so short that calls to copy memory take longer than copying one by one.
+            // The lists are so short that a call to copy memory takes longer than copying one by one.
             words.extend([data_type << 32 | layout, rank]);
             words.extend(port.dims().unwrap_or(&[]).iter().copied());
             if let Layout::Strided(strides) = port.layout() {
@@ -46,7 +46,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (self.level, self.is_alone) == (other.level, other.is_alone)
+        (self.level, self.single_thread) == (other.level, other.single_thread)
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

@@ -1,8 +1,7 @@
 //! From a partition and concrete tensors to a plan.
 
 pub(crate) mod cache;
-mod chain;
-mod draft;
+mod expr;
 mod group;
 mod in_place;
 mod kernel;
@@ -10,9 +9,10 @@ mod key;
 mod lower;
 mod nest;
 mod once_cache;
+mod register_fusion;
 mod tile;
 
-/// The locks of `once_cache`.
+/// The locks of `once_cache`, which a model checker replaces.
 mod sync {
     pub(super) use std::sync::OnceLock;
 
@@ -33,15 +33,15 @@ use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 impl Partition {
     /// Compiles the partition for tensors of concrete shapes and layouts.
     ///
-    /// The tensors are found by id, in any order; one that is no port, or is given twice, does no harm. Their shapes
-    /// and layouts replace those of the graph, so one partition compiles for many shapes. Inputs have known dims and
-    /// strides. What is not known of an output is inferred; its layout, where it is `any` or unknown, becomes dense,
-    /// and can be asked of the result.
+    /// The tensors are found by id, in any order; a tensor that is no port, or is given twice, does no harm.
+    /// Their shapes and layouts replace those of the graph, so one partition compiles for many shapes. Inputs
+    /// must have known dims and strides. Unknown parts of an output are inferred: a layout that is `any` or
+    /// unknown becomes dense. The result tells them.
     ///
     /// # Errors
     ///
-    /// [`Error::Compile`] for a partition that is not supported, a missing tensor, another type than in the graph, an
-    /// input that is not concrete, and an output whose strides overlap; [`Error::Shape`] where shapes do not fit
+    /// [`Error::Compile`] for an unsupported partition, a missing tensor, a type other than in the graph, an
+    /// input that is not concrete, and an output whose strides overlap; [`Error::Shape`] if shapes do not fit
     /// together or a given output shape contradicts the inferred one.
     ///
     /// ```
@@ -77,15 +77,15 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
-        let (level, is_alone) = (engine.level(), engine.threads() == 1);
-        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, is_alone);
-        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, is_alone))?;
+        let (level, single_thread) = (engine.level(), engine.threads() == 1);
+        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, single_thread);
+        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, single_thread))?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
-        let settled =
-            outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.settled(dims, strides));
-        ports.extend(settled);
+        let resolved =
+            outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.resolved(dims, strides));
+        ports.extend(resolved);
         Ok(CompiledPartition::new(plan, engine.clone(), ports, inputs.len()))
     }
 }
@@ -129,8 +129,8 @@ fn check_concrete(input: &LogicalTensor) -> Result<(), CompileFault> {
     }
 }
 
-/// Checks the shape that was inferred for the result of an op: that its bytes can be counted, and that it is what was
-/// said of it, if it is handed out.
+/// Checks the inferred shape of an op's result: its bytes must be countable, and for an output it must match
+/// the given shape.
 fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Result<()> {
     let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
     let size = op.outputs()[0].data_type().size().unwrap_or(1) as i64;
@@ -146,21 +146,22 @@ fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Re
     refuse(ShapeFault::Contradiction { port, given, inferred })
 }
 
-/// The strides of an output: those given, or else dense ones, under layout `any` in the dim order of the first of the
-/// given inputs that has the full shape.
+/// The strides of an output: the given ones, or dense ones; under layout `any` in the dim order of the first
+/// given input that has the full shape.
 fn output_strides(
     output: &LogicalTensor,
     dims: &Dims,
-    models: &[&LogicalTensor],
+    layout_hints: &[&LogicalTensor],
 ) -> Result<Dims, CompileFault> {
     let tensor = output.id();
     let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
     let strides = match output.layout() {
         Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
         Layout::Strided(_) => shape::row_major_strides(dims),
-        Layout::Any | Layout::Undef => match models.iter().find(|model| model.known_dims() == Some(dims)) {
-            Some(model) => {
-                let strides = model.strides().unwrap_or_default();
+        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.known_dims() == Some(dims))
+        {
+            Some(hint) => {
+                let strides = hint.strides().unwrap_or_default();
                 shape::dense_strides(dims, &shape::memory_order(dims, strides))
             }
             None => shape::row_major_strides(dims),
@@ -171,7 +172,7 @@ fn output_strides(
     if shape::overlaps_itself(dims, &strides) {
         return Err(CompileFault::OverlappingStrides { tensor, dims: dims.clone(), strides });
     }
-    // Strides may have been given for dims that were not known, so only now can the size of both be judged.
+    // Strides may have been given for unknown dims, so only now can the size of both be checked.
     match LogicalTensor::with_strides(tensor, output.data_type(), dims, &strides) {
         Ok(_) => Ok(strides),
         Err(_) => Err(too_large()),

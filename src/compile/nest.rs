@@ -1,89 +1,88 @@
-//! From a draft to a nest: loops, kernels, tiles, and who waits for whom.
+//! Lowers an expression graph to a loop nest: loops, kernels, tiles and the dependencies of steps.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::chain::{self, Part, Verb};
-use super::draft::{Axes, Draft, Operand};
-use super::kernel::{self, Feeds};
+use super::expr::{Axes, ExprGraph, ExprRef};
+use super::kernel::{self, Operands};
+use super::register_fusion::{self, Fusible, StageShape};
 use super::tile;
 use crate::kernels::caches::caches;
-use crate::kernels::{Inner, Stores, Width, pack, select};
-use crate::plan::loops::{Loop, Role, Steps, normalise};
-use crate::plan::task::{Deed, Task};
-use crate::plan::{Feed, Nest, StepSpace, Sweep, Work};
+use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
+use crate::plan::loops::{Loop, Role, Strides, normalise};
+use crate::plan::scalar_op::{ScalarOp, StepLabel};
+use crate::plan::{Instr, LoopNest, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
 use crate::types::shape;
 
-/// How many bytes before it is read something is asked for. On a Zen 5, with half as much, chains took 1.05 to 1.2 times as long,
-/// and a select of runs of 1,000 elements 1.2 times; selects without runs took 0.96. With one and a half times as much,
-/// chains were level.
-const AHEAD: usize = 8192;
+/// Prefetch distance in bytes (decision: prefetch-distance).
+const PREFETCH_BYTES: usize = 8192;
 
-/// How many columns before it is read a column of a transposed operand is asked for: one of bytes, and one of wider elements. On
-/// a Zen 5, bytes took 1.1 times as long with 16, others up to 1.1 times with 8 and with 32.
-const COLUMNS_AHEAD: [isize; 2] = [32, 16];
+/// Prefetch distance in columns of a transposed operand, for elements of one byte and for wider ones
+/// (decision: prefetch-columns).
+const PREFETCH_COLUMNS: [isize; 2] = [32, 16];
 
 /// An output of a nest.
 pub(super) struct Root {
-    /// Its path.
-    pub(super) path: usize,
-    /// What is written there.
-    pub(super) value: Operand,
-    pub(super) stores: Stores,
+    /// Its access.
+    pub(super) access: usize,
+    /// The value written there.
+    pub(super) value: ExprRef,
+    pub(super) stores: StorePolicy,
 }
 
-/// A step whose place in scratch is still open.
-pub(super) struct Draught {
-    /// What it does; see [`Step::deeds`](crate::plan::Step::deeds).
-    pub(super) deeds: SmallVec<[Deed; 1]>,
-    pub(super) work: Work,
-    /// The walk of the port to which it writes; scratch where there is none.
+/// A step that has no place in scratch yet.
+pub(super) struct UnplacedStep {
+    /// What the step does; see [`Step::labels`](crate::plan::Step::labels).
+    pub(super) labels: SmallVec<[StepLabel; 1]>,
+    pub(super) instr: Instr,
+    /// The access of the port that it writes; `None` for scratch.
     pub(super) port: Option<usize>,
     pub(super) width: Width,
     pub(super) space: StepSpace,
-    pub(super) sweep: Sweep,
-    /// The loops along which its result varies; see [`Walked::varies`].
+    pub(super) traversal: Traversal,
+    /// The loops along which its result varies; see [`IterationSpace::varies`].
     pub(super) varies: u32,
-    /// How long an element takes, in bytes that could be moved meanwhile.
+    /// Cost of an element, in bytes that could be moved in the same time.
     pub(super) cost: usize,
     /// How the result is stored.
-    pub(super) stores: Stores,
-    /// The step as a part of a chain, if it can be one.
-    pub(super) part: Option<Part>,
+    pub(super) stores: StorePolicy,
+    /// The step as a part of a fused kernel, if it can be one.
+    pub(super) fusible: Option<Fusible>,
 }
 
-impl Draught {
-    /// Whether it makes an operand dense, or the dense result what the output is: tiles are short pieces of rows then.
+impl UnplacedStep {
+    /// Whether it packs an operand or unpacks a result; tiles are then short pieces of rows.
     pub(super) fn packs(&self) -> bool {
-        matches!(self.work, Work::Gather { .. } | Work::Scatter { .. })
+        matches!(self.instr, Instr::PackTile { .. } | Instr::UnpackTile { .. })
     }
 }
 
-/// The loops of a nest, and what runs along each.
-pub(super) struct Walked {
-    /// All but the two innermost ones.
+/// The loops of a nest, and the strides along each.
+pub(super) struct IterationSpace {
+    /// All loops but the two innermost.
     pub(super) outer: SmallVec<[Loop; 4]>,
     pub(super) rows: Loop,
     pub(super) columns: Loop,
-    paths: usize,
+    accesses: usize,
     masks: SmallVec<[Axes; 4]>,
 }
 
-impl Walked {
-    /// Makes as few loops as paths and steps allow, the first root's path innermost along its memory.
-    fn new(draft: &Draft<'_>, roots: &[Root]) -> Self {
-        let dims = draft.dims;
-        let result = &draft.paths[roots[0].path].strides;
+impl IterationSpace {
+    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of the first
+    /// root's access.
+    fn new(expr: &ExprGraph<'_>, roots: &[Root]) -> Self {
+        let dims = expr.dims;
+        let result = &expr.accesses[roots[0].access].strides;
         let order =
             shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
         let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
-        for node in &draft.nodes {
+        for node in &expr.nodes {
             if !masks.contains(&node.varies) {
                 masks.push(node.varies);
             }
         }
-        // Results of steps have no strides yet; with these, no loop along which one varies merges with one along which
-        // it does not.
+        // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
+        // merges with one along which it does not.
         let strides_of = |mask: Axes| {
             let varying: SmallVec<[i64; 6]> =
                 (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
@@ -95,24 +94,24 @@ impl Walked {
         let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
         let loops = (0..dims.len()).map(|axis| Loop {
             extent: dims[axis] as usize,
-            steps: draft
-                .paths
+            strides: expr
+                .accesses
                 .iter()
-                .map(|path| path.strides[axis])
+                .map(|access| access.strides[axis])
                 .chain(of_masks.iter().map(|s| s[axis]))
                 .collect(),
             role: Role::Spatial,
             pinned: false,
         });
-        let mut outer = normalise(loops, roots[0].path);
-        let once = |steps: Steps| Loop { extent: 1, steps, role: Role::Spatial, pinned: false };
-        let widths = draft.paths.iter().map(|path| path.width.bytes() as isize);
+        let mut outer = normalise(loops, roots[0].access);
+        let once = |strides: Strides| Loop { extent: 1, strides, role: Role::Spatial, pinned: false };
+        let widths = expr.accesses.iter().map(|access| access.width.bytes() as isize);
         let columns = outer.pop().unwrap_or_else(|| once(widths.chain(masks.iter().map(|_| 0)).collect()));
-        let rows = outer.pop().unwrap_or_else(|| once(Steps::from_elem(0, columns.steps.len())));
-        Self { outer, rows, columns, paths: draft.paths.len(), masks }
+        let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, columns.strides.len())));
+        Self { outer, rows, columns, accesses: expr.accesses.len(), masks }
     }
 
-    /// The bits of the row and the column loop behind those of the outer loops.
+    /// The bit of the row loop, and of the column loop, after those of the outer loops.
     pub(super) fn row_bit(&self) -> u32 {
         1 << self.outer.len()
     }
@@ -125,277 +124,330 @@ impl Walked {
         self.outer.iter().chain([&self.rows, &self.columns])
     }
 
-    /// The loops along which something moves, one bit each: those outside of tiles, rows, columns.
-    fn varies(&self, steps_at: usize) -> u32 {
-        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.steps[steps_at] != 0);
+    /// The loops along which the strides are not 0, one bit each: outer loops, rows, columns.
+    fn varies(&self, strides_at: usize) -> u32 {
+        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.strides[strides_at] != 0);
         moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
     fn node_varies(&self, varies: Axes) -> u32 {
         let mask = self.masks.iter().position(|&mask| mask == varies);
-        mask.map_or(0, |mask| self.varies(self.paths + mask))
+        mask.map_or(0, |mask| self.varies(self.accesses + mask))
     }
 
-    /// All loops that turn.
+    /// All loops of more than one iteration.
     fn all(&self) -> u32 {
-        let turning = self.loops().enumerate().filter(|(_, l)| l.extent > 1);
-        turning.fold(0, |bits, (bit, _)| bits | 1 << bit)
+        let iterating = self.loops().enumerate().filter(|(_, l)| l.extent > 1);
+        iterating.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// How many bytes before it is read an operand in memory is asked for; 0 where it is in the caches by then: where it is no
-    /// operand in memory, or where so little of it is walked before it is come back to that the second level keeps that.
+    /// Prefetch distance of an operand in bytes; 0 if it is a computed value or its reuse distance fits half
+    /// of L2.
     ///
-    /// Beyond the caches of a Zen 5, to ask took selects of two branches 0.8 of their time and selects with a scalar 0.5 to 0.75,
-    /// and where the second level held a branch 1.07. With transposed and channels-last operands, what lies that far on in a
-    /// row is some tiles away: to ask for the next row instead, where the nest packs, took 0.8 to 1.0 of the time.
-    pub(super) fn ahead(&self, draft: &Draft<'_>, packs: bool, feed: Feed) -> isize {
-        let Feed::Walk(path) = feed else { return 0 };
-        let is_repeated = |l: &Loop| l.extent > 1 && l.steps[path] == 0;
+    /// Not prefetched if the second level keeps it (decision: prefetch-selects). With transposed and
+    /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
+    /// the next row (decision: prefetch-next-row).
+    pub(super) fn distance(&self, expr: &ExprGraph<'_>, packs: bool, operand: Operand) -> isize {
+        let Operand::Access(access) = operand else { return 0 };
+        let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
         let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
-        let width = draft.paths[path].width.bytes();
+        let width = expr.accesses[access].width.bytes();
         let bytes = between.fold(width, usize::saturating_mul);
         if self.loops().any(is_repeated) && bytes <= caches().second_level / 2 {
             return 0;
         }
-        // Of short rows, which may lie apart, a later one is asked for.
-        let rows = match AHEAD.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
+        // Rows are short and may lie apart, so a later row is prefetched.
+        let rows = match PREFETCH_BYTES.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
             _ if packs => 1,
-            1 => return AHEAD as isize,
+            1 => return PREFETCH_BYTES as isize,
             rows => rows as isize,
         };
-        self.rows.steps[path].saturating_mul(rows)
+        self.rows.strides[access].saturating_mul(rows)
     }
 
     fn space(&self, varies: u32) -> StepSpace {
         let columns = varies & self.column_bit() != 0 || self.columns.extent == 1;
         StepSpace {
             rows: varies & self.row_bit() != 0 || self.rows.extent == 1,
-            columns: if columns { Inner::Dense } else { Inner::Repeated },
+            columns: if columns { InnerStride::Contiguous } else { InnerStride::Broadcast },
         }
     }
 }
 
-/// A nest, the scratch that it needs, and what all its elements cost.
-pub(super) struct Made {
-    pub(super) nest: Nest,
+/// A nest, the scratch that it needs, and the cost of all its elements.
+pub(super) struct LoweredNest {
+    pub(super) nest: LoopNest,
     pub(super) scratch: usize,
     pub(super) cost: usize,
 }
 
-/// Makes the nest of a draft, in a plan that moves so many bytes; `None` where there is no kernel for some types.
-pub(super) fn nest(draft: &Draft<'_>, roots: &[Root], level: Level, bytes_moved: usize) -> Option<Made> {
-    let walked = Walked::new(draft, roots);
-    // Not what the roots' stores say: results may go past the caches to leave those to the operands.
+/// Makes the nest of an expression graph, in a plan that moves a number of bytes; `None` if no kernel takes
+/// some type.
+pub(super) fn nest(
+    expr: &ExprGraph<'_>,
+    roots: &[Root],
+    level: Level,
+    bytes_moved: usize,
+) -> Option<LoweredNest> {
+    let iter_space = IterationSpace::new(expr, roots);
+    // Not derived from the store policy: outputs may be stored non-temporally precisely to keep inputs
+    // cached.
     let is_cached = bytes_moved <= caches().last_level / 4 * 3;
     let mut builder = Builder {
-        draft,
-        walked: &walked,
+        expr,
+        iter_space: &iter_space,
         level,
         roots,
         is_cached,
         steps: Vec::new(),
-        of_node: vec![None; draft.nodes.len()],
-        gathered: Vec::new(),
+        of_node: vec![None; expr.nodes.len()],
+        packed: Vec::new(),
     };
     let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
-    // Two steps in a chain have to spare more than a walk through the caches. On a Zen 5, pairs took 0.75 to 0.95 of their time
-    // for being left as they are where all operands are in the first two levels or little more: a sum under a mask 0.81 at
-    // 1.2 times the second level and 0.93 at twice that, a guard of sums 1.07 at 1.3 times.
+    // A fused kernel of two steps must save more than a pass through the caches (decision: pairs-unfused).
     let is_short = steps.len() <= 2 && bytes_moved <= caches().second_level / 4 * 5;
-    // Half, as others use the last level as well. Of groups that move 14 to 25 MB, a clamp's gradient took 0.78 of its time on a
-    // Zen 5 where nothing was asked for, Swin's selects 1.38.
+    // Half of the last level, because others use it as well (decision: prefetch-near-last-level).
     let is_far = bytes_moved > caches().last_level / 2;
     let (steps, roots) = match is_short {
         true => (steps, roots),
-        false => chain::chained(draft, &walked, steps, roots, level, is_far),
+        false => register_fusion::fuse(expr, &iter_space, steps, roots, level, is_far),
     };
-    Some(tile::nest(draft, &walked, steps, roots, is_cached))
+    Some(tile::nest(expr, &iter_space, steps, roots, is_cached))
 }
 
 struct Builder<'a> {
-    draft: &'a Draft<'a>,
-    walked: &'a Walked,
+    expr: &'a ExprGraph<'a>,
+    iter_space: &'a IterationSpace,
     level: Level,
     roots: &'a [Root],
     /// Whether the caches hold all that the plan moves.
     is_cached: bool,
-    /// The steps so far, in the order in which they run where none is skipped.
-    steps: Vec<Draught>,
-    /// The step of each node that has one by now.
+    /// The steps so far, in run order if none is skipped.
+    steps: Vec<UnplacedStep>,
+    /// The step of each node, if it has one by now.
     of_node: Vec<Option<usize>>,
-    /// Paths that are made dense, and the steps that do it.
-    gathered: Vec<(usize, usize)>,
+    /// Packed accesses, and the steps that pack them.
+    packed: Vec<(usize, usize)>,
 }
 
 impl Builder<'_> {
-    /// How a path runs along a row; nothing where it has to be gathered.
-    fn inner(&self, path: usize) -> Option<Inner> {
-        let width = self.draft.paths[path].width.bytes() as isize;
-        match self.walked.columns.steps[path] {
-            _ if self.walked.columns.extent == 1 => Some(Inner::Dense),
-            0 => Some(Inner::Repeated),
-            step if step == width => Some(Inner::Dense),
+    /// The inner stride of an access; `None` if the operand has to be packed.
+    fn inner(&self, access: usize) -> Option<InnerStride> {
+        let width = self.expr.accesses[access].width.bytes() as isize;
+        match self.iter_space.columns.strides[access] {
+            _ if self.iter_space.columns.extent == 1 => Some(InnerStride::Contiguous),
+            0 => Some(InnerStride::Broadcast),
+            step if step == width => Some(InnerStride::Contiguous),
             _ => None,
         }
     }
 
-    /// Where an operand is found, and how it runs along a row.
-    fn feed(&mut self, operand: Operand) -> Option<(Feed, Inner)> {
+    /// Location of an operand, and its inner stride.
+    fn operand(&mut self, operand: ExprRef) -> Option<(Operand, InnerStride)> {
         Some(match operand {
-            Operand::Node(node) => {
-                let step = self.node(node)?;
-                (Feed::Step(step), self.steps[step].space.columns)
+            ExprRef::Node(node) => {
+                let step = self.of_node[node]?;
+                (Operand::Step(step), self.steps[step].space.columns)
             }
-            Operand::Path(path) => match self.inner(path) {
-                Some(inner) => (Feed::Walk(path), inner),
-                None => (Feed::Step(self.gather(path)), Inner::Dense),
+            ExprRef::AxisAccess(access) => match self.inner(access) {
+                Some(inner) => (Operand::Access(access), inner),
+                None => (Operand::Step(self.pack_tile(access)), InnerStride::Contiguous),
             },
         })
     }
 
-    /// How an operand of one element a row runs from row to row; nothing where there are gaps.
-    fn down(&self, feed: Feed) -> Option<Inner> {
-        match feed {
-            Feed::Step(step) => {
-                Some(if self.steps[step].space.rows { Inner::Dense } else { Inner::Repeated })
-            }
-            Feed::Walk(path) => match self.walked.rows.steps[path] {
-                0 => Some(Inner::Repeated),
-                pitch if pitch == self.draft.paths[path].width.bytes() as isize => Some(Inner::Dense),
+    /// Stride from row to row of an operand of one element a row; `None` if there are gaps.
+    fn down(&self, operand: Operand) -> Option<InnerStride> {
+        match operand {
+            Operand::Step(step) => Some(if self.steps[step].space.rows {
+                InnerStride::Contiguous
+            } else {
+                InnerStride::Broadcast
+            }),
+            Operand::Access(access) => match self.iter_space.rows.strides[access] {
+                0 => Some(InnerStride::Broadcast),
+                row_stride if row_stride == self.expr.accesses[access].width.bytes() as isize => {
+                    Some(InnerStride::Contiguous)
+                }
                 _ => None,
             },
         }
     }
 
-    fn gather(&mut self, path: usize) -> usize {
-        if let Some(&(_, step)) = self.gathered.iter().find(|(gathered, _)| *gathered == path) {
+    fn pack_tile(&mut self, access: usize) -> usize {
+        if let Some(&(_, step)) = self.packed.iter().find(|(packed, _)| *packed == access) {
             return step;
         }
-        let width = self.draft.paths[path].width;
-        let [of_bytes, of_others] = COLUMNS_AHEAD;
-        let columns_ahead = match width {
+        let width = self.expr.accesses[access].width;
+        let [of_bytes, of_others] = PREFETCH_COLUMNS;
+        let prefetch_columns = match width {
             _ if self.is_cached => 0,
             Width::W1 => of_bytes,
             _ => of_others,
         };
-        let ahead = self.walked.columns.steps[path].saturating_mul(columns_ahead);
-        let work = Work::Gather { from: path, ahead, kernel: pack::gather(self.level, width) };
-        let step = self.push(Deed::Gather, work, width, self.walked.varies(path), kernel::GATHER_COST);
-        self.gathered.push((path, step));
+        let distance = self.iter_space.columns.strides[access].saturating_mul(prefetch_columns);
+        let instr = Instr::PackTile { from: access, distance, kernel: pack::pack_tile(self.level, width) };
+        let step =
+            self.push(StepLabel::PackTile, instr, width, self.iter_space.varies(access), kernel::PACK_COST);
+        self.packed.push((access, step));
         step
     }
 
-    fn push(&mut self, deed: Deed, work: Work, width: Width, varies: u32, cost: usize) -> usize {
-        let (deeds, space) = (smallvec![deed], self.walked.space(varies));
-        let (sweep, stores) = (Sweep::Rows, Stores::Ordinary);
-        self.steps.push(Draught {
-            deeds,
-            work,
+    fn push(&mut self, label: StepLabel, instr: Instr, width: Width, varies: u32, cost: usize) -> usize {
+        let (labels, space) = (smallvec![label], self.iter_space.space(varies));
+        let (traversal, stores) = (Traversal::RowByRow, StorePolicy::Temporal);
+        self.steps.push(UnplacedStep {
+            labels,
+            instr,
             port: None,
             width,
             space,
-            sweep,
+            traversal,
             varies,
             cost,
             stores,
-            part: None,
+            fusible: None,
         });
         self.steps.len() - 1
     }
 
-    /// The step of a node, behind those of its operands.
-    fn node(&mut self, index: usize) -> Option<usize> {
-        if let Some(step) = self.of_node[index] {
-            return Some(step);
+    /// Makes the step of a node, if that has none, behind those of its operands.
+    fn node(&mut self, index: usize) -> Option<()> {
+        let mut open = vec![index];
+        while let Some(&node) = open.last() {
+            if self.of_node[node].is_none() {
+                if let Some(operand) = self.missing(node) {
+                    open.push(operand);
+                    continue;
+                }
+                self.make_node(node)?;
+            }
+            open.pop();
         }
-        let node = &self.draft.nodes[index];
-        let varies = self.walked.node_varies(node.varies);
-        let is_index = node.task == Task::Index;
-        let feeds: Feeds = match node.operands[..] {
-            [Operand::Path(path)] if is_index => [(Feed::Walk(path), Inner::Dense)].as_slice().into(),
-            _ => node.operands.iter().map(|&operand| self.feed(operand)).collect::<Option<_>>()?,
+        Some(())
+    }
+
+    /// The first operand of a node that has no step yet; those before it that have to be packed are.
+    fn missing(&mut self, index: usize) -> Option<usize> {
+        let expr = self.expr;
+        let node = &expr.nodes[index];
+        node.operands.iter().find_map(|&operand| match operand {
+            ExprRef::Node(node) => self.of_node[node].is_none().then_some(node),
+            ExprRef::AxisAccess(access) => {
+                if node.op != ScalarOp::Index && self.inner(access).is_none() {
+                    self.pack_tile(access);
+                }
+                None
+            }
+        })
+    }
+
+    /// Makes the step of a node whose operands have theirs.
+    fn make_node(&mut self, index: usize) -> Option<()> {
+        let node = &self.expr.nodes[index];
+        let varies = self.iter_space.node_varies(node.varies);
+        let is_index = node.op == ScalarOp::Index;
+        let operands: Operands = match node.operands[..] {
+            [ExprRef::AxisAccess(access)] if is_index => {
+                [(Operand::Access(access), InnerStride::Contiguous)].as_slice().into()
+            }
+            _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Option<_>>()?,
         };
-        // Where all operands are one element for a whole row, that element is computed alone; or those of all rows as
-        // if they were one row, where they lie like one.
-        let space = self.walked.space(varies);
-        let down =
-            || feeds.iter().map(|&(feed, _)| Some((feed, self.down(feed)?))).collect::<Option<Feeds>>();
-        let (feeds, sweep) = match space.columns {
-            Inner::Dense => (feeds, Sweep::Rows),
-            Inner::Repeated => match down().filter(|_| space.rows && !is_index) {
-                Some(down) => (down, Sweep::Column),
-                None => (feeds.iter().map(|&(feed, _)| (feed, Inner::Dense)).collect(), Sweep::Rows),
+        // If all operands are repeated along a row, one element a row is computed; if these elements follow
+        // each other, the elements of all rows are computed as one row.
+        let space = self.iter_space.space(varies);
+        let down = || {
+            operands
+                .iter()
+                .map(|&(operand, _)| Some((operand, self.down(operand)?)))
+                .collect::<Option<Operands>>()
+        };
+        let (operands, traversal) = match space.columns {
+            InnerStride::Contiguous => (operands, Traversal::RowByRow),
+            InnerStride::Broadcast => match down().filter(|_| space.rows && !is_index) {
+                Some(down) => (down, Traversal::Column),
+                None => (
+                    operands.iter().map(|&(operand, _)| (operand, InnerStride::Contiguous)).collect(),
+                    Traversal::RowByRow,
+                ),
             },
         };
         let writes = self.writes(index, varies);
-        let stores = writes.map_or(Stores::Ordinary, |root| root.stores);
-        let input = |feed: Feed| match feed {
-            Feed::Walk(path) => self.draft.paths[path].base.input(self.draft.inputs()),
-            Feed::Step(_) => None,
+        let stores = writes.map_or(StorePolicy::Temporal, |root| root.stores);
+        let input = |operand: Operand| match operand {
+            Operand::Access(access) => self.expr.accesses[access].base.input(self.expr.inputs()),
+            Operand::Step(_) => None,
         };
-        // Branches come from beyond the caches where results go there.
-        let ahead = |feed: Feed| match stores {
-            Stores::Ordinary => 0,
-            Stores::Streaming => self.walked.ahead(self.draft, self.steps.iter().any(Draught::packs), feed),
+        // If results are stored non-temporally, branches come from beyond the caches.
+        let distance = |operand: Operand| match stores {
+            StorePolicy::Temporal => 0,
+            StorePolicy::NonTemporal => {
+                self.iter_space.distance(self.expr, self.steps.iter().any(UnplacedStep::packs), operand)
+            }
         };
-        let (work, verb) = kernel::work(node.task, node.width, &feeds, self.level, stores, input, ahead)?;
-        let port = writes.map(|root| root.path);
-        let step = self.push(Deed::Task(node.task), work, node.width, varies, kernel::cost(node.task));
+        let (instr, shape) =
+            kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
+        let port = writes.map(|root| root.access);
+        let step = self.push(StepLabel::ScalarOp(node.op), instr, node.width, varies, kernel::cost(node.op));
         self.steps[step].port = port;
-        self.steps[step].sweep = sweep;
+        self.steps[step].traversal = traversal;
         self.steps[step].stores = stores;
-        self.steps[step].part = verb.map(|verb| Part { verb, feeds });
+        self.steps[step].fusible = shape.map(|shape| Fusible { shape, operands });
         self.of_node[index] = Some(step);
-        Some(step)
+        Some(())
     }
 
-    /// The root to which a node can write directly: its result is what the port takes, element for element. What goes
-    /// past the caches is written by kernels that can do that, and is read by nobody else.
+    /// The root to which a node can write directly: the port takes its result, element for element. A result
+    /// that is stored non-temporally needs a kernel with such stores, and may have no other reader.
     fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
-        let root = self.roots.iter().find(|root| root.value == Operand::Node(index))?;
-        let streams = root.stores == Stores::Streaming;
-        let is_read = || self.draft.nodes.iter().any(|node| node.operands.contains(&Operand::Node(index)));
-        let can = match self.draft.nodes[index].task {
-            Task::Select => !streams || !is_read(),
-            _ => !streams,
+        let root = self.roots.iter().find(|root| root.value == ExprRef::Node(index))?;
+        let is_non_temporal = root.stores == StorePolicy::NonTemporal;
+        let is_read = || self.expr.nodes.iter().any(|node| node.operands.contains(&ExprRef::Node(index)));
+        let can = match self.expr.nodes[index].op {
+            ScalarOp::Select => !is_non_temporal || !is_read(),
+            _ => !is_non_temporal,
         };
-        let is_whole = varies == self.walked.all() && self.inner(root.path) == Some(Inner::Dense);
+        let is_whole =
+            varies == self.iter_space.all() && self.inner(root.access) == Some(InnerStride::Contiguous);
         (can && is_whole).then_some(root)
     }
 
-    /// The step that completes an output.
+    /// Makes the step that completes an output.
     fn root(&mut self, root: &Root) -> Option<usize> {
-        let all = self.walked.all();
-        let (mut feed, mut inner) = self.feed(root.value)?;
-        if let Feed::Step(step) = feed
-            && self.steps[step].port == Some(root.path)
+        let all = self.iter_space.all();
+        if let ExprRef::Node(node) = root.value {
+            self.node(node)?;
+        }
+        let (mut operand, mut inner) = self.operand(root.value)?;
+        if let Operand::Step(step) = operand
+            && self.steps[step].port == Some(root.access)
         {
             return Some(step);
         }
-        let width = self.draft.paths[root.path].width;
-        let is_strided = self.inner(root.path).is_none();
-        let is_dense_step = match feed {
-            Feed::Step(step) => self.steps[step].varies == all && self.steps[step].port.is_none(),
-            Feed::Walk(_) => false,
+        let width = self.expr.accesses[root.access].width;
+        let is_strided = self.inner(root.access).is_none();
+        let is_dense_step = match operand {
+            Operand::Step(step) => self.steps[step].varies == all && self.steps[step].port.is_none(),
+            Operand::Access(_) => false,
         };
         if !is_strided || !is_dense_step {
-            let stores = if is_strided { Stores::Ordinary } else { root.stores };
-            let work = Work::Move { from: feed, kernel: select::copy(self.level, width, inner, stores) };
-            let step = self.push(Deed::Copy, work, width, all, kernel::COPY_COST);
+            let stores = if is_strided { StorePolicy::Temporal } else { root.stores };
+            let instr = Instr::Move { from: operand, kernel: select::copy(self.level, width, inner, stores) };
+            let step = self.push(StepLabel::Copy, instr, width, all, kernel::COPY_COST);
             if !is_strided {
-                self.steps[step].port = Some(root.path);
+                self.steps[step].port = Some(root.access);
                 self.steps[step].stores = stores;
-                let feeds = [(feed, inner)].as_slice().into();
-                self.steps[step].part = Some(Part { verb: Verb::Same, feeds });
+                let operands = [(operand, inner)].as_slice().into();
+                self.steps[step].fusible = Some(Fusible { shape: StageShape::Same, operands });
                 return Some(step);
             }
-            (feed, inner) = (Feed::Step(step), Inner::Dense);
+            (operand, inner) = (Operand::Step(step), InnerStride::Contiguous);
         }
-        debug_assert_eq!(inner, Inner::Dense);
-        let work = Work::Scatter { from: feed, kernel: pack::scatter(self.level, width) };
-        let step = self.push(Deed::Scatter, work, width, all, kernel::GATHER_COST);
-        self.steps[step].port = Some(root.path);
+        debug_assert_eq!(inner, InnerStride::Contiguous);
+        let instr = Instr::UnpackTile { from: operand, kernel: pack::unpack_tile(self.level, width) };
+        let step = self.push(StepLabel::UnpackTile, instr, width, all, kernel::PACK_COST);
+        self.steps[step].port = Some(root.access);
         Some(step)
     }
 }

@@ -1,7 +1,8 @@
-//! Values by key: each made once however many threads ask for it at once, the least recently used dropped first.
+//! Values by key. Each is made once, however many threads ask for it at once; the least recently used is
+//! evicted first.
 //!
-//! The locks come from the module above, so that `tests/interleavings` can put those of a model checker in their
-//! place.
+//! The locks come from the parent module, so that `tests/interleavings` can replace them by those of a model
+//! checker.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -12,20 +13,20 @@ use rustc_hash::FxBuildHasher;
 
 use super::sync::{Mutex, OnceLock};
 
-/// A value that is being made, or made. Whoever asks while it is being made waits for it.
-type Slot<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
-type Slots<K, V, E> = LruCache<K, Slot<V, E>, FxBuildHasher>;
+/// A value that is made or being made. A look-up waits for a value that is being made.
+type Cached<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
+type CachedValues<K, V, E> = LruCache<K, Cached<V, E>, FxBuildHasher>;
 
-pub(super) struct OnceCache<K, V, E>(Mutex<State<K, V, E>>);
+pub(super) struct OnceCache<K, V, E>(Mutex<CacheState<K, V, E>>);
 
-struct State<K, V, E> {
-    /// `None` where the capacity is 0.
-    slots: Option<Slots<K, V, E>>,
+struct CacheState<K, V, E> {
+    /// `None` if the capacity is 0.
+    entries: Option<CachedValues<K, V, E>>,
     hits: u64,
     misses: u64,
 }
 
-/// What the compiled-partition cache has seen since the process started.
+/// Statistics of the compiled-partition cache since the process started.
 ///
 /// ```
 /// let stats = sterna::compiled_partition_cache_stats();
@@ -33,32 +34,36 @@ struct State<K, V, E> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Compilations that found their plan, or waited for another thread to finish it.
+    /// Compilations that found their plan, or waited for another thread to make it.
     pub hits: u64,
     /// Compilations that made their plan.
     pub misses: u64,
-    /// Plans kept now.
+    /// Plans in the cache.
     pub len: usize,
 }
 
 impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
     pub(super) fn new(capacity: usize) -> Self {
-        Self(Mutex::new(State { slots: NonZeroUsize::new(capacity).map(new_slots), hits: 0, misses: 0 }))
+        Self(Mutex::new(CacheState {
+            entries: NonZeroUsize::new(capacity).map(new_entries),
+            hits: 0,
+            misses: 0,
+        }))
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.0.lock().slots.as_ref().map_or(0, |slots| slots.cap().get())
+        self.0.lock().entries.as_ref().map_or(0, |entries| entries.cap().get())
     }
 
-    /// Drops the least recently used values beyond the capacity; 0 turns the cache off.
+    /// Evicts the least recently used values beyond the capacity; 0 turns the cache off.
     pub(super) fn set_capacity(&self, capacity: usize) {
         let mut state = self.0.lock();
-        state.slots = match (NonZeroUsize::new(capacity), state.slots.take()) {
-            (Some(capacity), Some(mut slots)) => {
-                slots.resize(capacity);
-                Some(slots)
+        state.entries = match (NonZeroUsize::new(capacity), state.entries.take()) {
+            (Some(capacity), Some(mut entries)) => {
+                entries.resize(capacity);
+                Some(entries)
             }
-            (Some(capacity), None) => Some(new_slots(capacity)),
+            (Some(capacity), None) => Some(new_entries(capacity)),
             (None, _) => None,
         };
     }
@@ -68,49 +73,50 @@ impl<K: Clone + Eq + Hash, V, E: Clone> OnceCache<K, V, E> {
         CacheStats {
             hits: state.hits,
             misses: state.misses,
-            len: state.slots.as_ref().map_or(0, LruCache::len),
+            len: state.entries.as_ref().map_or(0, LruCache::len),
         }
     }
 
-    /// The value of a key, made by `make` unless it is here. Of several threads that miss one key at once, one makes
-    /// the value and the others wait for it. A failure is not kept.
+    /// The value of a key; `make` makes it unless it is here. If several threads miss one key at once, one
+    /// makes the value and the others wait. A failure is not kept.
     pub(super) fn get_or_make(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        let slot = {
+        let cached = {
             let mut state = self.0.lock();
-            let State { slots, hits, misses } = &mut *state;
-            let Some(slots) = slots else {
+            let CacheState { entries, hits, misses } = &mut *state;
+            let Some(entries) = entries else {
                 *misses += 1;
                 drop(state);
                 return make().map(Arc::new);
             };
-            match slots.get(key) {
-                Some(slot) => {
+            match entries.get(key) {
+                Some(cached) => {
                     *hits += 1;
-                    slot.clone()
+                    cached.clone()
                 }
                 None => {
                     *misses += 1;
-                    let slot = Slot::default();
-                    slots.put(key.clone(), slot.clone());
-                    slot
+                    let cached = Cached::default();
+                    entries.put(key.clone(), cached.clone());
+                    cached
                 }
             }
         };
-        let value = slot.get_or_init(|| make().map(Arc::new)).clone();
+        let value = cached.get_or_init(|| make().map(Arc::new)).clone();
         if value.is_err()
-            && let Some(slots) = &mut self.0.lock().slots
-            // Meanwhile another thread may have failed with this slot, and a third one put its own in its place.
-            && slots.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &slot))
+            && let Some(entries) = &mut self.0.lock().entries
+            // Meanwhile another thread may have failed with this slot, and a third may have replaced it by
+            // its own.
+            && entries.peek(key).is_some_and(|kept| Arc::ptr_eq(kept, &cached))
         {
-            slots.pop(key);
+            entries.pop(key);
         }
         value
     }
 }
 
-fn new_slots<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> Slots<K, V, E> {
-    // Unbounded at first, so that memory is taken as it is needed and not for the whole capacity at once.
-    let mut slots = LruCache::unbounded_with_hasher(FxBuildHasher);
-    slots.resize(capacity);
-    slots
+fn new_entries<K: Eq + Hash, V, E>(capacity: NonZeroUsize) -> CachedValues<K, V, E> {
+    // Unbounded at first, so that memory grows with use instead of being allocated for the whole capacity.
+    let mut entries = LruCache::unbounded_with_hasher(FxBuildHasher);
+    entries.resize(capacity);
+    entries
 }

@@ -1,6 +1,7 @@
-//! Compiled partitions: a plan, the tensors it was made for, and the checks that stand before each execution.
+//! Compiled partitions: a plan, its tensors, and the checks before each execution.
 
 use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use smallvec::SmallVec;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
-use super::{Bound, run, threads};
+use super::{Bindings, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
-use crate::plan::{Nest, Plan};
+use crate::plan::{LoopNest, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -39,7 +40,8 @@ pub struct InPlacePair {
     pub output: TensorId,
 }
 
-/// A partition compiled for concrete tensors, to be executed any number of times, from any number of threads at once.
+/// A partition compiled for concrete tensors. It can be executed any number of times, from any number of
+/// threads at once.
 ///
 /// A clone is the same compiled partition.
 ///
@@ -64,16 +66,16 @@ pub struct InPlacePair {
 /// ```
 #[derive(Debug, Clone)]
 pub struct CompiledPartition {
-    inner: Arc<Inner>,
+    inner: Arc<CompiledInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CompiledInner {
     plan: Arc<Plan>,
     engine: Engine,
     /// The tensors as they were compiled, inputs first.
     ports: Vec<LogicalTensor>,
-    /// What an execution looks up of each port, close together.
+    /// The facts that an execution looks up for each port, close together.
     facts: SmallVec<[PortFacts; 4]>,
     input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
@@ -88,7 +90,7 @@ struct PortFacts {
 }
 
 impl CompiledPartition {
-    /// Binds a plan to an engine and to the tensors that its ports are, inputs first.
+    /// Binds a plan to an engine and to the tensors of its ports, inputs first.
     pub(crate) fn new(
         plan: Arc<Plan>,
         engine: Engine,
@@ -102,10 +104,10 @@ impl CompiledPartition {
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
         let (facts, scratch) = (facts.collect(), ScratchPool::default());
-        Self { inner: Arc::new(Inner { plan, engine, ports, facts, input_count, in_place, scratch }) }
+        Self { inner: Arc::new(CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch }) }
     }
 
-    /// The engine that it was compiled for.
+    /// The engine for which it was compiled.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }
@@ -120,11 +122,11 @@ impl CompiledPartition {
         self.inner.outputs()
     }
 
-    /// The tensor of an id, as it was compiled.
+    /// The tensor with this id, as it was compiled.
     ///
     /// # Errors
     ///
-    /// [`TensorFault::NoPort`] where no port has that id.
+    /// [`TensorFault::NoPort`] if no port has this id.
     pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
         self.inner
             .ports
@@ -138,75 +140,76 @@ impl CompiledPartition {
         &self.inner.in_place
     }
 
-    /// Bytes that an execution reads and writes, each distinct element counted once.
+    /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
+    /// are more, which only shapes can ask for that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.bytes_moved
     }
 
-    /// What an execution does, for people to read.
+    /// What an execution does, in words and numbers.
     pub fn plan(&self) -> PlanSummary {
-        let Inner { plan, engine, ports, .. } = &*self.inner;
+        let CompiledInner { plan, engine, ports, .. } = &*self.inner;
         let ids: Vec<TensorId> = ports.iter().map(LogicalTensor::id).collect();
         let size = |output: &LogicalTensor| {
             let count = output.dims().and_then(shape::element_count).unwrap_or(0);
             count as usize * output.data_type().size().unwrap_or(0)
         };
-        let bytes_written = self.outputs().iter().map(size).sum();
-        let threads_of = |nest: &Nest| threads(plan, engine).min(nest.tiles());
+        let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
+        let threads_of = |nest: &LoopNest| threads(plan, engine).min(nest.tiles());
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
-    /// The scratch memory that one execution needs, in bytes: it comes from the engine's allocator, or from the caller
-    /// of [`execute_with_scratchpad`](Self::execute_with_scratchpad).
+    /// Scratch memory of one execution, in bytes. It comes from the engine's allocator, or from the caller of
+    /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {
             0 => 0,
-            // The caller's memory may start anywhere, what is used of it starts aligned.
+            // The caller's memory may have any alignment; the used part starts aligned.
             size => size + (ALIGNMENT - 1),
         }
     }
 
-    /// Aligned bytes of scratch for as many threads as may run the plan.
+    /// Aligned bytes of scratch, for as many threads as may run the plan.
     fn scratch_size(&self) -> usize {
         self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
     }
 
     /// Runs the partition and returns when the outputs are written.
     ///
-    /// Tensors are found by id, in any order; one that is no port does no harm. An output that is marked
-    /// [in place of](TensorMut::in_place_of) an input stands for that input too. Before anything is written, all is
-    /// checked.
+    /// Tensors are found by id, in any order; a tensor that is no port is ignored. An output that is marked
+    /// [in place of](TensorMut::in_place_of) an input provides that input too. Everything is checked before
+    /// anything is written.
     ///
     /// # Errors
     ///
-    /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from what was compiled in type, dims or
-    /// strides, or belongs to another engine, as the stream may; and for an output that overlaps an input, other
-    /// than as one of the [in-place pairs](Self::inplace_ports), or another output. [`Error::OutOfMemory`] where the
-    /// allocator gives no scratch.
+    /// [`Error::Execute`] for a tensor that is missing, has no memory, differs from the compiled one in type,
+    /// dims or strides, or belongs to another engine; for a stream of another engine; and for an output that
+    /// overlaps another output, or an input that is not its [in-place pair](Self::inplace_ports).
+    /// [`Error::OutOfMemory`] if the allocator gives no scratch.
     pub fn execute(
         &self,
         stream: &Stream,
         inputs: &[Tensor<'_>],
         outputs: &mut [TensorMut<'_>],
     ) -> Result<()> {
-        let mut bound = Bound::default();
-        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let mut bindings = Bindings::default();
+        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 {
-            return run(&inner.plan, &bound, &inner.engine);
+            return run(&inner.plan, &bindings, &inner.engine);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
-        bound.scratch = NonNull::new(scratch.as_ptr());
-        let result = run(&inner.plan, &bound, &inner.engine);
+        bindings.scratch = NonNull::new(scratch.as_ptr());
+        let result = run(&inner.plan, &bindings, &inner.engine);
         inner.scratch.put(scratch);
         result
     }
 
-    /// As [`execute`](Self::execute), with scratch memory of the caller's; nothing is asked of the allocator.
+    /// As [`execute`](Self::execute), with the caller's scratch memory; nothing is allocated.
     ///
     /// # Errors
     ///
-    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] where there is less than
+    /// As [`execute`](Self::execute), and [`ExecuteFault::Scratchpad`] if the scratch is less than
     /// [`scratchpad_size`](Self::scratchpad_size).
     pub fn execute_with_scratchpad(
         &self,
@@ -215,16 +218,16 @@ impl CompiledPartition {
         outputs: &mut [TensorMut<'_>],
         scratchpad: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
-        let mut bound = Bound::default();
-        self.bind(stream, inputs, outputs, &mut bound).map_err(Error::Execute)?;
+        let mut bindings = Bindings::default();
+        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let (needed, given) = (self.scratchpad_size(), scratchpad.len());
         if given < needed {
             return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
         }
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
-        bound.scratch = NonNull::new(start.wrapping_add(gap));
-        run(&self.inner.plan, &bound, &self.inner.engine)
+        bindings.scratch = NonNull::new(start.wrapping_add(gap));
+        run(&self.inner.plan, &bindings, &self.inner.engine)
     }
 
     /// Finds and checks the tensor of each port.
@@ -234,7 +237,7 @@ impl CompiledPartition {
         stream: &Stream,
         inputs: &[Tensor<'_>],
         outputs: &[TensorMut<'_>],
-        bound: &mut Bound,
+        bindings: &mut Bindings,
     ) -> Result<(), ExecuteFault> {
         let inner = &*self.inner;
         if !stream.engine().is_same(&inner.engine) {
@@ -249,7 +252,7 @@ impl CompiledPartition {
                 }
                 None => inner.shared_address(index, outputs)?,
             };
-            bound.ports.push(address);
+            bindings.ports.push(address);
         }
         for (index, port) in output_facts.iter().enumerate() {
             let Some(tensor) = found(outputs, index, |tensor| tensor.desc().id() == port.id) else {
@@ -259,13 +262,13 @@ impl CompiledPartition {
             if let Some(input) = tensor.replaces() {
                 inner.check_pair(input, port.id)?;
             }
-            bound.ports.push(tensor.address());
+            bindings.ports.push(tensor.address());
         }
-        inner.check_overlaps(bound)
+        inner.check_overlaps(bindings)
     }
 }
 
-/// The tensor that fits, looked for at its own index first, where most callers put it.
+/// The tensor that fits. Most callers put it at its own index, so that is tried first.
 #[inline(always)]
 fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T> {
     match tensors.get(index) {
@@ -274,7 +277,7 @@ fn found<T>(tensors: &[T], index: usize, fits: impl Fn(&T) -> bool) -> Option<&T
     }
 }
 
-impl Inner {
+impl CompiledInner {
     fn inputs(&self) -> &[LogicalTensor] {
         &self.ports[..self.input_count]
     }
@@ -292,14 +295,14 @@ impl Inner {
         address: *const u8,
     ) -> Result<(), ExecuteFault> {
         let port = &self.ports[index];
-        // Most callers describe tensors by what `inputs` and `outputs` answered.
+        // Most callers take the descriptions from `inputs` and `outputs`.
         let fits = std::ptr::eq(port, given) || port.is_same_memory(given);
-        let is_at_home = engine.is_none_or(|engine| engine.is_same(&self.engine));
+        let same_engine = engine.is_none_or(|engine| engine.is_same(&self.engine));
         let has_memory = !address.is_null() || self.facts[index].size == 0;
-        if fits && is_at_home && has_memory { Ok(()) } else { Err(fault(port, given, is_at_home)) }
+        if fits && same_engine && has_memory { Ok(()) } else { Err(fault(port, given, same_engine)) }
     }
 
-    /// The address of an input that was not given: that of the output marked as in place of it.
+    /// The address of an input that was not given: that of the output that is marked as in place of it.
     fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
         let input = self.facts[index].id;
         let shared = outputs
@@ -307,23 +310,23 @@ impl Inner {
             .find(|output| output.replaces() == Some(input))
             .ok_or(ExecuteFault::Missing { direction: Direction::Input, tensor: input })?;
         let output = shared.desc().id();
-        // The output may be found in another tensor of this id, so that checking that one is not enough.
+        // Another tensor may provide the output of this id, so checking that tensor is not enough.
         let place = self.check_pair(input, output)?;
         self.check(place, shared.desc(), Some(shared.engine()), shared.address())?;
         Ok(shared.address())
     }
 
-    /// Where the output of such a pair is among the ports.
+    /// The index of the output of such a pair among the ports.
     fn check_pair(&self, input: TensorId, output: TensorId) -> Result<usize, ExecuteFault> {
         let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
         let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
         Ok(self.input_count + self.plan.in_place[pair].1)
     }
 
-    /// Finds which outputs are in place of an input, and refuses every other overlap.
-    fn check_overlaps(&self, bound: &mut Bound) -> Result<(), ExecuteFault> {
+    /// Finds the outputs that are in place of an input, and refuses every other overlap.
+    fn check_overlaps(&self, bindings: &mut Bindings) -> Result<(), ExecuteFault> {
         let range = |port: usize| {
-            let (start, size) = (bound.ports[port].addr(), self.facts[port].size);
+            let (start, size) = (bindings.ports[port].addr(), self.facts[port].size);
             (start, start.saturating_add(size), size > 0)
         };
         let overlap = |(start_a, end_a, some_a), (start_b, end_b, some_b)| {
@@ -332,23 +335,23 @@ impl Inner {
         for output in self.input_count..self.facts.len() {
             let own = range(output);
             for other in (0..output).filter(|&other| overlap(own, range(other))) {
-                let is_pair = bound.ports[other] == bound.ports[output]
+                let is_pair = bindings.ports[other] == bindings.ports[output]
                     && self.plan.in_place.contains(&(other, output - self.input_count));
                 if !is_pair {
                     let (output, other) = (self.facts[output].id, self.facts[other].id);
                     return Err(ExecuteFault::Overlap { output, other });
                 }
-                bound.in_place.push((other, output));
+                bindings.in_place.push((other, output));
             }
         }
         Ok(())
     }
 }
 
-/// What is wrong with a tensor that does not stand for a port: the first thing in which it differs from what was
-/// compiled, its engine, or that it has no memory.
+/// The fault of a tensor that does not fit its port: the first difference from the compiled tensor, another
+/// engine, or missing memory.
 #[cold]
-fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> ExecuteFault {
+fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> ExecuteFault {
     let tensor = port.id();
     let what = if port.data_type() != given.data_type() {
         "types"
@@ -358,7 +361,7 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> Execu
         "strides"
     } else if port.is_host_scalar() != given.is_host_scalar() {
         "properties"
-    } else if !is_at_home {
+    } else if !same_engine {
         return ExecuteFault::TensorEngine { tensor };
     } else {
         return ExecuteFault::NoMemory { tensor };
@@ -366,15 +369,19 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, is_at_home: bool) -> Execu
     ExecuteFault::Differs { tensor, what }
 }
 
-/// Scratch memory that waits for the next execution.
+/// Scratch memory, kept for the next execution.
 #[derive(Default)]
 struct ScratchPool {
     free: Mutex<Vec<Allocation>>,
 }
 
+// Nothing that can panic runs under the lock; what an execution has taken when it panics is dropped.
+impl UnwindSafe for ScratchPool {}
+impl RefUnwindSafe for ScratchPool {}
+
 impl ScratchPool {
     fn take(&self, engine: &Engine, size: usize) -> Result<Allocation> {
-        // The lock is gone before the allocator, which is the caller's code, runs.
+        // The lock is released before the allocator runs, which is the caller's code.
         let free = self.free.lock().pop();
         free.map_or_else(|| engine.allocate(size), Ok)
     }

@@ -1,84 +1,86 @@
-//! A tile of a nest, and where everything that is walked lies in it.
+//! A tile of a nest, and the address of every access in it.
 
 use smallvec::SmallVec;
 
-use super::Bound;
+use super::Bindings;
 use crate::kernels::Extent;
-use crate::kernels::asks::Piece;
+use crate::kernels::prefetch::MemRange;
 use crate::plan::loops::Loop;
-use crate::plan::{Base, MAX_LOOPS, Nest};
+use crate::plan::{Base, LoopNest, MAX_LOOPS};
 
-/// How many walks a cursor follows without an allocation.
-const FEW_WALKS: usize = 8;
+/// Accesses that a cursor follows without an allocation.
+const INLINE_ACCESSES: usize = 8;
 
-/// Goes through the tiles of a nest, which are numbered with the innermost loop first.
+/// Goes through the tiles of a nest. Their numbers count the innermost loop first.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
-    nest: &'a Nest,
-    /// The number of the tile.
+    nest: &'a LoopNest,
+    /// Number of the tile.
     tile: usize,
-    /// For each walk, where it is in the tile.
-    at: SmallVec<[*mut u8; FEW_WALKS]>,
-    /// For each loop, the turn that the tile is in.
-    turn: [usize; MAX_LOOPS],
+    /// The address of each access in the tile.
+    at: SmallVec<[*mut u8; INLINE_ACCESSES]>,
+    /// For each loop, the iteration of the tile.
+    iteration: [usize; MAX_LOOPS],
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the first tile of a nest of a plan with these constants. Inlined, so that the cursor is made where it stays.
+    /// Starts at the first tile of a nest of a plan with these constants. Inlined, so that the cursor is not
+    /// moved after it is made.
     #[inline(always)]
-    pub(super) fn new(nest: &'a Nest, constants: &[[u8; 8]], bound: &Bound) -> Self {
-        let walks = nest.walks.len();
-        let mut at = match walks <= FEW_WALKS {
-            true => SmallVec::from_buf_and_len([std::ptr::null_mut(); FEW_WALKS], walks),
-            false => SmallVec::from_elem(std::ptr::null_mut(), walks),
+    pub(super) fn new(nest: &'a LoopNest, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
+        let accesses = nest.accesses.len();
+        let mut at = match accesses <= INLINE_ACCESSES {
+            true => SmallVec::from_buf_and_len([std::ptr::null_mut(); INLINE_ACCESSES], accesses),
+            false => SmallVec::from_elem(std::ptr::null_mut(), accesses),
         };
-        for (walk, at) in nest.walks.iter().zip(&mut at) {
-            *at = match walk.base {
-                Base::Port(port) => bound.ports[port],
+        for (access, at) in nest.accesses.iter().zip(&mut at) {
+            *at = match access.base {
+                Base::Port(port) => bindings.ports[port],
                 Base::Constant(constant) => constants[constant].as_ptr().cast_mut(),
                 Base::Index => std::ptr::null_mut(),
             };
         }
-        Self { nest, tile: 0, at, turn: [0; MAX_LOOPS] }
+        Self { nest, tile: 0, at, iteration: [0; MAX_LOOPS] }
     }
 
     pub(super) fn tile(&self) -> usize {
         self.tile
     }
 
-    /// Where a walk is.
+    /// The address of an access.
     #[inline(always)]
-    pub(super) fn at(&self, walk: usize) -> *mut u8 {
-        self.at[walk]
+    pub(super) fn at(&self, access: usize) -> *mut u8 {
+        self.at[access]
     }
 
     /// Rows and columns of the tile.
     pub(super) fn extent(&self) -> Extent {
-        let Nest { space, tile, row_blocks, column_blocks, .. } = self.nest;
+        let LoopNest { space, tile, row_blocks, column_blocks, .. } = self.nest;
         Extent {
-            rows: tile.rows.min(space.rows - self.turn[*row_blocks] * tile.rows),
-            columns: tile.columns.min(space.columns - self.turn[*column_blocks] * tile.columns),
+            rows: tile.rows.min(space.rows - self.iteration[*row_blocks] * tile.rows),
+            columns: tile.columns.min(space.columns - self.iteration[*column_blocks] * tile.columns),
         }
     }
 
-    /// The memory that a walk reads in the tile, where that is all in one piece.
-    pub(super) fn piece(&self, walk: usize) -> Piece {
+    /// The memory that an access reads in the tile, if it is one range.
+    pub(super) fn range(&self, access: usize) -> MemRange {
         let Extent { rows, columns } = self.extent();
-        let width = self.nest.walks[walk].step.unsigned_abs();
-        Piece { at: self.at(walk), bytes: rows * columns * width }
+        let width = self.nest.accesses[access].col_stride.unsigned_abs();
+        MemRange { at: self.at(access), bytes: rows * columns * width }
     }
 
-    /// Goes on to the next tile, and says which loop turned; none behind the last tile, where everything is as in the first.
+    /// Advances to the next tile and returns the outermost loop that advanced; `None` after the last tile,
+    /// with everything as in the first.
     pub(super) fn advance(&mut self) -> Option<usize> {
         self.tile += 1;
-        for (place, l) in self.nest.loops.iter().enumerate().rev().filter(|(_, l)| l.extent > 1) {
-            let turn = &mut self.turn[place];
-            *turn += 1;
-            if *turn < l.extent {
+        for (loop_index, l) in self.nest.loops.iter().enumerate().rev().filter(|(_, l)| l.extent > 1) {
+            let iteration = &mut self.iteration[loop_index];
+            *iteration += 1;
+            if *iteration < l.extent {
                 shift(&mut self.at, l, 1);
-                return Some(place);
+                return Some(loop_index);
             }
-            *turn = 0;
+            *iteration = 0;
             shift(&mut self.at, l, 1 - l.extent as isize);
         }
         None
@@ -88,18 +90,21 @@ impl<'a> Cursor<'a> {
     pub(super) fn go_to(&mut self, tile: usize) {
         self.tile = tile;
         let mut rest = tile;
-        for (l, turn) in self.nest.loops.iter().zip(&mut self.turn).rev() {
-            shift(&mut self.at, l, (rest % l.extent) as isize - *turn as isize);
-            *turn = rest % l.extent;
+        for (l, iteration) in self.nest.loops.iter().zip(&mut self.iteration).rev() {
+            shift(&mut self.at, l, (rest % l.extent) as isize - *iteration as isize);
+            *iteration = rest % l.extent;
             rest /= l.extent;
         }
     }
 }
 
-/// Moves all walks by so many turns of a loop.
+/// Moves all accesses by a number of iterations of a loop.
 #[inline(always)]
-fn shift(walks: &mut [*mut u8], l: &Loop, turns: isize) {
-    walks.iter_mut().zip(&l.steps).for_each(|(at, step)| *at = at.wrapping_offset(step * turns));
+fn shift(accesses: &mut [*mut u8], l: &Loop, iterations: isize) {
+    accesses
+        .iter_mut()
+        .zip(&l.strides)
+        .for_each(|(at, stride)| *at = at.wrapping_offset(stride * iterations));
 }
 
 #[cfg(test)]
@@ -107,37 +112,37 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::plan::Walk;
+    use crate::plan::Access;
     use crate::plan::loops::Role;
 
-    /// Three blocks of up to four rows in each of two turns, of one block of columns: ten rows of five elements. The first walk
-    /// reads all, one after the other, the second one the same rows in both turns.
-    fn nest() -> Nest {
-        let turning = |extent, steps: [isize; 2]| Loop {
+    /// Three blocks of up to four rows in each of two iterations, and one block of columns: ten rows of five
+    /// elements. The first access reads all rows in order, the second the same rows in both iterations.
+    fn nest() -> LoopNest {
+        let iterating = |extent, strides: [isize; 2]| Loop {
             extent,
-            steps: steps.as_slice().into(),
+            strides: strides.as_slice().into(),
             role: Role::Spatial,
             pinned: false,
         };
-        let walk = || Walk { base: Base::Index, pitch: 5, step: 1 };
-        Nest {
-            loops: smallvec![turning(2, [50, 0]), turning(3, [20, 20]), turning(1, [5, 5])],
+        let access = || Access { base: Base::Index, row_stride: 5, col_stride: 1 };
+        LoopNest {
+            loops: smallvec![iterating(2, [50, 0]), iterating(3, [20, 20]), iterating(1, [5, 5])],
             row_blocks: 1,
             column_blocks: 2,
             space: Extent { rows: 10, columns: 5 },
             tile: Extent { rows: 4, columns: 5 },
             steps: Vec::new(),
             roots: smallvec![],
-            outdated: smallvec![],
-            walks: smallvec![walk(), walk()],
-            chain_scratch: 0,
-            sudden: None,
+            invalidated_by: smallvec![],
+            accesses: smallvec![access(), access()],
+            fused_scratch: 0,
+            lookahead: None,
         }
     }
 
-    /// The number of the tile, where both walks are, and its rows.
+    /// The number of the tile, the offsets of both accesses, and the tile's rows.
     fn state(cursor: &Cursor<'_>) -> (usize, [usize; 2], usize) {
-        (cursor.tile(), [0, 1].map(|walk| cursor.at(walk).addr()), cursor.extent().rows)
+        (cursor.tile(), [0, 1].map(|access| cursor.at(access).addr()), cursor.extent().rows)
     }
 
     const TILES: [(usize, [usize; 2], usize); 6] = [
@@ -152,15 +157,15 @@ mod tests {
     #[test]
     fn tiles_follow_each_other_and_the_loop_that_turns_is_told() {
         let nest = nest();
-        let mut cursor = Cursor::new(&nest, &[], &Bound::default());
+        let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
         let mut tiles = vec![state(&cursor)];
-        let mut turned = Vec::new();
-        while let Some(place) = cursor.advance() {
-            turned.push(place);
+        let mut advanced = Vec::new();
+        while let Some(loop_index) = cursor.advance() {
+            advanced.push(loop_index);
             tiles.push(state(&cursor));
         }
         assert_eq!(tiles, TILES);
-        assert_eq!(turned, [1, 1, 0, 1, 1]);
+        assert_eq!(advanced, [1, 1, 0, 1, 1]);
         assert_eq!(state(&cursor), (6, [0, 0], 4));
     }
 
@@ -170,7 +175,7 @@ mod tests {
         let mut wrong = Vec::new();
         for from in 0..TILES.len() {
             for (to, expected) in TILES.iter().enumerate() {
-                let mut cursor = Cursor::new(&nest, &[], &Bound::default());
+                let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
                 cursor.go_to(from);
                 cursor.go_to(to);
                 if state(&cursor) != *expected {
@@ -184,9 +189,9 @@ mod tests {
     #[test]
     fn a_piece_is_all_that_a_walk_reads_in_the_tile() {
         let nest = nest();
-        let mut cursor = Cursor::new(&nest, &[], &Bound::default());
+        let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
         cursor.go_to(5);
-        let Piece { at, bytes } = cursor.piece(0);
+        let MemRange { at, bytes } = cursor.range(0);
         assert_eq!((at.addr(), bytes), (90, 10));
     }
 }

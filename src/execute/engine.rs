@@ -1,28 +1,31 @@
-//! The engine: where memory comes from and on which threads partitions run.
+//! The engine: the source of memory, and the threads on which partitions run.
 #![allow(unsafe_code, reason = "allocators hand out raw memory")]
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::available_parallelism;
 
+use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
 use crate::types::kind::Level;
 
-/// Bytes to which memory from an engine is aligned: a cache line, and the widest vector.
+/// Alignment of memory from an engine: a cache line, which is the widest vector too.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Where an engine gets memory for tensors that it owns, and for scratch.
+/// Source of an engine's memory for tensors that it owns and for scratch.
 ///
 /// # Safety
 ///
-/// A block that `allocate` returns has at least `size` bytes, starts at a multiple of `align`, and belongs to the
-/// caller alone until it is handed to `deallocate`.
+/// A block that `allocate` returns has at least `size` bytes, starts at a multiple of `align`, and belongs to
+/// the caller alone until it is handed to `deallocate`.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -54,14 +57,15 @@ pub(crate) const ALIGNMENT: usize = 64;
 /// # Ok::<(), sterna::Error>(())
 /// ```
 pub unsafe trait Allocator: Send + Sync {
-    /// A block of `size` bytes (at least 1) aligned to `align` (a power of two); `None` where there is none.
+    /// A block of `size` bytes (at least 1) aligned to `align` (a power of two); `None` if there is none.
     fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>>;
 
     /// Takes a block back.
     ///
     /// # Safety
     ///
-    /// `block` came from `allocate` of this allocator with the same `size` and `align`, and is not used afterwards.
+    /// `block` came from `allocate` of this allocator with the same `size` and `align`, and is not used
+    /// afterwards.
     unsafe fn deallocate(&self, block: NonNull<u8>, size: usize, align: usize);
 }
 
@@ -76,7 +80,7 @@ pub unsafe trait Allocator: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemAllocator;
 
-// SAFETY: `std::alloc::alloc` gives exactly what the trait asks for.
+// SAFETY: `std::alloc::alloc` gives exactly what the trait requires.
 unsafe impl Allocator for SystemAllocator {
     fn allocate(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let layout =
@@ -93,14 +97,17 @@ unsafe impl Allocator for SystemAllocator {
     }
 }
 
-/// What partitions are compiled for and run on: a CPU with an allocator and a number of threads.
+/// The target of compilation and execution: a CPU with an allocator and a number of threads.
 ///
-/// A clone is the same engine. Tensors, streams and compiled partitions of one engine do not mix with those of
-/// another. Any thread may use an engine at any time.
+/// A clone is the same engine. Tensors, streams and compiled partitions of one engine do not mix with those
+/// of another. Any thread may use an engine at any time.
 ///
-/// The environment variable `STERNA_NUM_THREADS`, or where that is no number `OMP_NUM_THREADS`, caps the threads of
-/// every engine; it is read once. A process may fork while an engine has workers, unless another thread is inside a
-/// call just then: the child starts workers of its own.
+/// The environment variable `STERNA_NUM_THREADS`, or `OMP_NUM_THREADS` if that is no number, caps the threads
+/// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
+/// inside a call at that moment; the child starts its own workers.
+///
+/// A panic, which only an allocator or a hook of a caller's pool can begin, leaves an engine, its streams and its compiled
+/// partitions as they were; they are [`UnwindSafe`], and work on.
 ///
 /// ```
 /// use sterna::Engine;
@@ -109,36 +116,66 @@ unsafe impl Allocator for SystemAllocator {
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    inner: Arc<EngineInner>,
 }
 
-struct Inner {
+// What an engine changes is one address, in one step; and an allocator is called before anything is written and while no
+// lock is held, so a panic of it leaves the engine as it was. What it leaves of its own is its own matter, as with Rust's
+// global allocator.
+impl UnwindSafe for Engine {}
+impl RefUnwindSafe for Engine {}
+
+struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread. No lock guards them: a child of a fork
-    /// would wait for whoever held it in the parent.
+    /// Started at the first execution that is worth more than one thread, and there as long as the engine. No lock guards
+    /// them: a child of a fork would wait for whoever held it in the parent.
     workers: AtomicPtr<Workers>,
 }
 
 /// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
-struct Workers {
+pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
+    teams: Arc<Teams>,
 }
 
 impl Workers {
-    fn new(pool: Arc<ThreadPool>) -> *mut Self {
-        Box::into_raw(Box::new(Self { process: process::id(), pool }))
+    fn new(pool: Arc<ThreadPool>, teams: Arc<Teams>) -> *mut Self {
+        Box::into_raw(Box::new(Self { process: process::id(), pool, teams }))
+    }
+
+    /// Does work on the caller's thread and on up to `members - 1` workers.
+    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        let spawn = |teams: Arc<Teams>| {
+            // Workers look for teams in different slots first, so that several teams share them.
+            self.pool.spawn(move || teams.help(rayon::current_thread_index().unwrap_or_default()));
+        };
+        self.teams.run(members, work, spawn)
     }
 }
 
-impl Drop for Inner {
+/// The teams of a caller's pool: all engines that have it share them, and so the jobs that wait in it.
+fn teams_of(pool: &Arc<ThreadPool>) -> Arc<Teams> {
+    static KNOWN: Mutex<Vec<(Weak<ThreadPool>, Weak<Teams>)>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock();
+    // Jobs that wait keep their teams.
+    known.retain(|(_, teams)| teams.strong_count() > 0);
+    let of_pool = known.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(pool));
+    of_pool.and_then(|(_, teams)| teams.upgrade()).unwrap_or_else(|| {
+        let teams = Arc::new(Teams::new(pool.current_num_threads()));
+        known.push((Arc::downgrade(pool), Arc::downgrade(&teams)));
+        teams
+    })
+}
+
+impl Drop for EngineInner {
     fn drop(&mut self) {
         let workers = *self.workers.get_mut();
-        // SAFETY: the address is null or came from `Workers::new`; nobody else sees the engine any more.
+        // SAFETY: the address is null or came from `Workers::new`; no other reference to the engine is left.
         unsafe {
-            // Threads that a parent process has cannot be told to end from here: their copy is left as it is.
+            // A child process cannot end the threads of its parent, so it leaks its copy of the pool.
             if workers.as_ref().is_some_and(|workers| workers.process == process::id()) {
                 drop(Box::from_raw(workers));
             }
@@ -152,7 +189,7 @@ impl Engine {
         Self::builder().build()
     }
 
-    /// An engine of one's own choice.
+    /// Builds an engine with options.
     pub fn builder() -> EngineBuilder {
         EngineBuilder {
             allocator: Arc::new(SystemAllocator),
@@ -162,12 +199,12 @@ impl Engine {
         }
     }
 
-    /// How many threads an execution may use, the caller's among them.
+    /// Number of threads that an execution may use, the caller's included.
     pub fn threads(&self) -> usize {
         self.inner.threads
     }
 
-    /// The level of the kernels that partitions compiled for this engine use.
+    /// The kernel level of partitions compiled for this engine.
     pub fn level(&self) -> Level {
         self.inner.level
     }
@@ -177,22 +214,25 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// The pool that runs all but the caller's share of an execution.
-    pub(crate) fn workers(&self) -> Result<Arc<ThreadPool>> {
+    /// Those who run all but the caller's share of an execution.
+    pub(super) fn workers(&self) -> Result<&Workers> {
         let slot = &self.inner.workers;
         let mut seen = slot.load(Ordering::Acquire);
         loop {
-            // SAFETY: the address is null or came from `Workers::new`, and is freed with the engine alone.
+            // SAFETY: the address is null or came from `Workers::new`, and is freed only with the engine.
             if let Some(workers) = unsafe { seen.as_ref() }
                 && workers.process == process::id()
             {
-                return Ok(workers.pool.clone());
+                return Ok(workers);
             }
-            let fresh = Workers::new(self.start_workers()?);
+            let pool = self.start_workers()?;
+            let teams = Arc::new(Teams::new(pool.current_num_threads()));
+            let fresh = Workers::new(pool, teams);
             match slot.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => seen = fresh,
                 Err(other) => {
-                    // SAFETY: the address came from `Workers::new` a moment ago, and nobody else has seen it.
+                    // SAFETY: the address came from `Workers::new` a moment ago, and no other thread has seen
+                    // it.
                     drop(unsafe { Box::from_raw(fresh) });
                     seen = other;
                 }
@@ -206,7 +246,7 @@ impl Engine {
         builder.build().map(Arc::new).map_err(|_| Error::ThreadPool { threads })
     }
 
-    /// Memory from the engine's allocator, with whatever it holds.
+    /// Uninitialised memory from the engine's allocator.
     pub(crate) fn allocate(&self, size: usize) -> Result<Allocation> {
         let block = match size {
             0 => NonNull::without_provenance(NonZeroUsize::new(ALIGNMENT).expect("not zero")),
@@ -232,7 +272,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Chooses what an [`Engine`] is made of.
+/// Options of an [`Engine`].
 ///
 /// ```
 /// use sterna::{Engine, Level};
@@ -246,28 +286,33 @@ pub struct EngineBuilder {
     pool: Option<Arc<ThreadPool>>,
 }
 
+// What it holds is handed on as it is.
+impl UnwindSafe for EngineBuilder {}
+impl RefUnwindSafe for EngineBuilder {}
+
 impl EngineBuilder {
-    /// How many threads an execution may use, the caller's among them; 0 and 1 mean the caller's alone. Workers
-    /// start with the first execution that is worth more than one thread. The environment may lower the number.
+    /// Number of threads that an execution may use, the caller's included; 0 and 1 mean the caller's alone.
+    /// Workers start with the first execution that is worth more than one thread. The environment may lower
+    /// the number.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.max(1));
         self
     }
 
-    /// A rayon pool to run on, instead of one of the engine's own. Unless [`threads`](Self::threads) says
-    /// otherwise, as many threads are used as the pool has.
+    /// A rayon pool to use instead of the engine's own. Unless [`threads`](Self::threads) says otherwise, the
+    /// engine uses as many threads as the pool has.
     pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
         self.pool = Some(pool);
         self
     }
 
-    /// Where memory for tensors and scratch comes from.
+    /// Source of memory for tensors and scratch.
     pub fn allocator(mut self, allocator: Arc<dyn Allocator>) -> Self {
         self.allocator = allocator;
         self
     }
 
-    /// The widest level of kernels to use; what the machine does not run, or `STERNA_MAX_CPU_ISA` forbids, stays out.
+    /// The widest level of kernels to use; the machine and `STERNA_MAX_CPU_ISA` may lower it.
     pub fn max_level(mut self, level: Level) -> Self {
         self.level = level.min(Level::available());
         self
@@ -279,18 +324,22 @@ impl EngineBuilder {
         let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
         let most = thread_cap().min(rayon::max_num_threads());
         let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
-        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), Workers::new));
-        let inner = Inner { allocator: self.allocator, threads, level: self.level, workers };
+        let of_pool = |pool: Arc<ThreadPool>| {
+            let teams = teams_of(&pool);
+            Workers::new(pool, teams)
+        };
+        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), of_pool));
+        let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers };
         Engine { inner: Arc::new(inner) }
     }
 }
 
-/// The most threads that the environment allows.
+/// The largest number of threads that the environment allows.
 fn thread_cap() -> usize {
     static CAP: OnceLock<usize> = OnceLock::new();
     *CAP.get_or_init(|| {
         let number = |name| std::env::var(name).ok()?.split(',').next()?.trim().parse::<usize>().ok();
-        // OpenMP takes a list of numbers, one a nesting level.
+        // OpenMP takes a list of numbers, one for each nesting level.
         number("STERNA_NUM_THREADS").or_else(|| number("OMP_NUM_THREADS")).unwrap_or(usize::MAX).max(1)
     })
 }
@@ -301,7 +350,7 @@ impl fmt::Debug for EngineBuilder {
     }
 }
 
-/// A block of memory from an engine's allocator, handed back when dropped.
+/// A block of memory from an engine's allocator, returned when dropped.
 pub(crate) struct Allocation {
     block: NonNull<u8>,
     size: usize,
@@ -323,13 +372,17 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if self.size > 0 {
-            // SAFETY: the block came from this allocator with these numbers, and nobody uses it any more.
+            // SAFETY: the block came from this allocator with these numbers, and is not used afterwards.
             unsafe { self.allocator.deallocate(self.block, self.size, ALIGNMENT) };
         }
     }
 }
 
+// The allocator is called when the block is dropped, once.
+impl UnwindSafe for Allocation {}
+impl RefUnwindSafe for Allocation {}
+
 // SAFETY: an allocation owns its block as a `Box<[u8]>` does; the allocator may be called from any thread.
 unsafe impl Send for Allocation {}
-// SAFETY: through a shared reference nothing but the address can be had.
+// SAFETY: a shared reference gives out the address alone.
 unsafe impl Sync for Allocation {}

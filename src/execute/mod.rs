@@ -1,82 +1,113 @@
-//! Runs plans: on the caller's thread, or on that and the engine's workers.
+//! Runs plans on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
+mod chunks;
 pub(crate) mod compiled;
-mod crew;
 mod cursor;
 pub(crate) mod engine;
-mod runner;
-mod shares;
+mod fork_join;
+mod interpreter;
 pub(crate) mod stream;
 pub(crate) mod tensor;
+
+/// What `fork_join` shares by.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use std::thread::{Thread, current, park};
+
+    /// How often a caller looks whether the others are done before it lets the system run something else.
+    pub(super) const SPINS: usize = 10_000;
+
+    /// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside more callers
+    /// than that, each of which has a thread.
+    pub(super) const MIN_SLOTS: usize = 16;
+
+    /// The cell of the standard library, with the methods of the one that a model checker watches.
+    pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        pub(super) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+            read(self.0.get())
+        }
+
+        pub(super) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+            write(self.0.get())
+        }
+    }
+}
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
+use self::chunks::ChunkQueue;
 use self::engine::Engine;
-use self::runner::Runner;
-use self::shares::Shares;
+use self::interpreter::Interpreter;
 use crate::error::{Error, ExecuteFault, Result};
-use crate::kernels::Stores;
+use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
 use crate::plan::{PARALLEL_BYTES, Plan};
 
-/// Where the ports of a plan are. Every port has been checked to be the memory that the plan was made for, and no output
+/// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
 #[derive(Default)]
-struct Bound {
-    /// The address of each port, inputs first. Inputs are never written to: steps write to places, and a place is an
-    /// output or scratch.
+struct Bindings {
+    /// The address of each port, inputs first. Inputs are never written: steps write to destinations, which
+    /// are outputs or scratch.
     ports: SmallVec<[*mut u8; 8]>,
-    /// The ports that share one buffer: an input and the output that is in place of it.
+    /// Pairs of ports that share one buffer: an input and the output that is in place of it.
     in_place: SmallVec<[(usize, usize); 2]>,
-    /// The plan's scratch, aligned, for as many threads as may run it.
+    /// The plan's scratch, aligned, for as many threads as may run the plan.
     scratch: Option<NonNull<u8>>,
 }
 
-// SAFETY: the addresses stand for tensors, which are `Sync`; threads write to tiles that are disjoint,
-// and each to its own part of the scratch.
-unsafe impl Sync for Bound {}
+// SAFETY: the addresses are those of tensors, which are `Sync`; threads write to disjoint tiles, and each to
+// its own part of the scratch.
+unsafe impl Sync for Bindings {}
 
-/// How many threads may run a plan.
+/// Number of threads that may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
-    if plan.effort < PARALLEL_BYTES { 1 } else { engine.threads() }
+    if plan.estimated_work < PARALLEL_BYTES { 1 } else { engine.threads() }
 }
 
 /// Runs a plan.
-fn run(plan: &Plan, bound: &Bound, engine: &Engine) -> Result<()> {
+fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
         let threads = threads(plan, engine).min(tiles);
-        let runner = |thread: usize| {
-            let scratch = bound
+        let interpreter = |thread: usize| {
+            let scratch = bindings
                 .scratch
                 .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
-            Runner::new(plan, nest, bound, scratch)
+            Interpreter::new(plan, nest, bindings, scratch)
         };
-        // Each thread fences what it has streamed and leaves its environment as it was, also when it unwinds.
+        // Each thread fences its non-temporal stores and restores its floating-point environment, on
+        // unwinding too.
         let guards = || {
-            let fence = (plan.stores == Stores::Streaming).then_some(StoreFence);
+            let fence = (plan.stores == StorePolicy::NonTemporal).then_some(StoreFence);
             (fence, plan.computes_floats.then(DefaultFloats::new))
         };
         let all_run = if threads <= 1 {
             catch_unwind(AssertUnwindSafe(|| {
                 let _guards = guards();
-                runner(0).run(0..tiles);
+                interpreter(0).run(0..tiles);
             }))
             .is_ok()
         } else {
             let workers = engine.workers()?;
-            let shares = Shares::new(tiles, threads);
+            let chunks = ChunkQueue::new(tiles, threads);
             let work = |thread: usize| {
                 let _guards = guards();
-                let mut runner = runner(thread);
-                shares.taken_by(thread).for_each(|share| runner.run(share));
+                let mut interpreter = interpreter(thread);
+                chunks.taken_by(thread).for_each(|chunk| interpreter.run(chunk));
             };
-            crew::run(&workers, threads, &work).is_ok()
+            workers.run(threads, &work).is_ok()
         };
         if !all_run {
             return Err(Error::Execute(ExecuteFault::Panicked));

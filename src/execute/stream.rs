@@ -1,10 +1,11 @@
-//! The stream on which compiled partitions run.
+//! Streams, on which compiled partitions run.
 
 use super::engine::Engine;
 
-/// An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is written.
+/// A sequence of executions on an engine. On a CPU it is synchronous: a call returns when its result is
+/// written.
 ///
-/// Any number of threads may execute on one stream at once; each runs its execution on its own.
+/// Any number of threads may execute on one stream at once; their executions run independently.
 ///
 /// ```
 /// use sterna::{Engine, Stream};
@@ -29,6 +30,6 @@ impl Stream {
         &self.engine
     }
 
-    /// Returns when everything executed so far is done, which is at once.
+    /// Waits for all executions so far. They are finished already, so it returns at once.
     pub fn wait(&self) {}
 }

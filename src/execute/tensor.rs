@@ -1,4 +1,4 @@
-//! Tensors: a description together with memory.
+//! Tensors: descriptions with memory.
 #![allow(unsafe_code, reason = "tensors stand for memory of a type known only at run time")]
 
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::types::kind::TensorId;
 
 /// A tensor that an execution reads: a description, and a borrow of its elements.
 ///
-/// Making one checks the type and the length of the memory and copies nothing, not even the description.
+/// The constructor checks the type and the length of the memory and copies nothing, not even the description.
 ///
 /// ```
 /// use sterna::{DataType, Engine, LogicalTensor, Tensor};
@@ -39,12 +39,12 @@ enum Memory {
 }
 
 impl<'a> Tensor<'a> {
-    /// A tensor whose elements are those of a slice.
+    /// A tensor on the elements of a slice.
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] where the type of the slice is another, where it is shorter than the
-    /// [span](LogicalTensor::span) of the description, where dims or strides are not known, and for host scalars.
+    /// [`Error::Tensor`] if the slice has another type, is shorter than the [span](LogicalTensor::span) of
+    /// the description, if dims or strides are unknown, and for host scalars.
     pub fn new<T: InputElement>(
         desc: &'a LogicalTensor,
         engine: &'a Engine,
@@ -54,11 +54,11 @@ impl<'a> Tensor<'a> {
         Ok(Self { desc, engine: Some(engine), memory: Memory::Address(elements.as_ptr().cast()) })
     }
 
-    /// A host scalar of a value.
+    /// A host scalar with a value.
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] where the description is not that of a host scalar, or of another type.
+    /// [`Error::Tensor`] if the description is not that of a host scalar, or has another type.
     pub fn scalar<T: Element>(desc: &'a LogicalTensor, value: T) -> Result<Self> {
         if !desc.is_host_scalar() {
             return fault(
@@ -74,23 +74,23 @@ impl<'a> Tensor<'a> {
         Ok(Self { desc, engine: None, memory: Memory::Scalar(bytes) })
     }
 
-    /// A tensor at an address, which may be null; an execution refuses a null address where it needs memory.
+    /// A tensor at an address, which may be null; an execution refuses a null address if it needs memory.
     ///
     /// # Safety
     ///
-    /// For `'a`, unless it is null, the memory from `address` up to the [span](LogicalTensor::span) of `desc` is
-    /// initialised and readable from any thread, and nobody writes to it while an execution that is given the
-    /// tensor runs, other than that execution through an output in place of this tensor. `desc` has the type of
-    /// the elements there.
+    /// Unless `address` is null, the following holds for `'a`. The memory from `address` up to the
+    /// [span](LogicalTensor::span) of `desc` is initialised and readable from any thread. While an execution
+    /// that is given the tensor runs, nobody writes to that memory, except that execution through an output
+    /// in place of this tensor. `desc` has the type of the elements there.
     pub unsafe fn from_raw_parts(desc: &'a LogicalTensor, engine: &'a Engine, address: *const u8) -> Self {
         Self { desc, engine: Some(engine), memory: Memory::Address(address) }
     }
 
-    /// A host scalar of the bytes at an address.
+    /// A host scalar with the bytes at an address.
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] where the description is not that of a host scalar.
+    /// [`Error::Tensor`] if the description is not that of a host scalar.
     ///
     /// # Safety
     ///
@@ -116,7 +116,7 @@ impl<'a> Tensor<'a> {
         self.engine
     }
 
-    /// Where the first element is.
+    /// Address of the first element.
     pub(crate) fn address(&self) -> *const u8 {
         match &self.memory {
             Memory::Address(address) => *address,
@@ -124,15 +124,15 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// The bytes from the first to the last element; empty where there is no memory or the description does not say
-    /// how much of it there is.
+    /// The bytes from the first to the last element; empty if there is no memory or the description does not
+    /// tell its length.
     pub(crate) fn bytes(&self) -> &[u8] {
         let size = span_bytes(self.desc).unwrap_or(0);
         if size == 0 || self.address().is_null() {
             return &[];
         }
-        // SAFETY: the constructors checked, or their caller promised, that so many bytes can be read. `bool`s and
-        // other input elements have no padding.
+        // SAFETY: the constructors checked, or their caller promised, that this many bytes can be read.
+        // `bool`s and other input elements have no padding.
         unsafe { slice::from_raw_parts(self.address(), size) }
     }
 }
@@ -163,7 +163,7 @@ pub struct TensorMut<'a> {
 }
 
 impl<'a> TensorMut<'a> {
-    /// A tensor whose elements are those of a slice.
+    /// A tensor on the elements of a slice.
     ///
     /// # Errors
     ///
@@ -174,24 +174,25 @@ impl<'a> TensorMut<'a> {
         elements: &'a mut [T],
     ) -> Result<Self> {
         check_elements(desc, T::DATA_TYPE, elements.len())?;
-        // SAFETY: the slice is borrowed for `'a`, is long enough for the span, and every `Element` may be written
-        // with any bits.
+        // SAFETY: the slice is borrowed for `'a`, is long enough for the span, and every `Element` may be
+        // written with any bits.
         Ok(unsafe { Self::from_raw_parts(desc, engine, elements.as_mut_ptr().cast()) })
     }
 
-    /// A tensor at an address, which may be null; an execution refuses a null address where it needs memory.
+    /// A tensor at an address, which may be null; an execution refuses a null address if it needs memory.
     ///
     /// # Safety
     ///
-    /// For `'a`, unless it is null, the memory from `address` up to the [span](LogicalTensor::span) of `desc` is
-    /// writable from any thread, and nobody else uses it while an execution that is given the tensor runs; an input
-    /// of that execution may be at the same address where `inplace_ports` names the two as a pair.
+    /// Unless `address` is null, the following holds for `'a`. The memory from `address` up to the
+    /// [span](LogicalTensor::span) of `desc` is writable from any thread. While an execution that is given
+    /// the tensor runs, nobody else uses that memory; but an input of that execution may have the same
+    /// address if `inplace_ports` names the two as a pair.
     pub unsafe fn from_raw_parts(desc: &'a LogicalTensor, engine: &'a Engine, address: *mut u8) -> Self {
         Self { desc, engine, address, in_place_of: None, elements: PhantomData }
     }
 
-    /// The same tensor, which also holds the values of an input: the execution reads that input here, and it need
-    /// not be given among the inputs. `CompiledPartition::inplace_ports` names the pairs that can do so.
+    /// The same tensor, which also holds the values of an input: the execution reads that input here, and the
+    /// caller need not give it among the inputs. `CompiledPartition::inplace_ports` names the possible pairs.
     pub fn in_place_of(self, input: TensorId) -> Self {
         Self { in_place_of: Some(input), ..self }
     }
@@ -206,12 +207,12 @@ impl<'a> TensorMut<'a> {
         self.engine
     }
 
-    /// The input whose values the tensor holds, if it was marked.
+    /// The input whose values the tensor holds, if it is marked.
     pub(crate) fn replaces(&self) -> Option<TensorId> {
         self.in_place_of
     }
 
-    /// Where the first element is.
+    /// Address of the first element.
     pub(crate) fn address(&self) -> *mut u8 {
         self.address
     }
@@ -222,7 +223,7 @@ unsafe impl Send for TensorMut<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for TensorMut<'_> {}
 
-/// A tensor with memory of its own, from the allocator of its engine, aligned to 64 bytes and zero at first.
+/// A tensor with its own memory, from the allocator of its engine, aligned to 64 bytes and zero at first.
 ///
 /// ```
 /// use sterna::{DataType, Engine, LogicalTensor, TensorBuf};
@@ -244,13 +245,13 @@ impl TensorBuf {
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] where dims or strides are not known, the type has no elements of whole bytes, or it is a
-    /// host scalar; [`Error::OutOfMemory`] where the allocator fails.
+    /// [`Error::Tensor`] if dims or strides are unknown, if the type has no elements of whole bytes, and for
+    /// host scalars; [`Error::OutOfMemory`] if the allocator fails.
     pub fn zeroed(desc: LogicalTensor, engine: &Engine) -> Result<Self> {
         check_elements(&desc, desc.data_type(), usize::MAX)?;
         let size = span_bytes(&desc).map_or(0, |span| span.max(desc.memory_size()));
         let memory = engine.allocate(size)?;
-        // SAFETY: the allocation has so many bytes.
+        // SAFETY: the allocation has this many bytes.
         unsafe { memory.as_ptr().write_bytes(0, memory.size()) };
         Ok(Self { desc, engine: engine.clone(), memory })
     }
@@ -260,31 +261,31 @@ impl TensorBuf {
         &self.desc
     }
 
-    /// The tensor, to be read.
+    /// The tensor as an input.
     pub fn as_tensor(&self) -> Tensor<'_> {
-        // SAFETY: the memory was written whole when it was allocated, and the borrow keeps writers away.
+        // SAFETY: the memory was initialised when it was allocated, and the borrow keeps writers away.
         unsafe { Tensor::from_raw_parts(&self.desc, &self.engine, self.memory.as_ptr()) }
     }
 
-    /// The tensor, to be written.
+    /// The tensor as an output.
     pub fn as_tensor_mut(&mut self) -> TensorMut<'_> {
         // SAFETY: the memory belongs to this tensor, which is uniquely borrowed.
         unsafe { TensorMut::from_raw_parts(&self.desc, &self.engine, self.memory.as_ptr()) }
     }
 
-    /// The elements as they lie in memory, from the first to the last.
+    /// The elements in the order of memory, from the first to the last.
     ///
     /// # Errors
     ///
-    /// [`TensorFault::ElementType`] where `T` stands for another type.
+    /// [`TensorFault::ElementType`] if `T` is another type.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         check_type(&self.desc, T::DATA_TYPE)?;
-        // SAFETY: the memory is aligned to 64, was written whole when it was allocated, and holds so many elements
-        // of a type all of whose bit patterns are valid.
+        // SAFETY: the memory is aligned to 64, was initialised when it was allocated, and holds this many
+        // elements of a type whose bit patterns are all valid.
         Ok(unsafe { slice::from_raw_parts(self.memory.as_ptr().cast(), self.span()) })
     }
 
-    /// The elements as they lie in memory, from the first to the last.
+    /// The elements in the order of memory, from the first to the last.
     ///
     /// # Errors
     ///
@@ -295,13 +296,13 @@ impl TensorBuf {
         Ok(unsafe { slice::from_raw_parts_mut(self.memory.as_ptr().cast(), self.span()) })
     }
 
-    /// The bytes of the elements as they lie in memory, from the first to the last.
+    /// The bytes of the elements in the order of memory, from the first to the last.
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: as in `as_slice`, for the type `u8`.
         unsafe { slice::from_raw_parts(self.memory.as_ptr(), span_bytes(&self.desc).unwrap_or(0)) }
     }
 
-    /// The bytes of the elements as they lie in memory, from the first to the last.
+    /// The bytes of the elements in the order of memory, from the first to the last.
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_mut_slice`, for the type `u8`; every bit pattern of an element is valid.
         unsafe { slice::from_raw_parts_mut(self.memory.as_ptr(), span_bytes(&self.desc).unwrap_or(0)) }
@@ -327,7 +328,7 @@ fn check_type(desc: &LogicalTensor, given: DataType) -> Result<()> {
     if expected == given { Ok(()) } else { fault(desc, TensorFault::ElementType { expected, given }) }
 }
 
-/// Checks that so many elements of a type are memory for a tensor.
+/// Checks that a number of elements of a type is memory for a tensor.
 fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Result<()> {
     check_type(desc, data_type)?;
     if desc.is_host_scalar() {
@@ -346,7 +347,11 @@ fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Re
     }
 }
 
-/// The bytes from the first to the last element, where dims and strides are known and elements are whole bytes.
+/// The bytes from the first to the last element; `None` if dims or strides are unknown. Elements of four bits lie
+/// two in a byte.
 fn span_bytes(desc: &LogicalTensor) -> Option<usize> {
-    Some(desc.span()? * desc.data_type().size()?)
+    match desc.data_type().size() {
+        Some(size) => Some(desc.span()? * size),
+        None => Some((desc.span()? * desc.data_type().bits()).div_ceil(8)),
+    }
 }

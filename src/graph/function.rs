@@ -1,17 +1,15 @@
-//! What pointwise ops compute: the one table from op kinds to functions of elements.
+//! The functions of pointwise ops: the one table from op kinds to functions of elements.
 //!
-//! The interpreter computes what it says, and partitions run what it says. The functions themselves are defined in
-//! `types/function.rs`, on which shapes they work stands in `infer.rs`.
+//! The interpreter and the partitions both follow it. `types/function.rs` defines the functions; `infer.rs`
+//! has the shape rules.
 
 use super::op::Op;
+pub(crate) use crate::types::function::Params;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::{Attr, OpKind};
 
 use Function as F;
 use OpKind as K;
-
-/// Parameters `p` and `q` of a function; 0 where it has none.
-pub(crate) type Params = [f32; 2];
 
 /// What an op computes for one element of its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,32 +18,33 @@ pub(crate) enum Function {
     Unary(Unary, Params),
     /// Of two numbers.
     Binary(Binary, Params),
-    /// A truth value from two numbers.
+    /// A boolean from two numbers.
     Compare(Comparison),
-    /// A truth value from two.
+    /// A boolean from two booleans.
     Logic(Logic),
-    /// The other truth value.
+    /// The negation of a boolean.
     Not,
-    /// A truth value from one number.
+    /// A boolean from one number.
     Classify(Class),
-    /// The same number but for its sign.
+    /// The same number with another sign.
     Sign(Sign),
-    /// The second operand where the first is not 0, else the third, bit for bit.
+    /// The second operand if the first is not 0, else the third, bit for bit.
     Select,
-    /// The same number in another type. An integer wraps around in an integer; a floating-point number is cut off
-    /// behind the point and kept within the bounds of an integer, NaN becomes 0; into floating point the value is
-    /// rounded once; true is 1. To its own type it keeps every bit.
+    /// The same number in another type. Integer to integer wraps around. Floating point to integer truncates
+    /// and saturates; NaN becomes 0. A conversion to floating point rounds once; true is 1. To its own type a
+    /// number keeps every bit.
     Convert,
     /// The same element, bit for bit.
     Identity,
-    /// The element's own index along the dim that `axis` names; of the input only the shape is used.
+    /// The element's index along the dim that `axis` names; the input is shape-only.
     Index,
-    /// The same number everywhere, converted from f32; as a truth value, whether it is not 0.
+    /// The same number everywhere, converted from f32; as a boolean, whether it is not 0.
     Fill(f32),
 }
 
 impl Function {
-    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
+    /// Largest error of a kernel in units in the last place of f32, counted from the correctly rounded
+    /// result.
     pub(crate) const fn ulps(self) -> u32 {
         match self {
             F::Unary(function, _) => function.ulps(),
@@ -54,7 +53,7 @@ impl Function {
         }
     }
 
-    /// What an op computes for one element; `None` where its kind is not in the table.
+    /// The function of an op; `None` if its kind is not in the table.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         let attr = |attr| op.f32_attr(attr).unwrap_or(0.0);
         let unary = |function| F::Unary(function, [0.0; 2]);
@@ -105,6 +104,7 @@ impl Function {
             K::LogicalXor => F::Logic(Logic::Xor),
             K::Maximum => binary(Binary::Maximum),
             K::Minimum => binary(Binary::Minimum),
+            K::Modulo => binary(Binary::Modulo),
             K::Mish => unary(Unary::Mish),
             K::MishBackward => binary(Binary::MishBackward),
             K::Multiply => binary(Binary::Multiply),

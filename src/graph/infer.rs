@@ -1,18 +1,19 @@
-//! The shape rules that schema rows name: output shapes from input shapes.
+//! The shape rules of schema rows: output shapes from input shapes.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::op::Op;
 use super::row::{Schema, ShapeRule};
 use crate::error::{Error, Result, ShapeFault};
-use crate::types::kind::{Attr, AutoBroadcast};
+use crate::types::kind::{Attr, AutoBroadcast, OpKind};
 use crate::types::shape::{self, BroadcastFault, Dims, MAX_RANK};
 
-/// The shapes of an op's outputs, by index; `None` where nothing here knows the rule of its kind.
+/// The shapes of an op's outputs, by index; `None` if the rule of its kind is not implemented.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] where the input shapes contradict the rule, or the result has more elements than i64 counts.
+/// [`Error::Shape`] if the input shapes contradict the rule, or if the result has more elements than i64
+/// counts.
 pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVec<[Dims; 1]>>> {
     let shapes: SmallVec<[Dims; 1]> = match Schema::of(op.kind()).shape_rule {
         ShapeRule::Identity => smallvec![inputs[0].into(); op.outputs().len()],
@@ -20,6 +21,29 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         ShapeRule::Softmax => softmax_shapes(op, inputs)?,
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
+        ShapeRule::Concat => smallvec![concat_shape(op, inputs)?],
+        // Axes that are an input are not known before its data are.
+        ShapeRule::Reduce if inputs.len() > 1 => return Ok(None),
+        ShapeRule::Reduce => smallvec![reduced_shape(op, inputs[0])?],
+        ShapeRule::BiasBackprop => smallvec![smallvec![inputs[0][channel_axis(op, inputs[0])?]]],
+        ShapeRule::PreluBwd => {
+            slope_start(op, inputs)?;
+            same_shape(op, inputs, 2)?;
+            smallvec![inputs[0].into(), inputs[1].into()]
+        }
+        ShapeRule::SoftmaxBackward => {
+            same_shapes(op, inputs)?;
+            resolved_axis(op, inputs[0])?;
+            smallvec![inputs[0].into()]
+        }
+        ShapeRule::Norm => norm_shapes(op, inputs)?,
+        ShapeRule::NormBprop => norm_backward_shapes(op, inputs)?,
+        ShapeRule::Groupnorm => group_norm_shapes(op, inputs)?,
+        ShapeRule::Quantization => {
+            parameter_counts(op, inputs)?;
+            smallvec![inputs[0].into()]
+        }
+        ShapeRule::Dropout => dropout_shapes(op, inputs)?,
         _ => match placement(op, inputs)? {
             Some(placement) => smallvec![placement.result],
             None => return Ok(None),
@@ -31,23 +55,23 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
     }
 }
 
-/// The shape of the result of a pointwise op, and where each input stands in it.
+/// The shape of a pointwise op's result, and the place of each input in it.
 pub(crate) struct Placement {
     /// The shape of the result.
     pub(crate) result: Dims,
-    /// For each input: the dim of the result at which its first dim stands. Its dims are those of the result from
-    /// there on, or 1 where it is repeated; where it has none left, it is repeated.
+    /// For each input, the dim of the result at which its first dim starts. Its dims are those of the result
+    /// from there on, or 1 if repeated; beyond its last dim it is repeated.
     pub(crate) starts: SmallVec<[usize; 3]>,
 }
 
-/// Fits the shapes of the inputs of a pointwise op together; `None` where each element of the result needs more of an
-/// input than one element.
+/// Combines the shapes of a pointwise op's inputs; `None` if an element of the result needs more than one
+/// element of an input.
 ///
-/// Whether the elements of the result can be counted, [`output_shapes`] judges.
+/// [`output_shapes`] checks whether the elements of the result can be counted.
 pub(crate) fn placement(op: &Op, inputs: &[&[i64]]) -> Result<Option<Placement>> {
     let onto_first = |starts| Placement { result: inputs[0].into(), starts };
     let placement = match Schema::of(op.kind()).shape_rule {
-        ShapeRule::Identity if inputs.len() == 1 => onto_first(smallvec![0]),
+        ShapeRule::Identity | ShapeRule::Quantization if inputs.len() == 1 => onto_first(smallvec![0]),
         ShapeRule::SameShapes => {
             same_shapes(op, inputs)?;
             onto_first(smallvec![0; inputs.len()])
@@ -69,15 +93,15 @@ pub(crate) fn placement(op: &Op, inputs: &[&[i64]]) -> Result<Option<Placement>>
     Ok(Some(placement))
 }
 
-/// The shape of a select, and where each operand stands in it.
+/// The shape of a select's result, and the place of each operand in it.
 pub(crate) struct SelectShapes {
     /// The shape of the result.
     pub(crate) result: Dims,
-    /// For `cond`, `then` and `else`: the dim of the result at which the first dim of the operand stands.
+    /// For `cond`, `then` and `else`: the dim of the result at which the first dim of the operand starts.
     pub(crate) starts: [usize; 3],
 }
 
-/// Fits the shapes of `cond`, `then` and `else` together as `auto_broadcast` and `axis` say.
+/// Combines the shapes of `cond`, `then` and `else` as `auto_broadcast` and `axis` say.
 pub(crate) fn select_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SelectShapes> {
     const COND: usize = 0;
     const THEN: usize = 1;
@@ -128,8 +152,8 @@ fn pair_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     .map_err(|fault| broadcast_error(op, 1, mode, fault))
 }
 
-/// `[.., m, k] × [.., k, n]`; a matrix of rank 1 is a row on the left and a column on the right, and its dim is
-/// missing in the result; leading dims broadcast.
+/// `[.., m, k] × [.., k, n]`. A matrix of rank 1 is a row on the left and a column on the right, and its dim
+/// is missing in the result. Leading dims broadcast.
 fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     let matrix = |port: usize, transpose: Attr| -> Result<(Dims, i64, i64)> {
         match inputs[port] {
@@ -154,21 +178,23 @@ fn matmul_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
         result.push(n);
     }
     if let Some(&bias) = inputs.get(2) {
-        let fits =
-            shape::right_aligned(bias, &result).and_then(|start| shape::fits_onto(bias, &result, start));
-        fits.map_err(|fault| broadcast_error(op, 2, AutoBroadcast::Numpy, fault))?;
+        fits_onto(op, 2, bias, &result)?;
     }
     Ok(result)
 }
 
 fn same_shapes(op: &Op, inputs: &[&[i64]]) -> Result<()> {
-    match (1..inputs.len()).find(|&port| inputs[port] != inputs[0]) {
-        Some(port) => Err(unfit(op, port, inputs[port], "it has the shape of input 0")),
-        None => Ok(()),
-    }
+    (1..inputs.len()).try_for_each(|port| same_shape(op, inputs, port))
 }
 
-/// Where the bias stands: at the channels, as many of which it has numbers.
+fn same_shape(op: &Op, inputs: &[&[i64]], port: usize) -> Result<()> {
+    if inputs[port] == inputs[0] {
+        return Ok(());
+    }
+    Err(unfit(op, port, inputs[port], "it has the shape of input 0"))
+}
+
+/// Start of the bias: the channel dim, whose size it must have.
 fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     let axis = channel_axis(op, inputs[0])?;
     if inputs[1] != [inputs[0][axis]] {
@@ -177,15 +203,23 @@ fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     Ok(axis)
 }
 
-/// Where the slope stands: one of rank 1 at the channels, unless `per_channel_broadcast` is false; any other on the
-/// right. A slope of one number suits every channel.
-fn slope_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
+/// Start of the slope: the channel dim for a slope of rank 1, unless `per_channel_broadcast` is false; any
+/// other slope is right-aligned. A slope of one number fits any number of channels.
+/// The backward form has no such attribute.
+pub(crate) fn slope_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
+    let per_channel =
+        op.get_attr(Attr::PerChannelBroadcast).is_none() || op.bool_attr(Attr::PerChannelBroadcast);
     match inputs[1] {
-        &[slopes] if slopes != 1 && op.bool_attr(Attr::PerChannelBroadcast) => bias_start(op, inputs),
-        slope => shape::right_aligned(slope, inputs[0])
-            .and_then(|start| shape::fits_onto(slope, inputs[0], start).map(|()| start))
-            .map_err(|fault| broadcast_error(op, 1, AutoBroadcast::Numpy, fault)),
+        &[slopes] if slopes != 1 && per_channel => bias_start(op, inputs),
+        slope => fits_onto(op, 1, slope, inputs[0]),
     }
+}
+
+/// Where an input stands, aligned on the right, in a shape that it broadcasts onto one way.
+fn fits_onto(op: &Op, port: usize, dims: &[i64], onto: &[i64]) -> Result<usize> {
+    shape::right_aligned(dims, onto)
+        .and_then(|start| shape::fits_onto(dims, onto, start).map(|()| start))
+        .map_err(|fault| broadcast_error(op, port, AutoBroadcast::Numpy, fault))
 }
 
 /// The dim that the attribute `data_format` calls C: the last of `NXC`, the second of `NCX`.
@@ -209,14 +243,186 @@ fn softmax_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     Ok(shapes)
 }
 
+/// The dim that a number names: negative values count from the end.
+fn dim_of(number: i64, dims: &[i64]) -> Option<usize> {
+    let rank = dims.len() as i64;
+    (-rank..rank).contains(&number).then(|| number.rem_euclid(rank) as usize)
+}
+
 /// The attribute `axis` as an index of a dim: negative values count from the end.
 pub(crate) fn resolved_axis(op: &Op, dims: &[i64]) -> Result<usize> {
     let axis = op.s64_attr(Attr::Axis).unwrap_or(-1);
-    let rank = dims.len() as i64;
-    if !(-rank..rank).contains(&axis) {
-        return Err(unfit(op, 0, dims, "the attribute `axis` is not one of its dims"));
+    dim_of(axis, dims).ok_or_else(|| unfit(op, 0, dims, "the attribute `axis` is not one of its dims"))
+}
+
+/// The attribute `axes` as indices of dims, in order: negative values count from the end.
+pub(crate) fn reduced_axes(op: &Op, dims: &[i64]) -> Result<SmallVec<[usize; 6]>> {
+    let axes = op.s64s_attr(Attr::Axes);
+    let mut resolved: SmallVec<[usize; 6]> = axes.iter().filter_map(|&axis| dim_of(axis, dims)).collect();
+    resolved.sort_unstable();
+    resolved.dedup();
+    if resolved.len() != axes.len() {
+        return Err(unfit(op, 0, dims, "the numbers in `axes` are not different dims of it"));
     }
-    Ok(axis.rem_euclid(rank) as usize)
+    Ok(resolved)
+}
+
+/// The shape without the reduced dims, or with 1 in their place.
+fn reduced_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
+    let axes = reduced_axes(op, dims)?;
+    let keep_dims = op.bool_attr(Attr::KeepDims);
+    let dim = |(axis, &dim): (usize, &i64)| match (axes.contains(&axis), keep_dims) {
+        (false, _) => Some(dim),
+        (true, true) => Some(1),
+        (true, false) => None,
+    };
+    Ok(dims.iter().enumerate().filter_map(dim).collect())
+}
+
+/// All dims are equal but that along `axis`, which is the sum.
+fn concat_shape(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
+    let axis = resolved_axis(op, inputs[0])?;
+    let mut result: Dims = inputs[0].into();
+    for (port, &dims) in inputs.iter().enumerate().skip(1) {
+        let fits = dims.len() == result.len()
+            && (0..dims.len()).all(|other| other == axis || dims[other] == result[other]);
+        if !fits {
+            return Err(unfit(op, port, dims, "it has the shape of input 0 but for the dim `axis`"));
+        }
+        result[axis] = result[axis].checked_add(dims[axis]).ok_or_else(|| {
+            unfit(op, port, dims, "the sum of the dims along `axis` leaves the address space")
+        })?;
+    }
+    Ok(result)
+}
+
+/// The first dim of those that are normalised: negative values of `begin_norm_axis` count from the end.
+pub(crate) fn norm_axis(op: &Op, dims: &[i64]) -> Result<usize> {
+    let begin = op.s64_attr(Attr::BeginNormAxis).unwrap_or(-1);
+    dim_of(begin, dims)
+        .ok_or_else(|| unfit(op, 0, dims, "the attribute `begin_norm_axis` is not one of its dims"))
+}
+
+/// The result has the shape of the input, the statistics its dims before `begin_norm_axis`; gamma and beta broadcast
+/// one way onto those from there on, that of RMSNorm onto all.
+fn norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
+    let begin = norm_axis(op, inputs[0])?;
+    let (onto, affine) = match op.kind() {
+        OpKind::RMSNorm => (inputs[0], true),
+        _ => (&inputs[0][begin..], op.bool_attr(Attr::UseAffine)),
+    };
+    for (port, &dims) in inputs.iter().enumerate().skip(1).filter(|_| affine) {
+        fits_onto(op, port, dims, onto)?;
+    }
+    let mut shapes: SmallVec<[Dims; 1]> = smallvec![inputs[0].into()];
+    shapes.resize(op.outputs().len(), inputs[0][..begin].into());
+    Ok(shapes)
+}
+
+/// The gradient of the source has its shape, that of gamma and beta the shape of gamma; without gamma, the dims from
+/// `begin_norm_axis` on.
+fn norm_backward_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
+    let begin = norm_axis(op, inputs[0])?;
+    same_shape(op, inputs, 1)?;
+    let (statistics, normalised) = inputs[0].split_at(begin);
+    for port in [2, 3] {
+        if inputs[port] != statistics {
+            return Err(unfit(op, port, inputs[port], "it has the dims of `src` before `begin_norm_axis`"));
+        }
+    }
+    let affine = op.bool_attr(Attr::UseAffine);
+    for (port, &dims) in inputs.iter().enumerate().skip(4).filter(|_| affine) {
+        fits_onto(op, port, dims, normalised)?;
+    }
+    let of_gamma = inputs.get(4).filter(|_| affine).copied().unwrap_or(normalised);
+    let mut shapes: SmallVec<[Dims; 1]> = smallvec![inputs[0].into()];
+    shapes.resize(op.outputs().len(), of_gamma.into());
+    Ok(shapes)
+}
+
+/// How GroupNorm divides the channels.
+pub(crate) struct ChannelGroups {
+    /// The dim of the channels.
+    pub(crate) axis: usize,
+    /// The number of groups.
+    pub(crate) groups: i64,
+    /// The number of channels in each.
+    pub(crate) channels: i64,
+}
+
+pub(crate) fn channel_groups(op: &Op, dims: &[i64]) -> Result<ChannelGroups> {
+    let axis = channel_axis(op, dims)?;
+    let groups = op.s64_attr(Attr::Groups).unwrap_or(1);
+    if axis == 0 || groups < 1 || dims[axis] % groups != 0 {
+        return Err(unfit(op, 0, dims, "its channels are not divided by the attribute `groups`"));
+    }
+    Ok(ChannelGroups { axis, groups, channels: dims[axis] / groups })
+}
+
+/// The result has the shape of the input, the statistics have a number for each group of each of its first dim.
+fn group_norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
+    let ChannelGroups { axis, groups, .. } = channel_groups(op, inputs[0])?;
+    for (port, &dims) in inputs.iter().enumerate().skip(1).filter(|_| op.bool_attr(Attr::UseAffine)) {
+        if dims != [inputs[0][axis]] {
+            return Err(unfit(op, port, dims, "it holds one number for each channel of `src`"));
+        }
+    }
+    let mut shapes: SmallVec<[Dims; 1]> = smallvec![inputs[0].into()];
+    shapes.resize(op.outputs().len(), smallvec![inputs[0][0], groups]);
+    Ok(shapes)
+}
+
+/// How many scales there are along each dim of the source: one, one for each element, or one for each group of
+/// neighbours, all of one size.
+pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
+    let dims = inputs[0];
+    let mut counts = Dims::from_elem(1, dims.len());
+    let qtype = op.str_attr(Attr::Qtype).unwrap_or("per_tensor");
+    match qtype {
+        "per_tensor" => {}
+        "per_channel" => {
+            let axis = resolved_axis(op, dims)?;
+            counts[axis] = dims[axis];
+        }
+        "per_group" if Schema::of(op.kind()).attributes.iter().any(|row| row.attr == Attr::GroupShape) => {
+            let sizes = op.s64s_attr(Attr::GroupShape);
+            let divides = |(&dim, &size): (&i64, &i64)| size > 0 && dim % size == 0;
+            if sizes.len() != dims.len() || !dims.iter().zip(sizes).all(divides) {
+                return Err(unfit(
+                    op,
+                    0,
+                    dims,
+                    "the attribute `group_shape` does not divide each of its dims",
+                ));
+            }
+            counts = dims.iter().zip(sizes).map(|(dim, size)| dim / size).collect();
+        }
+        _ => return Err(unfit(op, 0, dims, "the attribute `qtype` is none that the op knows")),
+    }
+    let needed = shape::element_count(&counts);
+    let given = op.f32s_attr(Attr::Scales);
+    if inputs.len() == 1 && needed != Some(given.len() as i64) {
+        return Err(unfit(op, 0, dims, "the attribute `scales` holds one number for each channel"));
+    }
+    for (port, &parameters) in inputs.iter().enumerate().skip(1) {
+        let count = shape::element_count(parameters);
+        let fits = match qtype {
+            "per_group" => parameters == &counts[..],
+            _ => count == needed || (port == 2 && count == Some(1)),
+        };
+        if !fits {
+            return Err(unfit(op, port, parameters, "it holds one number for each group, channel or tensor"));
+        }
+    }
+    Ok(counts)
+}
+
+/// Results and mask have the shape of the input; seed, offset and probability are one number each.
+fn dropout_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
+    match (1..inputs.len()).find(|&port| shape::element_count(inputs[port]) != Some(1)) {
+        Some(port) => Err(unfit(op, port, inputs[port], "it is a single number")),
+        None => Ok(smallvec![inputs[0].into(); op.outputs().len()]),
+    }
 }
 
 /// The attribute `order` as indices of dims: negative values count from the end.
@@ -239,8 +445,8 @@ fn transposed_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     Ok(resolved_order(op, dims)?.iter().map(|&axis| dims[axis]).collect())
 }
 
-/// The attribute `shape`, in which one −1 stands for what is left and, with `special_zero`, a 0 for the dim of the
-/// input.
+/// The attribute `shape`, in which one −1 stands for the remaining elements and, with `special_zero`, a 0 for
+/// the dim of the input.
 fn reshaped_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     let no_fit = || unfit(op, 0, dims, "its elements are not as many as those of the attribute `shape`");
     let mut result: Dims = op.s64s_attr(Attr::Shape).into();

@@ -1,16 +1,17 @@
-//! Graph JSON in and out: the format in which oneDNN dumps graphs.
+//! Reads and writes graph JSON: the format in which oneDNN dumps graphs.
 //!
-//! Reading first checks the document as a whole, then walks it value by value. A value is a slice of the document,
-//! so where it stands is known from its address, and lines are only counted once there is an error to report.
+//! The reader first checks the whole document, then goes through it value by value. A value is a slice of the
+//! document, so its address gives its position, and lines are counted only for an error message.
 //!
-//! Kinds and attributes of Sterna's own stand there by their names like any other. oneDNN's reader refuses a graph that
-//! holds one.
+//! Sterna's own kinds and attributes are written by name like any other. oneDNN's reader refuses a graph that
+//! has one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use rustc_hash::FxHashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 use serde_json::error::Category;
@@ -19,42 +20,47 @@ use serde_json::value::RawValue;
 use super::logical_tensor::{Layout, LogicalTensor};
 use super::op::{AttrValue, Op};
 use super::{FpMath, Graph};
-use crate::error::{Direction, Error, JsonFault, Result};
+use crate::error::{Direction, Error, JsonFault, OpRef, PortRef, Result};
 use crate::types::UnknownName;
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, FpMathMode, OpId, OpKind, Property, TensorId};
-use crate::types::shape::{Dims, UNKNOWN_DIM};
+use crate::types::kind::{Attr, EngineKind, FpMathMode, OpId, OpKind, Property, TensorId};
+use crate::types::shape::{Braced, Dims, UNKNOWN_DIM};
 
 /// The version of oneDNN whose format is written.
 const VERSION: &str = "3.13.0";
 
-/// The one engine for which graphs are read and written.
-const ENGINE_KIND: &str = "cpu";
-
-/// How many lists and objects may stand inside each other; a graph needs eight.
+/// Deepest nesting of lists and objects; a graph needs eight levels.
 const MAX_DEPTH: usize = 128;
 
 impl Graph {
-    /// Reads a graph in the JSON format of oneDNN's graph dumps. The ops are added, the graph is not finalized.
+    /// Reads a graph in the JSON format of oneDNN's graph dumps. The ops are added; the graph is not
+    /// finalized.
     ///
-    /// The order of keys does not matter and unknown keys are ignored. What follows from the rest may be missing:
-    /// the lists of ports (given ones are not looked at), the name of an op, its attributes, and of a tensor
-    /// everything but `id` and `dtype`:
+    /// The order of keys does not matter, and unknown keys are ignored. Keys that follow from others may be
+    /// missing: the lists of ports (they are ignored if present), the name of an op, its attributes, and
+    /// everything of a tensor but `id` and `dtype`:
     ///
-    /// - a `shape` that is missing, or is the one-element list `[-9223372036854775808]`, means an unknown rank;
-    /// - a `stride` that is missing means row-major; the same one-element list means that no stride is known;
-    /// - a `layout_type` that is missing means `strided` where there is a `stride`, and `any` elsewhere;
-    /// - of layout `opaque`, the first element of `stride` is the layout id, with which it shares its memory in
-    ///   oneDNN; of `any` and `undef`, strides mean nothing.
+    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank;
+    /// - a missing `stride` means row-major; the same one-element list means that no stride is known;
+    /// - a missing `layout_type` means `strided` if there is a `stride`, else `any`;
+    /// - under layout `opaque`, the first element of `stride` is the layout id, which shares memory with the
+    ///   strides in oneDNN; under `any` and `undef`, strides are ignored.
     ///
-    /// Truth values may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
-    /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for what JSON has no number for.
+    /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written
+    /// again; partitions run on CPU.
+    ///
+    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's
+    /// contradicts it in anything but the type, the producer's takes its place.
+    /// [`from_json_with_notes`](Graph::from_json_with_notes) says where that was so.
+    ///
+    /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
+    /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.
     ///
     /// # Errors
     ///
-    /// [`Error::Json`], with the place in the document, and with the error of [`LogicalTensor`] or
-    /// [`add_op`](Graph::add_op) as its cause where one of them refused what was read. In messages, ops and ports are
-    /// counted from 0, lines and columns from 1.
+    /// [`Error::Json`], with the position in the document. If [`LogicalTensor`] or [`add_op`](Graph::add_op)
+    /// refused what was read, their error is its cause. In messages, ops and ports are counted from 0, lines
+    /// and columns from 1.
     ///
     /// ```
     /// use sterna::{Error, Graph, OpKind};
@@ -75,34 +81,65 @@ impl Graph {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
+        Ok(Self::from_json_with_notes(text)?.0)
+    }
+
+    /// Reads a graph as [`from_json`](Graph::from_json) does, and answers as well with what it read in
+    /// another way than it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Graph::from_json).
+    ///
+    /// ```
+    /// use sterna::Graph;
+    /// let (graph, notes) = Graph::from_json_with_notes(
+    ///     r#"{"graph": [
+    ///         {"id": 0, "kind": "Abs", "inputs": [{"id": 0, "dtype": "f32", "shape": [2, 3]}],
+    ///                                  "outputs": [{"id": 1, "dtype": "f32", "shape": [2, 3]}]},
+    ///         {"id": 1, "kind": "Exp", "inputs": [{"id": 1, "dtype": "f32", "shape": [1, 3]}],
+    ///                                  "outputs": [{"id": 2, "dtype": "f32"}]}
+    ///     ]}"#,
+    /// )?;
+    /// assert_eq!(graph.ops()[1].inputs()[0].dims(), Some(&[2, 3][..]));
+    /// assert_eq!(
+    ///     notes[0].to_string(),
+    ///     "Exp (op 1), input 0 `src` (tensor 1): dims {1,3} differ from {2,3} of its producer, Abs (op 0), \
+    ///      whose description counts",
+    /// );
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn from_json_with_notes(text: &str) -> Result<(Self, Vec<JsonNote>)> {
         let root = Node::document(text)?;
         let [engine, mode, to_int, ops] =
             root.fields(["engine_kind", "fpmath_mode", "fpmath_mode_apply_to_int", "graph"])?;
-        if let Some(engine) = engine {
-            let name = engine.string()?;
-            if name != ENGINE_KIND {
-                let message = format!("engine {name:?} is not implemented, only {ENGINE_KIND:?} is");
-                return Err(engine.fault(message));
-            }
-        }
-        let mut graph = Self::new();
+        let engine_kind = engine.map_or(Ok(EngineKind::default()), Node::named)?;
+        let mut graph = Self { engine_kind, ..Self::new() };
         graph.set_fpmath(FpMath {
             mode: mode.map_or(Ok(FpMathMode::Strict), Node::named)?,
             apply_to_int: to_int.map_or(Ok(false), Node::truth)?,
         })?;
+        let (mut places, mut read) = (Vec::new(), Vec::new());
         for (index, op) in ops.ok_or_else(|| root.missing("graph"))?.items()?.enumerate() {
             let op = op.at(Place { op: Some((index, op.text)), ..Place::default() });
-            graph.add_op(read_op(op)?).map_err(|cause| op.refused(cause))?;
+            read.push(read_op(op)?);
+            places.push(op);
         }
-        Ok(graph)
+        let replaced = let_producers_decide(&mut read);
+        for (place, op) in places.into_iter().zip(read) {
+            graph.add_op(op).map_err(|cause| place.refused(cause))?;
+        }
+        let notes = replaced.into_iter().map(|replaced| replaced.note(&graph.ops)).collect();
+        Ok((graph, notes))
     }
 
-    /// Writes the graph in the JSON format of oneDNN's graph dumps, as its own reader takes it.
+    /// Writes the graph in the JSON format of oneDNN's graph dumps, readable by oneDNN.
     ///
-    /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception that lies in the
-    /// format: a tensor of rank 1 whose one dim is unknown looks like a tensor of unknown rank, and is read as one.
-    /// Sterna's own kinds, data types and attributes, and the strings that stand for an f32 that is not finite, are read by
-    /// Sterna alone.
+    /// [`from_json`](Graph::from_json) reads the text back to an equal graph, with one exception, which the
+    /// format causes: a tensor of rank 1 with an unknown dim looks like a tensor of unknown rank and is read
+    /// as one. If ops contradict each other on a tensor, so that [`finalize`](Graph::finalize) refuses the
+    /// graph, the producer's description is read. Only Sterna reads its own kinds, data types and attributes,
+    /// and the strings for an f32 that is not finite.
     ///
     /// ```
     /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind};
@@ -116,7 +153,7 @@ impl Graph {
         let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect();
         let document = DocumentOut {
             version: VERSION,
-            engine_kind: ENGINE_KIND,
+            engine_kind: self.engine_kind().name(),
             fpmath_mode: self.fpmath().mode.name(),
             fpmath_mode_apply_to_int: if self.fpmath().apply_to_int { "true" } else { "false" },
             input_ports: ids(self.inputs()),
@@ -128,7 +165,101 @@ impl Graph {
     }
 }
 
-/// What a dump of a partitioned graph notes among the attributes of each op; it says nothing of the op itself.
+/// A place where a graph was read in another way than its JSON is written: a consumer of a tensor
+/// contradicted the tensor's producer, whose description took the place of the consumer's.
+///
+/// ```
+/// use sterna::Graph;
+/// let (graph, notes) = Graph::from_json_with_notes(r#"{"graph": []}"#)?;
+/// assert!(graph.ops().is_empty() && notes.is_empty());
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct JsonNote {
+    /// The op that consumes the tensor.
+    pub consumer: OpRef,
+    /// Its port.
+    pub port: PortRef,
+    /// The op that produces the tensor.
+    pub producer: OpRef,
+    /// What differs first: "ranks", "dims", "layouts", "strides" or "properties".
+    pub what: &'static str,
+    /// The description at the consumer's port, as it is written.
+    pub replaced: LogicalTensor,
+    /// The producer's description, which counts.
+    pub by: LogicalTensor,
+}
+
+impl fmt::Display for JsonNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |tensor: &LogicalTensor| match (self.what, tensor.layout()) {
+            ("ranks" | "dims", _) => Braced(tensor.dims().unwrap_or(&[])).to_string(),
+            ("strides", Layout::Strided(strides)) => Braced(strides).to_string(),
+            ("layouts", Layout::Opaque(id)) => format!("opaque {id}"),
+            ("properties", _) => tensor.property().name().into(),
+            (_, layout) => layout.name().into(),
+        };
+        let Self { consumer, port, producer, what, replaced, by } = self;
+        let what = if *what == "ranks" { "dims" } else { what };
+        let (replaced, by) = (shown(replaced), shown(by));
+        write!(
+            f,
+            "{consumer}, {port}: {what} {replaced} differ from {by} of its producer, {producer}, \
+             whose description counts"
+        )
+    }
+}
+
+/// Puts the description that the producer of a tensor gives in place of each consumer's that contradicts it.
+/// Types that differ are left to be refused when the graph is finalized.
+fn let_producers_decide(ops: &mut [Op]) -> Vec<Replaced> {
+    let mut producers: FxHashMap<TensorId, (usize, usize)> = FxHashMap::default();
+    for (op, at) in ops.iter().zip(0..) {
+        for (output, port) in op.outputs().iter().zip(0..) {
+            producers.entry(output.id()).or_insert((at, port));
+        }
+    }
+    let mut all = Vec::new();
+    for consumer in 0..ops.len() {
+        for port in 0..ops[consumer].inputs().len() {
+            let input = &ops[consumer].inputs()[port];
+            let Some(&(producer, output)) = producers.get(&input.id()) else { continue };
+            let decides = &ops[producer].outputs()[output];
+            let Some(what) = decides.contradiction(input).filter(|&what| what != "types") else { continue };
+            let description = decides.clone();
+            let written = ops[consumer].replace_input(port, description);
+            all.push(Replaced { consumer, port, producer, what, written });
+        }
+    }
+    all
+}
+
+/// A consumer's description that was replaced, by the indices of the ops.
+struct Replaced {
+    consumer: usize,
+    port: usize,
+    producer: usize,
+    what: &'static str,
+    written: LogicalTensor,
+}
+
+impl Replaced {
+    /// The note for users, once the ops are known to have the ports that their kinds have.
+    fn note(self, ops: &[Op]) -> JsonNote {
+        let consumer = &ops[self.consumer];
+        JsonNote {
+            consumer: consumer.op_ref(),
+            port: consumer.input_ref(self.port),
+            producer: ops[self.producer].op_ref(),
+            what: self.what,
+            replaced: self.written,
+            by: consumer.inputs()[self.port].clone(),
+        }
+    }
+}
+
+/// Notes of a partitioned graph's dump among the attributes of each op; they are no attributes.
 const NOTES: [&str; 2] = ["partition_id", "backend"];
 
 fn read_op(op: Node<'_>) -> Result<Op> {
@@ -219,7 +350,7 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
 
 const GIVEN_TWICE: &str = "the key is given twice";
 
-/// A JSON value: a slice of the document, and what it is there for.
+/// A JSON value: a slice of the document, and its purpose.
 #[derive(Clone, Copy)]
 struct Node<'a> {
     document: &'a str,
@@ -227,7 +358,7 @@ struct Node<'a> {
     place: Place<'a>,
 }
 
-/// What a value is there for, as far as it is inside an op, a port, an attribute, a key.
+/// The purpose of a value: the op, port, attribute and key that it belongs to.
 #[derive(Clone, Copy, Default)]
 struct Place<'a> {
     /// The index and the text of an op.
@@ -238,7 +369,7 @@ struct Place<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The value that a whole text is. Everything inside it is then known to be well-formed JSON.
+    /// The value of a whole text. Everything inside it is known to be well-formed JSON afterwards.
     fn document(text: &'a str) -> Result<Self> {
         let whole = Self { document: text, text, place: Place::default() };
         if let Some(offset) = too_deep(text) {
@@ -280,7 +411,7 @@ impl<'a> Node<'a> {
         Ok(fields)
     }
 
-    /// The keys and values of an object, as they are written.
+    /// The keys and values of an object, in written order.
     fn entries(self) -> Result<Vec<(Cow<'a, str>, Self)>> {
         let Entries(entries) = self.read("an object")?;
         Ok(entries.into_iter().map(|(key, value)| (key, Self { text: value.get(), ..self })).collect())
@@ -309,7 +440,7 @@ impl<'a> Node<'a> {
         Ok(text)
     }
 
-    /// One of a closed list of names.
+    /// A name from a closed list.
     fn named<T: FromStr<Err = UnknownName>>(self) -> Result<T> {
         self.string()?.parse().map_err(|unknown| self.fault(unknown))
     }
@@ -322,7 +453,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number, rounded once from its digits: by way of f64 it would be rounded twice.
+    /// A number, rounded once from its digits; a detour through f64 would round twice.
     fn f32(self) -> Result<f32> {
         let number = match self.text.as_bytes() {
             [b'"', ..] => spelled_f32(&self.string()?),
@@ -334,7 +465,7 @@ impl<'a> Node<'a> {
     fn read<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
         serde_json::from_str(self.text).map_err(|error| match error.classify() {
             Category::Data => self.unlike(expected),
-            // Left over from the check of the whole: half a surrogate pair, a number out of range.
+            // The check of the whole document leaves half a surrogate pair and a number out of range.
             _ => self.fault(without_position(&error)),
         })
     }
@@ -392,7 +523,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What can be told of an op that something is wrong with.
+/// The id and kind of a faulty op, as far as they can be read.
 fn id_and_kind(op: &str) -> (Option<OpId>, Option<OpKind>) {
     let entries = serde_json::from_str(op).map_or(Vec::new(), |Entries(entries)| entries);
     let value = |wanted| entries.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.get());
@@ -401,7 +532,7 @@ fn id_and_kind(op: &str) -> (Option<OpId>, Option<OpKind>) {
     (id, kind.and_then(|Text(kind)| kind.parse().ok()))
 }
 
-/// Where nesting passes [`MAX_DEPTH`]. serde_json skips over a value without counting how deep it goes.
+/// The position at which nesting exceeds [`MAX_DEPTH`]. serde_json skips a value without counting its depth.
 fn too_deep(text: &str) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     text.bytes().position(|byte| {
@@ -417,7 +548,8 @@ fn too_deep(text: &str) -> Option<usize> {
     })
 }
 
-/// The byte at which serde_json says an error is; it counts columns in bytes, and from 0 at the start of a line.
+/// The byte of serde_json's error position; serde_json counts columns in bytes, and from 0 at the start of a
+/// line.
 fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     let line_start: usize =
         text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
@@ -425,7 +557,7 @@ fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
 }
 
-/// The message of serde_json without the position at its end.
+/// serde_json's message without the position at its end.
 fn without_position(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rsplit_once(" at line ") {
@@ -434,7 +566,7 @@ fn without_position(error: &serde_json::Error) -> String {
     }
 }
 
-/// Advice to who left numbers in the text as C++ prints them.
+/// Advice on numbers in the form in which C++ prints them.
 fn hint(text: &str, offset: usize) -> &'static str {
     let part_of_word = |c: char| c.is_ascii_alphabetic() || c == '-';
     let start = text[..offset].trim_end_matches(part_of_word).len();
@@ -445,7 +577,7 @@ fn hint(text: &str, offset: usize) -> &'static str {
     }
 }
 
-/// An f32 that JSON has no number for: `inf`, `-inf`, `nan`, and with all its bits any other NaN.
+/// An f32 that JSON cannot write as a number: `inf`, `-inf`, `nan`, and any other NaN by its bits.
 fn spelled_f32(text: &str) -> Option<f32> {
     match text {
         "inf" => Some(f32::INFINITY),
@@ -459,7 +591,7 @@ fn spelled_f32(text: &str) -> Option<f32> {
     }
 }
 
-/// The other way round; `None` for a finite number.
+/// The inverse; `None` for a finite number.
 fn spelling_of_f32(number: f32) -> Option<String> {
     match number {
         f32::INFINITY => Some("inf".into()),
@@ -470,11 +602,11 @@ fn spelling_of_f32(number: f32) -> Option<String> {
     }
 }
 
-/// A string, copied only where it holds escapes.
+/// A string, copied only if it has escapes.
 #[derive(DeriveDeserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The keys and values of an object in the order of the text, a key that is repeated as often as it is there.
+/// The keys and values of an object in the order of the text, with repeated keys.
 struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
@@ -501,7 +633,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-// What is written; the keys stand in the order in which oneDNN writes them.
+// The written form, with keys in oneDNN's order.
 
 #[derive(DeriveSerialize)]
 struct DocumentOut<'a> {
@@ -524,7 +656,7 @@ struct OpOut<'a> {
     outputs: Vec<TensorOut<'a>>,
 }
 
-/// oneDNN's reader wants the type before the value.
+/// oneDNN's reader needs the type before the value.
 #[derive(DeriveSerialize)]
 struct AttrOut<'a> {
     r#type: &'static str,
@@ -560,7 +692,7 @@ struct TensorOut<'a> {
 
 impl<'a> From<&'a Op> for OpOut<'a> {
     fn from(op: &'a Op) -> Self {
-        // One by one: collected at once they would be sorted by code of their own, 8 KB of it.
+        // Inserted one by one: `collect` would sort them with code of its own, 8 KB of it.
         let mut attrs = BTreeMap::new();
         attrs.extend(op.attrs().map(|(attr, value)| (attr.name(), AttrOut::from(value))));
         Self {

@@ -5,7 +5,7 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Property, TensorId};
 use crate::types::shape::{self, Dims, MAX_RANK, UNKNOWN_DIM};
 
-/// How the elements of a tensor lie in memory.
+/// The arrangement of a tensor's elements in memory.
 ///
 /// ```
 /// use sterna::{DataType, Layout, LogicalTensor};
@@ -18,12 +18,12 @@ use crate::types::shape::{self, Dims, MAX_RANK, UNKNOWN_DIM};
 pub enum Layout {
     /// Nothing is said.
     Undef,
-    /// Whatever suits: an output of layout `any` gets a concrete one when its partition is compiled.
+    /// Any layout: an output gets a concrete one when its partition is compiled.
     Any,
-    /// One stride a dim, counted in elements; [`UNKNOWN_DIM`] stands for a stride that is not known. Empty where
-    /// the rank is unknown.
+    /// One stride for each dim, in elements; [`UNKNOWN_DIM`] for an unknown stride. Empty if the rank is
+    /// unknown.
     Strided(Dims),
-    /// A layout that only the library that made it knows; Sterna makes none.
+    /// A layout that is known only to the library that made it; Sterna makes none.
     Opaque(usize),
 }
 
@@ -49,10 +49,10 @@ impl Layout {
     }
 }
 
-/// What a tensor is called, what it holds and how it lies in memory; no memory itself.
+/// Id, type, dims, strides and property of a tensor; no memory.
 ///
-/// Ops that mention tensors of one id are linked by it. A tensor of rank 0 is a scalar. Dims and strides that are
-/// known have been checked: they are not negative, and the memory that they span can be addressed.
+/// Tensors of one id link ops. A tensor of rank 0 is a scalar. Known dims and strides have been checked: they
+/// are not negative, and the memory that they span can be addressed.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor};
@@ -65,15 +65,15 @@ impl Layout {
 pub struct LogicalTensor {
     id: TensorId,
     data_type: DataType,
-    /// Empty where the rank is unknown. No `Option`: of one that is `None`, optimized code may look at the dims before
-    /// it looks whether there are any, which tools that watch for memory that was never written report.
+    /// Empty if the rank is unknown. Not an `Option`, because optimised code may read the dims of a `None`
+    /// before it tests for `None`, which memory checkers report.
     dims: Dims,
     has_rank: bool,
     layout: Layout,
     property: Property,
 }
 
-/// Copies dims and strides as a whole; a `SmallVec` that is cloned copies number by number.
+/// Copies dims and strides as a whole; cloning a `SmallVec` copies number by number.
 impl Clone for LogicalTensor {
     fn clone(&self) -> Self {
         let layout = match &self.layout {
@@ -86,13 +86,14 @@ impl Clone for LogicalTensor {
 }
 
 impl LogicalTensor {
-    /// A tensor of which only the type is known; its layout is `any`.
+    /// A tensor of a known type; everything else is unknown, and its layout is `any`.
     pub fn unknown(id: TensorId, data_type: DataType) -> Self {
         let (layout, property) = (Layout::Any, Property::Undef);
         Self { id, data_type, dims: Dims::new(), has_rank: false, layout, property }
     }
 
-    /// A tensor of dense row-major layout. Dims may be [`UNKNOWN_DIM`]; its strides are then unknown too.
+    /// A tensor of contiguous row-major layout. Dims may be [`UNKNOWN_DIM`]; the strides are then unknown
+    /// too.
     pub fn strided(id: TensorId, data_type: DataType, dims: &[i64]) -> Result<Self> {
         Self::check_dims(id, dims)?;
         let strides = if shape::is_known(dims) {
@@ -105,7 +106,7 @@ impl LogicalTensor {
         Self::checked(id, data_type, dims, Layout::Strided(strides))
     }
 
-    /// A tensor of the given strides, counted in elements. A stride may be 0: the elements along that dim are one.
+    /// A tensor with strides, in elements. With a stride of 0, all elements along the dim are one element.
     ///
     /// ```
     /// use sterna::{DataType, LogicalTensor};
@@ -123,17 +124,17 @@ impl LogicalTensor {
         Self::with_layout(id, data_type, Some(dims), Layout::Any)
     }
 
-    /// A scalar whose value the host passes along with each execution. Its type is s32, s64 or f32.
+    /// A scalar whose value the host passes with each execution. Its type is s32, s64 or f32.
     pub fn host_scalar(id: TensorId, data_type: DataType) -> Result<Self> {
         Self::strided(id, data_type, &[])?.with_property(Property::HostScalar)
     }
 
-    /// A tensor of any layout; `None` stands for an unknown rank.
+    /// A tensor of any layout; `None` for an unknown rank.
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] for a rank above [`MAX_RANK`], negative dims or strides, strides that are not as many as
-    /// dims, and sizes beyond the address space.
+    /// [`Error::Tensor`] for a rank above [`MAX_RANK`], negative dims or strides, a number of strides other
+    /// than that of dims, and sizes beyond the address space.
     pub fn with_layout(
         id: TensorId,
         data_type: DataType,
@@ -166,8 +167,8 @@ impl LogicalTensor {
     ///
     /// # Errors
     ///
-    /// [`TensorFault::HostScalar`] where a host scalar is asked for and the tensor is none of rank 0 and type s32,
-    /// s64 or f32.
+    /// [`TensorFault::HostScalar`] if a host scalar is wanted and the tensor does not have rank 0 and type
+    /// s32, s64 or f32.
     pub fn with_property(self, property: Property) -> Result<Self> {
         let scalar_type = matches!(self.data_type, DataType::S32 | DataType::S64 | DataType::F32);
         if property == Property::HostScalar && !(scalar_type && self.rank() == Some(0)) {
@@ -182,7 +183,7 @@ impl LogicalTensor {
         Self { id, ..self }
     }
 
-    /// The id by which ops are linked.
+    /// The id that links ops.
     pub fn id(&self) -> TensorId {
         self.id
     }
@@ -192,22 +193,22 @@ impl LogicalTensor {
         self.data_type
     }
 
-    /// The number of dims; `None` where it is unknown.
+    /// The number of dims; `None` if unknown.
     pub fn rank(&self) -> Option<usize> {
         self.has_rank.then_some(self.dims.len())
     }
 
-    /// The dims, some of which may be [`UNKNOWN_DIM`]; `None` where even the rank is unknown.
+    /// The dims, some of which may be [`UNKNOWN_DIM`]; `None` if the rank is unknown.
     pub fn dims(&self) -> Option<&[i64]> {
         self.has_rank.then_some(&self.dims)
     }
 
-    /// The dims, where all of them are known.
+    /// The dims; `None` unless all are known.
     pub fn known_dims(&self) -> Option<&[i64]> {
         self.dims().filter(|dims| shape::is_known(dims))
     }
 
-    /// The strides in elements, where the layout is strided and all of them are known.
+    /// The strides in elements; `None` unless the layout is strided and all are known.
     pub fn strides(&self) -> Option<&[i64]> {
         match &self.layout {
             Layout::Strided(strides) if self.has_rank && shape::is_known(strides) => Some(strides),
@@ -230,11 +231,11 @@ impl LogicalTensor {
         self.property == Property::HostScalar
     }
 
-    /// The bytes that a caller allocates: as oneDNN counts them, the largest dim · stride (a dim of 1 counts
-    /// stride 1), at least one element, and 0 if any dim is 0. 4-bit types divide by two, rounding up.
+    /// The bytes to allocate, as oneDNN counts them: the largest dim · stride (a dim of 1 counts stride 1),
+    /// at least one element, and 0 if any dim is 0. 4-bit types divide by two, rounding up.
     ///
-    /// `usize::MAX` where the layout is not strided or a dim or stride of a tensor of known rank is unknown; 0 for
-    /// a strided tensor of unknown rank.
+    /// `usize::MAX` if the layout is not strided, or if a dim or stride of a tensor of known rank is unknown;
+    /// 0 for a strided tensor of unknown rank.
     pub fn memory_size(&self) -> usize {
         if !matches!(self.layout, Layout::Strided(_)) {
             return usize::MAX;
@@ -247,22 +248,22 @@ impl LogicalTensor {
         Self::bytes_of(elements, self.data_type).expect("checked when the tensor was made")
     }
 
-    /// How many elements lie between the first and the last one, both counted: what an execution needs of a slice.
-    /// `None` where dims or strides are not all known.
+    /// Number of elements from the first to the last, both included: the length of the slice that an
+    /// execution needs. `None` unless all dims and strides are known.
     pub fn span(&self) -> Option<usize> {
         let span =
             shape::span(self.known_dims()?, self.strides()?).expect("checked when the tensor was made");
         Some(span as usize)
     }
 
-    /// How many elements the tensor has; `None` where a dim is unknown.
+    /// Number of elements; `None` if a dim is unknown.
     pub fn element_count(&self) -> Option<usize> {
         let count = shape::element_count(self.known_dims()?).expect("checked when the tensor was made");
         Some(count as usize)
     }
 
-    /// The same tensor with the dims and strides that compilation settled, which it has checked.
-    pub(crate) fn settled(&self, dims: &Dims, strides: &Dims) -> Self {
+    /// The same tensor with the resolved dims and strides, which compilation has checked.
+    pub(crate) fn resolved(&self, dims: &Dims, strides: &Dims) -> Self {
         let (dims, layout) = (Dims::from_slice(dims), Layout::Strided(Dims::from_slice(strides)));
         Self { dims, has_rank: true, layout, ..*self }
     }
@@ -285,23 +286,50 @@ impl LogicalTensor {
         }
     }
 
-    /// Names the first thing in which two descriptions of one id differ.
-    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+    /// Names the first thing in which two descriptions of one id contradict each other. What one of them
+    /// leaves open contradicts nothing: an unknown dim or stride, the layout `undef`, and of an unknown rank
+    /// the layout too.
+    pub(crate) fn contradiction(&self, other: &Self) -> Option<&'static str> {
+        let both_ranked = self.has_rank && other.has_rank;
+        let differ = |a: &Dims, b: &Dims| {
+            a.iter().zip(b).any(|(&a, &b)| a != b && a != UNKNOWN_DIM && b != UNKNOWN_DIM)
+        };
         if self.data_type != other.data_type {
-            Some("types")
-        } else if self.rank() != other.rank() {
-            Some("ranks")
-        } else if self.dims != other.dims {
-            Some("dims")
-        } else if self.layout.code() != other.layout.code() {
-            Some("layouts")
-        } else if self.layout != other.layout {
-            Some("strides")
-        } else if self.property != other.property {
-            Some("properties")
-        } else {
-            None
+            return Some("types");
         }
+        if both_ranked && self.dims.len() != other.dims.len() {
+            return Some("ranks");
+        }
+        if both_ranked && differ(&self.dims, &other.dims) {
+            return Some("dims");
+        }
+        let in_layout = match (&self.layout, &other.layout) {
+            (Layout::Undef, _) | (_, Layout::Undef) => None,
+            (Layout::Strided(a), Layout::Strided(b)) => differ(a, b).then_some("strides"),
+            (Layout::Opaque(a), Layout::Opaque(b)) => (a != b).then_some("layouts"),
+            (a, b) => (a.code() != b.code()).then_some("layouts"),
+        };
+        let in_property = (self.property != other.property).then_some("properties");
+        in_layout.filter(|_| both_ranked).or(in_property)
+    }
+
+    /// This description with what it leaves open as another one, which does not contradict it, has it. `None`
+    /// where the dims of one and the strides of the other go beyond the address space together.
+    pub(crate) fn completed(&self, other: &Self) -> Option<Self> {
+        if !self.has_rank || !other.has_rank {
+            return Some(if other.has_rank { other.clone() } else { self.clone() });
+        }
+        let known = |a: &Dims, b: &Dims| -> Dims {
+            a.iter().zip(b).map(|(&a, &b)| if a == UNKNOWN_DIM { b } else { a }).collect()
+        };
+        let layout = match (&self.layout, &other.layout) {
+            (Layout::Undef, layout) => layout.clone(),
+            (Layout::Strided(a), Layout::Strided(b)) => Layout::Strided(known(a, b)),
+            (layout, _) => layout.clone(),
+        };
+        let dims = known(&self.dims, &other.dims);
+        let whole = Self::with_layout(self.id, self.data_type, Some(&dims), layout).ok()?;
+        Some(Self { property: self.property, ..whole })
     }
 
     fn checked(id: TensorId, data_type: DataType, dims: &[i64], layout: Layout) -> Result<Self> {
@@ -342,7 +370,7 @@ impl LogicalTensor {
         })
     }
 
-    /// Bytes of so many elements; `None` where they leave `isize`, which bounds what can be addressed.
+    /// Bytes of a number of elements; `None` if they exceed `isize`, the limit of what can be addressed.
     fn bytes_of(elements: i64, data_type: DataType) -> Option<usize> {
         let bits = i128::from(elements) * data_type.bits() as i128;
         isize::try_from((bits + 7) / 8).ok().map(|bytes| bytes as usize)

@@ -1,5 +1,6 @@
-//! What a user describes: ops on logical tensors. Pure data, no memory.
+//! The description of a graph: ops on logical tensors. Pure data, no memory.
 
+mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;
 #[cfg(feature = "json")]
@@ -7,7 +8,6 @@ pub(crate) mod json;
 pub(crate) mod logical_tensor;
 pub(crate) mod op;
 mod op_set;
-mod own;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod verify;
@@ -20,13 +20,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::logical_tensor::LogicalTensor;
 use self::op::Op;
 use crate::error::{GraphFault, Result};
-use crate::types::kind::{FpMathMode, OpId, TensorId};
+use crate::types::kind::{EngineKind, FpMathMode, OpId, TensorId};
 
-/// Ops linked by the ids of the tensors that they mention.
+/// Ops, linked by the ids of their tensors.
 ///
-/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then asked for its
-/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op consumes
-/// is an output.
+/// A graph is built op by op, fixed by [`finalize`](Graph::finalize), and then gives its
+/// [partitions](Graph::partitions). A tensor that no op produces is an input of the graph; one that no op
+/// consumes is an output.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, Policy};
@@ -47,11 +47,12 @@ use crate::types::kind::{FpMathMode, OpId, TensorId};
 pub struct Graph {
     ops: Vec<Op>,
     ids: FxHashSet<OpId>,
+    engine_kind: EngineKind,
     fpmath: FpMath,
     links: Option<Links>,
 }
 
-/// How far a graph lets arithmetic be relaxed.
+/// How far a graph allows arithmetic to be relaxed.
 ///
 /// ```
 /// use sterna::{FpMath, FpMathMode, Graph};
@@ -74,14 +75,14 @@ impl Default for FpMath {
     }
 }
 
-/// What `finalize` finds out about a graph.
+/// Results of `finalize`.
 #[derive(Debug, Clone)]
 pub(crate) struct Links {
-    /// Indices of the ops in an order in which they can run; among those that can run, the smallest op id first.
+    /// Indices of the ops in a run order; among ops that can run, the smallest id comes first.
     pub(crate) order: Vec<usize>,
     /// The op that produces a tensor.
     pub(crate) producer: FxHashMap<TensorId, usize>,
-    /// The ops that consume a tensor; an op that uses it twice is listed once.
+    /// The ops that consume a tensor, each listed once.
     pub(crate) consumers: FxHashMap<TensorId, Vec<usize>>,
 }
 
@@ -91,13 +92,13 @@ impl Graph {
         Self::default()
     }
 
-    /// Adds an op after holding it against its [schema](crate::Schema) row; attributes with a default that are not
-    /// set get it. Shapes are judged when a partition is compiled.
+    /// Adds an op after checking it against its [schema](crate::Schema) row. Attributes with a default get it
+    /// unless they are set. Shapes are checked when a partition is compiled.
     ///
     /// # Errors
     ///
-    /// [`Error::Op`](crate::Error::Op) where the op does not fit its row; [`GraphFault::DuplicateOp`] for an id
-    /// that is taken; [`GraphFault::Finalized`] after `finalize`.
+    /// [`Error::Op`](crate::Error::Op) if the op does not fit its row; [`GraphFault::DuplicateOp`] if the id
+    /// is taken; [`GraphFault::Finalized`] after `finalize`.
     pub fn add_op(&mut self, mut op: Op) -> Result<()> {
         self.check_open()?;
         verify::verify(&mut op)?;
@@ -119,14 +120,27 @@ impl Graph {
         Ok(())
     }
 
-    /// Fixes the graph: links ops by tensor id and finds an order in which they can run. A second call does nothing.
+    /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
+    ///
+    /// Where ops describe one tensor in different ways, what one of them leaves open is taken from the
+    /// others: an unknown rank, dim or stride, and the layout `undef`. The ops hold the same description
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor, and a cycle.
+    /// [`GraphFault`] for a tensor with two producers, two descriptions of one tensor that contradict each
+    /// other, and a cycle.
     pub fn finalize(&mut self) -> Result<()> {
         if self.links.is_none() {
+            let completed = complete_mentions(&self.ops)?;
             self.links = Some(link(&self.ops)?);
+            if !completed.is_empty() {
+                for tensor in self.ops.iter_mut().flat_map(Op::tensors_mut) {
+                    if let Some(whole) = completed.get(&tensor.id()) {
+                        tensor.clone_from(whole);
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -146,19 +160,25 @@ impl Graph {
         self.fpmath
     }
 
-    /// The tensors that no op produces, in the order in which the ops mention them.
+    /// The kind of engine that the graph's JSON names: where it was dumped. Partitions run on CPU whatever it
+    /// is.
+    pub fn engine_kind(&self) -> EngineKind {
+        self.engine_kind
+    }
+
+    /// The tensors that no op produces, in the order in which the ops name them.
     pub fn inputs(&self) -> Vec<&LogicalTensor> {
         let produced = ids_of(&self.ops, Op::outputs);
         first_mentions(&self.ops, Op::inputs, &produced)
     }
 
-    /// The tensors that no op consumes, in the order in which the ops mention them.
+    /// The tensors that no op consumes, in the order in which the ops name them.
     pub fn outputs(&self) -> Vec<&LogicalTensor> {
         let consumed = ids_of(&self.ops, Op::inputs);
         first_mentions(&self.ops, Op::outputs, &consumed)
     }
 
-    /// What `finalize` found out.
+    /// The results of `finalize`.
     pub(crate) fn links(&self) -> Result<&Links> {
         self.links.as_ref().ok_or_else(|| GraphFault::NotFinalized.into())
     }
@@ -168,10 +188,10 @@ impl Graph {
     }
 }
 
-/// Graphs are equal when they hold equal ops in the same order, and the same math mode.
+/// Graphs are equal if they have equal ops in the same order, the same math mode and the same kind of engine.
 impl PartialEq for Graph {
     fn eq(&self, other: &Self) -> bool {
-        self.ops == other.ops && self.fpmath == other.fpmath
+        self.ops == other.ops && self.fpmath == other.fpmath && self.engine_kind == other.engine_kind
     }
 }
 
@@ -179,7 +199,7 @@ fn ids_of(ops: &[Op], ports: fn(&Op) -> &[LogicalTensor]) -> FxHashSet<TensorId>
     ops.iter().flat_map(ports).map(LogicalTensor::id).collect()
 }
 
-/// The tensors at some ports, each once, without those of the given ids.
+/// The tensors at some ports, each once, without those with given ids.
 fn first_mentions<'a>(
     ops: &'a [Op],
     ports: fn(&Op) -> &[LogicalTensor],
@@ -191,7 +211,6 @@ fn first_mentions<'a>(
 }
 
 fn link(ops: &[Op]) -> Result<Links> {
-    check_mentions(ops)?;
     let mut producer = FxHashMap::default();
     let mut consumers: FxHashMap<TensorId, Vec<usize>> = FxHashMap::default();
     for (index, op) in ops.iter().enumerate() {
@@ -212,22 +231,43 @@ fn link(ops: &[Op]) -> Result<Links> {
     Ok(Links { order, producer, consumers })
 }
 
-/// Checks that all mentions of a tensor are equal.
-fn check_mentions(ops: &[Op]) -> Result<()> {
-    let mut mentions: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
+/// Checks that no two mentions of a tensor contradict each other. Answers, for each tensor whose mentions are
+/// not all equal, with what they say together.
+fn complete_mentions(ops: &[Op]) -> Result<FxHashMap<TensorId, LogicalTensor>> {
+    let mut firsts: FxHashMap<TensorId, (&Op, &LogicalTensor)> = FxHashMap::default();
+    let mut completed: FxHashMap<TensorId, LogicalTensor> = FxHashMap::default();
     for op in ops {
-        for tensor in op.inputs().iter().chain(op.outputs()) {
-            let (first, mention) = *mentions.entry(tensor.id()).or_insert((op, tensor));
-            if let Some(what) = mention.difference(tensor) {
-                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
-                return Err(GraphFault::MentionsDiffer { tensor, what, first, second }.into());
+        for tensor in mentions(op) {
+            let (first, mention) = *firsts.entry(tensor.id()).or_insert((op, tensor));
+            let so_far = completed.get(&tensor.id()).unwrap_or(mention);
+            if so_far == tensor {
+                continue;
             }
+            let differ = |what, first: &Op| {
+                let (tensor, first, second) = (tensor.id(), first.op_ref(), op.op_ref());
+                GraphFault::MentionsDiffer { tensor, what, first, second }
+            };
+            if let Some(what) = so_far.contradiction(tensor) {
+                // What is known so far may come from several ops; the fault names the one that says
+                // otherwise.
+                let contradicts = |op: &&Op| {
+                    let mut same = mentions(op).filter(|other| other.id() == tensor.id());
+                    same.any(|other| other.contradiction(tensor) == Some(what))
+                };
+                return Err(differ(what, ops.iter().find(contradicts).unwrap_or(first)).into());
+            }
+            let whole = so_far.completed(tensor).ok_or_else(|| differ("sizes", first))?;
+            completed.insert(tensor.id(), whole);
         }
     }
-    Ok(())
+    Ok(completed)
 }
 
-/// Sorts the ops so that each stands after those whose results it uses.
+fn mentions(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
+    op.inputs().iter().chain(op.outputs())
+}
+
+/// Sorts the ops so that each comes after those whose results it uses.
 fn order(
     ops: &[Op],
     producer: &FxHashMap<TensorId, usize>,
@@ -258,9 +298,9 @@ fn order(
     }
 }
 
-/// An op that depends on its own result, among those that still wait for an input once all that can run have.
+/// An op that depends on its own result, among those that cannot run.
 fn op_on_a_cycle(ops: &[Op], producer: &FxHashMap<TensorId, usize>, waiting_for: &[usize]) -> Option<usize> {
-    // Whoever waits has a producer that waits; following them backwards runs into the cycle.
+    // An op that cannot run has a producer that cannot run; following producers leads to the cycle.
     let waits_on = |index: usize| {
         let producers = ops[index].inputs().iter().filter_map(|input| producer.get(&input.id()).copied());
         producers.into_iter().find(|&producer| waiting_for[producer] > 0)

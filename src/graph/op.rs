@@ -19,17 +19,17 @@ use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AttrValue {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     S64(i64),
-    /// A number.
+    /// A floating-point number.
     F32(f32),
     /// A word.
     String(String),
     /// A list of integers.
     S64s(Vec<i64>),
-    /// A list of numbers.
+    /// A list of floating-point numbers.
     F32s(Vec<f32>),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for AttrValue {
     }
 }
 
-/// Numbers are equal when their bits are, so that a NaN equals itself and the cache can hold any value.
+/// Numbers are equal if their bits are, so that a NaN equals itself and the cache can hold any value.
 impl PartialEq for AttrValue {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -124,9 +124,9 @@ impl From<AutoBroadcast> for AttrValue {
     }
 }
 
-/// One op of a graph: what it computes, from which tensors, into which.
+/// One op of a graph: kind, attributes, inputs and outputs.
 ///
-/// Building an op checks nothing; [`Graph::add_op`](crate::Graph::add_op) holds it against the
+/// Building an op checks nothing; [`Graph::add_op`](crate::Graph::add_op) checks it against the
 /// [schema](crate::Schema) of its kind.
 ///
 /// ```
@@ -150,15 +150,17 @@ pub struct Op {
 }
 
 impl Op {
-    /// An op without attributes, inputs or outputs. Its name, for people to read, is `Kind_id`.
+    /// An op without attributes, inputs or outputs. Its name is `Kind_id`.
     pub fn new(id: OpId, kind: OpKind) -> Self {
         let name = format!("{kind}_{id}");
         Self { id, kind, name, attrs: BTreeMap::new(), inputs: Vec::new(), outputs: Vec::new() }
     }
 
-    /// `dst[i] = cond[i] != 0 ? then[i] : else[i]`, with broadcasting by `auto_broadcast` (`numpy` unless set).
+    /// `dst[i] = cond[i] != 0 ? then[i] : else[i]`, with broadcasting by `auto_broadcast` (`numpy` unless
+    /// set).
     ///
-    /// `cond` is boolean; `then`, `else_` and `dst` share one type of [`DataType::WHOLE`](crate::DataType::WHOLE).
+    /// `cond` is boolean; `then`, `else_` and `dst` share one type of
+    /// [`DataType::WHOLE`](crate::DataType::WHOLE).
     pub fn select(
         id: OpId,
         cond: LogicalTensor,
@@ -169,7 +171,7 @@ impl Op {
         Self::new(id, OpKind::Select).inputs_from([cond, then, else_]).output(dst)
     }
 
-    /// The same op under a name for people to read; an empty one becomes `Kind_id`.
+    /// The same op with a name for people; an empty one becomes `Kind_id`.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         if self.name.is_empty() {
@@ -196,18 +198,18 @@ impl Op {
         self
     }
 
-    /// Sets an attribute; the last value set counts.
+    /// Sets an attribute; a later value replaces an earlier one.
     pub fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
         self.attrs.insert(attr, value.into());
         self
     }
 
-    /// Sets `auto_broadcast`: how the shapes of the inputs fit together.
+    /// Sets `auto_broadcast`: how the shapes of the inputs combine.
     pub fn auto_broadcast(self, mode: AutoBroadcast) -> Self {
         self.attr(Attr::AutoBroadcast, mode)
     }
 
-    /// Sets `axis`. On `Select` it goes with `pdpd`: the dim of `then` at which the other operands start.
+    /// Sets `axis`. On `Select` it needs `pdpd`: the dim of `then` at which the other operands start.
     pub fn axis(self, axis: i64) -> Self {
         self.attr(Attr::Axis, axis)
     }
@@ -222,7 +224,7 @@ impl Op {
         self.kind
     }
 
-    /// The name for people to read.
+    /// The name for people.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -237,7 +239,7 @@ impl Op {
         &self.outputs
     }
 
-    /// The attributes that are set. Once the op is in a graph, those with a default are among them.
+    /// The attributes that are set; for an op in a graph, defaults are among them.
     pub fn attrs(&self) -> impl ExactSizeIterator<Item = (Attr, &AttrValue)> {
         self.attrs.iter().map(|(&attr, value)| (attr, value))
     }
@@ -263,15 +265,23 @@ impl Op {
         }
     }
 
-    /// An attribute of type bool; false where it is not set.
+    /// An attribute of type bool; false if not set.
     pub(crate) fn bool_attr(&self, attr: Attr) -> bool {
         matches!(self.attrs.get(&attr), Some(AttrValue::Bool(true)))
     }
 
-    /// An attribute of type s64[]; empty where it is not set.
+    /// An attribute of type s64[]; empty if not set.
     pub(crate) fn s64s_attr(&self, attr: Attr) -> &[i64] {
         match self.attrs.get(&attr) {
             Some(AttrValue::S64s(values)) => values,
+            _ => &[],
+        }
+    }
+
+    /// An attribute of type f32[]; empty where it is not set.
+    pub(crate) fn f32s_attr(&self, attr: Attr) -> &[f32] {
+        match self.attrs.get(&attr) {
+            Some(AttrValue::F32s(values)) => values,
             _ => &[],
         }
     }
@@ -284,12 +294,23 @@ impl Op {
         }
     }
 
-    /// How the shapes of the inputs fit together; `numpy` where nothing is set.
+    /// How the shapes of the inputs combine; `numpy` if not set.
     pub(crate) fn broadcast_mode(&self) -> AutoBroadcast {
         self.str_attr(Attr::AutoBroadcast).and_then(|mode| mode.parse().ok()).unwrap_or(AutoBroadcast::Numpy)
     }
 
-    /// Sets an attribute where it is not set yet.
+    /// Replaces the description of an input, and returns the old one.
+    #[cfg(feature = "json")]
+    pub(crate) fn replace_input(&mut self, index: usize, tensor: LogicalTensor) -> LogicalTensor {
+        std::mem::replace(&mut self.inputs[index], tensor)
+    }
+
+    /// Every tensor, inputs first.
+    pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut LogicalTensor> {
+        self.inputs.iter_mut().chain(&mut self.outputs)
+    }
+
+    /// Sets an attribute unless it is set.
     pub(crate) fn default_attr(&mut self, attr: Attr, value: AttrValue) {
         self.attrs.entry(attr).or_insert(value);
     }

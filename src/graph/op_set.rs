@@ -1,12 +1,13 @@
 //! The schema rows of oneDNN's kinds.
 //!
-//! The facts are those of the oneDNN Graph op set; Sterna widens `Select`, `End` and `Wildcard`, takes integers in
-//! arithmetic and comparisons, and judges the shapes of pointwise ops more strictly.
+//! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
+//! integers in arithmetic and comparisons, and checks the shapes of pointwise ops, of quantisation and of
+//! softmaxes more strictly.
 
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
 use super::schema::{
-    AUTO_BROADCAST, BOOLEAN, FLOATS, comparison, default, op, optional, p, required, required_word, shape_of,
-    word,
+    AUTO_BROADCAST, BOOLEAN, FLOATS, FLOATS_INTEGERS, comparison, default, op, optional, p, required,
+    required_word, shape_of, word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -19,7 +20,6 @@ use DataType as D;
 use OpKind as K;
 use ShapeRule as R;
 
-const FLOATS_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
 const NORM_FLOATS: &[DataType] = &[D::F32, D::Bf16];
 const S32: &[DataType] = &[D::S32];
 const TWELVE_ONES: &[i64] = &[1; 12];
@@ -70,9 +70,9 @@ const ZPS: AttrRow = optional(A::Zps, T::S64s);
 
 /// The rows of the op set, by code.
 pub(super) const OP_SET: &[Schema] = &[
-    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]),
+    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64 too.
+    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
     op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
-    // Add, Subtract, Multiply, Maximum and Minimum are wider than the op set: on s32 and s64 too.
     op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
         .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
@@ -233,9 +233,10 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::Dequantize, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3]), ("T2", &[D::F32])])
         .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
+        .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Divide, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS), ("T2", FLOATS), ("T3", FLOATS)])
+        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::DynamicDequantize, &[p("src", "T1"), p("scales", "T2"), p("zps", "T3")], &[p("dst", "T2")])
@@ -246,11 +247,13 @@ pub(super) const OP_SET: &[Schema] = &[
             ("T3", &[D::U4, D::S4, D::U8, D::S8, D::S32]),
         ])
         .attrs(&[QTYPE, AXIS_1, optional(A::GroupShape, T::S64s)])
+        .shape(R::Quantization)
         .checks(&[C::DynamicQuantParams]),
     op(K::DynamicQuantize, &[p("src", "T1"), p("scales", "T1"), p("zps", "T2")], &[p("dst", "T3")])
         .input_count(Count::OneOf(&[2, 3]))
         .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::S32]), ("T3", &[D::U8, D::S8])])
         .attrs(&[QTYPE, AXIS_1])
+        .shape(R::Quantization)
         .checks(&[C::DynamicQuantParams]),
     op(K::Elu, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
     op(K::EluBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
@@ -311,9 +314,10 @@ pub(super) const OP_SET: &[Schema] = &[
     .checks(&[C::NormTypes, C::UseAffineOutputs]),
     op(K::LeakyReLU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
     op(K::Log, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]),
+    op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]).shape(R::Softmax),
     op(K::LogSoftmaxBackward, &[p("diff_dst", "T"), p("dst", "T")], &[p("diff_src", "T")])
-        .attrs(&[AXIS_LAST]),
+        .attrs(&[AXIS_LAST])
+        .shape(R::SoftmaxBackward),
     op(K::MatMul, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T1")])
         .input_count(Count::OneOf(&[2, 3]))
         .types(&[("T", FLOATS), ("T1", FLOATS)])
@@ -359,6 +363,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::Quantize, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", &[D::F32]), ("T2", &[D::U8, D::S8, D::F8E5m2, D::F8E4m3])])
         .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
+        .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Reciprocal, &[p("src", "T")], &[p("dst", "T")]),
     op(K::ReduceL1, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
@@ -422,6 +427,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::SoftMaxBackward, &[p("diff_dst", "T1"), p("dst", "T1")], &[p("diff_src", "T2")])
         .types(&[("T1", FLOATS), ("T2", FLOATS)])
         .attrs(&[AXIS_1])
+        .shape(R::SoftmaxBackward)
         .checks(&[C::OutputTypeOrF32]),
     op(K::SoftPlus, &[p("src", "T")], &[p("dst", "T")]).attrs(&[BETA_1]),
     op(K::SoftPlusBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
@@ -461,7 +467,8 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::HardSigmoidBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[ALPHA, BETA])
         .shape(R::SameShapes),
-    // Wider than the op set: every whole type, two more modes, `axis`; and `then`, `else` for `src_0`, `src_1`.
+    // Wider than the op set: every whole type, two more modes, `axis`; `then` and `else` instead of `src_0`
+    // and `src_1`.
     op(K::Select, &[p("cond", "T1"), p("then", "T2"), p("else", "T2")], &[p("dst", "T2")])
         .types(&[("T1", BOOLEAN), ("T2", DataType::WHOLE)])
         .attrs(&[SELECT_BROADCAST, optional(A::Axis, T::S64)])
@@ -479,7 +486,7 @@ pub(super) const OP_SET: &[Schema] = &[
     .attrs(&[KEEP_STATS, required(A::Groups, T::S64), USE_AFFINE, EPSILON_DEFAULT, DATA_FORMAT])
     .shape(R::Groupnorm)
     .checks(&[C::NormTypes, C::KeepStatsOutputs]),
-    // Wider than the op set: a tensor of any type can lend its shape.
+    // Wider than the op set: a tensor of any type can be shape-only.
     op(K::GenIndex, &[shape_of("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", DataType::WHOLE), ("T2", S32)])
         .attrs(&[AXIS]),

@@ -1,9 +1,9 @@
-//! The vocabulary of the schema table: what a row can say of an op kind.
+//! The vocabulary of the schema table: what a row can say about an op kind.
 
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
-/// What an op of one kind must look like.
+/// The schema of one op kind.
 ///
 /// ```
 /// use sterna::{Attr, AttrType, DataType, OpKind, Schema};
@@ -18,16 +18,16 @@ use crate::types::kind::{Attr, OpKind};
 pub struct Schema {
     /// The kind.
     pub kind: OpKind,
-    /// The inputs, by index; of a variadic kind, the last one stands for all that follow.
+    /// The inputs, by index; for a variadic kind, the last one describes all that follow.
     pub inputs: &'static [Port],
-    /// The outputs, by index; of a variadic kind, the last one stands for all that follow.
+    /// The outputs, by index; for a variadic kind, the last one describes all that follow.
     pub outputs: &'static [Port],
-    /// How many inputs there may be.
+    /// The allowed numbers of inputs.
     pub input_count: Count,
-    /// How many outputs there may be.
+    /// The allowed numbers of outputs.
     pub output_count: Count,
-    /// The data types that each type variable may take; ports of one variable share one type. A variable that is
-    /// not listed takes every type, at each port another.
+    /// The data types of each type variable; ports of one variable share one type. A variable that is not
+    /// listed takes every type, and may differ from port to port.
     pub types: &'static [(&'static str, &'static [DataType])],
     /// The attributes; any other is an error.
     pub attributes: &'static [AttrRow],
@@ -58,7 +58,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// Whether so many are allowed.
+    /// Whether this number is allowed.
     pub fn allows(self, count: usize) -> bool {
         match self {
             Self::OneOf(counts) => counts.contains(&count),
@@ -87,32 +87,32 @@ impl std::fmt::Display for Count {
 /// One attribute of an op kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttrRow {
-    /// Which attribute.
+    /// The attribute.
     pub attr: Attr,
     /// The type of its value.
     pub value_type: AttrType,
-    /// Whether it must be given.
+    /// Whether it must be set.
     pub required: bool,
-    /// The value that it takes where it is not given.
+    /// Its value if it is not set.
     pub default: Option<AttrDefault>,
-    /// The words allowed; empty where any value is.
+    /// The allowed words; empty if any value is allowed.
     pub allowed: &'static [&'static str],
 }
 
 /// The type of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttrType {
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// An integer.
     S64,
-    /// A number.
+    /// A floating-point number.
     F32,
     /// A word.
     String,
     /// A list of integers.
     S64s,
-    /// A list of numbers.
+    /// A list of floating-point numbers.
     F32s,
 }
 
@@ -130,14 +130,14 @@ impl AttrType {
     }
 }
 
-/// The value that an optional attribute takes where it is not given.
+/// The value of an optional attribute that is not set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AttrDefault {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     S64(i64),
-    /// A number.
+    /// A floating-point number.
     F32(f32),
     /// A word.
     String(&'static str),
@@ -157,8 +157,8 @@ impl AttrDefault {
     }
 }
 
-/// How the shapes of an op's outputs follow from those of its inputs, by the family names of the op set; the last
-/// three are Sterna's own.
+/// How the shapes of an op's outputs follow from those of its inputs, named after the families of the op set;
+/// the rules with a description are Sterna's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are those of the op set, and all that can be said here")]
@@ -192,45 +192,51 @@ pub enum ShapeRule {
     Select,
     Groupnorm,
     Dropout,
-    /// All inputs have one shape, and so have the outputs.
+    /// All inputs have one shape, which is that of the outputs.
     SameShapes,
     /// The first input has the shape of the output, and the slope broadcasts one way onto it.
     Prelu,
     /// The attribute `shape`.
     Fill,
+    /// Both inputs have one shape, of which `axis` is a dim, and so has the output.
+    SoftmaxBackward,
+    /// The shape of the first input, of which the scales and zero points divide each dim into groups.
+    Quantization,
 }
 
-/// A condition on an op that counts, types and attributes alone do not express.
+/// A condition on an op that numbers of ports, types and attributes do not express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// `pads_begin` and `pads_end` hold no negative value.
+    /// `pads_begin` and `pads_end` have no negative value.
     NonNegativePads,
-    /// The statistics and affine inputs may be bf16 only where `src` is bf16.
+    /// The statistics and affine inputs may be bf16 only if `src` is bf16.
     NormTypes,
-    /// `per_tensor`: one scale; `zps`, where given, as many as `scales`; Dequantize from an f8 type takes no `zps`.
+    /// `per_tensor`: one scale. `zps`, if given, has the length of `scales`; Dequantize from an f8 type takes
+    /// no `zps`.
     QuantParams,
-    /// `per_tensor`: one scale, one zero point; `per_channel`: one zero point or as many as scales; `per_group`:
-    /// scales and zero points of rank 2 or more and of equal shape. Unknown dims are not checked.
+    /// `per_tensor`: one scale, one zero point. `per_channel`: one zero point or as many as scales.
+    /// `per_group`: scales and zero points of rank 2 or more and of equal shape. Unknown dims are not
+    /// checked.
     DynamicQuantParams,
-    /// Exactly one of the attributes `sizes` and `scales` is given.
+    /// Exactly one of the attributes `sizes` and `scales` is set.
     SizesOrScales,
-    /// Three outputs where `keep_stats` is true.
+    /// Three outputs if `keep_stats` is true.
     KeepStatsOutputs,
-    /// Three outputs where `use_affine` is true.
+    /// Three outputs if `use_affine` is true.
     UseAffineOutputs,
     /// The output has the type of the first input, or f32.
     OutputTypeOrF32,
     /// The output has the type of the input, unless one of the two is f32.
     OneF32OrSameType,
-    /// `dilations` has as many entries as `kernel`; the default of twelve ones suits any kernel.
+    /// `dilations` has as many entries as `kernel`; the default of twelve ones fits any kernel.
     DilationsOfKernel,
-    /// `axes` as an attribute or as the second input, not as both.
+    /// `axes` as an attribute or as the second input, not both.
     AxesOnce,
     /// The two types differ, and one of them is f32.
     CastTypes,
-    /// `axis` goes with `auto_broadcast` = `pdpd` alone, and is not below −1.
+    /// `axis` needs `auto_broadcast` = `pdpd`, and is at least −1.
     AxisNeedsPdpd,
-    /// `shape` is one that a tensor can have: at most twelve dims, none of them negative.
+    /// `shape` is a possible shape: at most twelve dims, none negative.
     ShapeOfTensor,
 }

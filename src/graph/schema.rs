@@ -1,17 +1,17 @@
-//! What an op of each kind must look like: one row a kind, and what rows are written with.
+//! The schema of each op kind: one row for each kind, and constructors of rows.
 //!
-//! The rows of oneDNN's kinds stand in `op_set.rs`, those of Sterna's own in `own.rs`. How a row is held against an op
-//! stands in `verify.rs`, the shape rules that rows name in `infer.rs`.
+//! The rows of oneDNN's kinds are in `op_set.rs`, Sterna's own in `extensions.rs`. `verify.rs` checks an op
+//! against its row; `infer.rs` has the shape rules that rows name.
 
+use super::extensions::EXTENSIONS;
 use super::op_set::OP_SET;
-use super::own::OWN;
 use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 
 use DataType as D;
 
-/// The code of the first kind that is not of the op set.
+/// The code of the first kind that is not in the op set.
 const FIRST_OWN: usize = OpKind::Equal.code() as usize;
 
 /// All rows, by code.
@@ -19,7 +19,7 @@ static SCHEMAS: [Schema; OpKind::ALL.len()] = {
     let mut rows = [OP_SET[0]; OpKind::ALL.len()];
     let mut row = 0;
     while row < rows.len() {
-        rows[row] = if row < OP_SET.len() { OP_SET[row] } else { OWN[row - OP_SET.len()] };
+        rows[row] = if row < OP_SET.len() { OP_SET[row] } else { EXTENSIONS[row - OP_SET.len()] };
         row += 1;
     }
     rows
@@ -77,8 +77,8 @@ impl Schema {
     }
 }
 
-/// A row with as many inputs and outputs as it names ports, one type variable `T` of [`FLOATS`], no attributes, and
-/// the shape of the first input.
+/// A row with the named inputs and outputs, one type variable `T` of [`FLOATS`], no attributes, and the shape
+/// of the first input.
 pub(super) const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static [Port]) -> Schema {
     const fn all_of(ports: &[Port]) -> Count {
         match ports.len() {
@@ -103,7 +103,7 @@ pub(super) const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static 
     }
 }
 
-/// A row of two numbers of one type that are compared.
+/// A row of a comparison of two numbers of one type.
 pub(super) const fn comparison(kind: OpKind) -> Schema {
     const SRCS: &[Port] = &[p("src_0", "T1"), p("src_1", "T1")];
     const DST: &[Port] = &[p("dst", "T2")];
@@ -118,7 +118,7 @@ pub(super) const fn p(name: &'static str, type_variable: &'static str) -> Port {
     Port { name, type_variable, shape_only: false }
 }
 
-/// A port that lends only its shape.
+/// A shape-only port.
 pub(super) const fn shape_of(name: &'static str, type_variable: &'static str) -> Port {
     Port { name, type_variable, shape_only: true }
 }
@@ -144,5 +144,6 @@ pub(super) const fn required_word(attr: Attr, allowed: &'static [&'static str]) 
 }
 
 pub(super) const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
+pub(super) const FLOATS_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
 pub(super) const BOOLEAN: &[DataType] = &[D::Boolean];
 pub(super) const AUTO_BROADCAST: AttrRow = word(Attr::AutoBroadcast, "numpy", &["none", "numpy"]);

@@ -1,4 +1,4 @@
-//! Holds an op against its schema row.
+//! Checks an op against its schema row.
 
 use super::logical_tensor::LogicalTensor;
 use super::op::{AttrValue, Op};
@@ -8,8 +8,8 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, AutoBroadcast};
 use crate::types::shape::{Braced, MAX_RANK, UNKNOWN_DIM};
 
-/// Checks counts, types, attributes and the extra checks of the op's row, after giving attributes that are missing
-/// their defaults. Shapes are judged when a partition is compiled.
+/// Gives missing attributes their defaults, then checks numbers of ports, types, attributes and the extra
+/// checks of the op's row. Shapes are checked when a partition is compiled.
 pub(crate) fn verify(op: &mut Op) -> Result<()> {
     let schema = Schema::of(op.kind());
     check_op(op, schema).map_err(|fault| Error::Op { op: op.op_ref(), fault })
@@ -145,7 +145,7 @@ fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
     Err(OpFault::Check { rule, found: found.join(", ") })
 }
 
-/// Something about an op that a check looks at.
+/// A fact of an op on which a check depends.
 #[derive(Clone, Copy)]
 enum Fact {
     Attr(Attr),
@@ -154,7 +154,7 @@ enum Fact {
     OutputCount,
 }
 
-/// What an op that fails a check is told: the rule, and the facts of the op to hold against it.
+/// The message of a failed check: the rule, and the facts of the op to show.
 fn rule(check: Check) -> (&'static str, &'static [Fact]) {
     use Fact::{InputDims, OutputCount, Types};
     match check {
@@ -164,7 +164,8 @@ fn rule(check: Check) -> (&'static str, &'static [Fact]) {
         ),
         Check::NormTypes => ("statistics, gamma and beta may be bf16 only where `src` is bf16", &[Types]),
         Check::QuantParams => (
-            "per_tensor takes one scale, `zps` are as many as `scales`, and Dequantize from an f8 type takes no `zps`",
+            "per_tensor takes one scale, `zps` are as many as `scales`, \
+             and Dequantize from an f8 type takes no `zps`",
             &[Fact::Attr(Attr::Qtype), Fact::Attr(Attr::Scales), Fact::Attr(Attr::Zps), Types],
         ),
         Check::DynamicQuantParams => (

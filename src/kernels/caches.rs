@@ -1,4 +1,4 @@
-//! The sizes of the machine's caches, by which stores and tiles are chosen.
+//! Sizes of the machine's caches, which decide on stores and tiles.
 
 use std::sync::OnceLock;
 
@@ -7,19 +7,19 @@ use std::sync::OnceLock;
 pub(crate) struct Caches {
     /// The largest cache.
     pub(crate) last_level: usize,
-    /// The cache of one core behind its first level.
+    /// The second-level cache of one core.
     pub(crate) second_level: usize,
-    /// The first-level cache of one core for data.
+    /// The first-level data cache of one core.
     pub(crate) first_level: usize,
 }
 
-/// Where a machine does not say.
-const USUAL: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20, first_level: 32 << 10 };
+/// Sizes for a machine that does not tell its own.
+const DEFAULT: Caches = Caches { last_level: 32 << 20, second_level: 1 << 20, first_level: 32 << 10 };
 
-/// The caches of this machine; asked once.
+/// The caches of this machine; read once.
 pub(crate) fn caches() -> Caches {
     static CACHES: OnceLock<Caches> = OnceLock::new();
-    *CACHES.get_or_init(|| of_machine().unwrap_or(USUAL))
+    *CACHES.get_or_init(|| of_machine().unwrap_or(DEFAULT))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -36,8 +36,8 @@ fn of_machine() -> Option<Caches> {
         .collect();
     let &(_, last_level) = sizes.iter().max_by_key(|(level, _)| level)?;
     let of_level = |wanted: u8| sizes.iter().find(|(level, _)| *level == wanted).map(|&(_, size)| size);
-    let second_level = of_level(2).unwrap_or(USUAL.second_level);
-    let first_level = of_level(1).unwrap_or(USUAL.first_level);
+    let second_level = of_level(2).unwrap_or(DEFAULT.second_level);
+    let first_level = of_level(1).unwrap_or(DEFAULT.first_level);
     Some(Caches { last_level, second_level, first_level })
 }
 

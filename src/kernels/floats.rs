@@ -1,18 +1,19 @@
-//! The floating-point environment in which steps compute.
+//! The floating-point environment of executions.
 
-/// Puts the thread into the default floating-point environment, and back when dropped: rounding to nearest, denormals
-/// kept, exceptions masked. Without it, a caller that rounds otherwise or flushes denormals would get other bits.
+/// Puts the thread into the default floating-point environment (rounding to nearest, denormals kept,
+/// exceptions masked) and restores the caller's when dropped. Without it, a caller that rounds otherwise or
+/// flushes denormals would get other bits.
 pub(crate) struct DefaultFloats {
-    /// What is to be restored, where it differs.
+    /// The control word to restore, if it differs.
     #[cfg(target_arch = "x86_64")]
     before: Option<u32>,
 }
 
-/// All exceptions masked, to nearest, nothing flushed.
+/// All exceptions masked, rounding to nearest, nothing flushed.
 #[cfg(target_arch = "x86_64")]
 const DEFAULT_CONTROL: u32 = 0x1f80;
 
-/// The flags of exceptions that have happened, which control nothing.
+/// Flags of past exceptions, which control nothing.
 #[cfg(target_arch = "x86_64")]
 const EXCEPTION_FLAGS: u32 = 0x3f;
 
@@ -51,6 +52,7 @@ fn control() -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fn set_control(control: u32) {
-    // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that was in force.
+    // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that
+    // was in force.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
 }

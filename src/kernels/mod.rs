@@ -1,53 +1,53 @@
-//! The kernels: leaves that know raw pointers and strides, and no graph.
+//! Kernels: leaves that know raw pointers and strides, and no graph.
 //!
-//! A kernel works on a 2-D tile. From row to row an operand moves by any number of bytes (its pitch); along a row its
-//! elements are dense, or one element stands for the whole row. Broadcasting and layouts are expressed in that by
-//! whoever calls; other inner strides go through [`pack`]. Operands may be unaligned. An output may be at the very
-//! address and pitch of an input, and overlaps none otherwise.
+//! A kernel works on a 2-D tile. The row stride of an operand is any number of bytes; along a row its
+//! elements are contiguous, or one element is repeated. The caller expresses all broadcasting and layouts in
+//! these strides; other inner strides go through [`pack`]. Operands may be unaligned. An output may have the
+//! address and row stride of an input, and overlaps no other.
 //!
-//! Kernels are chosen by the width of an element, never by its type, from tables that look-up, tests and benches
-//! read alike: one entry for each [`Level`] and [`Width`].
+//! Kernels that move elements are chosen by element width, not by type, from tables that look-up, tests and
+//! benches share: one entry for each [`Level`] and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
-pub(crate) mod asks;
 pub(crate) mod caches;
-pub(crate) mod chain;
 pub(crate) mod floats;
+pub(crate) mod fused;
 mod math;
 pub(crate) mod pack;
 pub(crate) mod pointwise;
+pub(crate) mod prefetch;
 pub(crate) mod select;
 pub(crate) mod simd;
 
 use crate::types::kind::Level;
 
-/// How many rows a tile has, and how many elements a row.
+/// Rows of a tile, and elements of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
 }
 
-/// An operand that a kernel reads: its first element, and the bytes from one row to the next.
+/// An operand that a kernel reads: address of the first element, and row stride in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) at: *const u8,
-    pub(crate) pitch: isize,
+    pub(crate) row_stride: isize,
 }
 
-/// An operand that a kernel writes: its first element, and the bytes from one row to the next.
+/// An operand that a kernel writes: address of the first element, and row stride in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) at: *mut u8,
-    pub(crate) pitch: isize,
+    pub(crate) row_stride: isize,
 }
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Asks for bytes to be brought into the first-level cache. They are not read, and may be anywhere.
+/// Prefetches a range of bytes into the first-level cache. The bytes are not read, and any address is fine.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn bring(at: *const u8, bytes: usize) {
+pub(crate) fn prefetch_l1(at: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     for line in (0..bytes).step_by(LINE) {
         // SAFETY: a prefetch may be of any address.
@@ -55,9 +55,9 @@ pub(crate) fn bring(at: *const u8, bytes: usize) {
     }
 }
 
-/// Elsewhere, nothing is asked for.
+/// Other machines do not prefetch.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn bring(_: *const u8, _: usize) {}
+pub(crate) fn prefetch_l1(_: *const u8, _: usize) {}
 
 /// Whether an address is that of a cache line.
 #[inline(always)]
@@ -65,32 +65,32 @@ fn is_line<U>(at: *const U) -> bool {
     at.addr().is_multiple_of(LINE)
 }
 
-/// How many elements of so many bytes lead to the first cache line of a row, where it is worth going there first: past the
-/// caches whole lines are stored, and through them a store that touches two lines takes twice as long.
+/// Number of elements before the first cache line of a row, if it is worth peeling them: non-temporal stores
+/// write whole lines, and a temporal store that touches two lines takes twice as long.
 #[inline(always)]
-fn head<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
+fn peel<U>(row: *const U, width: usize, columns: usize) -> Option<usize> {
     let bytes = row.addr().wrapping_neg() % LINE;
     (bytes.is_multiple_of(width) && columns >= 128).then_some(bytes / width)
 }
 
-/// Asks for the line that the end of a row shares with what follows: past the caches goes all but that, and ordinary stores
-/// that wait for their line hold up all behind them. Selects of rows that end within lines took 0.75 to 0.85 of their time
-/// on a Zen 4, in part for storing the whole lines of their last, broken block past the caches.
+/// Prefetches the line that the end of a row shares with what follows. All other lines use non-temporal
+/// stores; the partial last line must be read first, and without this prefetch it stalls the store buffer
+/// (decision: last-line-of-row).
 #[inline(always)]
-fn bring_end<U>(end: *const U) {
-    // A line that others will store past the caches had better not be in them.
+fn prefetch_tail_line<U>(end: *const U) {
+    // Not for a whole line: a line that is stored non-temporally should not be in the caches.
     if !is_line(end) {
-        bring(end.cast(), 1);
+        prefetch_l1(end.cast(), 1);
     }
 }
 
 impl Source {
-    /// The first element of a row.
+    /// Address of a row's first element.
     fn row<U>(self, row: usize) -> *const U {
-        self.at.wrapping_offset(self.pitch * row as isize).cast()
+        self.at.wrapping_offset(self.row_stride * row as isize).cast()
     }
 
-    /// The same operand from a later row on.
+    /// The operand from a later row on.
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
@@ -108,33 +108,34 @@ impl Source {
 }
 
 impl Target {
-    /// The first element of a row.
+    /// Address of a row's first element.
     fn row<U>(self, row: usize) -> *mut U {
-        self.at.wrapping_offset(self.pitch * row as isize).cast()
+        self.at.wrapping_offset(self.row_stride * row as isize).cast()
     }
 
-    /// The same operand from a later row on.
+    /// The operand from a later row on.
     pub(crate) fn at_row(self, row: usize) -> Self {
         Self { at: self.row(row), ..self }
     }
 }
 
-/// How an operand runs along a row.
+/// Stride of an operand along a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Inner {
-    /// One element stands for the whole row.
-    Repeated,
-    /// The elements follow each other.
-    Dense,
+pub(crate) enum InnerStride {
+    /// 0: one element is repeated.
+    Broadcast,
+    /// One element.
+    Contiguous,
 }
 
-/// How a kernel stores its results.
+/// How a kernel stores results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stores {
-    /// Through the caches.
-    Ordinary,
-    /// Past the caches, where the level can: for results so large that they would only push out what is needed.
-    Streaming,
+pub(crate) enum StorePolicy {
+    /// Ordinary stores, which leave results in the caches.
+    Temporal,
+    /// Non-temporal stores, if the level has them: for results so large that they would only evict what is
+    /// needed.
+    NonTemporal,
 }
 
 /// Bytes of an element.
@@ -147,7 +148,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The width of elements of so many bytes, if there are kernels for it.
+    /// The width of elements of this many bytes, if it has kernels.
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         match bytes {
             1 => Some(Self::W1),
@@ -164,7 +165,7 @@ impl Width {
     }
 }
 
-/// One kernel at every level and width: a row of the table of kernels.
+/// A kernel at every level and width: a row of the table of kernels.
 pub(crate) struct ByWidth<K: 'static>([[K; 4]; Level::ALL.len()]);
 
 impl<K: Copy> ByWidth<K> {
@@ -174,18 +175,18 @@ impl<K: Copy> ByWidth<K> {
     }
 }
 
-/// One kernel at every level, for bytes alone.
+/// A kernel at every level, for bytes alone.
 pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
 
 /// An unsigned integer that holds the bits of an element.
-trait Lane: simd::Wide + Copy + Default + 'static {
+trait LaneBits: simd::Vector512 + Copy + Default + 'static {
     /// `then` where the condition byte is not zero, else `else_`, without a branch.
     fn blend(cond: u8, then: Self, else_: Self) -> Self;
 }
 
-macro_rules! lanes {
+macro_rules! lane_bits {
     ($($U:ty)*) => {
-        $(impl Lane for $U {
+        $(impl LaneBits for $U {
             #[inline(always)]
             fn blend(cond: u8, then: Self, else_: Self) -> Self {
                 let mask = (0 as $U).wrapping_sub((cond != 0) as $U);
@@ -195,38 +196,38 @@ macro_rules! lanes {
     };
 }
 
-lanes!(u8 u16 u32 u64);
+lane_bits!(u8 u16 u32 u64);
 
-/// A kernel at every level and width: a shell a level, in which a generic body is compiled for that level's
-/// instructions. The first body serves the levels that plain Rust serves well, the second one level Avx512.
+/// A kernel at every level and width: one shell for each level compiles a generic body for that level's
+/// instructions. The first body is for the levels that plain Rust serves well, the second for Avx512.
 macro_rules! kernel {
     (
         ($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?,
         $plain:ident :: $plain_body:ident [$($c:expr),*],
         $wide:ident :: $wide_body:ident [$($d:expr),*]
     ) => {{
-        use $crate::kernels::Lane;
+        use $crate::kernels::LaneBits;
 
-        unsafe fn portable<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+        unsafe fn portable<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
             // SAFETY: as the caller promises.
             unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
         }
 
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        unsafe fn avx2<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+        unsafe fn avx2<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
             // SAFETY: as the caller promises.
             unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
         }
 
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-        unsafe fn avx512<U: Lane>($($arg: $Arg),*) $(-> $Ret)? {
+        unsafe fn avx512<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
             // SAFETY: as the caller promises.
             unsafe { $wide::$wide_body::<U, $($d),*>($($arg),*) }
         }
 
-        // Levels are chosen among those that the machine runs; on other machines than x86-64 only the first is.
+        // Only levels that the machine runs are used; machines other than x86-64 have the first alone.
         #[cfg(not(target_arch = "x86_64"))]
         use {portable as avx2, portable as avx512};
 

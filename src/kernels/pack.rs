@@ -1,147 +1,167 @@
-//! Between elements at any stride and a dense tile.
+//! Copies between strided elements and a contiguous tile.
 
-use super::{ByWidth, Extent, Lane, Level, Source, Target, Width, kernel};
+use super::{ByWidth, Extent, LaneBits, Level, Source, Target, Width, kernel};
 
-/// Reads elements that lie `step` bytes apart along a row, and writes them densely. What lies `ahead` bytes on may be asked for;
-/// nothing where that is 0.
+/// Reads elements that lie `col_stride` bytes apart along a row, and writes them contiguously. May prefetch
+/// `distance` bytes ahead, unless that is 0.
 ///
 /// # Safety
 ///
-/// Every element of the tile can be read from the source and written to the target, the machine runs the kernel's
-/// level, and source and target do not overlap.
-pub(crate) type Gather = unsafe fn(extent: Extent, from: Source, step: isize, ahead: isize, to: Target);
+/// Every element of the tile can be read from the source and written to the target, the machine runs the
+/// kernel's level, and source and target do not overlap.
+pub(crate) type PackTile =
+    unsafe fn(extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target);
 
-/// Reads elements densely, and writes them `step` bytes apart along a row.
+/// Reads contiguous elements, and writes them `col_stride` bytes apart along a row.
 ///
 /// # Safety
 ///
-/// As for [`Gather`].
-pub(crate) type Scatter = unsafe fn(extent: Extent, from: Source, to: Target, step: isize);
+/// As for [`PackTile`].
+pub(crate) type UnpackTile = unsafe fn(extent: Extent, from: Source, to: Target, col_stride: isize);
 
-/// The kernel that makes a strided operand dense.
-pub(crate) fn gather(level: Level, width: Width) -> Gather {
-    GATHER.get(level, width)
+/// The kernel that packs a strided operand.
+pub(crate) fn pack_tile(level: Level, width: Width) -> PackTile {
+    PACK_TILE.get(level, width)
 }
 
-/// The kernel that spreads a dense operand.
-pub(crate) fn scatter(level: Level, width: Width) -> Scatter {
-    SCATTER.get(level, width)
+/// The kernel that unpacks a contiguous operand.
+pub(crate) fn unpack_tile(level: Level, width: Width) -> UnpackTile {
+    UNPACK_TILE.get(level, width)
 }
 
-static GATHER: ByWidth<Gather> = kernel!(
-    (extent: Extent, from: Source, step: isize, ahead: isize, to: Target),
-    bodies::gather[],
-    avx512::gather[]
+static PACK_TILE: ByWidth<PackTile> = kernel!(
+    (extent: Extent, from: Source, col_stride: isize, distance: isize, to: Target),
+    bodies::pack_tile[],
+    avx512::pack_tile[]
 );
 
-static SCATTER: ByWidth<Scatter> = kernel!(
-    (extent: Extent, from: Source, to: Target, step: isize),
-    bodies::scatter[],
-    bodies::scatter[]
+static UNPACK_TILE: ByWidth<UnpackTile> = kernel!(
+    (extent: Extent, from: Source, to: Target, col_stride: isize),
+    bodies::unpack_tile[],
+    bodies::unpack_tile[]
 );
 
 mod bodies {
-    use super::{Extent, Lane, Source, Target};
+    use super::{Extent, LaneBits, Source, Target};
 
     /// # Safety
     ///
-    /// As [`Gather`](super::Gather).
+    /// As [`PackTile`](super::PackTile).
     #[inline(always)]
-    pub(super) unsafe fn gather<U: Lane>(extent: Extent, from: Source, step: isize, _: isize, to: Target) {
+    pub(super) unsafe fn pack_tile<U: LaneBits>(
+        extent: Extent,
+        from: Source,
+        col_stride: isize,
+        _: isize,
+        to: Target,
+    ) {
         for row in 0..extent.rows {
             let (from, to) = (from.row::<U>(row), to.row::<U>(row));
             for i in 0..extent.columns {
                 // SAFETY: the caller promises that every element of the tile can be read and written.
-                unsafe { to.add(i).write_unaligned(from.byte_offset(step * i as isize).read_unaligned()) };
+                unsafe {
+                    to.add(i).write_unaligned(from.byte_offset(col_stride * i as isize).read_unaligned())
+                };
             }
         }
     }
 
     /// # Safety
     ///
-    /// As [`Scatter`](super::Scatter).
+    /// As [`UnpackTile`](super::UnpackTile).
     #[inline(always)]
-    pub(super) unsafe fn scatter<U: Lane>(extent: Extent, from: Source, to: Target, step: isize) {
+    pub(super) unsafe fn unpack_tile<U: LaneBits>(
+        extent: Extent,
+        from: Source,
+        to: Target,
+        col_stride: isize,
+    ) {
         for row in 0..extent.rows {
             let (from, to) = (from.row::<U>(row), to.row::<U>(row));
             for i in 0..extent.columns {
                 // SAFETY: the caller promises that every element of the tile can be read and written.
-                unsafe { to.byte_offset(step * i as isize).write_unaligned(from.add(i).read_unaligned()) };
+                unsafe {
+                    to.byte_offset(col_stride * i as isize).write_unaligned(from.add(i).read_unaligned())
+                };
             }
         }
     }
 }
 
-/// Where neighbours in memory stand in one column of the tile, the tile is transposed block by block: each cache line
-/// is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold two of them.
+/// If neighbours in memory are neighbours in a column, the tile is transposed block by block. So each cache
+/// line is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold
+/// two of them.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{Extent, Lane, Source, Target, bodies};
-    use crate::kernels::bring;
+    use super::{Extent, LaneBits, Source, Target, bodies};
+    use crate::kernels::prefetch_l1;
 
-    /// Columns of a block at most, each a vector: all of them, and what they become, stay in registers. Transposed bytes
-    /// took 0.75 of the time that they took in blocks of 64.
-    const MOST_COLUMNS: usize = 16;
+    /// Most columns of a block, each a vector: inputs and outputs of the transposition stay in registers
+    /// (decision: packed-block).
+    const MAX_COLUMNS: usize = 16;
 
     /// # Safety
     ///
-    /// As [`Gather`](super::Gather).
+    /// As [`PackTile`](super::PackTile).
     #[inline(always)]
-    pub(super) unsafe fn gather<U: Lane>(
+    pub(super) unsafe fn pack_tile<U: LaneBits>(
         extent: Extent,
         from: Source,
-        step: isize,
-        ahead: isize,
+        col_stride: isize,
+        distance: isize,
         to: Target,
     ) {
-        let (tall, wide) = (U::LANES, U::LANES.min(MOST_COLUMNS));
-        let (rows, columns) = match from.pitch == size_of::<U>() as isize {
+        let (tall, wide) = (U::LANES, U::LANES.min(MAX_COLUMNS));
+        let (rows, columns) = match from.row_stride == size_of::<U>() as isize {
             true => (extent.rows - extent.rows % tall, extent.columns - extent.columns % wide),
             false => (0, 0),
         };
         let corner = |row: usize, column: usize| {
             let to = Target { at: to.row::<U>(row).wrapping_add(column).cast(), ..to };
-            (from.row::<U>(row).wrapping_byte_offset(step * column as isize), to)
+            (from.row::<U>(row).wrapping_byte_offset(col_stride * column as isize), to)
         };
         for row in (0..rows).step_by(tall) {
             for column in (0..columns).step_by(wide) {
                 let (from, to) = corner(row, column);
                 // SAFETY: the block lies within the tile.
-                unsafe { transpose(from, step, ahead, to) };
+                unsafe { transpose(from, col_stride, distance, to) };
             }
         }
-        let rest = |row: usize, column: usize, extent: Extent| {
+        let edge = |row: usize, column: usize, extent: Extent| {
             let (at, to) = corner(row, column);
             // SAFETY: the rest lies within the tile.
-            unsafe { bodies::gather::<U>(extent, Source { at: at.cast(), ..from }, step, ahead, to) };
+            unsafe {
+                bodies::pack_tile::<U>(extent, Source { at: at.cast(), ..from }, col_stride, distance, to)
+            };
         };
-        rest(0, columns, Extent { rows, columns: extent.columns - columns });
-        rest(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });
+        edge(0, columns, Extent { rows, columns: extent.columns - columns });
+        edge(rows, 0, Extent { rows: extent.rows - rows, columns: extent.columns });
     }
 
-    /// Transposes a block of as many rows as a vector has lanes and at most [`MOST_COLUMNS`] columns: a perfect shuffle
-    /// of all lanes of the block, done once for each bit of a column's number.
+    /// Transposes a block of at most [`MAX_COLUMNS`] columns and as many rows as a vector has lanes: a
+    /// perfect shuffle of all lanes, once for each bit of a column's number.
     ///
     /// # Safety
     ///
     /// The block can be read and written, and the machine runs level Avx512.
     #[inline(always)]
-    unsafe fn transpose<U: Lane>(from: *const U, step: isize, ahead: isize, to: Target) {
-        let columns = U::LANES.min(MOST_COLUMNS);
+    unsafe fn transpose<U: LaneBits>(from: *const U, col_stride: isize, distance: isize, to: Target) {
+        let columns = U::LANES.min(MAX_COLUMNS);
         // SAFETY: as the caller promises.
         unsafe {
-            // The machine does not foresee lines that lie a row apart, so a later block's are asked for here.
-            if ahead != 0 {
-                let later = from.wrapping_byte_offset(ahead);
+            // The hardware does not predict lines that lie a row apart, so this prefetches lines of a later
+            // block.
+            if distance != 0 {
+                let later = from.wrapping_byte_offset(distance);
                 for column in 0..columns {
-                    bring(later.wrapping_byte_offset(step * column as isize).cast(), 1);
+                    prefetch_l1(later.wrapping_byte_offset(col_stride * column as isize).cast(), 1);
                 }
             }
-            let mut vectors = [_mm512_setzero_si512(); MOST_COLUMNS];
+            let mut vectors = [_mm512_setzero_si512(); MAX_COLUMNS];
             for (column, vector) in vectors[..columns].iter_mut().enumerate() {
-                *vector = _mm512_loadu_si512(from.byte_offset(step * column as isize).cast());
+                *vector = _mm512_loadu_si512(from.byte_offset(col_stride * column as isize).cast());
             }
             for _ in 0..columns.ilog2() {
                 let before = vectors;

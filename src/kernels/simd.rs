@@ -1,4 +1,4 @@
-//! The instruction-set level that kernels are taken from, and what the widest one gives to kernel bodies.
+//! The instruction-set level of kernels, and operations of the widest level for kernel bodies.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -11,21 +11,21 @@ use crate::types::kind::Level;
 /// The variable that caps the level: `portable`, `avx2` or `avx512`.
 const CAP: &str = "STERNA_MAX_CPU_ISA";
 
-/// The level in use, from the first time that it is asked for.
+/// The level in use, from the first query on.
 static LEVEL: OnceLock<Level> = OnceLock::new();
 
-/// What the program caps the level to.
+/// The program's cap of the level.
 static CAP_OF_PROGRAM: Mutex<Level> = Mutex::new(Level::Avx512);
 
 impl Level {
-    /// The widest level that this machine runs, or the one that the environment variable `STERNA_MAX_CPU_ISA`
-    /// (`portable`, `avx2`, `avx512`) names, if that is lower, or that of [`cap`](Self::cap). Found once; any other
-    /// value is ignored.
+    /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`
+    /// (`portable`, `avx2`, `avx512`) and by [`cap`](Self::cap). It is determined once; any other value of
+    /// the variable is ignored.
     pub fn available() -> Level {
         if let Some(level) = LEVEL.get() {
             return *level;
         }
-        // Held until the level is found, so that no cap comes in between that has no effect.
+        // Held until the level is determined, so that no cap arrives in between without effect.
         let cap_of_program = CAP_OF_PROGRAM.lock();
         *LEVEL.get_or_init(|| {
             let cap = std::env::var(CAP).ok().and_then(|name| name.parse().ok()).unwrap_or(Level::Avx512);
@@ -33,8 +33,8 @@ impl Level {
         })
     }
 
-    /// Caps what [`available`](Self::available) answers, in the whole process; the last call counts. False, and
-    /// nothing is changed, once it has been asked for, which the first engine does.
+    /// Caps the answer of [`available`](Self::available) in the whole process; the last call counts. Returns
+    /// false, and changes nothing, if the level has been queried already, which the first engine does.
     pub fn cap(level: Level) -> bool {
         let mut cap = CAP_OF_PROGRAM.lock();
         let is_open = LEVEL.get().is_none();
@@ -75,9 +75,10 @@ fn of_machine() -> Level {
     Level::Portable
 }
 
-/// Ends, when dropped, what a thread has stored past the caches: other threads then see it in order.
+/// When dropped, orders the non-temporal stores of a thread before all that follows, so that other threads
+/// see them.
 ///
-/// Streaming stores are not ordered by anything else, not even by the join of a thread pool.
+/// Nothing else orders non-temporal stores, not even the join of a thread pool.
 pub(crate) struct StoreFence;
 
 impl Drop for StoreFence {
@@ -93,23 +94,24 @@ impl Drop for StoreFence {
 /// A cache line of results on its way to memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(crate) struct Line(pub(crate) [u8; 64]);
+pub(crate) struct CacheLine(pub(crate) [u8; 64]);
 
-impl Default for Line {
+impl Default for CacheLine {
     #[inline(always)]
     fn default() -> Self {
         Self([0; 64])
     }
 }
 
-impl Line {
-    /// Writes the line past the caches; on other machines than x86-64 through them.
+impl CacheLine {
+    /// Stores the line non-temporally; machines other than x86-64 store it temporally.
     ///
     /// # Safety
     ///
-    /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same thread.
+    /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same
+    /// thread.
     #[inline(always)]
-    pub(crate) unsafe fn stream(&self, to: *mut u8) {
+    pub(crate) unsafe fn store_non_temporal(&self, to: *mut u8) {
         // SAFETY: as the caller promises; every x86-64 machine has the instructions.
         #[cfg(target_arch = "x86_64")]
         unsafe {
@@ -126,36 +128,39 @@ impl Line {
     }
 }
 
-/// What a lane's integer type can do in vectors of 512 bits. Masks have a bit a lane, from the lowest on.
+/// Operations on a lane's integer type in vectors of 512 bits. Bit `i` of a mask belongs to lane `i`.
 ///
 /// # Safety of the methods
 ///
 /// The machine runs level Avx512; lanes whose mask bit is set can be read or written at the address.
 #[cfg(target_arch = "x86_64")]
-pub(crate) trait Wide: Sized {
+pub(crate) trait Vector512: Sized {
     /// Lanes of a vector.
     const LANES: usize = 64 / size_of::<Self>();
 
     /// A vector of one value.
     unsafe fn splat(self) -> __m512i;
 
-    /// The lanes of a mask; the others are 0.
+    /// Loads the lanes of a mask; the others are 0.
     unsafe fn load(at: *const Self, mask: u64) -> __m512i;
 
-    /// Writes the lanes of a mask.
+    /// Stores the lanes of a mask.
     unsafe fn store(at: *mut Self, mask: u64, value: __m512i);
 
     /// `then` in the lanes of a mask, `else_` in the others.
-    unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
+    unsafe fn select(mask: u64, then: __m512i, else_: __m512i) -> __m512i;
 
-    /// The lanes of two vectors by turns: those of the lower halves, and those of the upper halves.
+    /// The lanes of two vectors interleaved: those of the lower halves, and those of the upper halves.
     unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i);
 }
 
 #[cfg(target_arch = "x86_64")]
-macro_rules! wide {
-    ($($U:ident, $Signed:ident, $Mask:ident: $splat:ident $load:ident $store:ident $choose:ident $interleave:ident;)*) => {
-        $(impl Wide for $U {
+macro_rules! vector512 {
+    ($(
+        $U:ident, $Signed:ident, $Mask:ident:
+        $splat:ident $load:ident $store:ident $select:ident $interleave:ident;
+    )*) => {
+        $(impl Vector512 for $U {
             #[inline(always)]
             unsafe fn splat(self) -> __m512i {
                 // SAFETY: as the caller promises.
@@ -175,9 +180,9 @@ macro_rules! wide {
             }
 
             #[inline(always)]
-            unsafe fn choose(mask: u64, then: __m512i, else_: __m512i) -> __m512i {
+            unsafe fn select(mask: u64, then: __m512i, else_: __m512i) -> __m512i {
                 // SAFETY: as the caller promises.
-                unsafe { $choose(mask as $Mask, else_, then) }
+                unsafe { $select(mask as $Mask, else_, then) }
             }
 
             #[inline(always)]
@@ -190,17 +195,21 @@ macro_rules! wide {
 }
 
 #[cfg(target_arch = "x86_64")]
-wide! {
-    u8, i8, u64: _mm512_set1_epi8 _mm512_maskz_loadu_epi8 _mm512_mask_storeu_epi8 _mm512_mask_blend_epi8 interleave_8;
-    u16, i16, u32: _mm512_set1_epi16 _mm512_maskz_loadu_epi16 _mm512_mask_storeu_epi16 _mm512_mask_blend_epi16 interleave_16;
-    u32, i32, u16: _mm512_set1_epi32 _mm512_maskz_loadu_epi32 _mm512_mask_storeu_epi32 _mm512_mask_blend_epi32 interleave_32;
-    u64, i64, u8: _mm512_set1_epi64 _mm512_maskz_loadu_epi64 _mm512_mask_storeu_epi64 _mm512_mask_blend_epi64 interleave_64;
+vector512! {
+    u8, i8, u64:
+    _mm512_set1_epi8 _mm512_maskz_loadu_epi8 _mm512_mask_storeu_epi8 _mm512_mask_blend_epi8 interleave_8;
+    u16, i16, u32:
+    _mm512_set1_epi16 _mm512_maskz_loadu_epi16 _mm512_mask_storeu_epi16 _mm512_mask_blend_epi16 interleave_16;
+    u32, i32, u16:
+    _mm512_set1_epi32 _mm512_maskz_loadu_epi32 _mm512_mask_storeu_epi32 _mm512_mask_blend_epi32 interleave_32;
+    u64, i64, u8:
+    _mm512_set1_epi64 _mm512_maskz_loadu_epi64 _mm512_mask_storeu_epi64 _mm512_mask_blend_epi64 interleave_64;
 }
 
-/// Which lanes of two vectors, the second counted on from the first, stand in one that takes both by turns, from
-/// lane `start` of each on.
+/// For each lane of two interleaved vectors, from lane `start` of each on: its number in the first vector, or
+/// in the second counted on from the first.
 #[cfg(target_arch = "x86_64")]
-const fn by_turns<const LANES: usize>(start: usize) -> [u64; LANES] {
+const fn interleaved_lanes<const LANES: usize>(start: usize) -> [u64; LANES] {
     let mut lanes = [0; LANES];
     let mut i = 0;
     while i < LANES {
@@ -216,7 +225,7 @@ macro_rules! interleave_by_permuting {
         $(
             /// # Safety
             ///
-            /// As for the methods of [`Wide`].
+            /// As for the methods of [`Vector512`].
             #[inline(always)]
             unsafe fn $name(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
                 const fn narrowed(lanes: [u64; $LANES]) -> [$U; $LANES] {
@@ -228,8 +237,8 @@ macro_rules! interleave_by_permuting {
                     }
                     narrow
                 }
-                const LOW: [$U; $LANES] = narrowed(by_turns(0));
-                const HIGH: [$U; $LANES] = narrowed(by_turns($LANES / 2));
+                const LOW: [$U; $LANES] = narrowed(interleaved_lanes(0));
+                const HIGH: [$U; $LANES] = narrowed(interleaved_lanes($LANES / 2));
                 // SAFETY: as the caller promises; the tables have the size of a vector.
                 unsafe {
                     let low = _mm512_loadu_si512(LOW.as_ptr().cast());
@@ -248,11 +257,12 @@ interleave_by_permuting! {
     interleave_64: u64, 8, _mm512_permutex2var_epi64;
 }
 
-/// Bytes have no permutation of two vectors at this level: they are unpacked within 128 bits, which are then sorted.
+/// This level has no permutation of bytes from two vectors: they are unpacked within 128 bits, which are then
+/// sorted.
 ///
 /// # Safety
 ///
-/// As for the methods of [`Wide`].
+/// As for the methods of [`Vector512`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
@@ -269,10 +279,10 @@ unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
 
 /// Other machines have no vectors of 512 bits.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) trait Wide {}
+pub(crate) trait Vector512 {}
 
 #[cfg(not(target_arch = "x86_64"))]
-impl<U> Wide for U {}
+impl<U> Vector512 for U {}
 
 /// The mask of the first `count` lanes of 64.
 #[inline(always)]
@@ -280,7 +290,7 @@ pub(crate) fn mask_of_first(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-/// Writes to `to` 64 bytes: those of a mask from `from`, and 0.
+/// Writes 64 bytes to `to`: those of a mask from `from`, 0 for the others.
 ///
 /// # Safety
 ///
@@ -296,7 +306,7 @@ pub(crate) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
     let _ = (to, from, mask);
 }
 
-/// Writes to `to` the bytes of a mask of 64.
+/// Writes the bytes of a mask of 64 to `to`.
 ///
 /// # Safety
 ///

@@ -1,16 +1,20 @@
 //! Which ops go together: from a graph to partitions.
 
-mod fusions;
+mod convexity;
+pub(crate) mod fusions;
 pub(crate) mod grow;
+mod op_graph;
 pub(crate) mod pointwise;
+mod run_order;
 mod signature;
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use self::fusions::FUSIONS;
-use self::grow::{Explanation, Group, Wiring};
+use self::fusions::{Accuracy, FUSIONS};
+use self::grow::{Explanation, OpGroup};
+use self::op_graph::OpGraph;
 pub(crate) use self::signature::Signature;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -21,8 +25,8 @@ use crate::types::kind::{Policy, TensorId};
 
 /// Ops of a graph that run as one, or one op that nothing here runs.
 ///
-/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the graph,
-/// each listed once.
+/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the
+/// graph, each listed once.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
@@ -39,16 +43,16 @@ use crate::types::kind::{Policy, TensorId};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
-    inner: Arc<Inner>,
+    inner: Arc<PartitionInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PartitionInner {
     id: usize,
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
-    fusion: Option<&'static str>,
+    accuracy: Option<Accuracy>,
     signature: Signature,
 }
 
@@ -102,7 +106,12 @@ impl Partition {
 
     /// Whether the partition can be compiled.
     pub fn is_supported(&self) -> bool {
-        self.inner.fusion.is_some()
+        self.inner.accuracy.is_some()
+    }
+
+    /// How exact the partition is; `None` if the partition is not supported.
+    pub fn accuracy(&self) -> Option<Accuracy> {
+        self.inner.accuracy
     }
 
     /// Why the partition cannot be compiled; `None` where it can.
@@ -124,8 +133,8 @@ impl Partition {
         &self.inner.signature
     }
 
-    fn new(id: usize, graph: &Graph, wiring: &Wiring<'_>, group: &Group) -> Result<Self> {
-        let ops: Vec<Op> = group.ops.iter().map(|&op| wiring.ops[op].clone()).collect();
+    fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, group: &OpGroup) -> Result<Self> {
+        let ops: Vec<Op> = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
         let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
@@ -143,32 +152,34 @@ impl Partition {
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
         let signature = Signature::new(&ops, &inputs, &outputs);
-        Ok(Self { inner: Arc::new(Inner { id, ops, inputs, outputs, fusion: group.fusion, signature }) })
+        Ok(Self {
+            inner: Arc::new(PartitionInner { id, ops, inputs, outputs, accuracy: group.accuracy, signature }),
+        })
     }
 }
 
 impl Graph {
-    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come back each
-    /// in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
+    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come
+    /// back each in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors
     ///
     /// [`GraphFault::NotFinalized`](crate::GraphFault::NotFinalized) before [`finalize`](Graph::finalize).
     pub fn partitions(&self, policy: Policy) -> Result<Vec<Partition>> {
-        let wiring = Wiring::new(self)?;
-        let groups = grow::group(&wiring, FUSIONS, policy == Policy::Fusion, |_| {});
-        groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &wiring, group)).collect()
+        let op_graph = OpGraph::new(self)?;
+        let groups = grow::group(&op_graph, FUSIONS, policy == Policy::Fusion, |_| {});
+        groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
-    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which they
-    /// fell: why two neighbours share a partition or do not.
+    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which
+    /// they fell: why two neighbours share a partition or do not.
     ///
     /// # Errors
     ///
     /// As [`partitions`](Graph::partitions).
     pub fn explain(&self) -> Result<Vec<Explanation>> {
         let mut explanations = Vec::new();
-        grow::group(&Wiring::new(self)?, FUSIONS, true, |explanation| explanations.push(explanation));
+        grow::group(&OpGraph::new(self)?, FUSIONS, true, |explanation| explanations.push(explanation));
         Ok(explanations)
     }
 }

@@ -12,8 +12,8 @@ use Function as F;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pointwise {
     pub(crate) function: Function,
-    /// Operands are brought to this type and the result is rounded from it: f32 for f32, bf16 and f16. Functions that
-    /// only move bits compute in the type of their result.
+    /// Operands are brought to this type and the result is rounded from it: f32 for f32, bf16 and f16.
+    /// Functions that only move bits compute in the type of their result.
     pub(crate) computes_in: DataType,
 }
 

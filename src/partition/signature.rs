@@ -1,5 +1,5 @@
-//! What a partition computes, by position: two partitions of equal signature run the same plans, whatever the ids of
-//! their ops and tensors.
+//! What a partition computes, by position: two partitions of equal signature run the same plans, whatever the
+//! ids of their ops and tensors.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,29 +1,30 @@
-//! Loop normalisation: the fewest loops that walk all operands of a nest.
+//! Loop normalisation: the fewest loops that access all operands of a nest.
 
 use smallvec::SmallVec;
 
 /// The strides of the operands of a nest along one loop, in bytes, by operand.
-pub(crate) type Steps = SmallVec<[isize; 4]>;
+pub(crate) type Strides = SmallVec<[isize; 4]>;
 
 /// One loop of a nest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loop {
-    /// How often it runs.
+    /// Number of iterations.
     pub(crate) extent: usize,
-    /// How far each operand moves with each turn.
-    pub(crate) steps: Steps,
-    /// What the turns have to do with each other.
+    /// The stride of each operand, in bytes.
+    pub(crate) strides: Strides,
+    /// How the iterations depend on each other.
     pub(crate) role: Role,
-    /// Whether a step of the nest needs the loop as it is: it is then neither merged with another nor moved past one.
+    /// Whether a step of the nest needs the loop as it is. Such a loop is not merged, and no loop moves past
+    /// it.
     pub(crate) pinned: bool,
 }
 
-/// What the turns of a loop have to do with each other.
+/// How the iterations of a loop depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Each turn writes elements of its own, so turns may run in any order and on any thread.
+    /// Each iteration writes its own elements, so iterations may run in any order and on any thread.
     Spatial,
-    /// Turns add to the same elements, so they run in order on one thread.
+    /// Iterations accumulate into the same elements, so they run in order on one thread.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "no kernel reduces yet; the form of a plan has room for it")
@@ -31,21 +32,21 @@ pub(crate) enum Role {
     Reducing,
 }
 
-/// Drops loops that run once, orders the others by the stride of one operand, the largest outermost, and merges
-/// neighbours that all operands walk alike.
+/// Drops loops of one iteration, orders the others by the stride of one operand, the largest outermost, and
+/// merges neighbours that all operands access alike.
 ///
-/// The same elements are visited with the same operands. Pinned loops keep their place, so nothing moves past one;
-/// reducing loops merge with reducing ones only.
+/// The visited elements and their operands stay the same. Pinned loops keep their place, so no loop moves
+/// past one; reducing loops merge with reducing ones only.
 pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) -> SmallVec<[Loop; 4]> {
     let mut ordered: SmallVec<[Loop; 4]> = SmallVec::new();
-    // Inserted one by one, as there are few: the library's sort would be 7 KB of code.
+    // Insertion sort, because there are few loops and the library's sort would add 7 KB of code.
     let mut behind_pinned = 0;
     for l in loops.into_iter().filter(|l| l.extent != 1 || l.pinned) {
         if l.pinned {
             ordered.push(l);
             behind_pinned = ordered.len();
         } else {
-            let is_as_large = |other: &Loop| other.steps[order_by] >= l.steps[order_by];
+            let is_as_large = |other: &Loop| other.strides[order_by] >= l.strides[order_by];
             let place = behind_pinned + ordered[behind_pinned..].partition_point(is_as_large);
             ordered.insert(place, l);
         }
@@ -55,7 +56,7 @@ pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) 
         match merged.last_mut() {
             Some(outer) if walk_alike(outer, &inner) => {
                 outer.extent *= inner.extent;
-                outer.steps = inner.steps;
+                outer.strides = inner.strides;
             }
             _ => merged.push(inner),
         }
@@ -63,27 +64,27 @@ pub(crate) fn normalise(loops: impl IntoIterator<Item = Loop>, order_by: usize) 
     merged
 }
 
-/// Whether one loop over both visits what the two visit nested.
+/// Whether one merged loop visits what the two nested loops visit, for all operands.
 fn walk_alike(outer: &Loop, inner: &Loop) -> bool {
     let continues =
-        |(&outer, &step): (&isize, &isize)| Some(outer) == step.checked_mul(inner.extent as isize);
+        |(&outer, &stride): (&isize, &isize)| Some(outer) == stride.checked_mul(inner.extent as isize);
     !outer.pinned
         && !inner.pinned
         && outer.role == inner.role
         && outer.extent.checked_mul(inner.extent).is_some()
-        && outer.steps.iter().zip(&inner.steps).all(continues)
+        && outer.strides.iter().zip(&inner.strides).all(continues)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spatial(extent: usize, steps: &[isize]) -> Loop {
-        Loop { extent, steps: steps.into(), role: Role::Spatial, pinned: false }
+    fn spatial(extent: usize, strides: &[isize]) -> Loop {
+        Loop { extent, strides: strides.into(), role: Role::Spatial, pinned: false }
     }
 
     fn shape(loops: &[Loop]) -> Vec<(usize, Vec<isize>)> {
-        loops.iter().map(|l| (l.extent, l.steps.to_vec())).collect()
+        loops.iter().map(|l| (l.extent, l.strides.to_vec())).collect()
     }
 
     #[test]
@@ -105,8 +106,8 @@ mod tests {
         let wrong: Vec<_> = rows
             .iter()
             .map(|(name, given, expected)| {
-                let normal = normalise(given.iter().map(|(extent, steps)| spatial(*extent, steps)), 0);
-                let expected: Vec<_> = expected.iter().map(|(n, steps)| (*n, steps.to_vec())).collect();
+                let normal = normalise(given.iter().map(|(extent, strides)| spatial(*extent, strides)), 0);
+                let expected: Vec<_> = expected.iter().map(|(n, strides)| (*n, strides.to_vec())).collect();
                 (name, shape(&normal), expected)
             })
             .filter(|(_, given, expected)| given != expected)

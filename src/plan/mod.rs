@@ -1,103 +1,103 @@
-//! What compilation hands to execution: every decision that can be made before data exists. Data only.
+//! What compilation hands to execution: every decision that can be made before data exists. It holds data
+//! only.
 //!
-//! A [`Plan`] is a list of loop [`Nest`]s. A nest walks tiles of a 2-D loop space and, in each tile, runs its root
-//! [`Step`]s, which pull the steps that they need. Nothing in a plan has an id: tensors are ports by position.
+//! A [`Plan`] is a list of [`LoopNest`]s. A nest goes through tiles of a 2-D loop space. In each tile it runs
+//! its root [`Step`]s after the steps on which they depend. A plan has no ids: tensors are ports by position.
 
 pub(crate) mod loops;
+pub(crate) mod scalar_op;
 pub(crate) mod summary;
-pub(crate) mod task;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
-use self::task::Deed;
-use crate::kernels::chain::Program;
-use crate::kernels::pack::{Gather, Scatter};
+use self::scalar_op::StepLabel;
+use crate::kernels::fused::FusedProgram;
+use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
-use crate::kernels::select::{Ahead, Blend, BlendRows, Judge, Merge, Move};
-use crate::kernels::{Extent, Inner, Stores};
+use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
+use crate::kernels::{Extent, InnerStride, StorePolicy};
 use crate::types::shape::{Dims, MAX_RANK};
 
-/// The most loops around the tiles of a nest: one a dim, and blocks of rows and of columns.
+/// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
 pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
 
-/// Bytes moved, or work that takes as long, from which on an execution is worth waking workers for. Of workers that have
-/// slept for 3 ms, waking costs the caller some 5 to 10 µs: a tenth of what moving 7 MB takes one thread, and nothing
-/// that shows from 8 MiB on. The bench `overhead` measures it (`asleep`).
+/// Bytes moved, or work of the same time, from which an execution wakes workers (decision: parallel-bytes).
 pub(crate) const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// A partition compiled for concrete shapes and layouts.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Dims and strides of each output, in elements, inferred or as given.
+    /// Dims and strides of each output, in elements, inferred or given.
     pub(crate) outputs: Vec<(Dims, Dims)>,
-    /// Bytes from the first to the last element of each port, inputs first; 0 for inputs that lend only their shape.
+    /// Bytes from the first to the last element of each port, inputs first; 0 for shape-only inputs.
     pub(crate) sizes: Vec<usize>,
-    /// Inputs whose very buffer an output may be: positions among the inputs and among the outputs.
+    /// Pairs of an input and an output that may share one buffer: indices among the inputs and among the
+    /// outputs.
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The loop nests, in the order in which they run.
-    pub(crate) nests: Vec<Nest>,
-    /// Elements that are the same everywhere, in 8 bytes each.
+    pub(crate) nests: Vec<LoopNest>,
+    /// Constant elements, each in 8 bytes.
     pub(crate) constants: Vec<[u8; 8]>,
-    /// Scratch that each thread needs, in bytes.
+    /// Scratch of each thread, in bytes.
     pub(crate) scratch: usize,
     /// Bytes of the distinct elements that are read and written, each counted once.
     pub(crate) bytes_moved: usize,
-    /// How much there is to do, in bytes that could be moved meanwhile.
-    pub(crate) effort: usize,
-    /// Whether some step computes on floating-point numbers, which depends on the thread's environment.
+    /// Estimated work, in bytes that could be moved in the same time.
+    pub(crate) estimated_work: usize,
+    /// Whether a step computes on floating-point numbers, which depends on the thread's environment.
     pub(crate) computes_floats: bool,
-    /// Whether results are stored past the caches, which each thread that ran a share has to end with a fence.
-    pub(crate) stores: Stores,
+    /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
+    pub(crate) stores: StorePolicy,
 }
 
-/// Loops that run together over tiles, and the steps done in each tile.
+/// Loops around tiles, and the steps of each tile.
 #[derive(Debug)]
-pub(crate) struct Nest {
-    /// The loops around the tiles, the outermost first: those of the index space that are not in a tile, and blocks of
-    /// rows and of columns.
+pub(crate) struct LoopNest {
+    /// The loops around the tiles, the outermost first: loops of the index space outside of tiles, and blocks
+    /// of rows and of columns.
     pub(crate) loops: SmallVec<[Loop; 6]>,
-    /// Which of the loops goes through blocks of rows.
+    /// Index of the loop over blocks of rows.
     pub(crate) row_blocks: usize,
-    /// Which of the loops goes through blocks of columns.
+    /// Index of the loop over blocks of columns.
     pub(crate) column_blocks: usize,
-    /// Rows and columns of the whole index space within the loops.
+    /// Rows and columns of the whole index space inside the loops.
     pub(crate) space: Extent,
-    /// Rows and columns of a tile; the last ones of a row or column of tiles may be smaller.
+    /// Rows and columns of a tile; the last tiles of a row or column of tiles may be smaller.
     pub(crate) tile: Extent,
-    /// The steps; each stands behind those that it pulls.
+    /// The steps, each after its dependencies.
     pub(crate) steps: Vec<Step>,
-    /// The steps that are run in each tile, in this order; they pull the others.
+    /// The steps that run in each tile, in this order, after their dependencies.
     pub(crate) roots: SmallVec<[usize; 2]>,
-    /// For each loop: the steps whose results are out of date when it turns.
-    pub(crate) outdated: SmallVec<[StepSet; 4]>,
-    /// What the steps walk, with the strides inside a tile.
-    pub(crate) walks: SmallVec<[Walk; 4]>,
-    /// Where in the thread's scratch there is room for one chain.
-    pub(crate) chain_scratch: usize,
-    /// What is asked for before a branch reads it that is spared in other tiles.
-    pub(crate) sudden: Option<Sudden>,
+    /// For each loop: the steps whose results its next iteration invalidates.
+    pub(crate) invalidated_by: SmallVec<[StepSet; 4]>,
+    /// The accesses of the steps, with the strides inside a tile.
+    pub(crate) accesses: SmallVec<[Access; 4]>,
+    /// Offset in the thread's scratch of the room for one fused kernel.
+    pub(crate) fused_scratch: usize,
+    /// Prefetch for a branch that other tiles skip.
+    pub(crate) lookahead: Option<LookaheadPrefetch>,
 }
 
-/// What the machine does not see coming: the inputs of a tile behind one that did not read them. Those of the next tile that
-/// computes the branch are asked for bit by bit in functions that take long, and what is left of this tile's own, all at once,
-/// before the branch.
+/// Inputs that the hardware prefetcher cannot predict because the previous tile skipped them. Heavy kernels
+/// prefetch the next such tile a few lines a block; the rest is prefetched when its tile starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sudden {
-    /// The step that gives the branch.
+pub(crate) struct LookaheadPrefetch {
+    /// The step that computes the branch.
     pub(crate) step: usize,
-    /// Walks that are one piece of memory in a tile.
-    pub(crate) walks: SmallVec<[usize; 4]>,
-    /// The walk of the input that is a condition, and when that asks for the branch, where one element decides for a tile.
+    /// Accesses that read one range of memory in a tile.
+    pub(crate) accesses: SmallVec<[usize; 4]>,
+    /// The access of the input that is the condition and the value that selects the branch, if one element
+    /// decides for a tile.
     pub(crate) cond: Option<(usize, bool)>,
-    /// The one of the walks that is read where the branch is not computed: the other branch.
+    /// The access that is read if the branch is not computed: the other branch.
     pub(crate) copied: Option<usize>,
-    /// The walk of what the branch ends up in.
+    /// The access of the result to which the branch goes.
     pub(crate) result: Option<usize>,
 }
 
 impl Base {
-    /// The input that is walked, of so many.
+    /// The index of the accessed input, given the number of inputs.
     pub(crate) fn input(self, inputs: usize) -> Option<usize> {
         match self {
             Self::Port(port) if port < inputs => Some(port),
@@ -106,14 +106,15 @@ impl Base {
     }
 }
 
-impl Nest {
-    /// How many tiles there are.
+impl LoopNest {
+    /// Number of tiles.
     pub(crate) fn tiles(&self) -> usize {
         self.loops.iter().filter(|l| l.role == Role::Spatial).map(|l| l.extent).product()
     }
 }
 
-/// A set of steps of a nest. The first 64, which is more than most groups have, take no allocation and no loop.
+/// A set of steps of a nest. The first 64, which is more than most groups have, need no allocation and no
+/// loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepSet {
     first: u64,
@@ -121,7 +122,7 @@ pub(crate) struct StepSet {
 }
 
 impl StepSet {
-    /// None of so many steps.
+    /// The empty set, for a number of steps.
     #[inline]
     pub(crate) fn none_of(steps: usize) -> Self {
         let rest = if steps > 64 { vec![0; steps.div_ceil(64) - 1] } else { Vec::new() };
@@ -140,7 +141,7 @@ impl StepSet {
         word & (1 << (step % 64)) != 0
     }
 
-    /// Takes all steps of another set out of this one.
+    /// Removes all steps of another set from this one.
     #[inline]
     pub(crate) fn remove_all(&mut self, other: &Self) {
         self.first &= !other.first;
@@ -154,198 +155,202 @@ impl StepSet {
     }
 }
 
-/// How something is walked; the steps along the loops stand in the loops, at the same index as the walk.
+/// A strided access; its strides along the loops are in the loops, at the index of the access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Walk {
-    /// Where it starts.
+pub(crate) struct Access {
+    /// Its start.
     pub(crate) base: Base,
     /// Bytes from one row of a tile to the next.
-    pub(crate) pitch: isize,
+    pub(crate) row_stride: isize,
     /// Bytes from one element of a row to the next.
-    pub(crate) step: isize,
+    pub(crate) col_stride: isize,
 }
 
-/// Where a walk starts.
+/// Start of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// At a port, by its place among the inputs followed by the outputs.
+    /// A port, by its index among the inputs followed by the outputs.
     Port(usize),
-    /// At one of the plan's constants.
+    /// One of the plan's constants.
     Constant(usize),
-    /// At 0: the walk is through indices, not through memory, and its strides count in ones.
+    /// 0: the access goes through indices, not through memory, and its strides count in ones.
     Index,
 }
 
-/// Where a step finds an operand.
+/// Location of a step's operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Feed {
-    /// In memory, by the index of the walk.
-    Walk(usize),
-    /// With the result of another step, by its index.
+pub(crate) enum Operand {
+    /// In memory, by the index of the access.
+    Access(usize),
+    /// The result of another step, by its index.
     Step(usize),
 }
 
-impl Feed {
-    /// The step whose result it is.
+impl Operand {
+    /// The step that computes it.
     pub(crate) fn step(self) -> Option<usize> {
         match self {
             Self::Step(step) => Some(step),
-            Self::Walk(_) => None,
+            Self::Access(_) => None,
         }
     }
 }
 
-/// Where a step leaves its result.
+/// Destination of a step's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// At a port, by the index of the walk.
+pub(crate) enum Dest {
+    /// At a port, by the index of the access.
     Port(usize),
-    /// In the thread's scratch: byte offset, and bytes from one row to the next.
+    /// In the thread's scratch: byte offset, and row stride in bytes.
     Scratch(usize, usize),
 }
 
-/// One thing done in a tile.
+/// One operation in a tile.
 ///
-/// A step is run when another one pulls it or when it is a root, and not again before a loop turns along which its
-/// result varies, so what nobody needs in a tile is not done.
+/// A step runs if another step needs it or if it is a root, and again only after an iteration of a loop along
+/// which its result varies. So a result that no step needs in a tile is not computed.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// What it does, one thing after another, by name: for where the plan is shown.
-    pub(crate) deeds: SmallVec<[Deed; 1]>,
-    /// What is done.
-    pub(crate) work: Work,
-    /// Where the result goes.
-    pub(crate) to: Place,
+    /// What the step does, one operation after another, for showing the plan.
+    pub(crate) labels: SmallVec<[StepLabel; 1]>,
+    /// The operation.
+    pub(crate) instr: Instr,
+    /// Destination of the result.
+    pub(crate) to: Dest,
     /// Whether the result varies from row to row, and along a row.
     pub(crate) space: StepSpace,
-    /// How its elements are gone through.
-    pub(crate) sweep: Sweep,
+    /// How its elements are traversed.
+    pub(crate) traversal: Traversal,
 }
 
-/// How a step goes through its part of a tile. One long row takes less time than many short ones.
+/// How a step traverses its part of a tile. One long row takes less time than many short ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sweep {
+pub(crate) enum Traversal {
     /// Row by row.
-    Rows,
+    RowByRow,
     /// As one row: the rows of the result and of all operands follow each other without a gap.
     Flat,
-    /// As one row: the result and all operands have one element a row, and these follow each other without a gap.
+    /// As one row: the result and all operands have one element a row, and these follow each other without a
+    /// gap.
     Column,
 }
 
-/// The part of a tile's index space that a step iterates over; along the rest, its result is the same.
+/// The part of a tile's index space over which a step iterates; along the rest, its result is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepSpace {
     /// Whether the result differs from row to row.
     pub(crate) rows: bool,
-    /// How the result runs along a row.
-    pub(crate) columns: Inner,
+    /// Inner stride of the result.
+    pub(crate) columns: InnerStride,
 }
 
-/// What a step does.
+/// Operation of a step.
 #[derive(Debug)]
-pub(crate) enum Work {
-    /// Makes a strided operand dense, and asks for what lies so many bytes ahead.
-    Gather { from: usize, ahead: isize, kernel: Gather },
-    /// Spreads a result over a strided port.
-    Scatter { from: Feed, kernel: Scatter },
-    /// Moves elements as they are.
-    Move { from: Feed, kernel: Move },
+pub(crate) enum Instr {
+    /// Packs a strided operand, at a prefetch distance.
+    PackTile { from: usize, distance: isize, kernel: PackTile },
+    /// Unpacks a result to a strided port.
+    UnpackTile { from: Operand, kernel: UnpackTile },
+    /// Copies elements.
+    Move { from: Operand, kernel: Move },
     /// Computes a function of one operand.
-    One { x: Feed, kernel: Kernel1, params: Params },
+    Unary { x: Operand, kernel: Kernel1, params: Params },
     /// Computes a function of two operands.
-    Two { x: Feed, y: Feed, kernel: Kernel2, params: Params },
-    /// Writes down where it is.
-    Index { walk: usize, kernel: Ramp },
-    /// Chooses between two operands.
+    Binary { x: Operand, y: Operand, kernel: Kernel2, params: Params },
+    /// Writes the index of each element.
+    Index { access: usize, kernel: Ramp },
+    /// Selects between two operands.
     Select(Select),
-    /// Does several of these at once.
-    Chain(Chain),
+    /// Several of these operations at once.
+    FusedKernel(FusedKernel),
 }
 
-impl Work {
+impl Instr {
     /// The operands.
-    pub(crate) fn feeds(&self) -> SmallVec<[Feed; 3]> {
+    pub(crate) fn operands(&self) -> SmallVec<[Operand; 3]> {
         match self {
-            &Self::Gather { from: walk, .. } | &Self::Index { walk, .. } => smallvec![Feed::Walk(walk)],
-            &Self::Scatter { from, .. } | &Self::Move { from, .. } => smallvec![from],
-            &Self::One { x, .. } => smallvec![x],
-            &Self::Two { x, y, .. } => smallvec![x, y],
-            Self::Select(select) => smallvec![select.cond, select.then.feed, select.else_.feed],
-            Self::Chain(chain) => chain.feeds.clone(),
+            &Self::PackTile { from: access, .. } | &Self::Index { access, .. } => {
+                smallvec![Operand::Access(access)]
+            }
+            &Self::UnpackTile { from, .. } | &Self::Move { from, .. } => smallvec![from],
+            &Self::Unary { x, .. } => smallvec![x],
+            &Self::Binary { x, y, .. } => smallvec![x, y],
+            Self::Select(select) => smallvec![select.cond, select.then.operand, select.else_.operand],
+            Self::FusedKernel(fused) => fused.operands.clone(),
         }
     }
 
-    /// Gives the steps whose results are operands other numbers.
+    /// Renumbers the steps whose results are operands.
     pub(crate) fn renumber(&mut self, numbers: &[usize]) {
-        let feeds: SmallVec<[&mut Feed; 3]> = match self {
-            Self::Gather { .. } | Self::Index { .. } => smallvec![],
-            Self::Scatter { from, .. } | Self::Move { from, .. } => smallvec![from],
-            Self::One { x, .. } => smallvec![x],
-            Self::Two { x, y, .. } => smallvec![x, y],
+        let operands: SmallVec<[&mut Operand; 3]> = match self {
+            Self::PackTile { .. } | Self::Index { .. } => smallvec![],
+            Self::UnpackTile { from, .. } | Self::Move { from, .. } => smallvec![from],
+            Self::Unary { x, .. } => smallvec![x],
+            Self::Binary { x, y, .. } => smallvec![x, y],
             Self::Select(select) => {
-                smallvec![&mut select.cond, &mut select.then.feed, &mut select.else_.feed]
+                smallvec![&mut select.cond, &mut select.then.operand, &mut select.else_.operand]
             }
-            Self::Chain(chain) => chain.feeds.iter_mut().collect(),
+            Self::FusedKernel(fused) => fused.operands.iter_mut().collect(),
         };
-        for feed in feeds {
-            if let Feed::Step(step) = feed {
+        for operand in operands {
+            if let Operand::Step(step) = operand {
                 *step = numbers[*step];
             }
         }
     }
 
     /// The steps whose results are operands.
-    pub(crate) fn pulls(&self) -> impl Iterator<Item = usize> {
-        self.feeds().into_iter().filter_map(Feed::step)
+    pub(crate) fn deps(&self) -> impl Iterator<Item = usize> {
+        self.operands().into_iter().filter_map(Operand::step)
     }
 }
 
-/// Several steps at once, what they leave to each other staying in registers.
+/// A register-fused kernel: several steps at once, whose intermediate values stay in registers.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    pub(crate) program: Program,
-    /// The operands, as many as the program has.
-    pub(crate) feeds: SmallVec<[Feed; 3]>,
+pub(crate) struct FusedKernel {
+    pub(crate) program: FusedProgram,
+    /// The operands of the program.
+    pub(crate) operands: SmallVec<[Operand; 3]>,
 }
 
 /// The operands and kernels of a select.
 #[derive(Debug)]
 pub(crate) struct Select {
-    pub(crate) cond: Feed,
-    /// How the condition runs along a row: where it is repeated, whole rows are moved.
-    pub(crate) cond_inner: Inner,
+    pub(crate) cond: Operand,
+    /// Inner stride of the condition. If it is repeated, whole rows are moved.
+    pub(crate) cond_inner: InnerStride,
     pub(crate) then: Branch,
     pub(crate) else_: Branch,
-    /// Judges the condition of a tile, where a branch is made by a step that a verdict may spare. Of branches in memory,
+    /// Tests the condition of a tile, if a step computes a branch and may be skipped. For branches in memory,
     /// the kernels themselves read only what is needed.
-    pub(crate) judge: Option<Judge>,
+    pub(crate) classify_mask: Option<MaskTest>,
     pub(crate) blend: Blend,
-    /// How the result is stored; of a result in place, what is not merged with what is there.
-    pub(crate) stores: Stores,
-    /// What `blend` asks for.
-    pub(crate) ahead: Ahead,
-    /// Chooses rows by a condition that is repeated along them, where both branches are dense and in memory.
+    /// Store policy of the result; in place, that of elements that are not merged with the target.
+    pub(crate) stores: StorePolicy,
+    /// The prefetch distances of `blend`.
+    pub(crate) distance: PrefetchDistance,
+    /// Selects whole rows, if the condition is repeated along them and both branches are contiguous and in
+    /// memory.
     pub(crate) blend_rows: Option<BlendRows>,
 }
 
 impl Select {
-    /// The steps that give its branches, which a verdict may spare.
-    pub(crate) fn made_branches(&self) -> impl Iterator<Item = usize> {
-        [self.then.feed, self.else_.feed].into_iter().filter_map(Feed::step)
+    /// The steps that compute its branches, which a mask test may skip.
+    pub(crate) fn computed_branches(&self) -> impl Iterator<Item = usize> {
+        [self.then.operand, self.else_.operand].into_iter().filter_map(Operand::step)
     }
 }
 
 /// One side of a select.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    pub(crate) feed: Feed,
-    /// Moves the whole of the branch to the result.
+    pub(crate) operand: Operand,
+    /// Copies the whole branch to the result.
     pub(crate) copy: Move,
-    /// The same, where the result is in place of the other branch.
+    /// The same, if the result is in place of the other branch.
     pub(crate) copy_in_place: Move,
-    /// Where the result is in place of this branch: takes in the other one.
-    pub(crate) take_in_other: Merge,
-    /// The input whose buffer the result may be, where this branch is that input.
+    /// If the result is in place of this branch: selects the other branch into it.
+    pub(crate) select_in_place: SelectInPlace,
+    /// The input that is this branch, if the result may share its buffer.
     pub(crate) in_place_of: Option<usize>,
 }

@@ -1,17 +1,16 @@
-//! A plan in words and numbers, for who wants to know what an execution will do.
+//! A plan in words and numbers, for people and tools.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::loops::Role;
-use super::{Base, Feed, Nest, Place, Plan, Step, Work};
-use crate::kernels::{Inner, Stores};
+use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
+use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
-/// What a compiled partition does when it is executed: its loops after merging, tiles, steps and memory.
+/// What an execution of a compiled partition does: loops after merging, tiles, steps and memory.
 ///
-/// It is there to be read by people and to be shown by tools, and is made anew by each call of
-/// [`CompiledPartition::plan`](crate::CompiledPartition::plan). What stands in it may change from version to version.
-/// [`Display`] writes it as text.
+/// Each call of [`CompiledPartition::plan`](crate::CompiledPartition::plan) makes it anew. Its content may
+/// change from version to version. [`Display`] writes it as text.
 ///
 /// ```
 /// use sterna::{DataType, Engine, LogicalTensor, Op, Partition};
@@ -42,31 +41,31 @@ pub struct PlanSummary {
     pub bytes_read: usize,
     /// Bytes of the elements that are written.
     pub bytes_written: usize,
-    /// Whether results are stored past the caches.
-    pub streams: bool,
+    /// Whether results are written with non-temporal stores, which bypass the caches.
+    pub non_temporal_stores: bool,
     /// The loop nests, in the order in which they run.
     pub nests: Vec<NestSummary>,
 }
 
-/// Loops that run together over tiles, and the steps done in each tile.
+/// Loops around tiles, and the steps of each tile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NestSummary {
-    /// The loops around the tiles, the outermost first; those that turn once are left out.
+    /// The loops around the tiles, the outermost first, without those of one iteration.
     pub loops: Vec<LoopSummary>,
-    /// How often the second innermost loop turns that merging left over.
+    /// Iterations of the second innermost loop after merging.
     pub rows: usize,
-    /// How often the innermost loop turns that merging left over.
+    /// Iterations of the innermost loop after merging.
     pub columns: usize,
-    /// Rows of a tile; the last one of a column of tiles may have fewer.
+    /// Rows of a tile; the last tile of a column of tiles may have fewer.
     pub tile_rows: usize,
-    /// Columns of a tile; the last one of a row of tiles may have fewer.
+    /// Columns of a tile; the last tile of a row of tiles may have fewer.
     pub tile_columns: usize,
-    /// How many tiles there are.
+    /// Number of tiles.
     pub tiles: usize,
-    /// How many threads share the tiles.
+    /// Number of threads that run the tiles.
     pub threads: usize,
-    /// The steps. Each stands behind those whose results it uses.
+    /// The steps, each after those whose results it uses.
     pub steps: Vec<StepSummary>,
 }
 
@@ -74,42 +73,42 @@ pub struct NestSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopSummary {
-    /// How often it turns.
+    /// Its iterations.
     pub extent: usize,
-    /// What it goes through.
+    /// What it iterates over.
     pub over: LoopOver,
-    /// Whether its tiles may be shared by threads; where not, its turns add to the same elements.
-    pub is_shared: bool,
+    /// Whether threads may run its iterations in parallel; false if they accumulate into the same elements.
+    pub is_parallel: bool,
 }
 
-/// What a loop around tiles goes through.
+/// What a loop around tiles iterates over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoopOver {
-    /// One dim, or several that were merged.
+    /// One dim, or several merged ones.
     Dims,
-    /// The rows, a tile's worth at a time.
+    /// Blocks of rows, one tile each.
     RowBlocks,
-    /// The columns, a tile's worth at a time.
+    /// Blocks of columns, one tile each.
     ColumnBlocks,
 }
 
-/// One thing done in a tile.
+/// One step of a tile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepSummary {
-    /// What is done: one thing, or several one after another that leave their results to each other in registers.
+    /// Its operations: one, or several that hand values on in registers.
     pub tasks: Vec<String>,
-    /// What it is done with.
+    /// Its operands.
     pub operands: Vec<StepOperand>,
-    /// The tensor that it writes; `None` where the result goes to scratch.
+    /// The tensor that it writes; `None` if the result goes to scratch.
     pub output: Option<TensorId>,
     /// Whether the result differs from row to row.
     pub varies_by_row: bool,
     /// Whether the result differs along a row.
     pub varies_by_column: bool,
-    /// Whether it looks at the condition of a tile first, and leaves out the steps of a branch that nobody chooses.
-    pub skips_branches: bool,
+    /// Whether it tests the condition of a tile first, and computes a branch only if an element selects it.
+    pub lazy_branches: bool,
 }
 
 /// An operand of a step.
@@ -118,48 +117,48 @@ pub struct StepSummary {
 pub enum StepOperand {
     /// A tensor of the partition, by its id.
     Tensor(TensorId),
-    /// The result of another step, by its place among the steps of the nest.
+    /// The result of another step, by its index in the nest.
     Step(usize),
-    /// An element that is the same everywhere.
+    /// A constant element.
     Constant,
-    /// The place of each element along a dim.
+    /// The index of each element along a dim.
     Index,
 }
 
 impl Plan {
-    /// The plan in words, given the ids of the ports, inputs first, and for each nest how many threads share it.
+    /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each nest.
     pub(crate) fn summary(
         &self,
         ids: &[TensorId],
         bytes_written: usize,
         level: Level,
-        threads: impl Fn(&Nest) -> usize,
+        threads: impl Fn(&LoopNest) -> usize,
     ) -> PlanSummary {
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
             bytes_read: self.bytes_moved.saturating_sub(bytes_written),
             bytes_written,
-            streams: self.stores == Stores::Streaming,
+            non_temporal_stores: self.stores == StorePolicy::NonTemporal,
             nests: self.nests.iter().map(|nest| nest.summary(ids, threads(nest))).collect(),
         }
     }
 }
 
-impl Nest {
+impl LoopNest {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        let over = |place: usize| match place {
-            _ if place == self.row_blocks => LoopOver::RowBlocks,
-            _ if place == self.column_blocks => LoopOver::ColumnBlocks,
+        let over = |index: usize| match index {
+            _ if index == self.row_blocks => LoopOver::RowBlocks,
+            _ if index == self.column_blocks => LoopOver::ColumnBlocks,
             _ => LoopOver::Dims,
         };
         let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
         NestSummary {
             loops: turning
-                .map(|(place, l)| LoopSummary {
+                .map(|(index, l)| LoopSummary {
                     extent: l.extent,
-                    over: over(place),
-                    is_shared: l.role == Role::Spatial,
+                    over: over(index),
+                    is_parallel: l.role == Role::Spatial,
                 })
                 .collect(),
             rows: self.space.rows,
@@ -173,29 +172,29 @@ impl Nest {
     }
 
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
-        let walked = |walk: usize| match self.walks[walk].base {
+        let accessed = |access: usize| match self.accesses[access].base {
             Base::Port(port) => StepOperand::Tensor(ids[port]),
             Base::Constant(_) => StepOperand::Constant,
             Base::Index => StepOperand::Index,
         };
-        let operand = |feed| match feed {
-            Feed::Walk(walk) => walked(walk),
-            Feed::Step(step) => StepOperand::Step(step),
+        let operand = |operand| match operand {
+            Operand::Access(access) => accessed(access),
+            Operand::Step(step) => StepOperand::Step(step),
         };
         let output = match step.to {
-            Place::Port(walk) => match walked(walk) {
+            Dest::Port(access) => match accessed(access) {
                 StepOperand::Tensor(id) => Some(id),
                 _ => None,
             },
-            Place::Scratch(..) => None,
+            Dest::Scratch(..) => None,
         };
         StepSummary {
-            tasks: step.deeds.iter().map(ToString::to_string).collect(),
-            operands: step.work.feeds().into_iter().map(operand).collect(),
+            tasks: step.labels.iter().map(ToString::to_string).collect(),
+            operands: step.instr.operands().into_iter().map(operand).collect(),
             output,
             varies_by_row: step.space.rows,
-            varies_by_column: step.space.columns == Inner::Dense,
-            skips_branches: matches!(&step.work, Work::Select(select) if select.judge.is_some()),
+            varies_by_column: step.space.columns == InnerStride::Contiguous,
+            lazy_branches: matches!(&step.instr, Instr::Select(select) if select.classify_mask.is_some()),
         }
     }
 }
@@ -203,7 +202,7 @@ impl Nest {
 impl Display for PlanSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { level, bytes_read, bytes_written, scratch_per_thread, .. } = self;
-        let stores = if self.streams { ", stored past the caches" } else { "" };
+        let stores = if self.non_temporal_stores { ", non-temporal stores" } else { "" };
         writeln!(f, "kernels  {level}")?;
         writeln!(f, "memory   {bytes_read} bytes in, {bytes_written} bytes out{stores}")?;
         writeln!(f, "scratch  {scratch_per_thread} bytes a thread")?;
@@ -215,20 +214,20 @@ impl Display for NestSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
         f.write_str("loops    ")?;
-        for LoopSummary { extent, over, is_shared } in &self.loops {
-            let not_shared = if *is_shared { "" } else { ", in order" };
+        for LoopSummary { extent, over, is_parallel } in &self.loops {
+            let in_order = if *is_parallel { "" } else { ", in order" };
             let over = match over {
                 LoopOver::Dims => "",
                 LoopOver::RowBlocks => " blocks of rows",
                 LoopOver::ColumnBlocks => " blocks of columns",
             };
-            write!(f, "{extent}{over}{not_shared} × ")?;
+            write!(f, "{extent}{over}{in_order} × ")?;
         }
         writeln!(f, "tile {tile_rows} × {tile_columns}, of {rows} rows × {columns} columns")?;
         let shared = if *threads > 1 { format!(", shared by {threads} threads") } else { String::new() };
         writeln!(f, "tiles    {tiles}{shared}")?;
-        for (place, step) in self.steps.iter().enumerate() {
-            writeln!(f, "step {place:<3} {step}")?;
+        for (index, step) in self.steps.iter().enumerate() {
+            writeln!(f, "step {index:<3} {step}")?;
         }
         Ok(())
     }
@@ -237,15 +236,15 @@ impl Display for NestSummary {
 impl Display for StepSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.tasks.join(", "))?;
-        for (place, operand) in self.operands.iter().enumerate() {
-            write!(f, "{}{operand}", if place == 0 { " of " } else { ", " })?;
+        for (index, operand) in self.operands.iter().enumerate() {
+            write!(f, "{}{operand}", if index == 0 { " of " } else { ", " })?;
         }
         match self.output {
             Some(id) => write!(f, " to tensor {id}")?,
             None => f.write_str(" to scratch")?,
         }
         f.write_str(self.once())?;
-        if self.skips_branches {
+        if self.lazy_branches {
             f.write_str("; skips a branch that no element of a tile chooses")?;
         }
         Ok(())
@@ -253,7 +252,7 @@ impl Display for StepSummary {
 }
 
 impl StepSummary {
-    /// How often it is done in a tile, where that is not for each element.
+    /// How often the step runs in a tile, unless it runs for each element.
     fn once(&self) -> &'static str {
         match (self.varies_by_row, self.varies_by_column) {
             (true, true) => "",

@@ -1,10 +1,12 @@
 //! What `types/function.rs` defines, worked out in f64 or in exact integers.
 //!
-//! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal one
-//! stands here that does not. Of an error function the standard library has none; that of `libm` is good to one ulp.
+//! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal
+//! one stands here that does not. Of an error function the standard library has none; that of `libm` is good
+//! to one ulp.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
+use super::number::in_f32;
 use crate::graph::function::Params;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 
@@ -14,140 +16,168 @@ const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 /// The factor of the cube in the tanh form of GELU.
 const CUBIC: f64 = 0.044715;
 
-/// A function of one f32, before it is rounded.
-pub(super) fn unary(function: Unary, params: Params, x: f64) -> f64 {
+/// A function of each f32, before it is rounded.
+pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
     let [p, q] = params.map(f64::from);
     match function {
-        Unary::Clamp => minimum(maximum(x, p), q),
-        Unary::Elu if x > 0.0 => x,
-        Unary::Elu => p * x.exp_m1(),
-        Unary::Exp => x.exp(),
-        Unary::GeluErf => x * normal_cdf(x),
-        Unary::GeluTanh => x * logistic(2.0 * gelu_argument(x)),
-        Unary::HardSigmoid => minimum(maximum(p * x + q, 0.0), 1.0),
-        Unary::HardSwish => x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0,
-        Unary::LeakyRelu if x >= 0.0 => x,
-        Unary::LeakyRelu => p * x,
-        Unary::Log => x.ln(),
-        Unary::Mish => x * Gate::at(x).value(),
-        Unary::Pow => x.powf(p),
-        Unary::Reciprocal => x.recip(),
-        Unary::Relu => maximum(x, 0.0),
-        Unary::Round => x.round_ties_even(),
-        Unary::Sigmoid => logistic(x),
-        Unary::SoftPlus => {
+        Unary::Clamp => each(xs, |x| minimum(maximum(x, p), q)),
+        Unary::Elu => each(xs, |x| if x > 0.0 { x } else { p * x.exp_m1() }),
+        Unary::Exp => each(xs, f64::exp),
+        Unary::GeluErf => each(xs, |x| x * normal_cdf(x)),
+        Unary::GeluTanh => each(xs, |x| x * logistic(2.0 * gelu_argument(x))),
+        Unary::HardSigmoid => each(xs, |x| minimum(maximum(p * x + q, 0.0), 1.0)),
+        Unary::HardSwish => each(xs, |x| x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0),
+        Unary::LeakyRelu => each(xs, |x| if x >= 0.0 { x } else { p * x }),
+        Unary::Log => each(xs, f64::ln),
+        Unary::Mish => each(xs, |x| x * Gate::at(x).value()),
+        Unary::Pow => each(xs, |x| x.powf(p)),
+        Unary::Reciprocal => each(xs, f64::recip),
+        Unary::Relu => each(xs, |x| maximum(x, 0.0)),
+        Unary::Round => each(xs, f64::round_ties_even),
+        Unary::Sigmoid => each(xs, logistic),
+        Unary::SoftPlus => each(xs, |x| {
             let x = p * x;
             let positive = if x > 0.0 { x } else { 0.0 };
             (positive + (-x.abs()).exp().ln_1p()) / p
-        }
-        Unary::Sqrt => x.sqrt(),
-        Unary::Square => x * x,
-        Unary::Tanh => x.tanh(),
-        Unary::Floor => x.floor(),
-        Unary::Ceil => x.ceil(),
+        }),
+        Unary::Sqrt => each(xs, f64::sqrt),
+        Unary::Square => each(xs, |x| x * x),
+        Unary::Tanh => each(xs, f64::tanh),
+        Unary::Floor => each(xs, f64::floor),
+        Unary::Ceil => each(xs, f64::ceil),
     }
 }
 
-/// A function of two f32, before it is rounded.
-pub(super) fn binary(function: Binary, params: Params, x: f64, y: f64) -> f64 {
+/// A function of each two f32, before it is rounded, in place of the first.
+pub(super) fn binary(function: Binary, params: Params, xs: &mut [f64], ys: &[f64]) {
     let [p, q] = params.map(f64::from);
     let only_if = |condition: bool, value: f64| if condition { value } else { 0.0 };
     match function {
-        Binary::Add => x + y,
-        Binary::Subtract => x - y,
-        Binary::Multiply => x * y,
-        Binary::Divide => x / y,
-        Binary::Maximum => maximum(x, y),
-        Binary::Minimum => minimum(x, y),
-        Binary::SquaredDifference => f64::from((x - y) as f32).powi(2),
-        Binary::Prelu if x >= 0.0 => x,
-        Binary::Prelu => y * x,
-        Binary::AbsBackward if x > 0.0 => y,
-        Binary::AbsBackward => only_if(x < 0.0, -y),
-        Binary::ClampBackward => only_if(p < x && x < q, y),
-        Binary::EluBackward if x > 0.0 => y,
-        Binary::EluBackward => y * p * x.exp(),
-        Binary::EluBackwardOfResult if x > 0.0 => y,
-        Binary::EluBackwardOfResult => y * (x + p),
-        Binary::GeluErfBackward => {
+        Binary::Add => pair(xs, ys, |x, y| x + y),
+        Binary::Subtract => pair(xs, ys, |x, y| x - y),
+        Binary::Multiply => pair(xs, ys, |x, y| x * y),
+        Binary::Divide => pair(xs, ys, |x, y| x / y),
+        Binary::Modulo => unreachable!("the schema lets integers alone through to here"),
+        Binary::Maximum => pair(xs, ys, maximum),
+        Binary::Minimum => pair(xs, ys, minimum),
+        Binary::SquaredDifference => pair(xs, ys, |x, y| in_f32(x - y).powi(2)),
+        Binary::Prelu => pair(xs, ys, |x, y| if x >= 0.0 { x } else { y * x }),
+        Binary::AbsBackward => pair(xs, ys, |x, y| if x > 0.0 { y } else { only_if(x < 0.0, -y) }),
+        Binary::ClampBackward => pair(xs, ys, |x, y| only_if(p < x && x < q, y)),
+        Binary::EluBackward => pair(xs, ys, |x, y| if x > 0.0 { y } else { y * p * x.exp() }),
+        Binary::EluBackwardOfResult => pair(xs, ys, |x, y| if x > 0.0 { y } else { y * (x + p) }),
+        Binary::GeluErfBackward => pair(xs, ys, |x, y| {
             let density = (-0.5 * x * x).exp() * 0.5 * SQRT_2_OVER_PI;
             y * (normal_cdf(x) + x * density)
-        }
-        Binary::GeluTanhBackward => {
+        }),
+        Binary::GeluTanhBackward => pair(xs, ys, |x, y| {
             let argument = 2.0 * gelu_argument(x);
             let slope = 2.0 * SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
             y * (logistic(argument) + x * logistic_slope(argument) * slope)
-        }
-        Binary::HardSigmoidBackward => {
+        }),
+        Binary::HardSigmoidBackward => pair(xs, ys, |x, y| {
             let line = p * x + q;
             only_if(0.0 < line && line < 1.0, p * y)
+        }),
+        Binary::HardSwishBackward => {
+            pair(
+                xs,
+                ys,
+                |x, y| {
+                    if x >= 3.0 { y } else { only_if(-3.0 < x && x < 3.0, y * (2.0 * x + 3.0) / 6.0) }
+                },
+            )
         }
-        Binary::HardSwishBackward if x >= 3.0 => y,
-        Binary::HardSwishBackward => only_if(-3.0 < x && x < 3.0, y * (2.0 * x + 3.0) / 6.0),
-        Binary::MishBackward => {
+        Binary::MishBackward => pair(xs, ys, |x, y| {
             let gate = Gate::at(x);
             y * (gate.value() + x * gate.slope())
-        }
-        Binary::ReluBackward => only_if(x > 0.0, y),
-        Binary::SigmoidBackward => y * logistic_slope(x),
-        Binary::SigmoidBackwardOfResult => y * x * (1.0 - x),
-        Binary::SoftPlusBackward => y * logistic(p * x),
-        Binary::SqrtBackward => y / (2.0 * x.sqrt()),
-        Binary::SqrtBackwardOfResult => y / (2.0 * x),
-        Binary::TanhBackward => y * x.cosh().recip().powi(2),
-        Binary::TanhBackwardOfResult => y * (1.0 - x * x),
+        }),
+        Binary::ReluBackward => pair(xs, ys, |x, y| only_if(x > 0.0, y)),
+        Binary::SigmoidBackward => pair(xs, ys, |x, y| y * logistic_slope(x)),
+        Binary::SigmoidBackwardOfResult => pair(xs, ys, |x, y| y * x * (1.0 - x)),
+        Binary::SoftPlusBackward => pair(xs, ys, |x, y| y * logistic(p * x)),
+        Binary::SqrtBackward => pair(xs, ys, |x, y| y / (2.0 * x.sqrt())),
+        Binary::SqrtBackwardOfResult => pair(xs, ys, |x, y| y / (2.0 * x)),
+        Binary::TanhBackward => pair(xs, ys, |x, y| y * x.cosh().recip().powi(2)),
+        Binary::TanhBackwardOfResult => pair(xs, ys, |x, y| y * (1.0 - x * x)),
     }
 }
 
-/// A function of two integers, before it wraps around; `None` where it is one of floating-point numbers alone.
-pub(super) fn of_integers(function: Binary, x: i128, y: i128) -> Option<i128> {
-    Some(match function {
-        Binary::Add => x + y,
-        Binary::Subtract => x - y,
-        Binary::Multiply => x * y,
-        Binary::Maximum => x.max(y),
-        Binary::Minimum => x.min(y),
-        _ => return None,
-    })
-}
-
-pub(super) fn compare<T: PartialOrd>(comparison: Comparison, x: T, y: T) -> bool {
-    match comparison {
-        Comparison::Equal => x == y,
-        Comparison::NotEqual => x != y,
-        Comparison::Less => x < y,
-        Comparison::LessEqual => x <= y,
-        Comparison::Greater => x > y,
-        Comparison::GreaterEqual => x >= y,
+/// A function of each two integers, before it wraps around, in place of the first.
+pub(super) fn of_integers(function: Binary, xs: &mut [i128], ys: &[i128]) {
+    match function {
+        Binary::Add => pair(xs, ys, |x, y| x + y),
+        Binary::Subtract => pair(xs, ys, |x, y| x - y),
+        Binary::Multiply => pair(xs, ys, |x, y| x * y),
+        Binary::Divide => pair(xs, ys, |x, y| if y == 0 { 0 } else { floor_of_quotient(x, y) }),
+        Binary::Modulo => pair(xs, ys, |x, y| if y == 0 { 0 } else { x - y * floor_of_quotient(x, y) }),
+        Binary::Maximum => pair(xs, ys, i128::max),
+        Binary::Minimum => pair(xs, ys, i128::min),
+        _ => unreachable!("the schema lets floats alone through to here"),
     }
 }
 
-pub(super) fn logic(logic: Logic, x: bool, y: bool) -> bool {
-    match logic {
-        Logic::And => x && y,
-        Logic::Or => x || y,
-        Logic::Xor => x != y,
-    }
-}
-
-pub(super) fn classify(class: Class, x: f64) -> bool {
-    match class {
-        Class::Nan => x.is_nan(),
-        Class::Infinite => x.is_infinite(),
-        Class::Finite => x.is_finite(),
-    }
-}
-
-/// Sets the sign in the byte of a floating-point number that holds it.
-pub(super) fn sign(sign: Sign, highest: &mut u8) {
+/// What happens to the sign of each integer, before it wraps around.
+pub(super) fn sign_of_integers(sign: Sign, xs: &mut [i128]) {
     match sign {
-        Sign::Clear => *highest &= 0x7f,
-        Sign::Flip => *highest ^= 0x80,
+        Sign::Clear => each(xs, i128::abs),
+        Sign::Flip => each(xs, |x| -x),
     }
+}
+
+/// `⌊x / y⌋`.
+fn floor_of_quotient(x: i128, y: i128) -> i128 {
+    x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
+}
+
+/// Whether a comparison of each two numbers is true, as 0 or 1.
+pub(super) fn compare<T: PartialOrd + Copy>(comparison: Comparison, xs: &[T], ys: &[T], truths: &mut [u8]) {
+    match comparison {
+        Comparison::Equal => judge(xs, ys, truths, |x, y| x == y),
+        Comparison::NotEqual => judge(xs, ys, truths, |x, y| x != y),
+        Comparison::Less => judge(xs, ys, truths, |x, y| x < y),
+        Comparison::LessEqual => judge(xs, ys, truths, |x, y| x <= y),
+        Comparison::Greater => judge(xs, ys, truths, |x, y| x > y),
+        Comparison::GreaterEqual => judge(xs, ys, truths, |x, y| x >= y),
+    }
+}
+
+/// A function of each two truth values, as 0 or 1, in place of the first.
+pub(super) fn logic(logic: Logic, xs: &mut [u8], ys: &[u8]) {
+    match logic {
+        Logic::And => pair(xs, ys, |x, y| u8::from(x != 0 && y != 0)),
+        Logic::Or => pair(xs, ys, |x, y| u8::from(x != 0 || y != 0)),
+        Logic::Xor => pair(xs, ys, |x, y| u8::from((x != 0) != (y != 0))),
+    }
+}
+
+/// Whether each number is of a class, as 0 or 1.
+pub(super) fn classify(class: Class, xs: &[f64], truths: &mut [u8]) {
+    match class {
+        Class::Nan => judge(xs, xs, truths, |x, _| x.is_nan()),
+        Class::Infinite => judge(xs, xs, truths, |x, _| x.is_infinite()),
+        Class::Finite => judge(xs, xs, truths, |x, _| x.is_finite()),
+    }
+}
+
+/// A function of each element in its place.
+fn each<T: Copy>(xs: &mut [T], function: impl Fn(T) -> T) {
+    xs.iter_mut().for_each(|x| *x = function(*x));
+}
+
+/// A function of each two elements in the place of the first.
+fn pair<T: Copy>(xs: &mut [T], ys: &[T], function: impl Fn(T, T) -> T) {
+    xs.iter_mut().zip(ys).for_each(|(x, &y)| *x = function(*x, y));
+}
+
+/// The answers to a question to each two elements, as 0 or 1.
+fn judge<T: Copy>(xs: &[T], ys: &[T], truths: &mut [u8], answer: impl Fn(T, T) -> bool) {
+    let pairs = xs.iter().zip(ys);
+    truths.iter_mut().zip(pairs).for_each(|(truth, (&x, &y))| *truth = answer(x, y).into());
 }
 
 /// The larger number; NaN if either is one; 0 is larger than −0.
-fn maximum(a: f64, b: f64) -> f64 {
+pub(super) fn maximum(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
     } else if a > b || (a == b && a.is_sign_positive()) {
@@ -158,7 +188,7 @@ fn maximum(a: f64, b: f64) -> f64 {
 }
 
 /// The smaller number; NaN if either is one; −0 is smaller than 0.
-fn minimum(a: f64, b: f64) -> f64 {
+pub(super) fn minimum(a: f64, b: f64) -> f64 {
     -maximum(-a, -b)
 }
 
@@ -183,7 +213,8 @@ fn gelu_argument(x: f64) -> f64 {
     SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
 }
 
-/// The factor of x in Mish: `tanh(ln(1 + eˣ))`, a quotient of polynomials in eˣ. Where that may overflow, of e⁻ˣ.
+/// The factor of x in Mish: `tanh(ln(1 + eˣ))`, a quotient of polynomials in eˣ. Where that may overflow, of
+/// e⁻ˣ.
 enum Gate {
     /// `eˣ`, for x up to 0.
     Rising(f64),

@@ -1,11 +1,12 @@
 //! A slow and obvious interpreter of ops: what every fast path is held against.
 //!
-//! Nothing here is optimised. Each result element is worked out on its own, from its index. What moves elements or
-//! their sign bit works on bytes. Integers are computed exactly and wrap around. Floating-point arithmetic is done in
-//! f64, which holds every f32, bf16 and f16 exactly, and rounded at the end: to f32, and from there to the type of the
-//! output. For a sum, difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour
-//! over f64 never changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every
-//! machine.
+//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and writes its
+//! outputs, some thousand elements a task. What moves elements or their sign bit works on bytes. Integers are computed
+//! exactly and wrap around. Floating-point arithmetic is done in f64, which holds every f32, bf16 and f16 exactly, in
+//! the order of the elements, and rounded at the end: to f32, and from there to the type of the output. For a sum,
+//! difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour over f64 never
+//! changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every machine. Results
+//! are the same on any number of threads, which are those of rayon's global pool.
 //!
 //! ```
 //! use sterna::reference::{self, Value};
@@ -24,23 +25,30 @@
 //! # Ok::<(), sterna::Error>(())
 //! ```
 
+mod dropout;
 mod functions;
+mod moves;
 mod number;
-mod tensors;
+mod pointwise;
+mod products;
+mod quantization;
+mod rows;
 mod value;
+mod walk;
 
-use number::Number;
-use smallvec::SmallVec;
 pub use value::Value;
+use value::{count, zeroed};
+use walk::{CHUNK, Walk, in_pieces};
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
 use crate::graph::function::Function;
-use crate::graph::infer::{self, Placement};
+use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
+use crate::graph::row::{Schema, ShapeRule};
 use crate::graph::verify::verify;
-use crate::types::dtype::{DataType, bytes_of};
-use crate::types::kind::OpKind;
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 use OpKind as K;
@@ -58,25 +66,48 @@ type TensorFunction = fn(&Op, &[Value], &[Dims]) -> Result<Vec<Value>>;
 
 /// The kinds that are no functions of elements, but can be interpreted all the same.
 const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
-    (K::MatMul, tensors::matmul),
-    (K::Reorder, tensors::same_elements),
-    (K::SoftMax, tensors::softmax),
-    (K::StaticReshape, tensors::same_elements),
-    (K::StaticTranspose, tensors::transpose),
+    (K::BiasAddBackward, rows::bias_add_backward),
+    (K::Concat, moves::concat),
+    (K::Dequantize, quantization::dequantize),
+    (K::Dropout, dropout::dropout),
+    (K::DynamicDequantize, quantization::dynamic_dequantize),
+    (K::DynamicQuantize, quantization::dynamic_quantize),
+    (K::GroupNorm, rows::group_norm),
+    (K::LayerNorm, rows::layer_norm),
+    (K::LayerNormBackward, rows::layer_norm_backward),
+    (K::LogSoftmax, rows::log_softmax),
+    (K::LogSoftmaxBackward, rows::log_softmax_backward),
+    (K::MatMul, products::matmul),
+    (K::PReLUBackward, rows::prelu_backward),
+    (K::Quantize, quantization::quantize),
+    (K::ReduceL1, rows::reduce_l1),
+    (K::ReduceL2, rows::reduce_l2),
+    (K::ReduceMax, rows::reduce_max),
+    (K::ReduceMean, rows::reduce_mean),
+    (K::ReduceMin, rows::reduce_min),
+    (K::ReduceProd, rows::reduce_prod),
+    (K::ReduceSum, rows::reduce_sum),
+    (K::Reorder, moves::reorder),
+    (K::RMSNorm, rows::rms_norm),
+    (K::SoftMax, rows::softmax),
+    (K::SoftMaxBackward, rows::softmax_backward),
+    (K::StaticReshape, moves::static_reshape),
+    (K::StaticTranspose, moves::static_transpose),
 ];
 
 /// Whether an op can be interpreted.
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it does, but
-/// cannot be interpreted.
+/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// does, but cannot be interpreted.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
 /// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
-/// assert!(reference::supports(&Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2))).is_ok());
-/// assert!(reference::supports(&Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1))).is_err());
+/// let add = Op::new(0, OpKind::Add).inputs_from([tensor(0), tensor(1)]).output(tensor(2));
+/// assert!(reference::supports(&add).is_ok());
+/// assert!(reference::supports(&Op::new(0, OpKind::Wildcard).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
     meaning(&verified(op)?).map(|_| ())
@@ -84,8 +115,9 @@ pub fn supports(op: &Op) -> Result<()> {
 
 /// How many units in the last place of its output's type a compiled op may be off the interpreter.
 ///
-/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one of f32
-/// within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest two.
+/// That is 0 for what IEEE 754 rounds exactly, for what moves bits and for integers. Any other result is one
+/// of f32 within the limit that the documentation of ops states; in a type of 16 bits that leaves the nearest
+/// two.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -126,20 +158,28 @@ pub fn ulps(op: &Op) -> u32 {
 ///
 /// # Errors
 ///
-/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs; [`Error::Tensor`] for a
-/// value of another type; [`Error::Shape`] where the shapes contradict the op's rule; [`Error::OutOfMemory`].
+/// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
     let meaning = meaning(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    if let (ShapeRule::Reduce, Some(axes)) = (Schema::of(op.kind()).shape_rule, inputs.get(1)) {
+        return run(&with_axes(op, axes), &inputs[..1]);
+    }
     let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     match meaning {
+        Meaning::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
+            let outputs = op.outputs().iter().zip(&shapes);
+            outputs.map(|(output, dims)| Value::new(output.data_type(), dims, Vec::new())).collect()
+        }
         Meaning::Tensors(function) => function(op, inputs, &shapes),
-        Meaning::Pointwise(Function::Index) => one(gen_index(op, &inputs[0])),
+        Meaning::Pointwise(Function::Index) => gen_index(op, dims[0]),
         Meaning::Pointwise(function) => {
             let placement = infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-            one(pointwise(function, op.outputs()[0].data_type(), inputs, &placement))
+            pointwise::pointwise(function, op.outputs()[0].data_type(), inputs, &placement)
         }
     }
 }
@@ -171,6 +211,14 @@ pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
         }
     }
     Ok(infer::output_shapes(op, inputs)?.map(|shapes| shapes.into_iter().collect()))
+}
+
+/// The reduction whose axes are an attribute and no input.
+fn with_axes(op: &Op, axes: &Value) -> Op {
+    let axes = axes.elements::<i32>().unwrap_or_default().into_iter().map(i64::from).collect::<Vec<_>>();
+    let reduction = Op::new(op.id(), op.kind()).named(op.name()).attr(Attr::Axes, axes);
+    let reduction = reduction.input(op.inputs()[0].clone()).output(op.outputs()[0].clone());
+    reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
 }
 
 /// The op as a graph would take it: held against its schema row, with defaults for the attributes that are not set.
@@ -225,70 +273,29 @@ fn one(result: Result<Value>) -> Result<Vec<Value>> {
     Ok(vec![result?])
 }
 
-/// Each element of the result is a function of the elements that broadcasting brings together.
-fn pointwise(function: Function, to: DataType, inputs: &[Value], placement: &Placement) -> Result<Value> {
-    let types: Vec<DataType> = inputs.iter().map(Value::data_type).collect();
-    Value::compute(to, &placement.result, |at, bytes| {
-        let placed = inputs.iter().zip(&placement.starts);
-        let elements: SmallVec<[&[u8]; 3]> =
-            placed.map(|(input, &start)| input.element(&input.aligned(at, start))).collect();
-        append_element(function, &types, &elements, to, bytes);
-    })
-}
-
-/// Appends a function of elements of some types.
-fn append_element(
-    function: Function,
-    types: &[DataType],
-    elements: &[&[u8]],
-    to: DataType,
-    bytes: &mut Vec<u8>,
-) {
-    let number = |i: usize| Number::of(types[i], elements[i]);
-    let truth = |i: usize| elements[i] != [0];
-    match function {
-        Function::Unary(function, params) => {
-            number::append_arithmetic(functions::unary(function, params, number(0).float()), to, bytes);
-        }
-        Function::Binary(function, params) => match (number(0), number(1)) {
-            (Number::Integer(x), Number::Integer(y)) => {
-                let result = functions::of_integers(function, x, y);
-                Number::Integer(result.expect("the schema lets floats alone through to here"))
-                    .append(to, bytes);
-            }
-            (x, y) => {
-                let result = functions::binary(function, params, x.float(), y.float());
-                number::append_arithmetic(result, to, bytes);
-            }
-        },
-        Function::Compare(comparison) => bytes.push(match (number(0), number(1)) {
-            (Number::Integer(x), Number::Integer(y)) => functions::compare(comparison, x, y).into(),
-            (x, y) => functions::compare(comparison, x.float(), y.float()).into(),
-        }),
-        Function::Logic(logic) => bytes.push(functions::logic(logic, truth(0), truth(1)).into()),
-        Function::Not => bytes.push((!truth(0)).into()),
-        Function::Classify(class) => bytes.push(functions::classify(class, number(0).float()).into()),
-        Function::Sign(sign) => {
-            let start = bytes.len();
-            bytes.extend_from_slice(elements[0]);
-            let highest = if cfg!(target_endian = "little") { bytes.len() - 1 } else { start };
-            functions::sign(sign, &mut bytes[highest]);
-        }
-        Function::Select => bytes.extend_from_slice(if truth(0) { elements[1] } else { elements[2] }),
-        Function::Convert if types[0] != to => number(0).append(to, bytes),
-        Function::Convert | Function::Identity => bytes.extend_from_slice(elements[0]),
-        Function::Fill(value) if to == DataType::F32 => bytes.extend_from_slice(bytes_of(&[value])),
-        Function::Fill(value) => Number::Float(value.into()).append(to, bytes),
-        Function::Index => unreachable!("an index is no function of elements"),
-    }
-}
-
 /// Each element is its own index along the axis.
-fn gen_index(op: &Op, src: &Value) -> Result<Value> {
-    let axis = infer::resolved_axis(op, src.dims())?;
-    if i32::try_from(src.dims()[axis]).is_err() {
+fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
+    let axis = infer::resolved_axis(op, dims)?;
+    if i32::try_from(dims[axis]).is_err() {
         return Err(unimplemented(op, "an index along the axis does not fit into s32"));
     }
-    let to = op.outputs()[0].data_type();
-    Value::compute(to, src.dims(), |at, bytes| Number::Integer(at[axis] as i128).append(to, bytes))
+    pointwise::indices(axis, op.outputs()[0].data_type(), dims)
+}
+
+/// All elements of a value as numbers, as a walk visits them.
+fn numbers_of(value: &Value, walk: &Walk) -> Result<Vec<f64>> {
+    let mut numbers = zeroed(count(value.dims()))?;
+    in_pieces(&mut numbers, CHUNK, |n, piece| {
+        number::floats(value, walk, n * CHUNK..n * CHUNK + piece.len(), piece);
+    });
+    Ok(numbers)
+}
+
+/// A value of numbers, rounded to f32 and from there to the type, that lie where a walk over its dims says.
+fn value_of(numbers: &[f64], walk: &Walk, data_type: DataType, dims: &[i64]) -> Result<Value> {
+    Value::compute(data_type, dims, |range, bytes| {
+        let mut piece = vec![0.0; range.len()];
+        walk.gather(range, &mut piece, |at| numbers[at]);
+        number::store_arithmetic(&mut piece, data_type, bytes);
+    })
 }

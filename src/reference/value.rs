@@ -1,7 +1,9 @@
 //! Tensors as plain data.
 
-use smallvec::SmallVec;
+use std::ops::Range;
 
+use super::number::{elements, elements_mut};
+use super::walk::{CHUNK, Walk, in_pieces};
 use crate::error::{Error, Result, TensorFault};
 use crate::execute::tensor::{Tensor, TensorBuf};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -10,7 +12,16 @@ use crate::types::shape::{self, Dims};
 
 /// A tensor as plain data: its elements dense, in row-major order, in the byte order of the machine.
 ///
-/// Values are equal where type, dims and all bits are.
+/// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0. Values are
+/// equal where type, dims and all bits are.
+///
+/// ```
+/// use sterna::DataType;
+/// use sterna::reference::Value;
+/// let three = Value::new(DataType::U4, &[3], vec![0x21, 0xf3])?; // 1, 2 and 3
+/// assert_eq!(three.bytes(), [0x21, 0x03]);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
     data_type: DataType,
@@ -23,12 +34,15 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a type without elements of whole bytes, for dims that no tensor has or that are unknown,
-    /// and for bytes that are not as many as type and dims ask for.
-    pub fn new(data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> Result<Self> {
+    /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes that are
+    /// not as many as type and dims ask for.
+    pub fn new(data_type: DataType, dims: &[i64], mut bytes: Vec<u8>) -> Result<Self> {
         let (needed, given) = (byte_count(data_type, dims)?, bytes.len());
         if given != needed {
             return Err(Error::Value(TensorFault::ByteCount { needed, given }));
+        }
+        if data_type.bits() == 4 && count(dims) % 2 == 1 {
+            bytes[needed - 1] &= 0xf;
         }
         Ok(Self { data_type, dims: dims.into(), bytes })
     }
@@ -55,19 +69,32 @@ impl Value {
         let fault = |fault| Error::Tensor { id: desc.id(), fault };
         let dims = desc.known_dims().ok_or_else(|| fault(TensorFault::NotConcrete))?;
         let strides = desc.strides().ok_or_else(|| fault(TensorFault::NotConcrete))?;
-        let size = desc.data_type().size().ok_or_else(|| fault(TensorFault::NoElements(desc.data_type())))?;
+        let bits = desc.data_type().bits();
+        if bits == 0 {
+            return Err(fault(TensorFault::NoElements(desc.data_type())));
+        }
         let bytes = tensor.bytes();
-        let (needed, given) = (desc.span().unwrap_or(0), bytes.len() / size);
+        let (needed, given) = (desc.span().unwrap_or(0), bytes.len() * 8 / bits);
         if given < needed {
             return Err(fault(TensorFault::TooShort { needed, given }));
         }
-        Self::gather(desc.data_type(), dims, |at| {
-            let first = offset_of(at, strides) * size;
-            &bytes[first..first + size]
-        })
+        let walk = Walk::of(dims, strides);
+        if bits == 4 {
+            let mut packed = zeroed(byte_count(desc.data_type(), dims)?)?;
+            let mut at = 0;
+            walk.each_run(0..count(dims), |first, stride, length| {
+                for place in (0..length).map(|i| first + i * stride) {
+                    set_nibble(&mut packed, at, nibble(bytes, place));
+                    at += 1;
+                }
+            });
+            return Ok(Self { data_type: desc.data_type(), dims: dims.into(), bytes: packed });
+        }
+        Self::gather(desc.data_type(), dims, &walk, bytes)
     }
 
-    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they are.
+    /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they
+    /// are.
     ///
     /// # Errors
     ///
@@ -85,11 +112,24 @@ impl Value {
         if dims != self.dims() {
             return Err(fault(TensorFault::Shape { expected: dims.into(), given: self.dims.clone() }));
         }
-        let (size, bytes) = (self.element_size(), tensor.as_mut_bytes());
-        for (n, element) in self.bytes.chunks_exact(size).enumerate() {
-            let first = offset_of(&index_of(n, dims), strides) * size;
-            bytes[first..first + size].copy_from_slice(element);
-        }
+        let (walk, bytes) = (Walk::of(dims, strides), tensor.as_mut_bytes());
+        let Some(size) = self.data_type.size() else {
+            let mut at = 0;
+            walk.each_run(0..count(dims), |first, stride, length| {
+                for place in (0..length).map(|i| first + i * stride) {
+                    set_nibble(bytes, place, nibble(&self.bytes, at));
+                    at += 1;
+                }
+            });
+            return Ok(());
+        };
+        let mut elements = self.bytes.chunks_exact(size);
+        walk.each_run(0..count(dims), |first, stride, length| {
+            for (i, element) in elements.by_ref().take(length).enumerate() {
+                let place = (first + i * stride) * size;
+                bytes[place..place + size].copy_from_slice(element);
+            }
+        });
         Ok(())
     }
 
@@ -111,30 +151,31 @@ impl Value {
     /// The elements in row-major order; `None` where `T` stands for another type.
     pub fn elements<T: Element>(&self) -> Option<Vec<T>> {
         let of_this_type = <T as Element>::DATA_TYPE == self.data_type;
-        of_this_type.then(|| self.bytes.chunks_exact(self.element_size()).filter_map(element_of).collect())
+        of_this_type.then(|| self.bytes.chunks_exact(size_of::<T>()).filter_map(element_of).collect())
     }
 
-    /// A value whose element at each index is some element's bytes.
-    pub(super) fn gather<'a>(
-        data_type: DataType,
-        dims: &[i64],
-        element: impl Fn(&[usize]) -> &'a [u8],
-    ) -> Result<Self> {
-        Self::compute(data_type, dims, |at, bytes| bytes.extend_from_slice(element(at)))
+    /// A value whose elements are those that a walk visits.
+    pub(super) fn gather(data_type: DataType, dims: &[i64], walk: &Walk, from: &[u8]) -> Result<Self> {
+        Self::compute(data_type, dims, |range, into| match data_type.size() {
+            Some(1) => copy::<1>(walk, range, from, into),
+            Some(2) => copy::<2>(walk, range, from, into),
+            Some(4) => copy::<4>(walk, range, from, into),
+            _ => copy::<8>(walk, range, from, into),
+        })
     }
 
-    /// A value whose element at each index is appended by a function.
+    /// A value whose elements a function writes, so many at a time: it is given which, and their bytes.
     pub(super) fn compute(
         data_type: DataType,
         dims: &[i64],
-        mut append: impl FnMut(&[usize], &mut Vec<u8>),
+        write: impl Fn(Range<usize>, &mut [u8]) + Sync,
     ) -> Result<Self> {
-        let mut bytes = reserve(byte_count(data_type, dims)?)?;
-        let mut index = Index::from_elem(0, dims.len());
-        for _ in 0..count(dims) {
-            append(&index, &mut bytes);
-            advance(&mut index, dims);
-        }
+        let mut bytes = zeroed(byte_count(data_type, dims)?)?;
+        let size = data_type.size().unwrap_or(1);
+        in_pieces(&mut bytes, CHUNK * size, |n, piece| {
+            let first = n * CHUNK;
+            write(first..first + piece.len() / size, piece);
+        });
         Ok(Self { data_type, dims: dims.into(), bytes })
     }
 
@@ -148,28 +189,25 @@ impl Value {
     /// The value whose dim `i` is dim `order[i]` of this one.
     pub(super) fn permuted(&self, order: &[usize]) -> Result<Self> {
         let dims: Dims = order.iter().map(|&axis| self.dims[axis]).collect();
-        let source = |at: &[usize]| {
-            let mut index = Index::from_elem(0, at.len());
-            order.iter().zip(at).for_each(|(&axis, &i)| index[axis] = i);
-            self.element(&index)
-        };
-        Self::gather(self.data_type, &dims, source)
+        Self::gather(self.data_type, &dims, &Walk::permuted(&self.dims, order), &self.bytes)
     }
+}
 
-    fn element_size(&self) -> usize {
-        self.data_type.bits() / 8
-    }
+/// Copies the elements of a range that a walk visits.
+pub(super) fn copy<const N: usize>(walk: &Walk, range: Range<usize>, from: &[u8], into: &mut [u8]) {
+    let from = elements::<N>(from);
+    walk.gather(range, elements_mut(into), |at| from[at]);
+}
 
-    /// The bytes of the element at an index.
-    pub(super) fn element(&self, index: &[usize]) -> &[u8] {
-        let first = place_of(index, &self.dims) * self.element_size();
-        &self.bytes[first..first + self.element_size()]
-    }
+/// The n-th of the elements of four bits, of which a byte holds two, the first in its low half.
+pub(super) fn nibble(bytes: &[u8], at: usize) -> u8 {
+    bytes[at / 2] >> (4 * (at % 2)) & 0xf
+}
 
-    /// The index in this operand, whose first dim stands at dim `start` of a result.
-    pub(super) fn aligned(&self, at: &[usize], start: usize) -> Index {
-        aligned(at, &self.dims, start)
-    }
+/// Replaces the n-th of the elements of four bits.
+fn set_nibble(bytes: &mut [u8], at: usize, element: u8) {
+    let (byte, shift) = (&mut bytes[at / 2], 4 * (at % 2));
+    *byte = *byte & !(0xf << shift) | element << shift;
 }
 
 /// How many bytes the elements of a dense tensor have.
@@ -178,54 +216,21 @@ fn byte_count(data_type: DataType, dims: &[i64]) -> Result<usize> {
         Error::Tensor { fault, .. } => Error::Value(fault),
         other => other,
     };
-    let size = data_type.size().ok_or(Error::Value(TensorFault::NoElements(data_type)))?;
+    if data_type == DataType::Undef {
+        return Err(Error::Value(TensorFault::NoElements(data_type)));
+    }
     let desc = LogicalTensor::any(0, data_type, dims).map_err(of_value)?;
     let elements = desc.element_count().ok_or(Error::Value(TensorFault::NotConcrete))?;
-    Ok(elements * size)
+    // Half of an odd number of elements of four bits is rounded up.
+    Ok(match data_type.size() {
+        Some(size) => elements * size,
+        None => elements.div_ceil(2),
+    })
 }
-
-/// How many elements lie between the first element and the one at an index.
-fn offset_of(index: &[usize], strides: &[i64]) -> usize {
-    index.iter().zip(strides).map(|(&i, &stride)| i * stride as usize).sum()
-}
-
-/// One index a dim.
-pub(super) type Index = SmallVec<[usize; 6]>;
 
 /// The number of elements of a shape that has been checked.
 pub(super) fn count(dims: &[i64]) -> usize {
     shape::element_count(dims).expect("checked when the value was made") as usize
-}
-
-/// The index of the n-th element in row-major order.
-pub(super) fn index_of(mut n: usize, dims: &[i64]) -> Index {
-    let mut index = Index::from_elem(0, dims.len());
-    for (i, &dim) in index.iter_mut().zip(dims).rev() {
-        *i = n % dim as usize;
-        n /= dim as usize;
-    }
-    index
-}
-
-/// Takes an index to the next element in row-major order, from the last one to the first.
-fn advance(index: &mut [usize], dims: &[i64]) {
-    for (i, &dim) in index.iter_mut().zip(dims).rev() {
-        *i += 1;
-        if *i < dim as usize {
-            break;
-        }
-        *i = 0;
-    }
-}
-
-/// Which element in row-major order stands at an index.
-pub(super) fn place_of(index: &[usize], dims: &[i64]) -> usize {
-    index.iter().zip(dims).fold(0, |place, (&i, &dim)| place * dim as usize + i)
-}
-
-/// The index in an operand whose first dim stands at dim `start` of a result: a dim of 1 is repeated.
-pub(super) fn aligned(at: &[usize], dims: &[i64], start: usize) -> Index {
-    dims.iter().zip(&at[start..]).map(|(&dim, &i)| if dim == 1 { 0 } else { i }).collect()
 }
 
 /// An empty vector with room for so many.
@@ -234,4 +239,11 @@ pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     let (size, align) = (count.saturating_mul(size_of::<T>()), align_of::<T>());
     room.try_reserve_exact(count).map_err(|_| Error::OutOfMemory { size, align })?;
     Ok(room)
+}
+
+/// So many zeros.
+pub(super) fn zeroed<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
+    let mut all = reserve(count)?;
+    all.resize(count, T::default());
+    Ok(all)
 }

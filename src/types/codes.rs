@@ -1,6 +1,6 @@
-//! The one way in which a closed list of names with numbers is written.
+//! The one form of a closed list of names with numbers.
 
-/// Defines an enum whose variants have a numeric code and a name, both of them stable and public.
+/// Defines an enum whose variants have a numeric code and a name, both stable and public.
 ///
 /// Gives `ALL`, `code`, `from_code`, `name`, `Display` (the name) and `FromStr` (by name).
 macro_rules! coded_enum {
@@ -26,12 +26,12 @@ macro_rules! coded_enum {
             /// Every variant, in the order of the codes.
             pub const ALL: &'static [Self] = &[$( Self::$Variant, )*];
 
-            /// The number that stands for this variant in the C ABI.
+            /// The number of this variant in the C ABI.
             pub const fn code(self) -> u32 {
                 self as u32
             }
 
-            /// The variant of a number; `None` where the number means nothing.
+            /// The variant of a number; `None` if there is none.
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code {
                     $( $code => Some(Self::$Variant), )*
@@ -39,7 +39,7 @@ macro_rules! coded_enum {
                 }
             }
 
-            /// The name, as JSON and messages write it.
+            /// The name in JSON and in messages.
             pub const fn name(self) -> &'static str {
                 match self {
                     $( Self::$Variant => $name, )*

@@ -1,4 +1,4 @@
-//! Data types: their codes, their sizes, and the Rust types that stand for them.
+//! Data types: codes, sizes, and their Rust types.
 #![allow(unsafe_code, reason = "`Element` promises facts about memory that the compiler cannot check")]
 
 use std::slice;
@@ -26,7 +26,7 @@ coded_enum! {
         S8 = 5 => "s8",
         U8 = 6 => "u8",
         F64 = 7 => "f64",
-        /// One byte an element, true when it is not zero.
+        /// One byte an element, true if it is not zero.
         Boolean = 8 => "boolean",
         F8E5m2 = 9 => "f8_e5m2",
         F8E4m3 = 10 => "f8_e4m3",
@@ -50,7 +50,7 @@ coded_enum! {
 
 impl DataType {
     /// Every type whose elements are whole bytes with a meaning of their own: all but `undef`, the 4-bit and
-    /// the scale types. These are the types that `Select` moves.
+    /// the scale types. `Select` moves these types.
     pub const WHOLE: &'static [DataType] = &[
         Self::F16,
         Self::Bf16,
@@ -69,7 +69,8 @@ impl DataType {
         Self::U64,
     ];
 
-    /// The numbers that arithmetic knows: the integers, and the floating-point types from 16 bits on.
+    /// The types that ops compare, convert and fill with: integers of whole bytes, and floating-point types of 16
+    /// bits or more.
     pub const NUMERIC: &'static [DataType] = &[
         Self::F32,
         Self::Bf16,
@@ -85,7 +86,7 @@ impl DataType {
         Self::U64,
     ];
 
-    /// Bits that one element takes; 0 for `undef`.
+    /// Bits of one element; 0 for `undef`.
     pub const fn bits(self) -> usize {
         match self {
             Self::Undef => 0,
@@ -97,7 +98,7 @@ impl DataType {
         }
     }
 
-    /// Bytes that one element takes; `None` for `undef` and the 4-bit types.
+    /// Bytes of one element; `None` for `undef` and the 4-bit types.
     ///
     /// ```
     /// use sterna::DataType;
@@ -132,14 +133,14 @@ impl DataType {
 /// assert_eq!(type_of(&[F8E4m3(0x38)]), DataType::F8E4m3);
 /// ```
 pub unsafe trait Element: Copy + Send + Sync + 'static {
-    /// The data type that this Rust type stands for.
+    /// The data type of this Rust type.
     const DATA_TYPE: DataType;
 }
 
 /// A Rust type that can be read as the elements of a tensor: every [`Element`], and `bool`.
 ///
-/// `bool` is no [`Element`], since a kernel may write any byte where a boolean is asked for; outputs of type
-/// `boolean` are [`Bool8`].
+/// `bool` is not an [`Element`], because a kernel may write any byte to a boolean; outputs of type `boolean`
+/// are [`Bool8`].
 ///
 /// # Safety
 ///
@@ -150,7 +151,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// assert_eq!(<bool as InputElement>::DATA_TYPE, DataType::Boolean);
 /// ```
 pub unsafe trait InputElement: Copy + Send + Sync + 'static {
-    /// The data type that this Rust type stands for.
+    /// The data type of this Rust type.
     const DATA_TYPE: DataType;
 }
 
@@ -160,13 +161,13 @@ pub(crate) fn bytes_of<T: InputElement>(elements: &[T]) -> &[u8] {
     unsafe { slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
-/// The element of which these are the bytes; `None` where it has more or fewer.
+/// The element with these bytes; `None` if their number is not its size.
 pub(crate) fn element_of<T: Element>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: so many bytes can be read, and every bit pattern is an element.
+    // SAFETY: this many bytes can be read, and every bit pattern is an element.
     (bytes.len() == size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-// SAFETY: what `Element` asks for includes what `InputElement` asks for.
+// SAFETY: the requirements of `Element` include those of `InputElement`.
 unsafe impl<T: Element> InputElement for T {
     const DATA_TYPE: DataType = T::DATA_TYPE;
 }
@@ -176,7 +177,7 @@ unsafe impl InputElement for bool {
     const DATA_TYPE: DataType = DataType::Boolean;
 }
 
-/// An element of a boolean tensor: any byte, true when it is not zero.
+/// An element of a boolean tensor: any byte, true if it is not zero.
 ///
 /// ```
 /// use sterna::Bool8;
@@ -187,7 +188,7 @@ unsafe impl InputElement for bool {
 pub struct Bool8(pub u8);
 
 impl Bool8 {
-    /// What the byte means.
+    /// Whether the byte is true.
     pub const fn get(self) -> bool {
         self.0 != 0
     }
@@ -224,8 +225,8 @@ pub struct F8E4m3(pub u8);
 macro_rules! elements {
     ($( $Type:ty => $Variant:ident, )*) => {
         $(
-            // SAFETY: a plain number (or a transparent wrapper of one): all bit patterns are valid, there is no
-            // padding, and the assertion below compares the sizes.
+            // SAFETY: a plain number, or a transparent wrapper of one: all bit patterns are valid, there is
+            // no padding, and the assertion below compares the sizes.
             unsafe impl Element for $Type {
                 const DATA_TYPE: DataType = DataType::$Variant;
             }

@@ -1,12 +1,16 @@
 //! The functions of pointwise ops: what is computed for one element, whatever the shapes.
 //!
-//! This is the one place that defines them; the interpreter in `reference` and the kernels each implement it. `x`, `y`
-//! are the inputs in port order, `p`, `q` the parameters, which are attributes of the op. Arithmetic on floating point
-//! is IEEE 754, rounded to nearest, ties to even; a NaN that comes out of it has positive sign and no payload.
+//! This is the one place that defines them; the interpreter in `reference` and the kernels each implement it.
+//! `x`, `y` are the inputs in port order, `p`, `q` the parameters, which are attributes of the op. Arithmetic
+//! on floating point is IEEE 754, rounded to nearest, ties to even; a NaN that comes out of it has positive
+//! sign and no payload.
 //!
-//! The formulas are those of oneDNN Graph's op specification or, where that gives none, of its eltwise primitive. They
-//! are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and ∞ − ∞ are NaN, so that
-//! `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
+//! The formulas are those of oneDNN Graph's op specification or, where that gives none, of its eltwise
+//! primitive. They are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and
+//! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
+
+/// Parameters `p` and `q` of a function; 0 where it has none.
+pub(crate) type Params = [f32; 2];
 
 /// A function of one f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,8 +72,8 @@ impl Unary {
     }
 }
 
-/// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences and products
-/// wrap around.
+/// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences and
+/// products wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Binary {
     /// `x + y`; also s32, s64.
@@ -78,8 +82,10 @@ pub(crate) enum Binary {
     Subtract,
     /// `x · y`; also s32, s64.
     Multiply,
-    /// `x / y`.
+    /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
     Divide,
+    /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
+    Modulo,
     /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
     Maximum,
     /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
@@ -88,8 +94,9 @@ pub(crate) enum Binary {
     SquaredDifference,
     /// `x` from 0 on, else `y · x`.
     Prelu,
-    /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x` is the
-    /// source or, where the name says so, the result of the forward op, and `y` the gradient of the result.
+    /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x` is
+    /// the source or, where the name says so, the result of the forward op, and `y` the gradient of the
+    /// result.
     AbsBackward,
     /// `y` for `x` strictly between `p` and `q`, else 0; of source and of result alike.
     ClampBackward,
@@ -135,7 +142,7 @@ impl Binary {
     pub(crate) const fn ulps(self) -> u32 {
         match self {
             Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::SquaredDifference => 0,
-            Self::Maximum | Self::Minimum | Self::Prelu => 0,
+            Self::Maximum | Self::Minimum | Self::Prelu | Self::Modulo => 0,
             Self::AbsBackward | Self::ClampBackward | Self::ReluBackward | Self::HardSigmoidBackward => 0,
             Self::EluBackward | Self::EluBackwardOfResult | Self::HardSwishBackward => 2,
             Self::SigmoidBackward | Self::SigmoidBackwardOfResult => 2,
@@ -147,7 +154,8 @@ impl Binary {
     }
 }
 
-/// A comparison of two numbers of one type, any numeric one. With NaN only [`NotEqual`](Self::NotEqual) is true.
+/// A comparison of two numbers of one type, any numeric one. With NaN only [`NotEqual`](Self::NotEqual) is
+/// true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Comparison {
     /// `x = y`.
@@ -165,8 +173,8 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison that answers as this one with its operands the other way round: kernels are there for what is less,
-    /// and not for what is greater.
+    /// The comparison that answers as this one with its operands the other way round: kernels are there for
+    /// what is less, and not for what is greater.
     pub(crate) const fn as_less(self) -> Option<Self> {
         match self {
             Self::Greater => Some(Self::Less),
@@ -198,11 +206,12 @@ pub(crate) enum Class {
     Finite,
 }
 
-/// What happens to the sign bit of a floating-point number of any width.
+/// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an integer by
+/// arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
-    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too.
+    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also s32, s64.
     Clear,
-    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too.
+    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too; also s32, s64.
     Flip,
 }

@@ -11,7 +11,7 @@ use super::codes::coded_enum;
 /// ```
 pub type OpId = usize;
 
-/// Names one tensor within a graph: ops that mention the same id are linked by it.
+/// Names one tensor within a graph: ops that name the same id are linked.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, TensorId};
@@ -23,9 +23,9 @@ pub type TensorId = usize;
 coded_enum! {
     /// What an op computes.
     ///
-    /// Kinds below `0x1000` carry the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Those from there on are Sterna's
-    /// own: what stands around a select and oneDNN lacks. Their numbers are as stable.
-    /// `sterna ops KIND` prints what an op of a kind must look like.
+    /// Kinds below `0x1000` have the numbers of oneDNN Graph's `dnnl_graph_op_kind_t`. Kinds from there on
+    /// are Sterna's own: ops around a select that oneDNN lacks. Their numbers are as stable. `sterna ops
+    /// KIND` prints the schema of a kind.
     ///
     /// ```
     /// use sterna::OpKind;
@@ -139,11 +139,13 @@ coded_enum! {
         Ceil = 0x100f => "Ceil",
         Fill = 0x1010 => "Fill",
         Cast = 0x1011 => "Cast",
+        Modulo = 0x1012 => "Modulo",
     }
 }
 
 coded_enum! {
-    /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`, from `0x1000` on Sterna's own.
+    /// The name of an attribute of an op; the codes are those of `dnnl_graph_op_attr_t`, from `0x1000` on
+    /// Sterna's own.
     ///
     /// ```
     /// use sterna::{Attr, Op, OpKind};
@@ -203,7 +205,8 @@ coded_enum! {
 coded_enum! {
     /// How far floating-point arithmetic may be relaxed; the codes are those of `dnnl_fpmath_mode_t`.
     ///
-    /// Sterna keeps the mode with the graph and writes it to JSON; it computes as under `Strict` in every mode.
+    /// Sterna keeps the mode with the graph and writes it to JSON; it computes as under `Strict` in every
+    /// mode.
     ///
     /// ```
     /// use sterna::FpMathMode;
@@ -220,7 +223,27 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// What becomes of a tensor between executions; the codes are those of `dnnl_graph_tensor_property_t`.
+    /// Kinds of engines; the codes are those of `dnnl_engine_kind_t`.
+    ///
+    /// Sterna runs on CPU alone. A graph keeps the kind that its JSON names, which says where the graph was
+    /// dumped.
+    ///
+    /// ```
+    /// use sterna::{EngineKind, Graph};
+    /// assert_eq!("gpu".parse(), Ok(EngineKind::Gpu));
+    /// assert_eq!(Graph::new().engine_kind(), EngineKind::Cpu);
+    /// ```
+    #[derive(Default)]
+    pub enum EngineKind: "engine kind" {
+        Any = 0 => "any",
+        #[default]
+        Cpu = 1 => "cpu",
+        Gpu = 2 => "gpu",
+    }
+}
+
+coded_enum! {
+    /// Lifetime of a tensor's value across executions; the codes are those of `dnnl_graph_tensor_property_t`.
     ///
     /// ```
     /// use sterna::{DataType, LogicalTensor, Property};
@@ -237,7 +260,7 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// How a two- or three-input op fits the shapes of its inputs together.
+    /// How an op with two or three inputs combines their shapes.
     ///
     /// ```
     /// use sterna::{AutoBroadcast, DataType, LogicalTensor, Op};
@@ -258,7 +281,7 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// The instruction-set levels that kernels are built for, from the plainest to the widest.
+    /// The instruction-set levels of kernels, from the plainest to the widest.
     ///
     /// ```
     /// use sterna::Level;

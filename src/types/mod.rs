@@ -1,4 +1,4 @@
-//! Plain values that every room may name: data types, shapes, op kinds, attributes.
+//! Plain values that every layer may name: data types, shapes, op kinds, attributes.
 
 mod codes;
 pub(crate) mod dtype;
@@ -6,7 +6,7 @@ pub(crate) mod function;
 pub(crate) mod kind;
 pub(crate) mod shape;
 
-/// A name that none of a closed list is.
+/// A name that is not in a closed list.
 ///
 /// ```
 /// use sterna::OpKind;
@@ -16,7 +16,7 @@ pub(crate) mod shape;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} is called {name:?}")]
 pub struct UnknownName {
-    /// What was looked for: "op kind", "attribute", "data type", …
+    /// The kind of name: "op kind", "attribute", "data type", …
     pub what: &'static str,
     /// The name given.
     pub name: String,

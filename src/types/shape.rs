@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-/// Sizes or strides, one a dim; up to six of them are stored without an allocation.
+/// Sizes or strides, one for each dim; up to six are stored without an allocation.
 ///
 /// ```
 /// use sterna::Dims;
@@ -22,7 +22,7 @@ pub type Dims = SmallVec<[i64; 6]>;
 /// ```
 pub const MAX_RANK: usize = 12;
 
-/// Stands for a dim or a stride that is not known yet.
+/// An unknown dim or stride.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, UNKNOWN_DIM};
@@ -32,11 +32,11 @@ pub const MAX_RANK: usize = 12;
 /// ```
 pub const UNKNOWN_DIM: i64 = i64::MIN;
 
-/// How two shapes fail to fit together.
+/// How two shapes fail to broadcast.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BroadcastFault {
-    /// Mode `none` wants equal shapes.
+    /// Mode `none` needs equal shapes.
     #[error("{} is not equal to {}", Braced(shape), Braced(onto))]
     NotEqual {
         /// The shape that differs.
@@ -62,7 +62,7 @@ pub enum BroadcastFault {
         /// The dim of `onto` there.
         onto_dim: i64,
     },
-    /// A one-way broadcast from more dims onto fewer.
+    /// A one-way broadcast of more dims onto fewer.
     #[error("{} has a larger rank than {}, onto which it must broadcast", Braced(shape), Braced(onto))]
     Rank {
         /// The shape that does not fit.
@@ -82,7 +82,7 @@ pub enum BroadcastFault {
     },
 }
 
-/// Writes dims the way the op specification does: `{2,3,?}`, with `?` for a dim that is unknown.
+/// Writes dims as the op specification does: `{2,3,?}`, with `?` for an unknown dim.
 pub(crate) struct Braced<'a>(pub(crate) &'a [i64]);
 
 impl fmt::Display for Braced<'_> {
@@ -104,7 +104,7 @@ pub(crate) fn is_known(dims: &[i64]) -> bool {
     dims.iter().all(|&dim| dim != UNKNOWN_DIM)
 }
 
-/// The number of elements; `None` where it leaves i64. A dim of 0 makes it 0 whatever the others are.
+/// The number of elements; `None` if it exceeds i64. A dim of 0 makes it 0 whatever the others are.
 pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
     if dims.contains(&0) {
         return Some(0);
@@ -112,13 +112,13 @@ pub(crate) fn element_count(dims: &[i64]) -> Option<i64> {
     dims.iter().try_fold(1i64, |product, &dim| product.checked_mul(dim))
 }
 
-/// Dense row-major strides, in which a dim of 0 counts as 1; `None` where one leaves i64.
+/// Contiguous row-major strides, with a dim of 0 counted as 1; `None` if one exceeds i64.
 pub(crate) fn row_major_strides(dims: &[i64]) -> Option<Dims> {
     let order: SmallVec<[usize; 6]> = (0..dims.len()).collect();
     dense_strides(dims, &order)
 }
 
-/// Dense strides of dims that lie in memory in the given order, outermost first; `None` where one leaves i64.
+/// Contiguous strides for dims in a given memory order, outermost first; `None` if one exceeds i64.
 pub(crate) fn dense_strides(dims: &[i64], order: &[usize]) -> Option<Dims> {
     let mut strides = Dims::from_elem(0, dims.len());
     let mut stride = 1i64;
@@ -131,7 +131,7 @@ pub(crate) fn dense_strides(dims: &[i64], order: &[usize]) -> Option<Dims> {
 
 /// The axes from the outermost to the innermost in memory.
 ///
-/// Where strides do not decide (a dim of 1, a stride of 0, equal strides) an axis keeps its place among its
+/// If strides do not decide (a dim of 1, a stride of 0, equal strides), an axis keeps its place among its
 /// neighbours, so a row-major tensor with repeated dims stays row-major.
 pub(crate) fn memory_order(dims: &[i64], strides: &[i64]) -> SmallVec<[usize; 6]> {
     let decides = |axis: usize| dims[axis] != 1 && strides[axis] != 0;
@@ -154,8 +154,8 @@ pub(crate) fn memory_order(dims: &[i64], strides: &[i64]) -> SmallVec<[usize; 6]
     order
 }
 
-/// How many elements lie between the first and the last element, both counted; 0 for an empty tensor, `None` where
-/// it leaves i64.
+/// Number of elements from the first to the last, both included; 0 for an empty tensor, `None` if it exceeds
+/// i64.
 #[inline]
 pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
     let (mut span, mut is_empty, mut overflows) = (1i64, false, false);
@@ -169,8 +169,8 @@ pub(crate) fn span(dims: &[i64], strides: &[i64]) -> Option<i64> {
     if is_empty { Some(0) } else { (!overflows).then_some(span) }
 }
 
-/// Whether two different index tuples may fall on one element: with the dims above 1 ordered by stride, some stride
-/// is not larger than the extent inside it.
+/// Whether two different index tuples may have one address: with the dims above 1 ordered by stride, some
+/// stride is not larger than the extent inside it.
 pub(crate) fn overlaps_itself(dims: &[i64], strides: &[i64]) -> bool {
     let mut inside = 0i64;
     for axis in memory_order(dims, strides).into_iter().rev().filter(|&axis| dims[axis] > 1) {
@@ -182,8 +182,8 @@ pub(crate) fn overlaps_itself(dims: &[i64], strides: &[i64]) -> bool {
     false
 }
 
-/// The common shape of two that broadcast to each other: right-aligned, each pair of dims equal or one of them 1, a
-/// missing dim is 1.
+/// The common shape of two shapes that broadcast to each other: right-aligned, each pair of dims equal or one
+/// of them 1, a missing dim is 1.
 pub(crate) fn broadcast_pair(a: &[i64], b: &[i64]) -> Result<Dims, BroadcastFault> {
     let rank = a.len().max(b.len());
     let at = |dims: &[i64], axis: usize| match (axis + dims.len()).checked_sub(rank) {
@@ -200,14 +200,14 @@ pub(crate) fn broadcast_pair(a: &[i64], b: &[i64]) -> Result<Dims, BroadcastFaul
         .collect()
 }
 
-/// Where the first dim of an operand stands in a result that it broadcasts onto one way, right-aligned.
+/// The dim of a result at which an operand starts that broadcasts onto it one way, right-aligned.
 pub(crate) fn right_aligned(shape: &[i64], onto: &[i64]) -> Result<usize, BroadcastFault> {
     onto.len()
         .checked_sub(shape.len())
         .ok_or_else(|| BroadcastFault::Rank { shape: shape.into(), onto: onto.into() })
 }
 
-/// Where the first dim of an operand stands in a result under mode `pdpd`, in which `axis` −1 means right-aligned.
+/// The dim of a result at which an operand starts under mode `pdpd`; `axis` −1 means right-aligned.
 pub(crate) fn aligned_at(shape: &[i64], onto: &[i64], axis: i64) -> Result<usize, BroadcastFault> {
     let room = right_aligned(shape, onto)?;
     match axis {
@@ -217,7 +217,8 @@ pub(crate) fn aligned_at(shape: &[i64], onto: &[i64], axis: i64) -> Result<usize
     }
 }
 
-/// Checks that each dim of an operand that starts at dim `start` of the result equals its counterpart or is 1.
+/// Checks that each dim of an operand that starts at dim `start` of the result equals its counterpart or is
+/// 1.
 pub(crate) fn fits_onto(shape: &[i64], onto: &[i64], start: usize) -> Result<(), BroadcastFault> {
     for (i, (&dim, &onto_dim)) in shape.iter().zip(&onto[start..]).enumerate() {
         if dim != onto_dim && dim != 1 {
@@ -228,16 +229,16 @@ pub(crate) fn fits_onto(shape: &[i64], onto: &[i64], start: usize) -> Result<(),
     Ok(())
 }
 
-/// The strides with which an operand is walked in the index space of a result that it broadcasts onto, its first dim
-/// standing at dim `start`: 0 along every dim that it lacks or repeats.
-pub(crate) fn walk_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
-    let mut walk = Dims::from_elem(0, onto.len());
+/// The strides of an operand in the index space of a result onto which it broadcasts, starting at dim
+/// `start`: 0 along every dim that it lacks or repeats.
+pub(crate) fn access_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
+    let mut access = Dims::from_elem(0, onto.len());
     for (i, (&dim, &stride)) in shape.iter().zip(strides).enumerate() {
         if dim != 1 {
-            walk[start + i] = stride;
+            access[start + i] = stride;
         }
     }
-    walk
+    access
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct Case {
 
 #[derive(Debug)]
 pub struct Operand {
-    /// A type by the name that Sterna gives it.
+    /// Sterna's name of the type.
     pub dtype: String,
     pub dims: Vec<i64>,
 }
@@ -37,7 +37,7 @@ impl Case {
         })
     }
 
-    /// Whether it is a single select; of graphs there is a file.
+    /// Whether it is a single select; a graph has a file.
     pub fn is_select(&self) -> bool {
         self.graph == "select"
     }

@@ -1,5 +1,5 @@
-//! Timing servers of Sterna and of candle: `sterna-peers sterna|candle --name value …` answers the protocol that
-//! README.md describes.
+//! Timing servers of Sterna and of candle: `sterna-peers sterna|candle --name value …` speaks the protocol of
+//! README.md.
 #![forbid(unsafe_code)]
 
 mod candle;

@@ -11,10 +11,10 @@ pub trait Peer {
     /// Name and version of the library, in one line.
     fn version(&self) -> String;
 
-    /// Executes so many times.
+    /// Executes this many times.
     fn execute(&mut self, times: usize) -> Result<()>;
 
-    /// Executes once into an output that held something else, and writes the bytes of the result.
+    /// Executes once into an output that held other bytes, and writes the bytes of the result.
     fn write(&mut self, to: &mut dyn Write) -> Result<()>;
 }
 

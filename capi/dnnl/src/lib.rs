@@ -2,7 +2,10 @@
 //!
 //! The functions of `sterna_capi` have the arguments, struct layouts and numbers of oneDNN's. So a name of oneDNN's is
 //! a jump to the function that does the work, and the table below is all there is to it: it says nothing of arguments
-//! that could differ from what they are there. What oneDNN has and `sterna.h` has not stands behind the table.
+//! that could differ from what they are there. What oneDNN has and `sterna.h` has not stands behind the table, and the names
+//! of numbers in `debug`.
+
+mod debug;
 
 use std::arch::naked_asm;
 use std::ffi::c_int;
@@ -12,7 +15,7 @@ use sterna_capi::ffi::{needed, status_of};
 use sterna_capi::status::Status;
 use sterna_capi::{
     allocator, compiled_partition, constant_tensor_cache, cpu_isa, dump, engine, fpmath_mode, graph,
-    logical_tensor, op, partition, stream, tensor, verbose, version,
+    logical_tensor, op, partition, status, stream, tensor, verbose, version,
 };
 
 /// Goes on at another function, to which this one's arguments and return address are its own.
@@ -67,6 +70,7 @@ names! {
     dnnl_get_effective_cpu_isa => cpu_isa::sterna_cpu_isa_get_effective,
     dnnl_set_max_cpu_isa => cpu_isa::sterna_cpu_isa_set_max,
     dnnl_set_verbose => verbose::sterna_verbose_set,
+    dnnl_status2str => status::sterna_status_string,
 
     dnnl_graph_allocator_create => allocator::sterna_allocator_create,
     dnnl_graph_allocator_destroy => allocator::sterna_allocator_destroy,

@@ -24,18 +24,6 @@ static void release(void *block) {
     free(block);
 }
 
-static void *allocate_unaligned(size_t size, size_t alignment) {
-    (void)alignment;
-    uint8_t *block = malloc(size + 1);
-    blocks++;
-    return block + 1;
-}
-
-static void release_unaligned(void *block) {
-    blocks--;
-    free((uint8_t *)block - 1);
-}
-
 /* The whole workflow, with two executions; says how many steps ran out of memory. */
 static int workflow(void) {
     sterna_allocator_t *allocator;
@@ -94,18 +82,5 @@ int main(void) {
             return 1;
         }
     }
-
-    /* Memory that is not aligned counts as none, and goes back. */
-    sterna_allocator_t *allocator;
-    sterna_engine_t *engine;
-    sterna_logical_tensor_t desc;
-    sterna_tensor_t *tensor;
-    OK(sterna_allocator_create(&allocator, allocate_unaligned, release_unaligned));
-    OK(sterna_engine_create_with_allocator(&engine, STERNA_ENGINE_KIND_CPU, 0, allocator));
-    describe(&desc, 0, STERNA_DATA_TYPE_F32, LENGTH);
-    ENDS(OUT_OF_MEMORY, sterna_tensor_create(&tensor, &desc, engine, STERNA_MEMORY_ALLOCATE));
-    REQUIRE(blocks == 0);
-    OK(sterna_engine_destroy(engine));
-    OK(sterna_allocator_destroy(allocator));
     return 0;
 }

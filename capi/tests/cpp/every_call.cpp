@@ -130,7 +130,13 @@ void graphs() {
     CHECK(thrown([&] { graph.explain(99); }) == status::invalid_arguments);
     graph.explain(7);
     auto copy = sterna::graph::from_json(graph.to_json());
-    CHECK(!copy.is_finalized());
+    CHECK(!copy.is_finalized() && copy.json_notes().empty());
+    const auto noted = sterna::graph::from_json(
+            R"({"graph": [{"id": 0, "kind": "Abs", "inputs": [{"id": 0, "dtype": "f32"}],
+                                  "outputs": [{"id": 1, "dtype": "f32", "shape": [2]}]},
+                          {"id": 1, "kind": "Abs", "inputs": [{"id": 1, "dtype": "f32", "shape": [3]}],
+                                  "outputs": [{"id": 2, "dtype": "f32"}]}]})");
+    CHECK(noted.json_notes().find("dims {3} differ from {2} of its producer") != std::string::npos);
     copy.set_fpmath_mode(sterna::fpmath_mode::any, true);
     CHECK(copy.get_fpmath_mode().apply_to_int);
     copy.finalize();

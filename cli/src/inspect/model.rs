@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 use sterna::{
-    Engine, Explanation, Graph, InPlacePair, Level, LogicalTensor, Op, OpId, OpRef, Partition, PlanSummary,
-    Policy, Schema, TensorId, UNKNOWN_DIM, Verdict,
+    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpId, OpRef, Partition,
+    PlanSummary, Policy, Schema, TensorId, UNKNOWN_DIM,
 };
 
 use crate::report::PortReport;
@@ -188,9 +188,6 @@ fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<Tensor
 struct Link<'a> {
     producer: (usize, &'a Op),
     consumer: (usize, &'a Op),
-    tensor: TensorId,
-    /// Whether only its shape is used.
-    lends_shape: bool,
 }
 
 /// The tensors between partitions.
@@ -210,13 +207,12 @@ impl<'a> Wiring<'a> {
         let mut links = Vec::new();
         let mut links_of: HashMap<usize, Vec<usize>> = HashMap::new();
         for (part, op) in ops() {
-            for (index, input) in op.inputs().iter().enumerate() {
+            for input in op.inputs() {
                 let Some(&producer) = makers.get(&input.id()) else { continue };
                 if producer.0 != part {
-                    let lends_shape = port(op, index).is_some_and(|port| port.shape_only);
                     links_of.entry(producer.0).or_default().push(links.len());
                     links_of.entry(part).or_default().push(links.len());
-                    links.push(Link { producer, consumer: (part, op), tensor: input.id(), lends_shape });
+                    links.push(Link { producer, consumer: (part, op) });
                 }
             }
         }
@@ -254,17 +250,16 @@ impl<'a> Wiring<'a> {
             let neighbour = explanation.neighbour?;
             let fusion = explanation.fusion;
             match explanation.verdict {
-                Verdict::Matched => None,
-                Verdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
-                Verdict::Rejected(why) => Some(format!("the fusion `{fusion}` refused {neighbour}: {why}")),
+                FusionVerdict::Matched => None,
+                FusionVerdict::NoMatch => Some(format!("the fusion `{fusion}` takes no {neighbour}")),
+                FusionVerdict::Rejected(why) => {
+                    Some(format!("the fusion `{fusion}` refused {neighbour}: {why}"))
+                }
             }
         });
         let mut verdicts: Vec<String> = verdicts.collect();
         verdicts.dedup();
         match &verdicts[..] {
-            [] if link.lends_shape => {
-                format!("only the shape of tensor {} is used, and no group grows along that", link.tensor)
-            }
             [] => format!("no fusion starts at {} or at {}", link.producer.1.kind(), link.consumer.1.kind()),
             verdicts => verdicts.join("; "),
         }

@@ -146,7 +146,7 @@ fn plan_of(plan: &PlanSummary) -> Markup {
             dt { "in" } dd { (bytes(plan.bytes_read)) }
             dt { "out" } dd {
                 (bytes(plan.bytes_written))
-                @if plan.streams { ", stored past the caches" }
+                @if plan.non_temporal_stores { ", non-temporal stores" }
             }
             dt { "scratch" } dd { (bytes(plan.scratch_per_thread)) " a thread" }
         }

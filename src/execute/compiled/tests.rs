@@ -1,5 +1,5 @@
-//! A kernel that panics, which only a defect could make one do: no caller can. So the plan of a compiled partition is
-//! given such a kernel here.
+//! A kernel that panics. No caller can make one panic, only a defect could, so the test puts such a kernel
+//! into the plan of a compiled partition.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,31 +8,31 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::compile::cache::set_compiled_partition_cache_capacity;
 use crate::graph::op::Op;
-use crate::kernels::asks::Asks;
 use crate::kernels::pointwise::{Kernel1, Params};
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::partition::Partition;
-use crate::plan::Work;
+use crate::plan::Instr;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
-/// Enough for workers to be woken.
+/// Enough elements to wake workers.
 const LENGTH: usize = 3_000_000;
 
-/// What the kernel does where nobody is to panic.
+/// The kernel to run if no panic is wanted.
 static WORKING: OnceLock<Kernel1> = OnceLock::new();
 static WORKERS_PANIC: AtomicBool = AtomicBool::new(false);
 static CALLER_PANICS: AtomicBool = AtomicBool::new(false);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut Asks) {
+fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, queue: &mut PrefetchQueue) {
     let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("sterna-"));
     let panics = if is_worker { &WORKERS_PANIC } else { &CALLER_PANICS };
     if panics.load(Ordering::Relaxed) {
         PANICS.fetch_add(1, Ordering::Relaxed);
         panic!("a kernel panics");
     }
-    // The caller would do all the work before a worker is awake.
+    // Otherwise the caller would do all the work before a worker wakes.
     let start = Instant::now();
     while WORKERS_PANIC.load(Ordering::Relaxed)
         && PANICS.load(Ordering::Relaxed) == 0
@@ -40,25 +40,26 @@ fn may_panic(extent: Extent, x: Source, to: Target, params: &Params, asks: &mut 
     {
         std::thread::yield_now();
     }
-    // SAFETY: as the caller of the kernel that this one stands for promises.
-    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, asks) }
+    // SAFETY: as the caller of this kernel promises for the kernel that it replaces.
+    unsafe { WORKING.get().expect("it was set before the first execution")(extent, x, to, params, queue) }
 }
 
-/// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may panic.
+/// A compiled square of elements with gaps, which needs scratch, on three threads, with the kernel that may
+/// panic.
 fn compiled() -> CompiledPartition {
     let dims = [LENGTH as i64];
     let from = LogicalTensor::with_strides(0, DataType::F32, &dims, &[2]).unwrap();
     let to = LogicalTensor::strided(1, DataType::F32, &dims).unwrap();
     let op = Op::new(0, OpKind::Square).input(from).output(to);
     let partition = Partition::from_op(op).unwrap();
-    // A plan that the cache does not share can be changed.
+    // A plan that is not in the cache is not shared, so it can be changed.
     set_compiled_partition_cache_capacity(0);
     let engine = Engine::builder().threads(3).build();
     let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
     let steps = plan.nests.iter_mut().flat_map(|nest| &mut nest.steps);
-    let mut kernels = steps.filter_map(|step| match &mut step.work {
-        Work::One { kernel, .. } => Some(kernel),
+    let mut kernels = steps.filter_map(|step| match &mut step.instr {
+        Instr::Unary { kernel, .. } => Some(kernel),
         _ => None,
     });
     let kernel = kernels.next().unwrap();
@@ -67,7 +68,7 @@ fn compiled() -> CompiledPartition {
     compiled
 }
 
-/// The control word of the thread's floating-point environment, without the flags of what has happened.
+/// The control word of the thread's floating-point environment, without the flags of past exceptions.
 #[cfg(target_arch = "x86_64")]
 fn control() -> u32 {
     let mut control = 0u32;
@@ -101,7 +102,7 @@ fn a_panic_anywhere_is_an_error_and_the_next_execution_works() {
     works();
     for round in 0..4 {
         for (workers, caller) in [(true, false), (false, true), (true, true)] {
-            // Flush to zero and round down, which holds afterwards as well.
+            // Flush to zero and round down; this mode must hold afterwards as well.
             #[cfg(target_arch = "x86_64")]
             set_control(0x1f80 | 0x8000 | 0x2000);
             PANICS.store(0, Ordering::Relaxed);

@@ -1,9 +1,8 @@
-//! Functions in f32 at level Avx512, whose instructions save steps that `single` has to take: a product with any power
-//! of two overflows, underflows and is rounded as it should, and a table of 16 is one look-up. In the first-level cache
-//! of a Zen 4 (EPYC 9004), 16 elements take, in ns: exp 3.3 instead of 4.6, sigmoid 5.8 instead of 7.1, GELU by
-//! the tangent 8.7 instead of 9.6, and by the error function 8.6 instead of 22 in f64.
+//! Functions of f32 at level Avx512. Its instructions save steps that `single` must take: scaling by any
+//! power of two overflows, underflows and rounds correctly, and a table of 16 is one look-up
+//! (decision: math-avx512).
 //!
-//! Each takes any number and answers as its like in `single`, to which it is equal bit for bit; [`GeluErf`] has none.
+//! Each takes any number and gives the same bits as its counterpart in `single`; [`GeluErf`] has none there.
 
 use std::arch::x86_64::*;
 
@@ -17,7 +16,7 @@ pub(in crate::kernels) trait OfVector {
     unsafe fn of(x: __m512) -> __m512;
 }
 
-/// A block of numbers through a function.
+/// Applies a function to a block of numbers.
 ///
 /// # Safety
 ///
@@ -27,7 +26,7 @@ pub(in crate::kernels) unsafe fn of_block<F: OfVector, const N: usize>(x: &[f32;
     const { assert!(N.is_multiple_of(16), "a block is a number of vectors") };
     let mut to = [0.0; N];
     for i in (0..N).step_by(16) {
-        // SAFETY: 16 numbers from there on are within the block; as the caller promises.
+        // SAFETY: 16 numbers starting at that index are within the block; the rest as the caller promises.
         unsafe { _mm512_storeu_ps(to.as_mut_ptr().add(i), F::of(_mm512_loadu_ps(x.as_ptr().add(i)))) };
     }
     to
@@ -57,7 +56,7 @@ unsafe fn polynomial<const N: usize>(x: __m512, coefficients: [__m512; N]) -> __
     sum
 }
 
-/// `x + low = n·ln 2 + r`: answers with n and `eʳ − 1`.
+/// `x + low = n·ln 2 + r`: returns n and `eʳ − 1`.
 ///
 /// # Safety
 ///
@@ -81,7 +80,7 @@ pub(in crate::kernels) struct Exp;
 impl OfVector for Exp {
     #[inline(always)]
     unsafe fn of(x: __m512) -> __m512 {
-        // SAFETY: as the caller promises. Of a NaN and a bound, the second operand stays.
+        // SAFETY: as the caller promises. If one operand is NaN, the second operand is the result.
         unsafe {
             let x = _mm512_min_ps(all(90.0), _mm512_max_ps(all(-105.0), x));
             let (n, e) = reduced(x, all(-0.0));
@@ -108,9 +107,9 @@ impl OfVector for Sigmoid {
     }
 }
 
-/// `Φ(−a) · e^(a²/2)` for a below 15, with an error of 5e-9 of it: one polynomial for each quarter of an octave of
-/// a + 1, in the distance from its start. The quarter's number is taken from the bits of a + 1, from 12 on and
-/// around.
+/// `Φ(−a) · e^(a²/2)` for a below 15, with a relative error of 5e-9: one polynomial for each quarter of an
+/// octave of a + 1, in the distance from the quarter's start. The index is the quarter's number modulo 16,
+/// from the bits of a + 1.
 const TAIL: [[f32; 16]; 7] = [
     [
         0.2615783,
@@ -248,7 +247,7 @@ impl OfVector for GeluErf {
     unsafe fn of(x: __m512) -> __m512 {
         // SAFETY: as the caller promises; the tables have the size of a vector.
         unsafe {
-            // From there on, what is missing to x, or to 0, is below half of the least number.
+            // From there on the difference from x, or from 0, is below half of the least number.
             let a = _mm512_min_ps(all(14.4), _mm512_abs_ps(x));
             let quarter = _mm512_castps_si512(_mm512_add_ps(a, all(1.0)));
             let start = _mm512_castsi512_ps(_mm512_and_si512(quarter, _mm512_set1_epi32(!0x1f_ffff)));
@@ -259,7 +258,7 @@ impl OfVector for GeluErf {
                 *tail = _mm512_permutexvar_ps(quarter, _mm512_loadu_ps(table.as_ptr()));
             }
             let tail = _mm512_mul_ps(polynomial(distance, tail), a);
-            // What rounding took from a² joins after the reduction.
+            // The rounding error of a² is added after the reduction.
             let square = _mm512_mul_ps(a, a);
             let low = _mm512_fmsub_ps(a, a, square);
             let (n, e) = reduced(_mm512_mul_ps(square, all(-0.5)), _mm512_mul_ps(low, all(-0.5)));
@@ -271,7 +270,7 @@ impl OfVector for GeluErf {
     }
 }
 
-/// `y`, but NaN where x is −∞: there the formulas multiply it by 0.
+/// `y`, but NaN if x is −∞: there the formulas multiply it by 0.
 ///
 /// # Safety
 ///
@@ -285,7 +284,7 @@ unsafe fn not_at_minus_infinity(x: __m512, y: __m512) -> __m512 {
     }
 }
 
-/// `x / (1 + e⁻ᵛ)`, where v is twice the tangent's argument.
+/// `x / (1 + e⁻ᵛ)`, with v twice the argument of the tangent.
 pub(in crate::kernels) struct GeluTanh;
 
 impl OfVector for GeluTanh {
@@ -293,9 +292,9 @@ impl OfVector for GeluTanh {
     unsafe fn of(x: __m512) -> __m512 {
         // SAFETY: as the caller promises.
         unsafe {
-            // From there on, what is missing to x, or to 0, is below half of the least number.
+            // From there on the difference from x, or from 0, is below half of the least number.
             let a = _mm512_min_ps(all(10.8), _mm512_abs_ps(x));
-            // An error of v is one of the result's exponent, so v has a lower part.
+            // An error of v is one of the result's exponent, so v has a low part.
             let square = _mm512_mul_ps(a, a);
             let square_low = _mm512_fmsub_ps(a, a, square);
             let w = _mm512_fmadd_ps(all(GELU_B[0]), square, all(GELU_A[0]));

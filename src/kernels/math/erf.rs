@@ -1,13 +1,14 @@
-//! The normal distribution, which is the error function in another scale.
+//! The normal distribution, which is a scaled error function.
 
 use super::exp::{exp, exp_fine};
 use super::polynomial;
 use crate::kernels::pointwise::Isa;
 
-/// Where the tail's variable is 0.
+/// The point at which the tail's variable is 0.
 const MIDDLE: f64 = 5.0;
 
-/// `Φ(−a) · e^(a²/2) · (a + 5)` in `t = (a − 5) / (a + 5)`, for a from 0 to 20, with an error of 5e-9 of it.
+/// `Φ(−a) · e^(a²/2) · (a + 5)` in `t = (a − 5) / (a + 5)`, for a from 0 to 20, with a relative error of
+/// 5e-9.
 const COARSE: [f64; 11] = [
     0.7691930466784473,
     -0.6653824750910569,
@@ -47,14 +48,14 @@ const FINE: [f64; 21] = [
     -1.0029676740861674e-09,
 ];
 
-/// `Φ(−a) · e^(a²/2)` for a from 0 on.
+/// `Φ(−a) · e^(a²/2)` for a ≥ 0.
 #[inline(always)]
 fn tail<I: Isa>(a: f64, coefficients: &[f64]) -> f64 {
     let inverse = 1.0 / (a + MIDDLE);
     polynomial::<I>(1.0 - 2.0 * MIDDLE * inverse, coefficients) * inverse
 }
 
-/// `Φ(x)`: the normal distribution's mass below x, with an error of 5e-9 of it.
+/// `Φ(x)`: the probability below x, with a relative error of 5e-9.
 #[inline(always)]
 pub(in crate::kernels) fn normal_cdf<I: Isa>(x: f64) -> f64 {
     let below = exp::<I>(-0.5 * x * x) * tail::<I>(x.abs(), &COARSE);

@@ -30,10 +30,10 @@ const FINE: [f64; 10] = [
     2.5110154340462048e-08,
 ];
 
-/// `x = n·ln 2 + r`: answers with `2ⁿ`, which is 0 or infinite for the largest |x|, and `eʳ − 1`.
+/// `x = n·ln 2 + r`: returns `2ⁿ`, which is 0 or infinite for the largest |x|, and `eʳ − 1`.
 #[inline(always)]
 fn reduced<I: Isa>(x: f64, coefficients: &[f64]) -> (f64, f64) {
-    // The upper part of ln 2 has so many trailing zeros that its product with n is exact.
+    // The high part of ln 2 has so many trailing zeros that its product with n is exact.
     const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
     let x = if x > 710.0 { 710.0 } else { x };
     let x = if x < -709.0 { -709.0 } else { x };
@@ -44,7 +44,7 @@ fn reduced<I: Isa>(x: f64, coefficients: &[f64]) -> (f64, f64) {
     (scale, I::mul_add_64(r * r, polynomial::<I>(r, coefficients), r))
 }
 
-/// `eˣ`, with an error of 2e-10 of it; 0 and infinite beyond what f64 holds.
+/// `eˣ`, with a relative error of 2e-10; 0 and infinity beyond the range of f64.
 #[inline(always)]
 pub(in crate::kernels) fn exp<I: Isa>(x: f64) -> f64 {
     let (scale, e) = reduced::<I>(x, &COARSE);
@@ -58,7 +58,7 @@ pub(in crate::kernels) fn exp_fine<I: Isa>(x: f64) -> f64 {
     (1.0 + e) * scale
 }
 
-/// `eˣ − 1` for x up to 700, with an error of 1e-9 of it.
+/// `eˣ − 1` for x up to 700, with a relative error of 1e-9.
 #[inline(always)]
 pub(in crate::kernels) fn exp_m1<I: Isa>(x: f64) -> f64 {
     let (scale, e) = reduced::<I>(x, &COARSE);

@@ -3,7 +3,7 @@
 use super::polynomial;
 use crate::kernels::pointwise::Isa;
 
-/// `ln(1 + f) / f` for 1 + f between √½ and √2, with an error of 2e-11 of it.
+/// `ln(1 + f) / f` for 1 + f between √½ and √2, with a relative error of 2e-11.
 const CENTRED: [f64; 13] = [
     0.9999999999858887,
     -0.500000000295851,
@@ -37,15 +37,16 @@ const UPPER: [f64; 13] = [
     0.0008130469532557478,
 ];
 
-/// The natural logarithm of a positive f64 that is neither subnormal nor infinite, with an error of 2e-11 of it.
+/// The natural logarithm of a positive f64 that is neither subnormal nor infinite, with a relative error of
+/// 2e-11.
 #[inline(always)]
 pub(super) fn ln_positive<I: Isa>(x: f64) -> f64 {
-    // Counted from √½ on, so that the mantissa lies between √½ and √2.
+    // Exponents are counted from √½ on, so that the mantissa is between √½ and √2.
     const ROOT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     const INTEGER: f64 = 4503599627370496.0; // 2^52, whose bits take a small integer
     let above = x.to_bits().wrapping_sub(ROOT_HALF);
     let mantissa = f64::from_bits((above & 0x000f_ffff_ffff_ffff).wrapping_add(ROOT_HALF));
-    // The exponent is signed; it is shifted to be positive while it is converted.
+    // The exponent is signed; it is biased to be positive while it is converted.
     let exponent = (above.wrapping_add(1024 << 52) >> 52) | INTEGER.to_bits();
     let exponent = f64::from_bits(exponent) - (INTEGER + 1024.0);
     let f = mantissa - 1.0;
@@ -61,7 +62,7 @@ pub(in crate::kernels) fn ln<I: Isa>(x: f64) -> f64 {
     if x >= 0.0 { y } else { f64::NAN }
 }
 
-/// `ln(1 + u)` for u between 0 and 1, with an error of 2e-11 of it; NaN for NaN.
+/// `ln(1 + u)` for u between 0 and 1, with a relative error of 2e-11; NaN for NaN.
 #[inline(always)]
 pub(in crate::kernels) fn ln_1p<I: Isa>(u: f64) -> f64 {
     u * polynomial::<I>(u, &UPPER)

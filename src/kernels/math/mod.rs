@@ -1,13 +1,13 @@
-//! Functions that are approximated.
+//! Approximated functions.
 //!
-//! Most are computed in f64, whose excess over f32 takes every intermediate rounding, so that what comes out is nearly
-//! always the f32 nearest to the true value. Those that are met most are computed in f32 where that keeps to their
-//! limit: in [`single`] and, by instructions of level Avx512, in [`avx512`].
+//! Most are computed in f64, whose extra precision absorbs every intermediate rounding, so that the result is
+//! nearly always the f32 nearest to the true value. The most common functions are computed in f32 if that
+//! keeps to their accuracy: in [`single`] and, with instructions of level Avx512, in [`avx512`].
 //!
-//! `docs/ops.md` has the greatest error found of each, at each level.
+//! `docs/ops.md` has the greatest error found for each, at each level.
 //!
-//! The crates that vectorise such functions either lack some (rten-vecmath has no logarithm and no power), or need
-//! the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez), so these are our own.
+//! They are our own because crates that vectorise such functions lack some (rten-vecmath has no logarithm and
+//! no power), need the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez).
 
 #[cfg(target_arch = "x86_64")]
 pub(in crate::kernels) mod avx512;
@@ -62,7 +62,7 @@ pub(in crate::kernels) fn tanh_slope<I: Isa>(x: f64) -> f64 {
 pub(in crate::kernels) fn softplus<I: Isa>(x: f64, p: f64) -> f64 {
     let z = p * x;
     let above = if z > 0.0 { z } else { 0.0 };
-    // NaN goes through the exponential.
+    // NaN passes through the exponential.
     (above + ln_1p::<I>(exp::<I>(-z.abs()))) * (1.0 / p)
 }
 
@@ -85,7 +85,7 @@ pub(in crate::kernels) fn mish_slope<I: Isa>(x: f64) -> f64 {
     if x < f64::INFINITY { slope } else { f64::NAN }
 }
 
-/// Above 40, where both are as good as straight, the terms of [`mish`] would grow beyond f64.
+/// Above 40, where both are straight lines in f64, the terms of [`mish`] would overflow f64.
 #[inline(always)]
 fn flat_above(x: f64) -> f64 {
     if x > 40.0 { 40.0 } else { x }
@@ -105,9 +105,9 @@ pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f64) -> f64 {
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh_slope<I: Isa>(x: f64) -> f64 {
     let is_finite = x.abs() < f64::INFINITY;
-    // What even an f64 cannot tell from 0.
+    // Below that, an f64 cannot tell the slope from 0.
     let is_flat = -x * (A + B * x * x) > 745.14;
-    // Further out the slope is 0 or 1, and the terms would be infinite.
+    // Further out the slope is 0 or 1, and the terms would overflow.
     let x = if x > 20.0 { 20.0 } else { x };
     let x = if x < -20.0 { -20.0 } else { x };
     let e = exp_fine::<I>(-x * (A + B * x * x));

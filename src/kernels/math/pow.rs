@@ -14,7 +14,7 @@ pub(in crate::kernels) fn pow<I: Isa>(x: f64, p: f64) -> f64 {
     let odd = integer && !huge && p as i64 & 1 != 0;
     let a = x.abs();
     let y = exp::<I>(p * ln::<I>(a));
-    // An infinite power of 1 would be infinity times 0.
+    // An infinite power of 1 would compute infinity times 0.
     let y = if a == 1.0 { 1.0 } else { y };
     let y = if odd { y.copysign(x) } else { y };
     let y = if !integer && x < 0.0 && a < f64::INFINITY { f64::NAN } else { y };

@@ -1,6 +1,5 @@
-//! The functions that are met most, in f32: a vector holds twice as many lanes as in f64. Where the error would be
-//! above two units in the last place without products that are added before they are rounded, level Portable stays
-//! with f64.
+//! The most common functions, in f32: a vector holds twice as many lanes as in f64. If the error without
+//! fused multiply-add would exceed two units in the last place, level Portable uses f64.
 
 use super::B as CUBIC;
 use crate::kernels::pointwise::Isa;
@@ -21,11 +20,11 @@ pub(super) const EXP: [f32; 5] = [0.5, 0.16666576, 0.041666374, 0.008363238, 0.0
 /// The same for r from −0.6 to 0.11.
 const EXP_M1: [f32; 5] = [0.50000006, 0.1666676, 0.04166175, 0.008258352, 0.0011713437];
 
-/// The parts of ln 2; products of the first with a small integer are exact.
+/// High and low part of ln 2; products of the high part with a small integer are exact.
 pub(super) const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
 
-/// `x + low = n·ln 2 + r`, where n is what is nearest for another number: answers with n in the low bits, and r. What
-/// a huge x gives means nothing.
+/// `x + low = n·ln 2 + r`, with n nearest for the number `near`: returns n in the low bits, and r. For a huge
+/// x the result is meaningless.
 #[inline(always)]
 fn reduced<I: Isa>(x: f32, low: f32, near: f32) -> (u32, f32) {
     let shifted = I::mul_add(near, std::f32::consts::LOG2_E, SHIFTER);
@@ -34,16 +33,16 @@ fn reduced<I: Isa>(x: f32, low: f32, near: f32) -> (u32, f32) {
     (shifted.to_bits(), I::mul_add(n, -LN_2[1], r + low))
 }
 
-/// `y · 2ⁿ` for a normal result; n stands in the low bits.
+/// `y · 2ⁿ` for a normal result; n is in the low bits.
 #[inline(always)]
 fn scaled(y: f32, n: u32) -> f32 {
     f32::from_bits(y.to_bits().wrapping_add(n << 23))
 }
 
-/// `y · 2ⁿ` for any result, where n is about `x / ln 2`.
+/// `y · 2ⁿ` for any result, with n about `x / ln 2`.
 #[inline(always)]
 fn scaled_below(y: f32, n: u32, x: f32) -> f32 {
-    // A subnormal result is rounded by the last product alone.
+    // Only the last product rounds a subnormal result.
     let small = x < -80.0;
     let n = if small { n.wrapping_add(64) } else { n };
     scaled(y, n) * if small { f32::from_bits((127 - 64) << 23) } else { 1.0 }
@@ -72,16 +71,18 @@ pub(in crate::kernels) fn sigmoid<I: Isa>(x: f32) -> f32 {
     let z = exp_within::<I>(if a < -104.0 { -104.0 } else { a });
     let sum = 1.0 + z;
     let y = (if x < 0.0 { z } else { 1.0 }) / sum;
-    // What rounding took from the sum is given back; one over the sum is 1 − y for x below 0, and not far from it above.
+    // Corrects for the rounding error of the sum. One over the sum is 1 − y for x below 0, and nearly so
+    // above.
     let lost = z - (sum - 1.0);
     let y = I::mul_add(-y, I::mul_add(-lost, y, lost), y);
     if x.is_nan() { f32::NAN } else { y }
 }
 
-/// `eˣ − 1` for x from −30 to 0, and what rounding took from it.
+/// `eˣ − 1` for x from −30 to 0, and its rounding error.
 #[inline(always)]
 fn exp_m1_within<I: Isa>(x: f32) -> (f32, f32) {
-    // With r from −0.59 to 0.11 all results above −0.44 come from r alone, so that none is a difference.
+    // With r from −0.59 to 0.11, all results above −0.44 come from r alone, so none is a difference of close
+    // numbers.
     let (n, r) = reduced::<I>(x, -0.0, x + 0.2426);
     let scale = scaled(1.0, n);
     let (quotient, square) = (polynomial::<I>(r, &EXP_M1), r * r);
@@ -101,8 +102,8 @@ pub(in crate::kernels) fn tanh<I: Isa>(x: f32) -> f32 {
     let (e, low) = exp_m1_within::<I>(if a < -30.0 { -30.0 } else { a });
     let sum = e + 2.0;
     let y = -e / sum;
-    // What rounding took from the exponential, from the sum and from the quotient is given back; one over the sum is
-    // (1 + y) / 2.
+    // Corrects for the rounding errors of the exponential, the sum and the quotient. One over the sum is (1 +
+    // y) / 2.
     let lost = I::mul_add(-y, e - (sum - 2.0), I::mul_add(-y, sum, -e));
     let lost = I::mul_add(-low, 1.0 + y, lost);
     let y = I::mul_add(lost, I::mul_add(0.5, y, 0.5), y).copysign(x);
@@ -116,7 +117,7 @@ pub(in crate::kernels) fn elu<I: Isa>(x: f32, p: f32) -> f32 {
         Level::Portable => (f64::from(p) * super::exp_m1::<I>(x.into())) as f32,
         _ => p * exp_m1_within::<I>(if x < -30.0 { -30.0 } else { x }).0,
     };
-    // Zeros keep their sign, and NaN stays.
+    // Zeros keep their sign, and NaN stays NaN.
     if x < 0.0 { y } else { p * x }
 }
 
@@ -137,7 +138,7 @@ const LN: [f32; 9] = [
 #[inline(always)]
 pub(in crate::kernels) fn ln<I: Isa>(x: f32) -> f32 {
     const ROOT_HALF: u32 = 0x3f35_04f3;
-    // Subnormal numbers are made normal.
+    // Scales subnormal numbers to normal ones.
     let tiny = x < f32::MIN_POSITIVE;
     let normal = if tiny { x * 8388608.0 } else { x };
     let above = normal.to_bits().wrapping_sub(ROOT_HALF);
@@ -145,28 +146,29 @@ pub(in crate::kernels) fn ln<I: Isa>(x: f32) -> f32 {
     let exponent = (above as i32 >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
     let low = I::mul_add(exponent, LN_2[1], polynomial::<I>(f, &LN) * (f * f));
     let y = I::mul_add(exponent, LN_2[0], low + f);
-    // Infinity and NaN come back.
+    // Infinity and NaN are returned as they are.
     let y = if x < f32::INFINITY { y } else { x };
     let of_rest = if x == 0.0 { f32::NEG_INFINITY } else { f32::NAN };
     if x > 0.0 { y } else { of_rest }
 }
 
-/// √(8/π), the upper part so short that its difference from a sum is exact.
+/// √(8/π), with a high part so short that its difference from a sum is exact.
 pub(super) const GELU_A: [f32; 2] = [1.5957031, 6.599_66e-5];
 
 /// 0.044715 · √(8/π).
 pub(super) const GELU_B: [f32; 2] = [CUBIC as f32, (CUBIC - CUBIC as f32 as f64) as f32];
 
-/// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`, which is `x / (1 + e⁻ᵛ)` for a v of twice the tangent's argument.
+/// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`, which is `x / (1 + e⁻ᵛ)` with v twice the argument of the
+/// tangent.
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
     if I::LEVEL == Level::Portable {
         return super::gelu_tanh::<I>(x.into()) as f32;
     }
-    // From there on, what is missing to x, or to 0, is below half of the least number.
+    // From there on the difference from x, or from 0, is below half of the least number.
     let a = x.abs();
     let a = if a > 10.8 { 10.8 } else { a };
-    // An error of v is one of the result's exponent, so v has a lower part.
+    // An error of v is one of the result's exponent, so v has a low part.
     let square = a * a;
     let square_low = I::mul_add(a, a, -square);
     let w = I::mul_add(GELU_B[0], square, GELU_A[0]);

@@ -1,35 +1,35 @@
-//! Functions of two numbers: of f32, and the plain arithmetic of s32 and s64.
+//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64.
 //!
-//! Each is the formula of [`Binary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
-//! what comes before.
+//! Each is the formula of [`Binary`], rounded to f32 once at the end. If more than one rounding could show,
+//! intermediate results are f64.
 
 use std::marker::PhantomData;
 
-use super::rows::{CHEAP, DEAR, Function2, Isa, Kernel2, Params, Plain, Row2, Ways, numbers2};
+use super::driver::{BinaryTable, Function2, HEAVY, Impls, Isa, Kernel2, LIGHT, Params, Pod, numbers2};
 use super::{maximum, minimum};
-use crate::kernels::{Inner, math};
+use crate::kernels::{InnerStride, math};
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Level;
 
-/// The ways of a function of two numbers of a type, if there is a kernel.
+/// The implementations of a function of two numbers of a type, if it has a kernel.
 pub(crate) fn binary(
     level: Level,
     function: Binary,
     of: DataType,
-    x: Inner,
-    y: Inner,
-) -> Option<Ways<Kernel2>> {
-    let row = match of {
-        DataType::F32 => Some(row(function)),
-        DataType::S32 => integer_row::<i32>(function),
-        DataType::S64 => integer_row::<i64>(function),
+    x: InnerStride,
+    y: InnerStride,
+) -> Option<Impls<Kernel2>> {
+    let table = match of {
+        DataType::F32 => table(function),
+        DataType::S32 => integer_table::<i32>(function),
+        DataType::S64 => integer_table::<i64>(function),
         _ => None,
     };
-    row.map(|row| row[level as usize].at(x, y))
+    table.map(|table| table[level as usize].at(x, y))
 }
 
-/// One type for each function, one row of ways for each type.
+/// One type for each function, one row of implementations for each type.
 macro_rules! functions {
     ($($Name:ident $N:ident: |$x:ident, $y:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
         $(
@@ -44,18 +44,19 @@ macro_rules! functions {
                     $value
                 }
 
-                const GIVES_ANY_NAN: bool = true;
+                const PRODUCES_NONCANONICAL_NAN: bool = true;
 
                 #[inline(always)]
-                fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+                fn canonicalise<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
                     I::canonical(block)
                 }
             }
         )*
 
-        fn row(function: Binary) -> &'static Row2 {
+        fn table(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => const { &numbers2::<$Name, $N>() },)*
+                $(Binary::$Name => Some(const { &numbers2::<$Name, $N>() }),)*
+                Binary::Modulo => None,
             }
         }
 
@@ -65,51 +66,51 @@ macro_rules! functions {
 }
 
 functions! {
-    Add CHEAP: |x, y, _, _| x + y;
-    Subtract CHEAP: |x, y, _, _| x - y;
-    Multiply CHEAP: |x, y, _, _| x * y;
-    Divide CHEAP: |x, y, _, _| x / y;
-    Maximum CHEAP: |x, y, _, _| maximum(x, y);
-    Minimum CHEAP: |x, y, _, _| minimum(x, y);
-    SquaredDifference CHEAP: |x, y, _, _| (x - y) * (x - y);
-    Prelu CHEAP: |x, y, _, _| if x >= 0.0 { x } else { y * x };
-    AbsBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
-    ClampBackward CHEAP: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
-    EluBackward DEAR: |x, y, p, _| {
+    Add LIGHT: |x, y, _, _| x + y;
+    Subtract LIGHT: |x, y, _, _| x - y;
+    Multiply LIGHT: |x, y, _, _| x * y;
+    Divide LIGHT: |x, y, _, _| x / y;
+    Maximum LIGHT: |x, y, _, _| maximum(x, y);
+    Minimum LIGHT: |x, y, _, _| minimum(x, y);
+    SquaredDifference LIGHT: |x, y, _, _| (x - y) * (x - y);
+    Prelu LIGHT: |x, y, _, _| if x >= 0.0 { x } else { y * x };
+    AbsBackward LIGHT: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
+    ClampBackward LIGHT: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
+    EluBackward HEAVY: |x, y, p, _| {
         if x > 0.0 { y } else { (f64::from(y) * f64::from(p) * math::exp::<I>(x.into())) as f32 }
     };
-    EluBackwardOfResult CHEAP: |x, y, p, _| {
+    EluBackwardOfResult LIGHT: |x, y, p, _| {
         if x > 0.0 { y } else { (f64::from(y) * (f64::from(x) + f64::from(p))) as f32 }
     };
-    GeluErfBackward DEAR: |x, y, _, _| (f64::from(y) * math::gelu_erf_slope::<I>(x.into())) as f32;
-    GeluTanhBackward DEAR: |x, y, _, _| (f64::from(y) * math::gelu_tanh_slope::<I>(x.into())) as f32;
-    HardSigmoidBackward CHEAP: |x, y, p, q| {
+    GeluErfBackward HEAVY: |x, y, _, _| (f64::from(y) * math::gelu_erf_slope::<I>(x.into())) as f32;
+    GeluTanhBackward HEAVY: |x, y, _, _| (f64::from(y) * math::gelu_tanh_slope::<I>(x.into())) as f32;
+    HardSigmoidBackward LIGHT: |x, y, p, q| {
         let h = f64::from(p) * f64::from(x) + f64::from(q);
         if (h > 0.0) & (h < 1.0) { p * y } else { 0.0 }
     };
-    HardSwishBackward CHEAP: |x, y, _, _| {
+    HardSwishBackward LIGHT: |x, y, _, _| {
         let sloped = (f64::from(y) * (2.0 * f64::from(x) + 3.0) * (1.0 / 6.0)) as f32;
         if x >= 3.0 { y } else if x > -3.0 { sloped } else { 0.0 }
     };
-    MishBackward DEAR: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
-    ReluBackward CHEAP: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
-    SigmoidBackward DEAR: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
-    SigmoidBackwardOfResult CHEAP: |x, y, _, _| {
+    MishBackward HEAVY: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
+    ReluBackward LIGHT: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
+    SigmoidBackward HEAVY: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
+    SigmoidBackwardOfResult LIGHT: |x, y, _, _| {
         (f64::from(y) * f64::from(x) * (1.0 - f64::from(x))) as f32
     };
-    SoftPlusBackward DEAR: |x, y, p, _| {
+    SoftPlusBackward HEAVY: |x, y, p, _| {
         (f64::from(y) * math::sigmoid::<I>(f64::from(p) * f64::from(x))) as f32
     };
-    SqrtBackward CHEAP: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32;
-    SqrtBackwardOfResult CHEAP: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
-    TanhBackward DEAR: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
-    TanhBackwardOfResult CHEAP: |x, y, _, _| {
+    SqrtBackward LIGHT: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32;
+    SqrtBackwardOfResult LIGHT: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
+    TanhBackward HEAVY: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
+    TanhBackwardOfResult LIGHT: |x, y, _, _| {
         (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
     };
 }
 
 /// The arithmetic of an integer type.
-trait Integer: Plain + Ord {
+trait Integer: Pod + Ord {
     fn add(self, other: Self) -> Self;
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
@@ -153,9 +154,9 @@ macro_rules! integer_functions {
             }
         })*
 
-        fn integer_row<T: Integer>(function: Binary) -> Option<&'static Row2> {
+        fn integer_table<T: Integer>(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, CHEAP>() }),)*
+                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, LIGHT>() }),)*
                 _ => None,
             }
         }

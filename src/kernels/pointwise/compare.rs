@@ -1,29 +1,29 @@
-//! Questions with truth values for answers: bytes, 0 or 1.
+//! Predicates, whose results are masks: bytes that are 0 or 1.
 
 use std::marker::PhantomData;
 
-use super::rows::{
-    Function1, Function2, Isa, Kernel1, Kernel2, Params, Plain, Row1, Row2, Ways, questions1, questions2,
-    row1, row2,
+use super::driver::{
+    BinaryTable, Function1, Function2, Impls, Isa, Kernel1, Kernel2, Params, Pod, UnaryTable, binary_table,
+    predicates1, predicates2, unary_table,
 };
-use crate::kernels::Inner;
-use crate::kernels::chain::{self, Stage, Stages};
+use crate::kernels::InnerStride;
+use crate::kernels::fused::{self, Stage, Stages};
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Logic};
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The ways to compare two numbers of a type, if there is a kernel, and the stage that does so with the operands the other
-/// way round. There is none for [what is greater](Comparison::as_less).
+/// The implementations of a comparison of two numbers of a type, if there is a kernel, and its stage with
+/// swapped operands. [Greater](Comparison::as_less) has none; it is less with swapped operands.
 pub(crate) fn compare(
     level: Level,
     comparison: Comparison,
     of: DataType,
-    x: Inner,
-    y: Inner,
-) -> Option<(Ways<Kernel2>, Option<Stage>)> {
-    let (row, turned) = match of {
+    x: InnerStride,
+    y: InnerStride,
+) -> Option<(Impls<Kernel2>, Option<Stage>)> {
+    let (table, swapped) = match of {
         DataType::F32 => comparisons::<f32>(comparison),
         DataType::F64 => comparisons::<f64>(comparison),
         DataType::S32 => comparisons::<i32>(comparison),
@@ -32,11 +32,11 @@ pub(crate) fn compare(
         DataType::U64 => comparisons::<u64>(comparison),
         _ => None,
     }?;
-    Some((row[level as usize].at(x, y), turned[level as usize]))
+    Some((table[level as usize].at(x, y), swapped[level as usize]))
 }
 
-/// The type in which numbers of a type are compared: itself, or one that holds all its values and has kernels; `None`
-/// for what is no number.
+/// The type in which numbers of a type are compared: itself, or one that holds all its values and has
+/// kernels; `None` for a type that is no number.
 pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
     match of {
         DataType::F16 | DataType::Bf16 | DataType::F32 => Some(DataType::F32),
@@ -49,19 +49,19 @@ pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
     }
 }
 
-/// The ways of a function of two truth values.
-pub(crate) fn logic(level: Level, logic: Logic, x: Inner, y: Inner) -> Ways<Kernel2> {
+/// The implementations of a function of two booleans.
+pub(crate) fn logic(level: Level, logic: Logic, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
     connectives(logic)[level as usize].at(x, y)
 }
 
-/// The ways to turn a truth value around.
-pub(crate) fn not(level: Level) -> Ways<Kernel1> {
-    const ROW: Row1 = row1::<Not, BLOCK>(chain::not());
-    ROW[level as usize]
+/// The implementations of the negation of a boolean.
+pub(crate) fn not(level: Level) -> Impls<Kernel1> {
+    const TABLE: UnaryTable = unary_table::<Not, BLOCK>(fused::not());
+    TABLE[level as usize]
 }
 
-/// The ways to ask a floating-point number for its class; there are some for f32 and for f64.
-pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Ways<Kernel1>> {
+/// The implementations of a test of a floating-point number's class; f32 and f64 have some.
+pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Impls<Kernel1>> {
     match of {
         DataType::F32 => Some(classes::<f32>(class)[level as usize]),
         DataType::F64 => Some(classes::<f64>(class)[level as usize]),
@@ -69,13 +69,13 @@ pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Ways<
     }
 }
 
-/// A question, asked of numbers of a type.
+/// A predicate of numbers of a type.
 struct Of<T, Q>(PhantomData<(T, Q)>);
 
-/// A question with its operands the other way round.
-struct Turned<F>(PhantomData<F>);
+/// A predicate with swapped operands.
+struct Swapped<F>(PhantomData<F>);
 
-impl<F: Function2> Function2 for Turned<F> {
+impl<F: Function2> Function2 for Swapped<F> {
     type X = F::X;
     type To = F::To;
 
@@ -85,13 +85,13 @@ impl<F: Function2> Function2 for Turned<F> {
     }
 }
 
-/// One type for each question, one row for each type, and its stages with the operands the other way round.
-macro_rules! questions {
-    ($($Name:ident: |$x:ident, $y:ident| $value:expr, turned $Turned:ty;)*) => {
+/// One type for each predicate, one row for each number type, and its stages with swapped operands.
+macro_rules! predicates {
+    ($($Name:ident: |$x:ident, $y:ident| $value:expr, swapped $Swapped:ty;)*) => {
         $(
             struct $Name;
 
-            impl<T: Plain + PartialOrd> Function2 for Of<T, $Name> {
+            impl<T: Pod + PartialOrd> Function2 for Of<T, $Name> {
                 type X = T;
                 type To = u8;
 
@@ -102,10 +102,12 @@ macro_rules! questions {
             }
         )*
 
-        fn comparisons<T: Plain + PartialOrd>(comparison: Comparison) -> Option<(&'static Row2, &'static Stages)> {
+        fn comparisons<T: Pod + PartialOrd>(
+            comparison: Comparison,
+        ) -> Option<(&'static BinaryTable, &'static Stages)> {
             match comparison {
                 $(Comparison::$Name => Some(const {
-                    (&questions2::<Of<T, $Name>, BLOCK>(), &chain::asked2::<$Turned, BLOCK>())
+                    (&predicates2::<Of<T, $Name>, BLOCK>(), &fused::predicate2::<$Swapped, BLOCK>())
                 }),)*
                 Comparison::Greater | Comparison::GreaterEqual => None,
             }
@@ -113,11 +115,11 @@ macro_rules! questions {
     };
 }
 
-questions! {
-    Equal: |x, y| x == y, turned Of<T, Equal>;
-    NotEqual: |x, y| x != y, turned Of<T, NotEqual>;
-    Less: |x, y| x < y, turned Turned<Of<T, Less>>;
-    LessEqual: |x, y| x <= y, turned Turned<Of<T, LessEqual>>;
+predicates! {
+    Equal: |x, y| x == y, swapped Of<T, Equal>;
+    NotEqual: |x, y| x != y, swapped Of<T, NotEqual>;
+    Less: |x, y| x < y, swapped Swapped<Of<T, Less>>;
+    LessEqual: |x, y| x <= y, swapped Swapped<Of<T, LessEqual>>;
 }
 
 macro_rules! connectives {
@@ -137,9 +139,9 @@ macro_rules! connectives {
             }
         )*
 
-        fn connectives(logic: Logic) -> &'static Row2 {
+        fn connectives(logic: Logic) -> &'static BinaryTable {
             match logic {
-                $(Logic::$Name => const { &row2::<$Name, BLOCK>(chain::logic(Logic::$Name)) },)*
+                $(Logic::$Name => const { &binary_table::<$Name, BLOCK>(fused::logic(Logic::$Name)) },)*
             }
         }
     };
@@ -164,7 +166,7 @@ impl Function1 for Not {
 }
 
 /// A floating-point type.
-trait Float: Plain + PartialOrd {
+trait Float: Pod + PartialOrd {
     fn magnitude(self) -> Self;
     const INFINITY: Self;
 }
@@ -200,9 +202,9 @@ macro_rules! classes {
             }
         )*
 
-        fn classes<T: Float>(class: Class) -> &'static Row1 {
+        fn classes<T: Float>(class: Class) -> &'static UnaryTable {
             match class {
-                $(Class::$Name => const { &questions1::<Of<T, $Name>, BLOCK>() },)*
+                $(Class::$Name => const { &predicates1::<Of<T, $Name>, BLOCK>() },)*
             }
         }
     };

@@ -1,30 +1,30 @@
 //! Conversions between types.
 //!
-//! From float to integer: truncated, then held within the type; NaN gives 0. From integer to integer: the low bits.
-//! To a float: rounded once, to the nearest, ties to even; a NaN becomes the one positive quiet NaN without payload.
-//! A boolean is 1 where it is not zero.
+//! Float to integer truncates and saturates; NaN gives 0. Integer to integer keeps the low bits. A conversion
+//! to a float rounds once, to nearest, ties to even; a NaN becomes the positive quiet NaN without payload. A
+//! boolean is 1 if its byte is not zero.
 //!
-//! Not every pair has a body of its own: [`Via`] names those that go through a third type.
+//! Not every pair has a body of its own: [`TwoStepConvert`] goes through a third type.
 
 use std::marker::PhantomData;
 
 use super::canonical;
+use super::driver::{Function1, Impls, Isa, Kernel1, Params, Pod, UnaryTable, numbers1};
 use super::half::{Bf16, F16};
-use super::rows::{Function1, Isa, Kernel1, Params, Plain, Row1, Ways, numbers1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The same where elements become as wide as they get: more than the compiler unrolls before it has made vectors of the
-/// loop; it would leave scalar code at level Avx2.
+/// Block length of conversions that widen to the widest elements: more than the compiler unrolls before it
+/// vectorises the loop; with less it would leave scalar code at level Avx2.
 const WIDEST: usize = 128;
 
-/// The ways to convert numbers of a type, or booleans, to numbers of another. There are none for the 4-bit
-/// and 8-bit floats, and none to boolean.
-pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Ways<Kernel1>> {
-    let row = match from {
-        DataType::Boolean => from_integer::<Truth>(to),
+/// The implementations of a conversion from a number or boolean type to another number type. The 4-bit and
+/// 8-bit floats have none, nor has a conversion to boolean.
+pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impls<Kernel1>> {
+    let table = match from {
+        DataType::Boolean => from_integer::<BoolByte>(to),
         DataType::S8 => from_integer::<i8>(to),
         DataType::U8 => from_integer::<u8>(to),
         DataType::S16 => from_integer::<i16>(to),
@@ -39,20 +39,20 @@ pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Ways
         DataType::F64 => from_f64(to),
         _ => None,
     };
-    row.map(|row| row[level as usize])
+    table.map(|table| table[level as usize])
 }
 
-/// The ways to round an f32 to the nearest value of f16 or bf16 and to keep it as an f32.
-pub(crate) fn round_to(level: Level, to: DataType) -> Option<Ways<Kernel1>> {
-    let row = match to {
-        DataType::F16 => ways::<Via<f32, F16, f32>>(),
-        DataType::Bf16 => ways::<Via<f32, Bf16, f32>>(),
+/// The implementations that round an f32 to the nearest value of f16 or bf16 and keep it as an f32.
+pub(crate) fn round_to(level: Level, to: DataType) -> Option<Impls<Kernel1>> {
+    let table = match to {
+        DataType::F16 => impls::<TwoStepConvert<f32, F16, f32>>(),
+        DataType::Bf16 => impls::<TwoStepConvert<f32, Bf16, f32>>(),
         _ => return None,
     };
-    Some(row[level as usize])
+    Some(table[level as usize])
 }
 
-fn ways<F: Function1>() -> &'static Row1 {
+fn impls<F: Function1>() -> &'static UnaryTable {
     const {
         match (size_of::<F::X>(), size_of::<F::To>()) {
             (_, 8) => &numbers1::<F, WIDEST>(),
@@ -61,85 +61,85 @@ fn ways<F: Function1>() -> &'static Row1 {
     }
 }
 
-/// Signed and unsigned integers of a width have the same low bits, so they share their ways.
-fn from_integer<T>(to: DataType) -> Option<&'static Row1>
+/// Signed and unsigned integers of one width have the same low bits, so they share implementations.
+fn from_integer<T>(to: DataType) -> Option<&'static UnaryTable>
 where
-    T: To<u8> + To<u16> + To<u32> + To<u64> + To<f32> + To<f64> + To<Odd>,
+    T: To<u8> + To<u16> + To<u32> + To<u64> + To<f32> + To<f64> + To<RoundedToOdd>,
 {
     Some(match to {
-        DataType::S8 | DataType::U8 => ways::<Convert<T, u8>>(),
-        DataType::S16 | DataType::U16 => ways::<Convert<T, u16>>(),
-        DataType::S32 | DataType::U32 => ways::<Convert<T, u32>>(),
-        DataType::S64 | DataType::U64 => ways::<Convert<T, u64>>(),
-        DataType::F16 => ways::<Via<T, Odd, F16>>(),
-        DataType::Bf16 => ways::<Via<T, Odd, Bf16>>(),
-        DataType::F32 => ways::<Convert<T, f32>>(),
-        DataType::F64 => ways::<Convert<T, f64>>(),
+        DataType::S8 | DataType::U8 => impls::<Convert<T, u8>>(),
+        DataType::S16 | DataType::U16 => impls::<Convert<T, u16>>(),
+        DataType::S32 | DataType::U32 => impls::<Convert<T, u32>>(),
+        DataType::S64 | DataType::U64 => impls::<Convert<T, u64>>(),
+        DataType::F16 => impls::<TwoStepConvert<T, RoundedToOdd, F16>>(),
+        DataType::Bf16 => impls::<TwoStepConvert<T, RoundedToOdd, Bf16>>(),
+        DataType::F32 => impls::<Convert<T, f32>>(),
+        DataType::F64 => impls::<Convert<T, f64>>(),
         _ => return None,
     })
 }
 
-fn from_f32(to: DataType) -> Option<&'static Row1> {
+fn from_f32(to: DataType) -> Option<&'static UnaryTable> {
     Some(match to {
-        DataType::S8 => ways::<Convert<f32, i8>>(),
-        DataType::U8 => ways::<Convert<f32, u8>>(),
-        DataType::S16 => ways::<Convert<f32, i16>>(),
-        DataType::U16 => ways::<Convert<f32, u16>>(),
-        DataType::S32 => ways::<Convert<f32, i32>>(),
-        DataType::U32 => ways::<Convert<f32, u32>>(),
-        DataType::S64 => ways::<Convert<f32, i64>>(),
-        DataType::U64 => ways::<Convert<f32, u64>>(),
-        DataType::F16 => ways::<Convert<f32, F16>>(),
-        DataType::Bf16 => ways::<Convert<f32, Bf16>>(),
-        DataType::F32 => ways::<Convert<u32, u32>>(),
-        DataType::F64 => ways::<Convert<f32, f64>>(),
+        DataType::S8 => impls::<Convert<f32, i8>>(),
+        DataType::U8 => impls::<Convert<f32, u8>>(),
+        DataType::S16 => impls::<Convert<f32, i16>>(),
+        DataType::U16 => impls::<Convert<f32, u16>>(),
+        DataType::S32 => impls::<Convert<f32, i32>>(),
+        DataType::U32 => impls::<Convert<f32, u32>>(),
+        DataType::S64 => impls::<Convert<f32, i64>>(),
+        DataType::U64 => impls::<Convert<f32, u64>>(),
+        DataType::F16 => impls::<Convert<f32, F16>>(),
+        DataType::Bf16 => impls::<Convert<f32, Bf16>>(),
+        DataType::F32 => impls::<Convert<u32, u32>>(),
+        DataType::F64 => impls::<Convert<f32, f64>>(),
         _ => return None,
     })
 }
 
-fn from_f64(to: DataType) -> Option<&'static Row1> {
+fn from_f64(to: DataType) -> Option<&'static UnaryTable> {
     Some(match to {
-        DataType::S8 => ways::<Convert<f64, i8>>(),
-        DataType::U8 => ways::<Convert<f64, u8>>(),
-        DataType::S16 => ways::<Convert<f64, i16>>(),
-        DataType::U16 => ways::<Convert<f64, u16>>(),
-        DataType::S32 => ways::<Convert<f64, i32>>(),
-        DataType::U32 => ways::<Convert<f64, u32>>(),
-        DataType::S64 => ways::<Convert<f64, i64>>(),
-        DataType::U64 => ways::<Convert<f64, u64>>(),
-        DataType::F16 => ways::<Via<f64, Odd, F16>>(),
-        DataType::Bf16 => ways::<Via<f64, Odd, Bf16>>(),
-        DataType::F32 => ways::<Convert<f64, f32>>(),
-        DataType::F64 => ways::<Convert<u64, u64>>(),
+        DataType::S8 => impls::<Convert<f64, i8>>(),
+        DataType::U8 => impls::<Convert<f64, u8>>(),
+        DataType::S16 => impls::<Convert<f64, i16>>(),
+        DataType::U16 => impls::<Convert<f64, u16>>(),
+        DataType::S32 => impls::<Convert<f64, i32>>(),
+        DataType::U32 => impls::<Convert<f64, u32>>(),
+        DataType::S64 => impls::<Convert<f64, i64>>(),
+        DataType::U64 => impls::<Convert<f64, u64>>(),
+        DataType::F16 => impls::<TwoStepConvert<f64, RoundedToOdd, F16>>(),
+        DataType::Bf16 => impls::<TwoStepConvert<f64, RoundedToOdd, Bf16>>(),
+        DataType::F32 => impls::<Convert<f64, f32>>(),
+        DataType::F64 => impls::<Convert<u64, u64>>(),
         _ => return None,
     })
 }
 
-/// Every f16 and every bf16 is an f32, from which all else is reached.
-fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static Row1> {
+/// Every f16 and every bf16 is an f32, so conversions from them go through f32.
+fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static UnaryTable> {
     Some(match to {
-        _ if to == from => ways::<Convert<u16, u16>>(),
-        DataType::S8 => ways::<Via<T, f32, i8>>(),
-        DataType::U8 => ways::<Via<T, f32, u8>>(),
-        DataType::S16 => ways::<Via<T, f32, i16>>(),
-        DataType::U16 => ways::<Via<T, f32, u16>>(),
-        DataType::S32 => ways::<Via<T, f32, i32>>(),
-        DataType::U32 => ways::<Via<T, f32, u32>>(),
-        DataType::S64 => ways::<Via<T, f32, i64>>(),
-        DataType::U64 => ways::<Via<T, f32, u64>>(),
-        DataType::F16 => ways::<Via<T, f32, F16>>(),
-        DataType::Bf16 => ways::<Via<T, f32, Bf16>>(),
-        DataType::F32 => ways::<Convert<T, f32>>(),
-        DataType::F64 => ways::<Via<T, f32, f64>>(),
+        _ if to == from => impls::<Convert<u16, u16>>(),
+        DataType::S8 => impls::<TwoStepConvert<T, f32, i8>>(),
+        DataType::U8 => impls::<TwoStepConvert<T, f32, u8>>(),
+        DataType::S16 => impls::<TwoStepConvert<T, f32, i16>>(),
+        DataType::U16 => impls::<TwoStepConvert<T, f32, u16>>(),
+        DataType::S32 => impls::<TwoStepConvert<T, f32, i32>>(),
+        DataType::U32 => impls::<TwoStepConvert<T, f32, u32>>(),
+        DataType::S64 => impls::<TwoStepConvert<T, f32, i64>>(),
+        DataType::U64 => impls::<TwoStepConvert<T, f32, u64>>(),
+        DataType::F16 => impls::<TwoStepConvert<T, f32, F16>>(),
+        DataType::Bf16 => impls::<TwoStepConvert<T, f32, Bf16>>(),
+        DataType::F32 => impls::<Convert<T, f32>>(),
+        DataType::F64 => impls::<TwoStepConvert<T, f32, f64>>(),
         _ => return None,
     })
 }
 
-/// What can be converted to a type.
-pub(super) trait To<T: Plain>: Plain {
+/// A conversion to a type.
+pub(super) trait To<T: Pod>: Pod {
     fn to<I: Isa>(self) -> T;
 
-    /// A block of it, where the level has instructions for blocks.
+    /// Converts a block, if the level has instructions for blocks.
     #[inline(always)]
     fn block_to<I: Isa, const N: usize>(block: &[Self; N]) -> [T; N] {
         let mut to = [T::default(); N];
@@ -153,7 +153,7 @@ pub(super) trait To<T: Plain>: Plain {
 /// A conversion from one type to another.
 struct Convert<A, B>(PhantomData<(A, B)>);
 
-impl<A: To<B>, B: Plain> Function1 for Convert<A, B> {
+impl<A: To<B>, B: Pod> Function1 for Convert<A, B> {
     type X = A;
     type To = B;
 
@@ -168,10 +168,10 @@ impl<A: To<B>, B: Plain> Function1 for Convert<A, B> {
     }
 }
 
-/// A conversion by way of a third type, which loses nothing that the last one shows.
-struct Via<A, M, B>(PhantomData<(A, M, B)>);
+/// A conversion through a third type, which loses nothing that the last type shows.
+struct TwoStepConvert<A, M, B>(PhantomData<(A, M, B)>);
 
-impl<A: To<M>, M: To<B>, B: Plain> Function1 for Via<A, M, B> {
+impl<A: To<M>, M: To<B>, B: Pod> Function1 for TwoStepConvert<A, M, B> {
     type X = A;
     type To = B;
 
@@ -186,23 +186,23 @@ impl<A: To<M>, M: To<B>, B: Plain> Function1 for Via<A, M, B> {
     }
 }
 
-/// A byte that is true where it is not zero.
+/// A byte that is true if it is not zero.
 #[derive(Clone, Copy, Default)]
-struct Truth(u8);
+struct BoolByte(u8);
 
-/// An f32 that was rounded to odd: where the value lies between two f32, this is the one of them with an odd last bit.
-/// Rounding it again, to a type of at least two bits less, is rounding the value itself.
+/// An f32 that was rounded to odd: of the two f32 around a value, the one with an odd last bit. Rounding it
+/// again, to a type of at least two bits less, gives the same as rounding the value itself.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Odd(pub(super) f32);
+pub(super) struct RoundedToOdd(pub(super) f32);
 
-impl To<Odd> for f64 {
+impl To<RoundedToOdd> for f64 {
     #[inline(always)]
-    fn to<I: Isa>(self) -> Odd {
+    fn to<I: Isa>(self) -> RoundedToOdd {
         let near = self as f32;
         let back = f64::from(near);
         let (bits, beyond) = (near.to_bits(), back.abs() > self.abs());
-        let odd = (if beyond { bits.wrapping_sub(1) } else { bits }) | 1;
-        Odd(f32::from_bits(if back == self { bits } else { odd }))
+        let rounded = (if beyond { bits.wrapping_sub(1) } else { bits }) | 1;
+        RoundedToOdd(f32::from_bits(if back == self { bits } else { rounded }))
     }
 }
 
@@ -228,19 +228,19 @@ by_cast! {
     u64 => u8 u16 u32 u64 f32 f64;
 }
 
-/// From float to integer, truncated and held within the type: as `as`, which compiles to one number at a time. The
-/// bounds are the integer's least value and what is one above its greatest; the conversion itself is by a type that
-/// the machine has an instruction for.
+/// Float to integer, truncated and saturated, as `as` does; but `as` compiles to one number at a time. The
+/// bounds are the integer's least value and one above its greatest. The conversion itself goes to a type for
+/// which the machine has an instruction.
 macro_rules! saturating {
-    ($($A:ident => $($B:ident by $Wide:ident)*;)*) => {
+    ($($A:ident => $($B:ident by $Int:ident)*;)*) => {
         $($(impl To<$B> for $A {
             #[inline(always)]
             fn to<I: Isa>(self) -> $B {
                 const ABOVE: $A = ($B::MAX / 2 + 1) as $A * 2.0;
-                // 0 for NaN too, which no comparison lets through.
+                // 0 for NaN too, because every comparison with NaN is false.
                 let within = if (self >= $B::MIN as $A) & (self < ABOVE) { self } else { 0.0 };
                 // SAFETY: the number is within the type's bounds.
-                let value = unsafe { within.to_int_unchecked::<$Wide>() } as $B;
+                let value = unsafe { within.to_int_unchecked::<$Int>() } as $B;
                 let value = if self >= ABOVE { $B::MAX } else { value };
                 if self < $B::MIN as $A { $B::MIN } else { value }
             }
@@ -268,54 +268,54 @@ impl To<f32> for f64 {
 }
 
 /// Integers that f32 holds.
-macro_rules! exactly_odd {
+macro_rules! exact_in_f32 {
     ($($T:ty)*) => {
-        $(impl To<Odd> for $T {
+        $(impl To<RoundedToOdd> for $T {
             #[inline(always)]
-            fn to<I: Isa>(self) -> Odd {
-                Odd(f32::from(self))
+            fn to<I: Isa>(self) -> RoundedToOdd {
+                RoundedToOdd(f32::from(self))
             }
         })*
     };
 }
 
-exactly_odd!(i8 u8 i16 u16);
+exact_in_f32!(i8 u8 i16 u16);
 
 /// Integers that f64 holds.
-macro_rules! odd_by_f64 {
+macro_rules! rounded_to_odd_by_f64 {
     ($($T:ty)*) => {
-        $(impl To<Odd> for $T {
+        $(impl To<RoundedToOdd> for $T {
             #[inline(always)]
-            fn to<I: Isa>(self) -> Odd {
+            fn to<I: Isa>(self) -> RoundedToOdd {
                 f64::from(self).to::<I>()
             }
         })*
     };
 }
 
-odd_by_f64!(i32 u32);
+rounded_to_odd_by_f64!(i32 u32);
 
-impl To<Odd> for u64 {
+impl To<RoundedToOdd> for u64 {
     #[inline(always)]
-    fn to<I: Isa>(self) -> Odd {
-        // The bits that f64 has no room for become one: whether any of them is set.
+    fn to<I: Isa>(self) -> RoundedToOdd {
+        // The bits for which f64 has no room become one bit: whether any of them is set.
         const LOST: u64 = (1 << 11) - 1;
         let sticky = (self | ((self & LOST) + LOST)) & !LOST;
         (if self >> 53 == 0 { self } else { sticky } as f64).to::<I>()
     }
 }
 
-impl To<Odd> for i64 {
+impl To<RoundedToOdd> for i64 {
     #[inline(always)]
-    fn to<I: Isa>(self) -> Odd {
-        let Odd(magnitude) = self.unsigned_abs().to::<I>();
-        Odd(if self < 0 { -magnitude } else { magnitude })
+    fn to<I: Isa>(self) -> RoundedToOdd {
+        let RoundedToOdd(magnitude) = self.unsigned_abs().to::<I>();
+        RoundedToOdd(if self < 0 { -magnitude } else { magnitude })
     }
 }
 
-macro_rules! from_truth {
+macro_rules! from_bool_byte {
     ($($B:ty)*) => {
-        $(impl To<$B> for Truth {
+        $(impl To<$B> for BoolByte {
             #[inline(always)]
             fn to<I: Isa>(self) -> $B {
                 u8::from(self.0 != 0).to::<I>()
@@ -324,4 +324,4 @@ macro_rules! from_truth {
     };
 }
 
-from_truth!(u8 u16 u32 u64 f32 f64 Odd);
+from_bool_byte!(u8 u16 u32 u64 f32 f64 RoundedToOdd);

@@ -1,10 +1,10 @@
-//! The floats of 16 bits and f32.
+//! Conversions between f32 and the floats of 16 bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::convert::{Odd, To};
-use super::rows::Isa;
+use super::convert::{RoundedToOdd, To};
+use super::driver::Isa;
 use super::{NAN, canonical};
 use crate::types::kind::Level;
 
@@ -26,7 +26,7 @@ impl To<f32> for Bf16 {
     }
 }
 
-/// In integers: the machine's own instruction takes subnormal numbers for 0.
+/// In integers, because the machine's instruction flushes subnormal numbers.
 impl To<Bf16> for f32 {
     #[inline(always)]
     fn to<I: Isa>(self) -> Bf16 {
@@ -39,7 +39,7 @@ impl To<Bf16> for f32 {
 impl To<f32> for F16 {
     #[inline(always)]
     fn to<I: Isa>(self) -> f32 {
-        // The exponents differ by 112, which a product makes good in subnormal numbers too.
+        // The exponent biases differ by 112; a product corrects subnormal numbers too.
         const REBASE: f32 = f32::from_bits((127 + 112) << 23);
         let bits = u32::from(self.0) << 13;
         let (magnitude, sign) = (bits & 0x0fff_e000, bits << 3 & !MAGNITUDE);
@@ -54,7 +54,8 @@ impl To<f32> for F16 {
         #[cfg(target_arch = "x86_64")]
         if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
             for i in (0..N).step_by(8) {
-                // SAFETY: eight elements from there on are within the block; every machine of the level has F16C.
+                // SAFETY: eight elements starting at that index are within the block; every machine of the
+                // level has F16C.
                 unsafe {
                     let bits = _mm_loadu_si128(block.as_ptr().add(i).cast());
                     _mm256_storeu_ps(to.as_mut_ptr().add(i), _mm256_cvtph_ps(bits));
@@ -91,7 +92,8 @@ impl To<F16> for f32 {
         if I::LEVEL >= Level::Avx2 && N.is_multiple_of(8) {
             let block = block.map(canonical);
             for i in (0..N).step_by(8) {
-                // SAFETY: eight elements from there on are within the block; every machine of the level has F16C.
+                // SAFETY: eight elements starting at that index are within the block; every machine of the
+                // level has F16C.
                 unsafe {
                     let values = _mm256_loadu_ps(block.as_ptr().add(i));
                     let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
@@ -107,20 +109,20 @@ impl To<F16> for f32 {
     }
 }
 
-macro_rules! from_odd {
+macro_rules! from_rounded_to_odd {
     ($($T:ty)*) => {
-        $(impl To<$T> for Odd {
+        $(impl To<$T> for RoundedToOdd {
             #[inline(always)]
             fn to<I: Isa>(self) -> $T {
                 self.0.to::<I>()
             }
 
             #[inline(always)]
-            fn block_to<I: Isa, const N: usize>(block: &[Odd; N]) -> [$T; N] {
-                f32::block_to::<I, N>(&block.map(|odd| odd.0))
+            fn block_to<I: Isa, const N: usize>(block: &[RoundedToOdd; N]) -> [$T; N] {
+                f32::block_to::<I, N>(&block.map(|rounded| rounded.0))
             }
         })*
     };
 }
 
-from_odd!(F16 Bf16);
+from_rounded_to_odd!(F16 Bf16);

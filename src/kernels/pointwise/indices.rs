@@ -1,10 +1,9 @@
-//! Index ramps, which no memory holds.
+//! Index ramps, values that no memory holds.
 
 use crate::kernels::{ByLevel, Extent, Target};
 use crate::types::kind::Level;
 
-/// Writes s32 values that grow by a step from element to element along a row, and by another from row to row; sums
-/// wrap around.
+/// Writes s32 values that grow by one step along a row and by another from row to row; sums wrap around.
 ///
 /// # Safety
 ///

@@ -1,26 +1,26 @@
-//! What is done to the sign bit of a floating-point number; its other bits stay.
+//! Operations on the sign bit of a floating-point number; its other bits stay.
 
 use std::marker::PhantomData;
 
-use super::rows::{Function1, Isa, Kernel1, Params, Plain, Row1, Ways, numbers1};
+use super::driver::{Function1, Impls, Isa, Kernel1, Params, Pod, UnaryTable, numbers1};
 use crate::kernels::Width;
 use crate::types::function::Sign;
 use crate::types::kind::Level;
 
 const BLOCK: usize = 64;
 
-/// The ways to clear or flip the highest bit of elements of a width.
-pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Ways<Kernel1> {
-    let row = match width {
-        Width::W1 => row::<u8>(sign),
-        Width::W2 => row::<u16>(sign),
-        Width::W4 => row::<u32>(sign),
-        Width::W8 => row::<u64>(sign),
+/// The implementations to clear or flip the highest bit of elements of a width.
+pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Impls<Kernel1> {
+    let table = match width {
+        Width::W1 => table::<u8>(sign),
+        Width::W2 => table::<u16>(sign),
+        Width::W4 => table::<u32>(sign),
+        Width::W8 => table::<u64>(sign),
     };
-    row[level as usize]
+    table[level as usize]
 }
 
-fn row<U: Bits>(sign: Sign) -> &'static Row1 {
+fn table<U: Bits>(sign: Sign) -> &'static UnaryTable {
     match sign {
         Sign::Clear => const { &numbers1::<Clear<U>, BLOCK>() },
         Sign::Flip => const { &numbers1::<Flip<U>, BLOCK>() },
@@ -28,7 +28,7 @@ fn row<U: Bits>(sign: Sign) -> &'static Row1 {
 }
 
 /// An unsigned integer that holds the bits of a number.
-trait Bits: Plain {
+trait Bits: Pod {
     fn clear(self) -> Self;
     fn flip(self) -> Self;
 }

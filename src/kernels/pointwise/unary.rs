@@ -1,9 +1,9 @@
 //! Functions of one f32.
 //!
-//! Each is the formula of [`Unary`], rounded to f32 once at the end; where more than one rounding can show, f64 holds
-//! what comes before.
+//! Each is the formula of [`Unary`], rounded to f32 once at the end. If more than one rounding could show,
+//! intermediate results are f64.
 
-use super::rows::{CHEAP, DEAR, Function1, Isa, Kernel1, Params, Row1, Ways, numbers1};
+use super::driver::{Function1, HEAVY, Impls, Isa, Kernel1, LIGHT, Params, UnaryTable, numbers1};
 use super::{maximum, minimum};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
@@ -11,12 +11,13 @@ use crate::kernels::math::{self, single};
 use crate::types::function::Unary;
 use crate::types::kind::Level;
 
-/// The ways of a function of one f32.
-pub(crate) fn unary(level: Level, function: Unary) -> Ways<Kernel1> {
-    row(function)[level as usize]
+/// The implementations of a function of one f32.
+pub(crate) fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
+    table(function)[level as usize]
 }
 
-/// One type for each function, one row of ways for each type. A function of vectors stands in at level Avx512.
+/// One type for each function, one row of implementations for each type. At level Avx512 a function of
+/// vectors may replace it.
 macro_rules! functions {
     ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
         $(
@@ -31,10 +32,10 @@ macro_rules! functions {
                     $value
                 }
 
-                const GIVES_ANY_NAN: bool = true;
+                const PRODUCES_NONCANONICAL_NAN: bool = true;
 
                 #[inline(always)]
-                fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+                fn canonicalise<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
                     I::canonical(block)
                 }
 
@@ -45,17 +46,17 @@ macro_rules! functions {
                         match I::LEVEL {
                             // SAFETY: kernels of the level run on machines that run it.
                             Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) },
-                            _ => super::rows::one_by_one::<Self, I, N>(x, params),
+                            _ => super::driver::map_scalar::<Self, I, N>(x, params),
                         }
                     }
                 )?
             }
         )*
 
-        fn row(function: Unary) -> &'static Row1 {
+        fn table(function: Unary) -> &'static UnaryTable {
             match function {
                 $(Unary::$Name => const { &numbers1::<$Name, $N>() },)*
-                Unary::Pow => const { &numbers1::<Pow, DEAR>() },
+                Unary::Pow => const { &numbers1::<Pow, HEAVY>() },
             }
         }
 
@@ -65,29 +66,29 @@ macro_rules! functions {
 }
 
 functions! {
-    Clamp CHEAP: |x, p, q| minimum(maximum(x, p), q);
-    Elu DEAR: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
-    Exp DEAR: |x, _, _| single::exp::<I>(x), avx512::Exp;
-    GeluErf DEAR: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
-    GeluTanh DEAR: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
-    HardSigmoid CHEAP: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
-    HardSwish CHEAP: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
-    LeakyRelu CHEAP: |x, p, _| if x >= 0.0 { x } else { p * x };
-    Log DEAR: |x, _, _| single::ln::<I>(x);
-    Mish DEAR: |x, _, _| math::mish::<I>(x.into()) as f32;
-    Reciprocal CHEAP: |x, _, _| 1.0 / x;
-    Relu CHEAP: |x, _, _| if x <= 0.0 { 0.0 } else { x };
-    Round CHEAP: |x, _, _| round::<I>(x);
-    Sigmoid DEAR: |x, _, _| single::sigmoid::<I>(x), avx512::Sigmoid;
-    SoftPlus DEAR: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
-    Sqrt CHEAP: |x, _, _| sqrt(x);
-    Square CHEAP: |x, _, _| x * x;
-    Tanh DEAR: |x, _, _| single::tanh::<I>(x);
-    Floor CHEAP: |x, _, _| floor::<I>(x);
-    Ceil CHEAP: |x, _, _| -floor::<I>(-x);
+    Clamp LIGHT: |x, p, q| minimum(maximum(x, p), q);
+    Elu HEAVY: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
+    Exp HEAVY: |x, _, _| single::exp::<I>(x), avx512::Exp;
+    GeluErf HEAVY: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
+    GeluTanh HEAVY: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
+    HardSigmoid LIGHT: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSwish LIGHT: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
+    LeakyRelu LIGHT: |x, p, _| if x >= 0.0 { x } else { p * x };
+    Log HEAVY: |x, _, _| single::ln::<I>(x);
+    Mish HEAVY: |x, _, _| math::mish::<I>(x.into()) as f32;
+    Reciprocal LIGHT: |x, _, _| 1.0 / x;
+    Relu LIGHT: |x, _, _| if x <= 0.0 { 0.0 } else { x };
+    Round LIGHT: |x, _, _| round::<I>(x);
+    Sigmoid HEAVY: |x, _, _| single::sigmoid::<I>(x), avx512::Sigmoid;
+    SoftPlus HEAVY: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
+    Sqrt LIGHT: |x, _, _| sqrt(x);
+    Square LIGHT: |x, _, _| x * x;
+    Tanh HEAVY: |x, _, _| single::tanh::<I>(x);
+    Floor LIGHT: |x, _, _| floor::<I>(x);
+    Ceil LIGHT: |x, _, _| -floor::<I>(-x);
 }
 
-/// The powers that are met most need no logarithm. Which one it is is asked once a block.
+/// The most common powers need no logarithm. The exponent is tested once a block.
 struct Pow;
 
 impl Function1 for Pow {
@@ -121,21 +122,22 @@ impl Function1 for Pow {
         to
     }
 
-    const GIVES_ANY_NAN: bool = true;
+    const PRODUCES_NONCANONICAL_NAN: bool = true;
 
     #[inline(always)]
-    fn finished<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+    fn canonicalise<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
         I::canonical(block)
     }
 }
 
-/// The square root. A NaN that it gives is asked for beforehand: the compiler would drop the question afterwards.
+/// The square root. Its NaN is tested for before the root is taken: the compiler would drop a test of the
+/// result.
 #[inline(always)]
 fn sqrt(x: f32) -> f32 {
     if x >= 0.0 { x.sqrt() } else { super::NAN }
 }
 
-/// In f64, a product with it is as good as a quotient.
+/// In f64, a product with it is as good as a division.
 const SIXTH: f64 = 1.0 / 6.0;
 
 /// `x` within 0 and a bound; NaN stays NaN.

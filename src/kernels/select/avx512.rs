@@ -1,45 +1,41 @@
-//! The bodies for level Avx512: one byte compare makes a mask of 64 conditions, and masked loads and stores take the
-//! ends of a row, so a row of any length runs without a scalar loop. Plain Rust at this level took 1.6 times as long
-//! on rows of 16 elements.
+//! Bodies for level Avx512. One byte compare makes a mask of 64 conditions, and masked loads and stores take
+//! the ends of a row, so a row of any length runs without a scalar loop (decision: avx512-select).
 //!
-//! Everything between a shell and an intrinsic is `inline(always)`, closures too: an intrinsic is inlined only where
-//! its caller has the instructions, so one function in between would leave a call for each vector.
+//! All functions between a shell and an intrinsic are `inline(always)`, closures too. An intrinsic is inlined
+//! only into a function with its target features, so one function without them would leave a call for each
+//! vector.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::hint::{black_box, select_unpredictable};
 
-use super::{Ahead, Verdict};
-use crate::kernels::simd::Wide;
-use crate::kernels::{Extent, Lane, Source, Stores, Target, bring, bring_end, head, is_line};
+use super::{MaskClass, PrefetchDistance};
+use crate::kernels::simd::{Vector512, mask_of_first};
+use crate::kernels::{
+    Extent, LaneBits, Source, StorePolicy, Target, is_line, peel, prefetch_l1, prefetch_tail_line,
+};
 
-/// Elements of a row whose conditions fit into one vector.
+/// Elements of a row whose conditions fill one vector.
 const BLOCK: usize = 64;
 
-/// Blocks of a row that are judged together: where all of their conditions agree, only the side that they choose is
-/// read. That leaves out 1 KiB or more: beyond the caches of a Zen 4, smaller pieces cost more than they spared.
-const fn group<U: Lane>() -> usize {
+/// Blocks whose conditions are tested together: if all agree, only the chosen side is read. That skips at
+/// least 1 KiB of a branch (decision: select-group).
+const fn chunk_blocks<U: LaneBits>() -> usize {
     let blocks = 1024 / size_of::<[U; BLOCK]>();
-    if blocks > FIRST { blocks } else { FIRST }
+    if blocks > PROBE_BLOCKS { blocks } else { PROBE_BLOCKS }
 }
 
-/// Blocks of a group that are judged first. Of 256 conditions of which 1 % are true, all agree too seldom (8 %) for the branch
-/// to be mispredicted at a visible cost; of 64 they do every second time.
-const FIRST: usize = 4;
+/// Blocks of a chunk that are tested first: so many that conditions agree seldom by chance, and the branch is
+/// predicted (decision: select-probe).
+const PROBE_BLOCKS: usize = 4;
 
-/// The mask of the first `count` of 64.
-#[inline(always)]
-fn first(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
-}
-
-/// Which of the conditions of a mask are true, from an element of a row on.
+/// Which conditions of a mask are true, starting at an element of a row.
 ///
 /// # Safety
 ///
 /// The conditions of the mask can be read, and the machine runs level Avx512.
 #[inline(always)]
-unsafe fn truths(cond: *const u8, at: usize, mask: u64) -> u64 {
+unsafe fn lane_mask(cond: *const u8, at: usize, mask: u64) -> u64 {
     // SAFETY: as the caller promises.
     unsafe {
         let bytes = u8::load(cond.add(at), mask);
@@ -47,13 +43,13 @@ unsafe fn truths(cond: *const u8, at: usize, mask: u64) -> u64 {
     }
 }
 
-/// What the conditions of some blocks have in common.
+/// Class of the conditions of some blocks.
 ///
 /// # Safety
 ///
 /// The conditions can be read, and the machine runs level Avx512.
 #[inline(always)]
-unsafe fn verdict(cond: *const u8, at: usize, blocks: usize) -> Verdict {
+unsafe fn class_of(cond: *const u8, at: usize, blocks: usize) -> MaskClass {
     // SAFETY: as the caller promises.
     unsafe {
         let (mut least, mut any) = (_mm512_set1_epi8(-1), _mm512_setzero_si512());
@@ -62,94 +58,94 @@ unsafe fn verdict(cond: *const u8, at: usize, blocks: usize) -> Verdict {
             (least, any) = (_mm512_min_epu8(least, bytes), _mm512_or_si512(any, bytes));
         }
         let (all, some) = (_mm512_test_epi8_mask(least, least), _mm512_test_epi8_mask(any, any));
-        Verdict::of(some != 0, all != u64::MAX)
+        MaskClass::of(some != 0, all != u64::MAX)
     }
 }
 
-/// One side of a choice: gives the lanes of a mask from an element of the row on.
-trait Side {
+/// One side of a select: gives the lanes of a mask, starting at an element of the row.
+trait SelectOperand {
     /// # Safety
     ///
     /// The lanes lie within the row, and the machine runs level Avx512.
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i;
 
-    /// Asks for the line that lies ahead of a vector that starts at an element of the row; to be called where results go past the
-    /// caches alone, as operands come from beyond them there. Selects of s64 took 0.85 to 0.93 of the time on a Zen 5, and of f32
-    /// 0.9 to 0.96, that they took where a whole block was asked for at once.
-    fn ask(&self, at: usize);
+    /// Prefetches the line ahead of the vector that starts at an element of the row. Called only if results
+    /// are stored non-temporally, because then operands come from beyond the caches too
+    /// (decision: prefetch-each-vector).
+    fn prefetch(&self, at: usize);
 
-    /// Whether the target holds it already, so that nothing is to do where all choose it.
-    fn is_held(&self) -> bool;
+    /// Whether the target holds this side already, so that a chunk that chooses it needs no work.
+    fn is_in_place(&self) -> bool;
 }
 
-/// A row of elements, or one element that stands for all.
-struct Row<U, const DENSE: bool> {
+/// A row of elements, or one repeated element.
+struct RowOperand<U, const CONTIGUOUS: bool> {
     elements: *const U,
     value: __m512i,
-    /// By how many bytes what is asked for lies ahead; 0 where nothing is.
-    ahead: isize,
+    /// Prefetch distance in bytes; 0 for none.
+    distance: isize,
 }
 
-impl<U: Lane, const DENSE: bool> Row<U, DENSE> {
+impl<U: LaneBits, const CONTIGUOUS: bool> RowOperand<U, CONTIGUOUS> {
     /// # Safety
     ///
     /// The first element can be read, and the machine runs level Avx512.
     #[inline(always)]
-    unsafe fn new(elements: *const U, ahead: isize) -> Self {
+    unsafe fn new(elements: *const U, distance: isize) -> Self {
         // SAFETY: as the caller promises.
-        let value = unsafe { if DENSE { _mm512_setzero_si512() } else { elements.read_unaligned().splat() } };
-        Self { elements, value, ahead }
+        let value =
+            unsafe { if CONTIGUOUS { _mm512_setzero_si512() } else { elements.read_unaligned().splat() } };
+        Self { elements, value, distance }
     }
 }
 
-impl<U: Lane, const DENSE: bool> Side for Row<U, DENSE> {
+impl<U: LaneBits, const CONTIGUOUS: bool> SelectOperand for RowOperand<U, CONTIGUOUS> {
     #[inline(always)]
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i {
         // SAFETY: as the caller promises.
-        if DENSE { unsafe { U::load(self.elements.add(at), mask) } } else { self.value }
+        if CONTIGUOUS { unsafe { U::load(self.elements.add(at), mask) } } else { self.value }
     }
 
     #[inline(always)]
-    fn ask(&self, at: usize) {
-        if DENSE && self.ahead != 0 {
-            let at = self.elements.wrapping_add(at).wrapping_byte_offset(self.ahead);
-            bring(at.cast(), 1);
+    fn prefetch(&self, at: usize) {
+        if CONTIGUOUS && self.distance != 0 {
+            let at = self.elements.wrapping_add(at).wrapping_byte_offset(self.distance);
+            prefetch_l1(at.cast(), 1);
         }
     }
 
     #[inline(always)]
-    fn is_held(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         false
     }
 }
 
-/// A row of the target, which holds it already.
-struct Held<U>(*const U);
+/// A row of the target, which holds this side already.
+struct InPlaceOperand<U>(*const U);
 
-impl<U: Lane> Side for Held<U> {
+impl<U: LaneBits> SelectOperand for InPlaceOperand<U> {
     #[inline(always)]
     unsafe fn lanes(&self, at: usize, mask: u64) -> __m512i {
         // SAFETY: as the caller promises.
         unsafe {
             let at = self.0.add(at);
-            let is_whole = mask == first(U::LANES);
+            let is_whole = mask == mask_of_first(U::LANES);
             if is_whole && size_of::<U>() > 1 { load_as_is(at.cast()) } else { U::load(at, mask) }
         }
     }
 
     #[inline(always)]
-    fn ask(&self, _: usize) {}
+    fn prefetch(&self, _: usize) {}
 
     #[inline(always)]
-    fn is_held(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         true
     }
 }
 
-/// Loads a vector in a way that the compiler does not see through. Of a choice between what lies there and something else it
-/// makes a store of the lanes that change, which takes longer than to store all: beyond the caches of a Zen 5, in place of
-/// `then`, elements of 2 to 8 bytes took 0.83 to 0.88 of their time for this, with a scalar as `else` 0.64, those of one byte
-/// 1.25.
+/// Loads a vector in a way that the compiler cannot see through. Otherwise the compiler turns a select
+/// between the loaded vector and another into a store of the changed lanes, which takes longer than a store
+/// of all lanes (decision: in-place-whole-vectors).
 ///
 /// # Safety
 ///
@@ -160,21 +156,26 @@ unsafe fn load_as_is(at: *const u8) -> __m512i {
     let value;
     // SAFETY: as the caller promises.
     unsafe {
-        asm!("vmovdqu64 {}, [{}]", out(zmm_reg) value, in(reg) at, options(pure, readonly, nostack, preserves_flags));
+        asm!(
+            "vmovdqu64 {}, [{}]",
+            out(zmm_reg) value,
+            in(reg) at,
+            options(pure, readonly, nostack, preserves_flags)
+        );
     }
     value
 }
 
-/// Writes lanes of a row: past the caches with `STREAM`, which takes whole vectors at aligned addresses.
+/// Writes lanes of a row. With `NON_TEMPORAL`, it writes whole vectors at aligned addresses only.
 ///
 /// # Safety
 ///
 /// The lanes lie within the row, and the machine runs level Avx512.
 #[inline(always)]
-unsafe fn put<U: Lane, const STREAM: bool>(to: *mut U, at: usize, mask: u64, value: __m512i) {
+unsafe fn store<U: LaneBits, const NON_TEMPORAL: bool>(to: *mut U, at: usize, mask: u64, value: __m512i) {
     // SAFETY: as the caller promises.
     unsafe {
-        if STREAM {
+        if NON_TEMPORAL {
             _mm512_stream_si512(to.add(at).cast(), value);
         } else {
             U::store(to.add(at), mask, value);
@@ -182,86 +183,96 @@ unsafe fn put<U: Lane, const STREAM: bool>(to: *mut U, at: usize, mask: u64, val
     }
 }
 
-/// Writes the first lanes of a vector, as many as are left of a row: past the caches, with `STREAM`, where they are a line.
+/// Writes the first lanes of a vector, as many as are left of a row; with `NON_TEMPORAL`, non-temporally if
+/// they fill a line.
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn put_first<U: Lane, const STREAM: bool>(to: *mut U, at: usize, left: usize, value: __m512i) {
+unsafe fn store_first<U: LaneBits, const NON_TEMPORAL: bool>(
+    to: *mut U,
+    at: usize,
+    left: usize,
+    value: __m512i,
+) {
     // SAFETY: as the caller promises.
     unsafe {
-        match STREAM && left >= U::LANES && is_line(to.wrapping_add(at)) {
-            true => put::<U, true>(to, at, first(U::LANES), value),
-            false => put::<U, false>(to, at, first(left.min(U::LANES)), value),
+        match NON_TEMPORAL && left >= U::LANES && is_line(to.wrapping_add(at)) {
+            true => store::<U, true>(to, at, mask_of_first(U::LANES), value),
+            false => store::<U, false>(to, at, mask_of_first(left.min(U::LANES)), value),
         }
     }
 }
 
-/// Writes a block from one side.
+/// Writes a block of one side.
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn copy_block<U: Lane, const STREAM: bool>(to: *mut U, at: usize, side: &impl Side) {
-    let mask = first(U::LANES);
+unsafe fn copy_block<U: LaneBits, const NON_TEMPORAL: bool>(
+    to: *mut U,
+    at: usize,
+    operand: &impl SelectOperand,
+) {
+    let mask = mask_of_first(U::LANES);
     for vector in 0..BLOCK / U::LANES {
         let at = at + vector * U::LANES;
-        if STREAM {
-            side.ask(at);
+        if NON_TEMPORAL {
+            operand.prefetch(at);
         }
         // SAFETY: as the caller promises.
-        unsafe { put::<U, STREAM>(to, at, mask, side.lanes(at, mask)) };
+        unsafe { store::<U, NON_TEMPORAL>(to, at, mask, operand.lanes(at, mask)) };
     }
 }
 
-/// Writes a group from one side, unless the target holds that already.
+/// Writes a chunk of one side, unless the target holds it already.
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn copy_group<U: Lane>(to: *mut U, at: usize, stores: Stores, side: &impl Side) {
-    if side.is_held() {
+unsafe fn copy_chunk<U: LaneBits>(to: *mut U, at: usize, stores: StorePolicy, operand: &impl SelectOperand) {
+    if operand.is_in_place() {
         return;
     }
-    for block in 0..group::<U>() {
+    for block in 0..chunk_blocks::<U>() {
         let at = at + block * BLOCK;
         // SAFETY: as the caller promises.
         unsafe {
             match stores {
-                Stores::Ordinary => copy_block::<U, false>(to, at, side),
-                Stores::Streaming => copy_block::<U, true>(to, at, side),
+                StorePolicy::Temporal => copy_block::<U, false>(to, at, operand),
+                StorePolicy::NonTemporal => copy_block::<U, true>(to, at, operand),
             }
         }
     }
 }
 
-/// Chooses a block. Vectors of few lanes that all choose what is held are left alone: where one f32 in a hundred
-/// changes, that took half the time.
+/// Selects a block. Vectors of few lanes that keep what the target holds are not stored
+/// (decision: in-place-unchanged).
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn choose_block<U: Lane, const STREAM: bool>(
+unsafe fn select_block<U: LaneBits, const NON_TEMPORAL: bool>(
     to: *mut U,
     at: usize,
-    truths: u64,
-    then: &impl Side,
-    else_: &impl Side,
+    lane_mask: u64,
+    then: &impl SelectOperand,
+    else_: &impl SelectOperand,
 ) {
-    let mask = first(U::LANES);
+    let mask = mask_of_first(U::LANES);
     for vector in 0..BLOCK / U::LANES {
-        let (at, truths) = (at + vector * U::LANES, truths >> (vector * U::LANES));
-        if STREAM {
-            then.ask(at);
-            else_.ask(at);
+        let (at, lane_mask) = (at + vector * U::LANES, lane_mask >> (vector * U::LANES));
+        if NON_TEMPORAL {
+            then.prefetch(at);
+            else_.prefetch(at);
         }
-        let changed = match (then.is_held(), else_.is_held()) {
-            (true, _) if U::LANES <= 16 => !truths & mask,
-            (_, true) if U::LANES <= 16 => truths & mask,
+        let changed = match (then.is_in_place(), else_.is_in_place()) {
+            (true, _) if U::LANES <= 16 => !lane_mask & mask,
+            (_, true) if U::LANES <= 16 => lane_mask & mask,
             _ => mask,
         };
         if changed == 0 {
@@ -269,156 +280,158 @@ unsafe fn choose_block<U: Lane, const STREAM: bool>(
         }
         // SAFETY: as the caller promises.
         unsafe {
-            let chosen = U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask));
-            put::<U, STREAM>(to, at, mask, chosen);
+            let selected = U::select(lane_mask, then.lanes(at, mask), else_.lanes(at, mask));
+            store::<U, NON_TEMPORAL>(to, at, mask, selected);
         }
     }
 }
 
-/// Chooses fewer than a block of elements; with `STREAM`, whole lines of them go past the caches.
+/// Selects less than a block; with `NON_TEMPORAL`, whole lines are stored non-temporally.
 ///
 /// # Safety
 ///
-/// As [`put`]; the conditions can be read.
+/// As [`store`]; the conditions can be read.
 #[inline(always)]
-unsafe fn choose_rest<U: Lane, const STREAM: bool>(
+unsafe fn select_tail<U: LaneBits, const NON_TEMPORAL: bool>(
     cond: *const u8,
     to: *mut U,
     mut at: usize,
     mut left: usize,
-    then: &impl Side,
-    else_: &impl Side,
+    then: &impl SelectOperand,
+    else_: &impl SelectOperand,
 ) {
     if left == 0 {
         return;
     }
     // SAFETY: as the caller promises.
-    let mut truths = unsafe { truths(cond, at, first(left)) };
+    let mut lane_mask = unsafe { lane_mask(cond, at, mask_of_first(left)) };
     while left > 0 {
-        let mask = first(left.min(U::LANES));
+        let mask = mask_of_first(left.min(U::LANES));
         // SAFETY: as the caller promises.
         unsafe {
-            let chosen = U::choose(truths, then.lanes(at, mask), else_.lanes(at, mask));
-            put_first::<U, STREAM>(to, at, left, chosen);
+            let selected = U::select(lane_mask, then.lanes(at, mask), else_.lanes(at, mask));
+            store_first::<U, NON_TEMPORAL>(to, at, left, selected);
         };
-        truths = truths.unbounded_shr(U::LANES as u32);
+        lane_mask = lane_mask.unbounded_shr(U::LANES as u32);
         at += U::LANES;
         left = left.saturating_sub(U::LANES);
     }
 }
 
-/// Chooses the whole blocks of a row from an element on, each for itself, and returns the first element behind them.
+/// Selects the whole blocks of a row from an element on, each by itself, and returns the first element behind
+/// them.
 ///
 /// # Safety
 ///
-/// As [`put`]; the conditions can be read.
+/// As [`store`]; the conditions can be read.
 #[inline(always)]
-unsafe fn choose_each_block<U: Lane, const STREAM: bool>(
+unsafe fn select_each_block<U: LaneBits, const NON_TEMPORAL: bool>(
     cond: *const u8,
     to: *mut U,
     mut at: usize,
     columns: usize,
-    then: &impl Side,
-    else_: &impl Side,
+    then: &impl SelectOperand,
+    else_: &impl SelectOperand,
 ) -> usize {
     while at + BLOCK <= columns {
         // SAFETY: as the caller promises.
-        unsafe { choose_block::<U, STREAM>(to, at, truths(cond, at, u64::MAX), then, else_) };
+        unsafe { select_block::<U, NON_TEMPORAL>(to, at, lane_mask(cond, at, u64::MAX), then, else_) };
         at += BLOCK;
     }
     at
 }
 
-/// Chooses the whole blocks of a row from an element on, and returns the first element behind them.
+/// Selects the whole blocks of a row from an element on, chunk by chunk, and returns the first element behind
+/// them.
 ///
-/// `groups` says how those are stored whose conditions all choose one side: past the caches perhaps also where the target holds
-/// the other side, which then nobody has read.
+/// `chunk_stores` is the store policy of uniform chunks. It may be non-temporal even in place, because the
+/// overwritten data was never loaded.
 ///
 /// # Safety
 ///
-/// As [`put`]; the conditions can be read.
+/// As [`store`]; the conditions can be read.
 #[inline(always)]
-unsafe fn choose_blocks<U: Lane, const STREAM: bool>(
+unsafe fn select_blocks<U: LaneBits, const NON_TEMPORAL: bool>(
     cond: *const u8,
     to: *mut U,
     mut at: usize,
     columns: usize,
-    groups: Stores,
-    then: &impl Side,
-    else_: &impl Side,
+    chunk_stores: StorePolicy,
+    then: &impl SelectOperand,
+    else_: &impl SelectOperand,
 ) -> usize {
-    let elements = group::<U>() * BLOCK;
+    let elements = chunk_blocks::<U>() * BLOCK;
     // SAFETY: as the caller promises.
     unsafe {
         while at + elements <= columns {
-            let rest = group::<U>() - FIRST;
-            // In masks, which the choice of mixed blocks takes again: to judge them as vectors took selects in the second level
-            // 1.06 of the time.
-            let mut known = [0; FIRST];
+            let rest = chunk_blocks::<U>() - PROBE_BLOCKS;
+            // As masks, which the select of mixed blocks uses again (decision: select-probe-masks).
+            let mut known = [0; PROBE_BLOCKS];
             let (mut all, mut any) = (u64::MAX, 0);
             for (block, known) in known.iter_mut().enumerate() {
-                *known = truths(cond, at + block * BLOCK, u64::MAX);
+                *known = lane_mask(cond, at + block * BLOCK, u64::MAX);
                 (all, any) = (all & *known, any | *known);
             }
-            let agreed = match Verdict::of(any != 0, all != u64::MAX) {
-                Verdict::Mixed => Verdict::Mixed,
-                first if rest == 0 || verdict(cond, at + FIRST * BLOCK, rest) == first => first,
-                _ => Verdict::Mixed,
+            let common = match MaskClass::of(any != 0, all != u64::MAX) {
+                MaskClass::Mixed => MaskClass::Mixed,
+                first if rest == 0 || class_of(cond, at + PROBE_BLOCKS * BLOCK, rest) == first => first,
+                _ => MaskClass::Mixed,
             };
-            match agreed {
-                Verdict::AllTrue => copy_group::<U>(to, at, groups, then),
-                Verdict::AllFalse => copy_group::<U>(to, at, groups, else_),
-                Verdict::Mixed => {
-                    // Counted while it runs: written out, which the compiler did where nothing is asked for, a choice of s64 in the
-                    // caches of a Zen 5 took 1.08 of the time; one of f32 in place took 0.83 written out.
-                    let blocks = match size_of::<U>() == 8 && !then.is_held() && !else_.is_held() {
-                        true => black_box(group::<U>()),
-                        false => group::<U>(),
+            match common {
+                MaskClass::AllTrue => copy_chunk::<U>(to, at, chunk_stores, then),
+                MaskClass::AllFalse => copy_chunk::<U>(to, at, chunk_stores, else_),
+                MaskClass::Mixed => {
+                    // An opaque trip count keeps the compiler from unrolling the loop over 8-byte elements
+                    // (decision: select-loop-of-blocks).
+                    let blocks = match size_of::<U>() == 8 && !then.is_in_place() && !else_.is_in_place() {
+                        true => black_box(chunk_blocks::<U>()),
+                        false => chunk_blocks::<U>(),
                     };
                     for block in 0..blocks {
                         let at = at + block * BLOCK;
-                        let truths = match known.get(block) {
+                        let lane_mask = match known.get(block) {
                             Some(&known) => known,
-                            None => truths(cond, at, u64::MAX),
+                            None => lane_mask(cond, at, u64::MAX),
                         };
-                        choose_block::<U, STREAM>(to, at, truths, then, else_);
+                        select_block::<U, NON_TEMPORAL>(to, at, lane_mask, then, else_);
                     }
                 }
             }
             at += elements;
         }
-        choose_each_block::<U, STREAM>(cond, to, at, columns, then, else_)
+        select_each_block::<U, NON_TEMPORAL>(cond, to, at, columns, then, else_)
     }
 }
 
-/// Chooses a row: first what leads to a whole line of the target, then whole blocks, then the rest.
+/// Selects a row: elements before the first whole line of the target, then whole blocks, then the tail.
 ///
 /// # Safety
 ///
-/// As [`put`]; the conditions can be read.
+/// As [`store`]; the conditions can be read.
 #[inline(always)]
-unsafe fn choose_row<U: Lane, const STREAM: bool>(
+unsafe fn select_row<U: LaneBits, const NON_TEMPORAL: bool>(
     cond: *const u8,
     to: *mut U,
     columns: usize,
-    groups: Stores,
-    then: &impl Side,
-    else_: &impl Side,
+    chunk_stores: StorePolicy,
+    then: &impl SelectOperand,
+    else_: &impl SelectOperand,
 ) {
-    // SAFETY: as the caller promises; past the caches is stored only from an aligned address on.
+    // SAFETY: as the caller promises; non-temporal stores start at an aligned address.
     unsafe {
-        let at = match head(to, size_of::<U>(), columns) {
-            Some(head) => {
-                if STREAM {
-                    bring_end(to.wrapping_add(columns));
+        let at = match peel(to, size_of::<U>(), columns) {
+            Some(peel) => {
+                if NON_TEMPORAL {
+                    prefetch_tail_line(to.wrapping_add(columns));
                 }
-                choose_rest::<U, false>(cond, to, 0, head, then, else_);
-                choose_blocks::<U, STREAM>(cond, to, head, columns, groups, then, else_)
+                select_tail::<U, false>(cond, to, 0, peel, then, else_);
+                select_blocks::<U, NON_TEMPORAL>(cond, to, peel, columns, chunk_stores, then, else_)
             }
-            // Such rows are too short for a group, or lie at no multiple of an element's width, as few do.
-            None => choose_each_block::<U, false>(cond, to, 0, columns, then, else_),
+            // Such a row is too short for a chunk, or, which is rare, starts at no multiple of the element's
+            // width.
+            None => select_each_block::<U, false>(cond, to, 0, columns, then, else_),
         };
-        choose_rest::<U, STREAM>(cond, to, at, columns - at, then, else_);
+        select_tail::<U, NON_TEMPORAL>(cond, to, at, columns - at, then, else_);
     }
 }
 
@@ -426,48 +439,49 @@ unsafe fn choose_row<U: Lane, const STREAM: bool>(
 ///
 /// As [`Blend`](super::Blend).
 #[inline(always)]
-pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const STREAM: bool>(
+pub(super) unsafe fn blend<U: LaneBits, const THEN: bool, const ELSE: bool, const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
     else_: Source,
     to: Target,
-    ahead: Ahead,
+    distance: PrefetchDistance,
 ) {
     let columns = extent.columns;
-    let groups = if STREAM { Stores::Streaming } else { Stores::Ordinary };
+    let chunk_stores = if NON_TEMPORAL { StorePolicy::NonTemporal } else { StorePolicy::Temporal };
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let then = Row::<U, THEN>::new(then.row(r), ahead.then);
-            let else_ = Row::<U, ELSE>::new(else_.row(r), ahead.else_);
-            choose_row::<U, STREAM>(cond, to, columns, groups, &then, &else_);
+            let then = RowOperand::<U, THEN>::new(then.row(r), distance.then);
+            let else_ = RowOperand::<U, ELSE>::new(else_.row(r), distance.else_);
+            select_row::<U, NON_TEMPORAL>(cond, to, columns, chunk_stores, &then, &else_);
         }
     }
 }
 
 /// # Safety
 ///
-/// As [`Merge`](super::Merge).
+/// As [`SelectInPlace`](super::SelectInPlace).
 #[inline(always)]
-pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
+pub(super) unsafe fn select_in_place<U: LaneBits, const REPLACED: bool, const OTHER: bool>(
     extent: Extent,
     cond: Source,
     other: Source,
     to: Target,
-    groups: Stores,
+    chunk_stores: StorePolicy,
 ) {
     let columns = extent.columns;
     for r in 0..extent.rows {
         let (cond, to) = (cond.row::<u8>(r), to.row::<U>(r));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            let (other, held) = (Row::<U, OTHER>::new(other.row(r), 0), Held(to.cast_const()));
+            let (other, in_place) =
+                (RowOperand::<U, OTHER>::new(other.row(r), 0), InPlaceOperand(to.cast_const()));
             if REPLACED {
-                choose_row::<U, false>(cond, to, columns, groups, &other, &held);
+                select_row::<U, false>(cond, to, columns, chunk_stores, &other, &in_place);
             } else {
-                choose_row::<U, false>(cond, to, columns, groups, &held, &other);
+                select_row::<U, false>(cond, to, columns, chunk_stores, &in_place, &other);
             }
         }
     }
@@ -477,14 +491,14 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
 ///
 /// As [`Move`](super::Move).
 #[inline(always)]
-pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
+pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
     extent: Extent,
     from: Source,
     to: Target,
 ) {
     for r in 0..extent.rows {
         // SAFETY: the caller promises that every element of the tile can be read and written.
-        unsafe { copy_row::<U, DENSE, STREAM>(extent.columns, from.row(r), to.row(r)) };
+        unsafe { copy_row::<U, CONTIGUOUS, NON_TEMPORAL>(extent.columns, from.row(r), to.row(r)) };
     }
 }
 
@@ -492,7 +506,7 @@ pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
 ///
 /// As [`Blend`](super::Blend), with one condition a row.
 #[inline(always)]
-pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
+pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -503,60 +517,60 @@ pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let from = select_unpredictable(cond.is_true(r), then.row::<U>(r), else_.row(r));
-            copy_row::<U, true, STREAM>(extent.columns, from, to.row(r));
+            copy_row::<U, true, NON_TEMPORAL>(extent.columns, from, to.row(r));
         }
     }
 }
 
-/// Copies a row, or spreads one element over it.
+/// Copies a row, or fills it with one element.
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn copy_row<U: Lane, const DENSE: bool, const STREAM: bool>(
+unsafe fn copy_row<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
     columns: usize,
     from: *const U,
     to: *mut U,
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let from = Row::<U, DENSE>::new(from, 0);
+        let from = RowOperand::<U, CONTIGUOUS>::new(from, 0);
         let mut at = 0;
-        if let Some(head) = head(to, size_of::<U>(), columns) {
-            if STREAM {
-                bring_end(to.wrapping_add(columns));
+        if let Some(peel) = peel(to, size_of::<U>(), columns) {
+            if NON_TEMPORAL {
+                prefetch_tail_line(to.wrapping_add(columns));
             }
-            copy_rest::<U, false>(to, 0, head, &from);
-            at = head + (columns - head) / BLOCK * BLOCK;
-            for block in (head..at).step_by(BLOCK) {
-                copy_block::<U, STREAM>(to, block, &from);
+            copy_tail::<U, false>(to, 0, peel, &from);
+            at = peel + (columns - peel) / BLOCK * BLOCK;
+            for block in (peel..at).step_by(BLOCK) {
+                copy_block::<U, NON_TEMPORAL>(to, block, &from);
             }
         }
         while at + BLOCK <= columns {
             copy_block::<U, false>(to, at, &from);
             at += BLOCK;
         }
-        copy_rest::<U, STREAM>(to, at, columns - at, &from);
+        copy_tail::<U, NON_TEMPORAL>(to, at, columns - at, &from);
     }
 }
 
-/// Writes fewer than a block of elements from one side; with `STREAM`, whole lines of them go past the caches.
+/// Writes less than a block of one side; with `NON_TEMPORAL`, whole lines are stored non-temporally.
 ///
 /// # Safety
 ///
-/// As [`put`].
+/// As [`store`].
 #[inline(always)]
-unsafe fn copy_rest<U: Lane, const STREAM: bool>(
+unsafe fn copy_tail<U: LaneBits, const NON_TEMPORAL: bool>(
     to: *mut U,
     mut at: usize,
     mut left: usize,
-    side: &impl Side,
+    operand: &impl SelectOperand,
 ) {
     while left > 0 {
-        let mask = first(left.min(U::LANES));
+        let mask = mask_of_first(left.min(U::LANES));
         // SAFETY: as the caller promises.
-        unsafe { put_first::<U, STREAM>(to, at, left, side.lanes(at, mask)) };
+        unsafe { store_first::<U, NON_TEMPORAL>(to, at, left, operand.lanes(at, mask)) };
         at += U::LANES;
         left = left.saturating_sub(U::LANES);
     }
@@ -564,24 +578,24 @@ unsafe fn copy_rest<U: Lane, const STREAM: bool>(
 
 /// # Safety
 ///
-/// As [`Judge`](super::Judge).
+/// As [`MaskTest`](super::MaskTest).
 #[inline(always)]
-pub(super) unsafe fn judge(extent: Extent, cond: Source) -> Verdict {
+pub(super) unsafe fn classify_mask(extent: Extent, cond: Source) -> MaskClass {
     let (mut some_true, mut some_false) = (false, false);
     for r in 0..extent.rows {
         let cond = cond.row::<u8>(r);
         let mut at = 0;
         while at < extent.columns {
-            let mask = first(extent.columns - at);
+            let mask = mask_of_first(extent.columns - at);
             // SAFETY: the caller promises that the conditions of the row can be read.
-            let truths = unsafe { truths(cond, at, mask) };
-            some_true |= truths != 0;
-            some_false |= truths != mask;
+            let lane_mask = unsafe { lane_mask(cond, at, mask) };
+            some_true |= lane_mask != 0;
+            some_false |= lane_mask != mask;
             if some_true && some_false {
-                return Verdict::Mixed;
+                return MaskClass::Mixed;
             }
             at += BLOCK;
         }
     }
-    Verdict::of(some_true, some_false)
+    MaskClass::of(some_true, some_false)
 }

@@ -1,40 +1,40 @@
-//! The bodies in plain Rust, which the compiler turns into the vectors of whichever level they are compiled for.
+//! Bodies in plain Rust, which the compiler vectorises for the level for which it compiles them.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use super::{Ahead, Verdict};
-use crate::kernels::simd::Line;
-use crate::kernels::{Extent, Lane, Source, Stores, Target};
+use super::{MaskClass, PrefetchDistance};
+use crate::kernels::simd::CacheLine;
+use crate::kernels::{Extent, LaneBits, Source, StorePolicy, Target};
 
-/// One element of a row: the `i`-th where it is dense, else its first.
+/// One element of a row: the `i`-th of a contiguous row, else the repeated one.
 ///
 /// # Safety
 ///
 /// That element can be read.
 #[inline(always)]
-unsafe fn element<U: Lane, const DENSE: bool>(row: *const U, i: usize) -> U {
+unsafe fn element<U: LaneBits, const CONTIGUOUS: bool>(row: *const U, i: usize) -> U {
     // SAFETY: as the caller promises.
-    unsafe { row.add(if DENSE { i } else { 0 }).read_unaligned() }
+    unsafe { row.add(if CONTIGUOUS { i } else { 0 }).read_unaligned() }
 }
 
 /// # Safety
 ///
 /// As [`Blend`](super::Blend).
 #[inline(always)]
-pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const STREAM: bool>(
+pub(super) unsafe fn blend<U: LaneBits, const THEN: bool, const ELSE: bool, const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
     else_: Source,
     to: Target,
-    _: Ahead,
+    _: PrefetchDistance,
 ) {
     for row in 0..extent.rows {
         let (cond, then, else_) = (cond.row::<u8>(row), then.row(row), else_.row(row));
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
-            write_row::<U, STREAM>(
+            write_row::<U, NON_TEMPORAL>(
                 extent.columns,
                 to.row(row),
                 #[inline(always)]
@@ -44,32 +44,36 @@ pub(super) unsafe fn blend<U: Lane, const THEN: bool, const ELSE: bool, const ST
     }
 }
 
-/// Writes a row, element by element, or with `STREAM` line by line past the caches where it can.
+/// Writes a row element by element, or with `NON_TEMPORAL` line by line with non-temporal stores.
 ///
 /// # Safety
 ///
 /// The row can be written, and `element` be called for each of its elements.
 #[inline(always)]
-unsafe fn write_row<U: Lane, const STREAM: bool>(columns: usize, to: *mut U, element: impl Fn(usize) -> U) {
-    let of_line = size_of::<Line>() / size_of::<U>();
-    let before = to.addr().wrapping_neg() % size_of::<Line>();
-    let head = before / size_of::<U>();
-    // SAFETY: as the caller promises; a line has room for the elements of a line, and each stands at an aligned address
+unsafe fn write_row<U: LaneBits, const NON_TEMPORAL: bool>(
+    columns: usize,
+    to: *mut U,
+    element: impl Fn(usize) -> U,
+) {
+    let of_line = size_of::<CacheLine>() / size_of::<U>();
+    let before = to.addr().wrapping_neg() % size_of::<CacheLine>();
+    let peel = before / size_of::<U>();
+    // SAFETY: as the caller promises; a line holds the elements of a line, and each has an aligned address
     // within the row.
     unsafe {
-        if !STREAM || !before.is_multiple_of(size_of::<U>()) || head + of_line > columns {
+        if !NON_TEMPORAL || !before.is_multiple_of(size_of::<U>()) || peel + of_line > columns {
             return write_each(0..columns, to, &element);
         }
-        let lines = (columns - head) / of_line;
-        write_each(0..head, to, &element);
-        for first in (0..lines).map(|line| head + line * of_line) {
-            let mut line = Line::default();
+        let lines = (columns - peel) / of_line;
+        write_each(0..peel, to, &element);
+        for first in (0..lines).map(|line| peel + line * of_line) {
+            let mut line = CacheLine::default();
             for i in 0..of_line {
                 line.0.as_mut_ptr().cast::<U>().add(i).write(element(first + i));
             }
-            line.stream(to.add(first).cast());
+            line.store_non_temporal(to.add(first).cast());
         }
-        write_each(head + lines * of_line..columns, to, &element);
+        write_each(peel + lines * of_line..columns, to, &element);
     }
 }
 
@@ -77,7 +81,7 @@ unsafe fn write_row<U: Lane, const STREAM: bool>(columns: usize, to: *mut U, ele
 ///
 /// The elements can be written, and `element` be called for each of them.
 #[inline(always)]
-unsafe fn write_each<U: Lane>(elements: Range<usize>, to: *mut U, element: &impl Fn(usize) -> U) {
+unsafe fn write_each<U: LaneBits>(elements: Range<usize>, to: *mut U, element: &impl Fn(usize) -> U) {
     for i in elements {
         // SAFETY: as the caller promises.
         unsafe { to.add(i).write_unaligned(element(i)) };
@@ -86,14 +90,14 @@ unsafe fn write_each<U: Lane>(elements: Range<usize>, to: *mut U, element: &impl
 
 /// # Safety
 ///
-/// As [`Merge`](super::Merge).
+/// As [`SelectInPlace`](super::SelectInPlace).
 #[inline(always)]
-pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
+pub(super) unsafe fn select_in_place<U: LaneBits, const REPLACED: bool, const OTHER: bool>(
     extent: Extent,
     cond: Source,
     other: Source,
     to: Target,
-    _: Stores,
+    _: StorePolicy,
 ) {
     for row in 0..extent.rows {
         let (cond, other, to) = (cond.row::<u8>(row), other.row(row), to.row::<U>(row));
@@ -112,25 +116,25 @@ pub(super) unsafe fn merge<U: Lane, const REPLACED: bool, const OTHER: bool>(
 ///
 /// As [`Move`](super::Move).
 #[inline(always)]
-pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
+pub(super) unsafe fn copy<U: LaneBits, const CONTIGUOUS: bool, const NON_TEMPORAL: bool>(
     extent: Extent,
     from: Source,
     to: Target,
 ) {
     for row in 0..extent.rows {
         let (from, to) = (from.row::<U>(row), to.row::<U>(row));
-        // SAFETY: the caller promises that the row, or its one element, can be read, and the row be written; `copy_to`
-        // allows the same address.
+        // SAFETY: the caller promises that the row, or its one element, can be read, and that the row can be
+        // written; `copy_to` allows the same address.
         unsafe {
-            if DENSE && !STREAM {
+            if CONTIGUOUS && !NON_TEMPORAL {
                 from.cast::<u8>().copy_to(to.cast(), extent.columns * size_of::<U>());
             } else {
                 let first = element::<U, false>(from, 0);
-                write_row::<U, STREAM>(
+                write_row::<U, NON_TEMPORAL>(
                     extent.columns,
                     to,
                     #[inline(always)]
-                    |i| if DENSE { element::<U, true>(from, i) } else { first },
+                    |i| if CONTIGUOUS { element::<U, true>(from, i) } else { first },
                 );
             }
         }
@@ -141,7 +145,7 @@ pub(super) unsafe fn copy<U: Lane, const DENSE: bool, const STREAM: bool>(
 ///
 /// As [`Blend`](super::Blend), with one condition a row.
 #[inline(always)]
-pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
+pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
     extent: Extent,
     cond: Source,
     then: Source,
@@ -152,16 +156,16 @@ pub(super) unsafe fn blend_rows<U: Lane, const STREAM: bool>(
         // SAFETY: the caller promises that every element of the tile can be read and written.
         unsafe {
             let from = select_unpredictable(cond.is_true(row), then.at_row(row), else_.at_row(row));
-            copy::<U, true, STREAM>(Extent { rows: 1, ..extent }, from, to.at_row(row));
+            copy::<U, true, NON_TEMPORAL>(Extent { rows: 1, ..extent }, from, to.at_row(row));
         }
     }
 }
 
 /// # Safety
 ///
-/// As [`Judge`](super::Judge).
+/// As [`MaskTest`](super::MaskTest).
 #[inline(always)]
-pub(super) unsafe fn judge(extent: Extent, cond: Source) -> Verdict {
+pub(super) unsafe fn classify_mask(extent: Extent, cond: Source) -> MaskClass {
     const BLOCK: usize = 64;
     let (mut some_true, mut some_false) = (false, false);
     for row in 0..extent.rows {
@@ -172,7 +176,7 @@ pub(super) unsafe fn judge(extent: Extent, cond: Source) -> Verdict {
             some_true |= block.iter().fold(0, |or, &byte| or | byte) != 0;
             some_false |= block.iter().fold(u8::MAX, |min, &byte| min.min(byte)) == 0;
             if some_true && some_false {
-                return Verdict::Mixed;
+                return MaskClass::Mixed;
             }
         }
         for &byte in blocks.remainder() {
@@ -180,5 +184,5 @@ pub(super) unsafe fn judge(extent: Extent, cond: Source) -> Verdict {
             some_false |= byte == 0;
         }
     }
-    Verdict::of(some_true, some_false)
+    MaskClass::of(some_true, some_false)
 }

@@ -1,48 +1,55 @@
 //! Select moves bits: `to[i] = cond[i] != 0 ? then[i] : else[i]`.
 //!
-//! The bodies in plain Rust stand in [`generic`]; at level Avx512 those in [`avx512`] take their place.
+//! [`generic`] has the bodies in plain Rust; at level Avx512 those of [`avx512`] replace them.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
 
-use super::{ByLevel, ByWidth, Extent, Inner, Source, Stores, Target, Width, kernel};
+use super::{ByLevel, ByWidth, Extent, InnerStride, Source, StorePolicy, Target, Width, kernel};
 use crate::types::kind::Level;
 
-/// Chooses element by element. The condition is dense along a row. What lies some bytes ahead of each branch is asked for.
+/// Selects element by element. The condition is contiguous along a row. Prefetches each branch by a distance
+/// in bytes.
 ///
 /// # Safety
 ///
-/// Every element of the tile can be read from the sources and written to the target, the machine runs the kernel's
-/// level, and the target is at the very address and pitch of a source or overlaps it nowhere. A kernel that streams
-/// is followed by a [`fence`](super::simd::StoreFence) on the same thread.
-pub(crate) type Blend =
-    unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead);
+/// Every element of the tile can be read from the sources and written to the target. The machine runs the
+/// kernel's level. The target has the address and row stride of a source, or overlaps none. If the kernel
+/// stores non-temporally, a [`fence`](super::simd::StoreFence) follows on the same thread.
+pub(crate) type Blend = unsafe fn(
+    extent: Extent,
+    cond: Source,
+    then: Source,
+    else_: Source,
+    to: Target,
+    distance: PrefetchDistance,
+);
 
-/// How many bytes before they are read the elements of each branch are asked for; 0 where they are not.
+/// Prefetch distance of each branch in bytes; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct PrefetchDistance {
     pub(crate) then: isize,
     pub(crate) else_: isize,
 }
 
-/// Chooses whole rows of dense branches by the first condition of each row. No branch of the program hangs on a
-/// condition: with conditions that nothing can predict, rows of 1 and 2 KiB went
-/// 1.1 times as fast as with one on one thread, up to 1.4 times on two.
+/// Selects whole rows of contiguous branches by the first condition of each row. No branch of the program
+/// depends on a condition, so unpredictable conditions cost nothing (decision: row-select-no-branch).
 ///
 /// # Safety
 ///
 /// As for [`Blend`]; the condition has one element a row.
 pub(crate) type BlendRows = unsafe fn(extent: Extent, cond: Source, then: Source, else_: Source, to: Target);
 
-/// Chooses element by element between what the target holds already and another source. The condition is dense along
-/// a row. Groups of elements that all choose the other source, of which nobody has read what the target held, may go past
-/// the caches: beyond those of a Zen 5, a causal mask took 0.6 of its time for it, padding 0.57, a copy of all 0.77.
+/// Selects element by element between what the target holds and another source. The condition is contiguous
+/// along a row. Chunks that all choose the other source may be stored non-temporally, because nobody has read
+/// what the target held (decision: groups-in-place).
 ///
 /// # Safety
 ///
 /// As for [`Blend`].
-pub(crate) type Merge = unsafe fn(extent: Extent, cond: Source, other: Source, to: Target, groups: Stores);
+pub(crate) type SelectInPlace =
+    unsafe fn(extent: Extent, cond: Source, other: Source, to: Target, chunk_stores: StorePolicy);
 
 /// Copies a source to a target.
 ///
@@ -51,15 +58,15 @@ pub(crate) type Merge = unsafe fn(extent: Extent, cond: Source, other: Source, t
 /// As for [`Blend`].
 pub(crate) type Move = unsafe fn(extent: Extent, from: Source, to: Target);
 
-/// What the conditions of a tile have in common.
+/// The class of a mask: uniform, or mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MaskClass {
     AllTrue,
     AllFalse,
     Mixed,
 }
 
-impl Verdict {
+impl MaskClass {
     /// From whether some condition is true, and whether some is false.
     fn of(some_true: bool, some_false: bool) -> Self {
         match (some_true, some_false) {
@@ -70,117 +77,137 @@ impl Verdict {
     }
 }
 
-/// Reads the conditions of a tile, dense along a row, until two differ. An empty tile is all true.
+/// Reads the conditions of a tile, contiguous along a row, until two differ. An empty tile is all true.
 ///
 /// # Safety
 ///
 /// Every condition can be read, and the machine runs the kernel's level.
-pub(crate) type Judge = unsafe fn(extent: Extent, cond: Source) -> Verdict;
+pub(crate) type MaskTest = unsafe fn(extent: Extent, cond: Source) -> MaskClass;
 
-/// The kernel that chooses between two sources.
-pub(crate) fn blend(level: Level, width: Width, then: Inner, else_: Inner, stores: Stores) -> Blend {
+/// The kernel that selects between two sources.
+pub(crate) fn blend(
+    level: Level,
+    width: Width,
+    then: InnerStride,
+    else_: InnerStride,
+    stores: StorePolicy,
+) -> Blend {
     BLEND[stores as usize][then as usize][else_ as usize].get(level, width)
 }
 
-/// The kernel that chooses whole rows of dense branches.
-pub(crate) fn blend_rows(level: Level, width: Width, stores: Stores) -> BlendRows {
+/// The kernel that selects whole rows of contiguous branches.
+pub(crate) fn blend_rows(level: Level, width: Width, stores: StorePolicy) -> BlendRows {
     BLEND_ROWS[stores as usize].get(level, width)
 }
 
 /// The kernel that replaces elements of the target where the condition is `replaced`.
-pub(crate) fn merge(level: Level, width: Width, replaced: bool, other: Inner) -> Merge {
-    MERGE[usize::from(replaced)][other as usize].get(level, width)
+pub(crate) fn select_in_place(
+    level: Level,
+    width: Width,
+    replaced: bool,
+    other: InnerStride,
+) -> SelectInPlace {
+    SELECT_IN_PLACE[usize::from(replaced)][other as usize].get(level, width)
 }
 
 /// The kernel that copies a source.
-pub(crate) fn copy(level: Level, width: Width, from: Inner, stores: Stores) -> Move {
+pub(crate) fn copy(level: Level, width: Width, from: InnerStride, stores: StorePolicy) -> Move {
     COPY[stores as usize][from as usize].get(level, width)
 }
 
-/// The kernel that judges conditions.
-pub(crate) fn judge(level: Level) -> Judge {
-    JUDGE[level as usize]
+/// The kernel that classifies conditions.
+pub(crate) fn classify_mask(level: Level) -> MaskTest {
+    CLASSIFY_MASK[level as usize]
 }
 
-/// The four ways in which two branches run along a row: by `then`, then by `else`.
+/// Kernels by the inner stride of `then`, then of `else`.
 macro_rules! by_inner {
-    ($row:ident, $stream:expr) => {
+    ($row:ident, $non_temporal:expr) => {
         [
-            [$row!(false, false, $stream), $row!(false, true, $stream)],
-            [$row!(true, false, $stream), $row!(true, true, $stream)],
+            [$row!(false, false, $non_temporal), $row!(false, true, $non_temporal)],
+            [$row!(true, false, $non_temporal), $row!(true, true, $non_temporal)],
         ]
     };
 }
 
 macro_rules! blend_row {
-    ($then:expr, $else_:expr, $stream:expr) => {
+    ($then:expr, $else_:expr, $non_temporal:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, then: Source, else_: Source, to: Target, ahead: Ahead),
-            generic::blend[$then, $else_, $stream],
-            avx512::blend[$then, $else_, $stream]
+            (
+                extent: Extent, cond: Source, then: Source, else_: Source, to: Target,
+                distance: PrefetchDistance
+            ),
+            generic::blend[$then, $else_, $non_temporal],
+            avx512::blend[$then, $else_, $non_temporal]
         )
     };
 }
 
-/// By how the target is stored, then by how `then` and `else` run along a row.
+/// By the store policy, then by the inner strides of `then` and `else`.
 static BLEND: [[[ByWidth<Blend>; 2]; 2]; 2] = [by_inner!(blend_row, false), by_inner!(blend_row, true)];
 
 macro_rules! blend_rows_row {
-    ($stream:expr) => {
+    ($non_temporal:expr) => {
         kernel!(
             (extent: Extent, cond: Source, then: Source, else_: Source, to: Target),
-            generic::blend_rows[$stream],
-            avx512::blend_rows[$stream]
+            generic::blend_rows[$non_temporal],
+            avx512::blend_rows[$non_temporal]
         )
     };
 }
 
-/// By how the target is stored.
+/// By the store policy.
 static BLEND_ROWS: [ByWidth<BlendRows>; 2] = [blend_rows_row!(false), blend_rows_row!(true)];
 
-macro_rules! merge_row {
+macro_rules! select_in_place_row {
     ($replaced:expr, $other:expr) => {
         kernel!(
-            (extent: Extent, cond: Source, other: Source, to: Target, groups: Stores),
-            generic::merge[$replaced, $other],
-            avx512::merge[$replaced, $other]
+            (extent: Extent, cond: Source, other: Source, to: Target, chunk_stores: StorePolicy),
+            generic::select_in_place[$replaced, $other],
+            avx512::select_in_place[$replaced, $other]
         )
     };
 }
 
-/// By what is replaced, then by how the other source runs along a row.
-static MERGE: [[ByWidth<Merge>; 2]; 2] =
-    [[merge_row!(false, false), merge_row!(false, true)], [merge_row!(true, false), merge_row!(true, true)]];
+/// By the replaced value, then by the inner stride of the other source.
+static SELECT_IN_PLACE: [[ByWidth<SelectInPlace>; 2]; 2] = [
+    [select_in_place_row!(false, false), select_in_place_row!(false, true)],
+    [select_in_place_row!(true, false), select_in_place_row!(true, true)],
+];
 
 macro_rules! copy_row {
-    ($dense:expr, $stream:expr) => {
-        kernel!((extent: Extent, from: Source, to: Target), generic::copy[$dense, $stream], avx512::copy[$dense, $stream])
+    ($dense:expr, $non_temporal:expr) => {
+        kernel!(
+            (extent: Extent, from: Source, to: Target),
+            generic::copy[$dense, $non_temporal],
+            avx512::copy[$dense, $non_temporal]
+        )
     };
 }
 
-/// By how the target is stored, then by how the source runs along a row.
+/// By the store policy, then by the inner stride of the source.
 static COPY: [[ByWidth<Move>; 2]; 2] =
     [[copy_row!(false, false), copy_row!(true, false)], [copy_row!(false, true), copy_row!(true, true)]];
 
 /// By level.
-static JUDGE: ByLevel<Judge> = {
-    unsafe fn portable(extent: Extent, cond: Source) -> Verdict {
+static CLASSIFY_MASK: ByLevel<MaskTest> = {
+    unsafe fn portable(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { generic::judge(extent, cond) }
+        unsafe { generic::classify_mask(extent, cond) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    unsafe fn avx2(extent: Extent, cond: Source) -> Verdict {
+    unsafe fn avx2(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { generic::judge(extent, cond) }
+        unsafe { generic::classify_mask(extent, cond) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn avx512(extent: Extent, cond: Source) -> Verdict {
+    unsafe fn avx512(extent: Extent, cond: Source) -> MaskClass {
         // SAFETY: as the caller promises.
-        unsafe { avx512::judge(extent, cond) }
+        unsafe { avx512::classify_mask(extent, cond) }
     }
 
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,9 +1,15 @@
-//! Lays libdnnl.so.3 out as clients of oneDNN expect it: `sterna-dnnl DIR` writes `DIR/libdnnl.so.3` and the link
-//! `DIR/libdnnl.so`, by which linkers find it.
+//! Lays libdnnl.so.3 out as clients of oneDNN expect it: `sterna-dnnl DIR` writes `DIR/libdnnl.so.3`, the link
+//! `DIR/libdnnl.so`, by which linkers find it, and the headers that are its own to `DIR/include`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
+
+/// The headers by their paths in the folder, with what is in them.
+const HEADERS: &[(&str, &str)] = &[
+    ("include/dnnl_debug.h", include_str!("../../include/dnnl_debug.h")),
+    ("include/oneapi/dnnl/dnnl_debug.h", include_str!("../../include/oneapi/dnnl/dnnl_debug.h")),
+];
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
@@ -33,6 +39,12 @@ fn lay_out(dir: &Path) -> io::Result<()> {
     fs::copy(built, &library)?;
     link_to("libdnnl.so.3", &link)?;
     println!("{}\n{} -> libdnnl.so.3", library.display(), link.display());
+    for (path, text) in HEADERS {
+        let header = dir.join(path);
+        fs::create_dir_all(header.parent().unwrap_or(dir))?;
+        fs::write(&header, text)?;
+        println!("{}", header.display());
+    }
     Ok(())
 }
 

@@ -26,6 +26,23 @@ void give_back(void *memory) {
     free(memory);
 }
 
+// As plain malloc may: aligned to 16 bytes and to no more.
+constexpr size_t plain = 16;
+void *last_plain = nullptr;
+
+void *take_plain(size_t size, size_t) {
+    void *memory = nullptr;
+    if (posix_memalign(&memory, 64, size + plain) != 0) return nullptr;
+    given++;
+    return last_plain = static_cast<char *>(memory) + plain;
+}
+
+void give_back_plain(void *memory) {
+    if (!memory) return;
+    returned++;
+    free(static_cast<char *>(memory) - plain);
+}
+
 dnnl::engine engine_with(void *(*host_malloc)(size_t, size_t), void (*host_free)(void *)) {
     // The allocator is gone before the engine is used: the engine has the callbacks.
     dnnl::graph::allocator allocator(host_malloc, host_free);
@@ -105,6 +122,19 @@ void allocators() {
         return s.verdict();
     });
     say("allocator, all went back", given == returned);
+    answer("allocator of plain malloc, tensor of its memory", [] {
+        const tensor t(Small().lt[1], engine_with(take_plain, give_back_plain));
+        return std::string(t.get_data_handle() == last_plain ? "as given" : "elsewhere");
+    });
+    answer("allocator of plain malloc, execution on its engine", [] {
+        Small s;
+        s.engine = engine_with(take_plain, give_back_plain);
+        s.stream = dnnl::stream(s.engine);
+        s.compile().execute(s.stream, s.inputs(), s.outputs());
+        s.stream.wait();
+        return s.verdict();
+    });
+    say("allocator of plain malloc, all went back", given == returned);
     answer("allocator that fails", [] {
         const Small s;
         const dnnl::engine engine = engine_with(take, give_back);

@@ -8,13 +8,13 @@ use std::ops::RangeInclusive;
 use rayon::prelude::*;
 
 use super::{SPECIAL, run1, run2, ulps};
-use crate::kernels::Inner;
+use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{Params, binary, unary};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;
 
-/// A function, the parameters it is tried with, the error that it may have, and its like in f64.
+/// A function, the parameters to try, its stated error, and its counterpart in f64.
 struct Row<F> {
     function: F,
     params: &'static [Params],
@@ -22,7 +22,8 @@ struct Row<F> {
     of: fn(f64, f64, f64) -> f64,
 }
 
-/// One row for each function; correctly rounded is a little above one half, since the reference is rounded as well.
+/// One row for each function. Correctly rounded means a little above one half, because the reference is
+/// rounded as well.
 const ROUNDED: f64 = 0.500_001;
 const NONE: &[Params] = &[[0.0, 0.0]];
 
@@ -76,22 +77,31 @@ fn unit(x: f64) -> f64 {
 
 #[rustfmt::skip]
 const UNARY: &[Row<Unary>] = &[
-    Row { function: Unary::Clamp, params: &[[-1.0, 6.0], [0.5, 0.5]], limit: 0.0, of: |x, p, q| x.max(p).min(q) },
-    Row { function: Unary::Elu, params: &[[1.0, 0.0], [0.3, 0.0], [-2.5, 0.0]], limit: 2.0, of: |x, p, _| if x > 0.0 { x } else { p * x.exp_m1() } },
+    Row { function: Unary::Clamp, params: &[[-1.0, 6.0], [0.5, 0.5]], limit: 0.0,
+          of: |x, p, q| x.max(p).min(q) },
+    Row { function: Unary::Elu, params: &[[1.0, 0.0], [0.3, 0.0], [-2.5, 0.0]], limit: 2.0,
+          of: |x, p, _| if x > 0.0 { x } else { p * x.exp_m1() } },
     Row { function: Unary::Exp, params: NONE, limit: 2.0, of: |x, _, _| x.exp() },
     Row { function: Unary::GeluErf, params: NONE, limit: 4.0, of: |x, _, _| x * mass(x) },
     Row { function: Unary::GeluTanh, params: NONE, limit: 4.0, of: |x, _, _| x * sigmoid(inner(x).0) },
-    Row { function: Unary::HardSigmoid, params: &[[0.2, 0.5], [0.16666667, 0.5]], limit: ROUNDED, of: |x, p, q| unit(p * x + q) },
-    Row { function: Unary::HardSwish, params: NONE, limit: ROUNDED, of: |x, _, _| x * (x + 3.0).clamp(0.0, 6.0) / 6.0 },
-    Row { function: Unary::LeakyRelu, params: &[[0.01, 0.0], [-3.0, 0.0]], limit: ROUNDED, of: |x, p, _| if x >= 0.0 { x } else { p * x } },
+    Row { function: Unary::HardSigmoid, params: &[[0.2, 0.5], [0.16666667, 0.5]], limit: ROUNDED,
+          of: |x, p, q| unit(p * x + q) },
+    Row { function: Unary::HardSwish, params: NONE, limit: ROUNDED,
+          of: |x, _, _| x * (x + 3.0).clamp(0.0, 6.0) / 6.0 },
+    Row { function: Unary::LeakyRelu, params: &[[0.01, 0.0], [-3.0, 0.0]], limit: ROUNDED,
+          of: |x, p, _| if x >= 0.0 { x } else { p * x } },
     Row { function: Unary::Log, params: NONE, limit: 2.0, of: |x, _, _| x.ln() },
     Row { function: Unary::Mish, params: NONE, limit: 4.0, of: |x, _, _| x * mish_gate(x) },
-    Row { function: Unary::Pow, params: &[[2.0, 0.0], [0.5, 0.0], [-1.0, 0.0], [3.0, 0.0], [2.7, 0.0], [-0.1, 0.0], [17.0, 0.0]], limit: 4.0, of: |x, p, _| x.powf(p) },
+    Row { function: Unary::Pow,
+          params: &[[2.0, 0.0], [0.5, 0.0], [-1.0, 0.0], [3.0, 0.0],
+              [2.7, 0.0], [-0.1, 0.0], [17.0, 0.0]], limit: 4.0,
+          of: |x, p, _| x.powf(p) },
     Row { function: Unary::Reciprocal, params: NONE, limit: ROUNDED, of: |x, _, _| 1.0 / x },
     Row { function: Unary::Relu, params: NONE, limit: 0.0, of: |x, _, _| if x > 0.0 { x } else { 0.0 } },
     Row { function: Unary::Round, params: NONE, limit: 0.0, of: |x, _, _| x.round_ties_even() },
     Row { function: Unary::Sigmoid, params: NONE, limit: 2.0, of: |x, _, _| sigmoid(x) },
-    Row { function: Unary::SoftPlus, params: &[[1.0, 0.0], [20.0, 0.0], [-0.7, 0.0]], limit: 4.0, of: |x, p, _| softplus(x, p) },
+    Row { function: Unary::SoftPlus, params: &[[1.0, 0.0], [20.0, 0.0], [-0.7, 0.0]], limit: 4.0,
+          of: |x, p, _| softplus(x, p) },
     Row { function: Unary::Sqrt, params: NONE, limit: ROUNDED, of: |x, _, _| x.sqrt() },
     Row { function: Unary::Square, params: NONE, limit: ROUNDED, of: |x, _, _| x * x },
     Row { function: Unary::Tanh, params: NONE, limit: 2.0, of: |x, _, _| x.tanh() },
@@ -99,29 +109,39 @@ const UNARY: &[Row<Unary>] = &[
     Row { function: Unary::Ceil, params: NONE, limit: 0.0, of: |x, _, _| x.ceil() },
 ];
 
-/// What the gradient is multiplied with, for the backward forms.
+/// Factors of the gradient, for the backward forms.
 #[rustfmt::skip]
 const SLOPES: &[Row<Binary>] = &[
-    Row { function: Binary::AbsBackward, params: NONE, limit: ROUNDED, of: |x, _, _| if x == 0.0 { 0.0 } else { x.signum() } },
-    Row { function: Binary::ClampBackward, params: &[[-1.0, 6.0]], limit: ROUNDED, of: |x, p, q| f64::from(x > p && x < q) },
-    Row { function: Binary::EluBackward, params: &[[1.0, 0.0], [0.3, 0.0]], limit: 2.0, of: |x, p, _| if x > 0.0 { 1.0 } else { p * x.exp() } },
-    Row { function: Binary::EluBackwardOfResult, params: &[[1.0, 0.0], [0.3, 0.0]], limit: 2.0, of: |x, p, _| if x > 0.0 { 1.0 } else { x + p } },
-    Row { function: Binary::GeluErfBackward, params: NONE, limit: 4.0, of: |x, _, _| mass(x) + x * density(x) },
+    Row { function: Binary::AbsBackward, params: NONE, limit: ROUNDED,
+          of: |x, _, _| if x == 0.0 { 0.0 } else { x.signum() } },
+    Row { function: Binary::ClampBackward, params: &[[-1.0, 6.0]], limit: ROUNDED,
+          of: |x, p, q| f64::from(x > p && x < q) },
+    Row { function: Binary::EluBackward, params: &[[1.0, 0.0], [0.3, 0.0]], limit: 2.0,
+          of: |x, p, _| if x > 0.0 { 1.0 } else { p * x.exp() } },
+    Row { function: Binary::EluBackwardOfResult, params: &[[1.0, 0.0], [0.3, 0.0]], limit: 2.0,
+          of: |x, p, _| if x > 0.0 { 1.0 } else { x + p } },
+    Row { function: Binary::GeluErfBackward, params: NONE, limit: 4.0,
+          of: |x, _, _| mass(x) + x * density(x) },
     Row { function: Binary::GeluTanhBackward, params: NONE, limit: 4.0, of: |x, _, _| gelu_tanh_slope(x) },
-    Row { function: Binary::HardSigmoidBackward, params: &[[0.2, 0.5]], limit: ROUNDED, of: |x, p, q| if p * x + q > 0.0 && p * x + q < 1.0 { p } else { 0.0 } },
-    Row { function: Binary::HardSwishBackward, params: NONE, limit: 2.0, of: |x, _, _| if x >= 3.0 { 1.0 } else if x > -3.0 { x / 3.0 + 0.5 } else { 0.0 } },
+    Row { function: Binary::HardSigmoidBackward, params: &[[0.2, 0.5]], limit: ROUNDED,
+          of: |x, p, q| if p * x + q > 0.0 && p * x + q < 1.0 { p } else { 0.0 } },
+    Row { function: Binary::HardSwishBackward, params: NONE, limit: 2.0,
+          of: |x, _, _| if x >= 3.0 { 1.0 } else if x > -3.0 { x / 3.0 + 0.5 } else { 0.0 } },
     Row { function: Binary::MishBackward, params: NONE, limit: 4.0, of: |x, _, _| mish_slope(x) },
     Row { function: Binary::ReluBackward, params: NONE, limit: ROUNDED, of: |x, _, _| f64::from(x > 0.0) },
     Row { function: Binary::SigmoidBackward, params: NONE, limit: 2.0, of: |x, _, _| sigmoid_slope(x) },
     Row { function: Binary::SigmoidBackwardOfResult, params: NONE, limit: 2.0, of: |x, _, _| x * (1.0 - x) },
-    Row { function: Binary::SoftPlusBackward, params: &[[1.0, 0.0], [20.0, 0.0], [-0.7, 0.0]], limit: 4.0, of: |x, p, _| sigmoid(p * x) },
+    Row { function: Binary::SoftPlusBackward, params: &[[1.0, 0.0], [20.0, 0.0], [-0.7, 0.0]], limit: 4.0,
+          of: |x, p, _| sigmoid(p * x) },
     Row { function: Binary::SqrtBackward, params: NONE, limit: 2.0, of: |x, _, _| 0.5 / x.sqrt() },
     Row { function: Binary::SqrtBackwardOfResult, params: NONE, limit: 2.0, of: |x, _, _| 0.5 / x },
-    Row { function: Binary::TanhBackward, params: NONE, limit: 2.0, of: |x, _, _| 4.0 * sigmoid_slope(2.0 * x.abs()) },
-    Row { function: Binary::TanhBackwardOfResult, params: NONE, limit: 2.0, of: |x, _, _| (1.0 - x) * (1.0 + x) },
+    Row { function: Binary::TanhBackward, params: NONE, limit: 2.0,
+          of: |x, _, _| 4.0 * sigmoid_slope(2.0 * x.abs()) },
+    Row { function: Binary::TanhBackwardOfResult, params: NONE, limit: 2.0,
+          of: |x, _, _| (1.0 - x) * (1.0 + x) },
 ];
 
-/// The greatest error met, and where.
+/// The greatest error found, and its argument.
 #[derive(Clone, Copy, Default)]
 struct Worst {
     ulps: f64,
@@ -132,7 +152,7 @@ struct Worst {
 
 impl Worst {
     fn see(&mut self, x: f32, got: f32, want: f64) {
-        // What is nearest is at most half off; most are.
+        // The nearest number is at most half a unit off; most results are nearest.
         if self.ulps >= 0.5 && got == want as f32 {
             return;
         }
@@ -156,10 +176,10 @@ impl Numbers {
 
     /// In pieces.
     fn pieces(self) -> impl Iterator<Item = Vec<f32>> {
-        let piece = u64::from(self.step) << 12;
+        let range = u64::from(self.step) << 12;
         let (start, end) = (u64::from(*self.bits.start()), u64::from(*self.bits.end()));
-        (start..=end).step_by(piece as usize).map(move |start| {
-            (start..=end.min(start + piece - 1))
+        (start..=end).step_by(range as usize).map(move |start| {
+            (start..=end.min(start + range - 1))
                 .step_by(self.step as usize)
                 .map(|bits| f32::from_bits(bits as u32))
                 .collect()
@@ -167,12 +187,13 @@ impl Numbers {
     }
 }
 
-/// Which numbers a function is asked for.
+/// The numbers on which a function is tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// A sample of all.
     Some,
-    /// All from 2^−13 to 2^7, of both signs, where functions are neither straight nor flat, and many beyond.
+    /// All numbers from 2^−13 to 2^7, of both signs, where functions are neither straight nor flat, and many
+    /// beyond.
     Bend,
     /// All 2^32.
     All,
@@ -192,19 +213,19 @@ impl Asked {
 /// Runs a kernel at a level.
 type Run = dyn Fn(Level, &[f32]) -> Vec<f32> + Sync;
 
-/// What is measured: a function with its parameters and, where it is a slope, the gradient that it multiplies.
+/// A measurement: a function with its parameters and, if it is a slope, the gradient that it multiplies.
 struct Trial {
-    /// As the source calls it: `Unary::Exp`.
+    /// Name of the function in the source: `Unary::Exp`.
     function: String,
-    /// Under what.
+    /// Its parameters.
     params: String,
     limit: f64,
-    /// What the documentation states; 0 for what is correctly rounded.
+    /// The error that the documentation states; 0 for correctly rounded.
     stated: u32,
-    /// Which numbers it is asked for where time does not count.
+    /// The numbers to try if time does not count.
     thorough: Asked,
     kernel: Box<Run>,
-    /// Nothing is said of some.
+    /// The true value; `None` if none is defined.
     want: Box<dyn Fn(f32) -> Option<f64> + Sync>,
 }
 
@@ -227,7 +248,9 @@ impl Trial {
 
     fn of_slope(row: &'static Row<Binary>, params: Params, y: f32) -> Self {
         let [p, q] = params.map(f64::from);
-        let kernel = |level| binary(level, row.function, DataType::F32, Inner::Dense, Inner::Repeated);
+        let kernel = |level| {
+            binary(level, row.function, DataType::F32, InnerStride::Contiguous, InnerStride::Broadcast)
+        };
         Self {
             function: format!("Binary::{:?}", row.function),
             params: format!("{params:?} of {y:e}"),
@@ -239,16 +262,16 @@ impl Trial {
             }),
             want: Box::new(move |x| {
                 let slope = (row.of)(x.into(), p, q);
-                // The sign of no slope at all means nothing.
+                // If the slope is 0, its sign means nothing.
                 (x.is_finite() && slope != 0.0).then(|| slope * f64::from(y))
             }),
         }
     }
 
-    /// The worst at each available level.
-    fn worst(&self, asked: Asked) -> Vec<(Level, Worst)> {
+    /// The greatest error at each available level.
+    fn worst(&self, numbers: Asked) -> Vec<(Level, Worst)> {
         let mut worst: Vec<_> = Level::all_available().map(|level| (level, Worst::default())).collect();
-        for x in asked.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
+        for x in numbers.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
             let want: Vec<Option<f64>> = x.iter().map(|&x| (self.want)(x)).collect();
             for (level, worst) in &mut worst {
                 for ((&x, got), &want) in x.iter().zip((self.kernel)(*level, &x)).zip(&want) {
@@ -278,7 +301,7 @@ fn every_function_has_a_row() {
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&Binary>::new());
 }
 
-/// Limits are those that the documentation states.
+/// The limits are those of the documentation.
 #[test]
 fn limits_are_as_stated() {
     let exceeds = |trial: &Trial| match trial.stated {
@@ -289,8 +312,8 @@ fn limits_are_as_stated() {
     assert_eq!(other.collect::<Vec<_>>(), []);
 }
 
-/// Set, this variable has every number that matters tried instead of some, and what is found written to `MEASURED`: half
-/// an hour of the processor in release mode, to be spent when a function changes.
+/// If this variable is set, every number that matters is tried instead of some, and the findings are written
+/// to `MEASURED`. It takes half an hour in release mode; run it when a function changes.
 const EVERY_NUMBER: &str = "STERNA_EVERY_NUMBER";
 /// The greatest error found of each function at each level; `docs/ops.md` shows it.
 const MEASURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accuracy.txt");

@@ -3,11 +3,11 @@
 use half::{bf16, f16};
 
 use super::{SPECIAL, run1};
-use crate::kernels::pointwise::{Ways, convert, round_to};
+use crate::kernels::pointwise::{Impls, convert, round_to};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
-/// A value of any type that conversions know.
+/// A value of any type that has conversions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Value {
     Integer(i128),
@@ -30,7 +30,7 @@ const TYPES: [DataType; 13] = [
     DataType::F64,
 ];
 
-/// The element that stands in the low bits.
+/// The element in the low bits.
 fn value(of: DataType, bits: u64) -> Value {
     use Value::{Float, Integer};
     match of {
@@ -66,7 +66,8 @@ fn bounds(of: DataType) -> (i128, i128) {
     }
 }
 
-/// The bits of the float nearest to a value: those of 16 bits are found among the neighbours of an approximation.
+/// The bits of the float nearest to a value; those of 16 bits are found among the neighbours of an
+/// approximation.
 fn nearest(of: DataType, x: Value) -> u64 {
     let (inf, sign, start): (u64, u64, u64) = match (of, x) {
         (DataType::F64, Value::Float(x)) => return if x.is_nan() { 0x7ff8 << 48 } else { x.to_bits() },
@@ -81,12 +82,12 @@ fn nearest(of: DataType, x: Value) -> u64 {
         (_, Value::Float(x)) => (0x7f80, u64::from(x.is_sign_negative()), half_bits(of, x.abs())),
         (_, Value::Integer(x)) => (0x7f80, u64::from(x < 0), half_bits(of, x.unsigned_abs() as f64)),
     };
-    // Infinity stands where the next number would.
+    // Infinity takes the place of the next number.
     let magnitude = |bits: u64| match bits == inf {
         true => 2.0 * finite(of, bits - 1) - finite(of, bits - 2),
         false => finite(of, bits),
     };
-    // Exact in either way; positive floats are ordered as their bits.
+    // Exact either way; positive floats have the order of their bits.
     let distance = |bits: u64| match x {
         Value::Float(x) if x.is_infinite() => u128::from(bits != inf),
         Value::Float(x) => (magnitude(bits) - x.abs()).abs().to_bits().into(),
@@ -115,7 +116,7 @@ fn canonical32(x: f32) -> u32 {
     if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }
 }
 
-/// The bits that a conversion gives.
+/// The bits of a converted element.
 fn converted(bits: u64, from: DataType, to: DataType) -> u64 {
     let all = u64::MAX >> (64 - to.bits());
     match (value(from, bits), to) {
@@ -129,7 +130,7 @@ fn converted(bits: u64, from: DataType, to: DataType) -> u64 {
     }
 }
 
-/// Elements of a type, as bits: all of them where they are few, else what is hard and what is anything.
+/// Elements of a type, as bits: all if they are few, else difficult and random ones.
 fn samples(of: DataType) -> Vec<u64> {
     let random = (0..4000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32));
     match of.bits() {
@@ -137,7 +138,7 @@ fn samples(of: DataType) -> Vec<u64> {
         16 => (0..=u16::MAX.into()).collect(),
         32 => {
             let floats = SPECIAL.iter().map(|x| u64::from(x.to_bits()));
-            // Halfway between values of the narrower types, and beside that.
+            // Halfway between values of the narrower types, and next to that.
             let halfway = (0..4096u64)
                 .flat_map(|i| [0x7fff, 0x8000, 0x8001, 0x0fff, 0x1000, 0x1001].map(|low| i << 20 | low));
             let integers = (0..32).flat_map(|i| [(1u64 << i) - 1, 1 << i, (1 << i) + 1, (3 << i) / 2]);
@@ -170,7 +171,7 @@ fn samples(of: DataType) -> Vec<u64> {
     }
 }
 
-/// Elements of so many bytes, one after the other.
+/// Elements of a number of bytes, one after the other.
 fn packed(elements: &[u64], bits: usize) -> Vec<u8> {
     elements.iter().flat_map(|element| element.to_le_bytes()[..bits / 8].to_vec()).collect()
 }
@@ -185,7 +186,7 @@ fn every_pair_of_types_converts() {
         for to in TYPES.into_iter().filter(|&to| to != DataType::Boolean) {
             let want: Vec<u64> = elements.iter().map(|&bits| converted(bits, from, to)).collect();
             for level in Level::all_available() {
-                let Some(Ways { kernel, .. }) = convert(level, from, to) else {
+                let Some(Impls { kernel, .. }) = convert(level, from, to) else {
                     faults.push(format!("{from} to {to}: no kernel"));
                     continue;
                 };

@@ -2,12 +2,12 @@
 
 use super::{SPECIAL, run1, run2};
 use crate::kernels::pointwise::{binary, classify, compare, compared_in, logic, not, sign, unary};
-use crate::kernels::{Inner, Width};
+use crate::kernels::{InnerStride, Width};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
 
-/// A question, and its answer.
+/// A predicate, and its expected answer.
 type Rule<Q, T> = (Q, fn(T, T) -> bool);
 
 fn canonical(x: f32) -> u32 {
@@ -62,7 +62,10 @@ fn arithmetic_is_that_of_f32() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for (function, rule) in rules {
-            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap().kernel;
+            let kernel =
+                binary(level, function, DataType::F32, InnerStride::Contiguous, InnerStride::Contiguous)
+                    .unwrap()
+                    .kernel;
             let got: Vec<f32> = run2(kernel, &x, &y, [-1.0, 2.0]);
             for ((&x, &y), got) in x.iter().zip(&y).zip(got) {
                 let want = rule(x, y);
@@ -87,7 +90,10 @@ fn every_nan_of_every_function_is_the_one() {
             }
         }
         for &function in crate::kernels::pointwise::binary::ALL {
-            let kernel = binary(level, function, DataType::F32, Inner::Dense, Inner::Dense).unwrap().kernel;
+            let kernel =
+                binary(level, function, DataType::F32, InnerStride::Contiguous, InnerStride::Contiguous)
+                    .unwrap()
+                    .kernel;
             if wrong(&run2(kernel, &x, &y, [0.5, 0.7])) {
                 faults.push(format!("{function:?} at {level}"));
             }
@@ -176,7 +182,9 @@ fn integers_wrap_around() {
         ];
         for level in Level::all_available() {
             for (function, rule) in functions {
-                let kernel = binary(level, function, of, Inner::Dense, Inner::Dense).unwrap().kernel;
+                let kernel = binary(level, function, of, InnerStride::Contiguous, InnerStride::Contiguous)
+                    .unwrap()
+                    .kernel;
                 let got: Vec<T> = run2(kernel, &x, &y, [0.0; 2]);
                 let want: Vec<T> = x.iter().zip(&y).map(|(&x, &y)| rule(x, y)).collect();
                 if got != want {
@@ -212,8 +220,9 @@ fn comparisons_compare() {
                     Some(less) => (less, &y, &x),
                     None => (comparison, &x, &y),
                 };
-                let (ways, _) = compare(level, way, of, Inner::Dense, Inner::Dense).unwrap();
-                let got: Vec<u8> = run2(ways.kernel, first, second, [0.0; 2]);
+                let (impls, _) =
+                    compare(level, way, of, InnerStride::Contiguous, InnerStride::Contiguous).unwrap();
+                let got: Vec<u8> = run2(impls.kernel, first, second, [0.0; 2]);
                 let want: Vec<u8> = x.iter().zip(&y).map(|(x, y)| u8::from(rule(x, y))).collect();
                 if got != want {
                     faults.push(format!("{comparison:?} of {of} at {level}"));
@@ -230,8 +239,10 @@ fn comparisons_compare() {
     check(DataType::U64, &[0, 1, u64::MAX, 1 << 63, 1 << 32], &mut faults);
     for &of in DataType::WHOLE {
         let compared = compared_in(of);
-        let has_kernel =
-            |of| compare(Level::Portable, Comparison::Less, of, Inner::Dense, Inner::Dense).is_some();
+        let has_kernel = |of| {
+            compare(Level::Portable, Comparison::Less, of, InnerStride::Contiguous, InnerStride::Contiguous)
+                .is_some()
+        };
         if compared.is_some_and(|of| !has_kernel(of)) || compared.is_none() && has_kernel(of) {
             faults.push(format!("{of} is compared in {compared:?}"));
         }
@@ -246,7 +257,12 @@ fn truth_values_are_what_is_not_zero() {
         [(Logic::And, |x, y| x && y), (Logic::Or, |x, y| x || y), (Logic::Xor, |x, y| x != y)];
     for level in Level::all_available() {
         for (which, rule) in rules {
-            let got: Vec<u8> = run2(logic(level, which, Inner::Dense, Inner::Dense).kernel, &x, &y, [0.0; 2]);
+            let got: Vec<u8> = run2(
+                logic(level, which, InnerStride::Contiguous, InnerStride::Contiguous).kernel,
+                &x,
+                &y,
+                [0.0; 2],
+            );
             let want: Vec<u8> = x.iter().zip(&y).map(|(&x, &y)| u8::from(rule(x != 0, y != 0))).collect();
             assert_eq!(got, want, "{which:?} at {level}");
         }

@@ -1,4 +1,4 @@
-//! What the kernels of pointwise steps promise, at every level that this machine runs.
+//! Promises of the pointwise kernels, at every level that this machine runs.
 
 mod accuracy;
 mod conversions;
@@ -6,35 +6,43 @@ mod edges;
 mod shapes;
 
 use super::{Kernel1, Kernel2, Params};
-use crate::kernels::asks::Asks;
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 
 /// One row of dense elements.
 fn source<T>(row: &[T]) -> Source {
-    Source { at: row.as_ptr().cast(), pitch: 0 }
+    Source { at: row.as_ptr().cast(), row_stride: 0 }
 }
 
 /// Runs a kernel over one row.
 fn run1<X, To: Copy + Default>(kernel: Kernel1, x: &[X], params: Params) -> Vec<To> {
     let mut to = vec![To::default(); x.len()];
-    let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
+    let target = Target { at: to.as_mut_ptr().cast(), row_stride: 0 };
     // SAFETY: the row is as long as the extent says; kernels are taken from available levels.
-    unsafe { kernel(Extent { rows: 1, columns: x.len() }, source(x), target, &params, &mut Asks::default()) };
+    unsafe {
+        kernel(
+            Extent { rows: 1, columns: x.len() },
+            source(x),
+            target,
+            &params,
+            &mut PrefetchQueue::default(),
+        )
+    };
     to
 }
 
-/// Runs a kernel over one row; of a repeated operand only the first element is read.
+/// Runs a kernel over one row; only the first element of a repeated operand is read.
 fn run2<X, To: Copy + Default>(kernel: Kernel2, x: &[X], y: &[X], params: Params) -> Vec<To> {
     let columns = x.len().max(y.len());
     let mut to = vec![To::default(); columns];
-    let target = Target { at: to.as_mut_ptr().cast(), pitch: 0 };
+    let target = Target { at: to.as_mut_ptr().cast(), row_stride: 0 };
     // SAFETY: dense rows are as long as the extent says; kernels are taken from available levels.
     unsafe { kernel(Extent { rows: 1, columns }, source(x), source(y), target, &params) };
     to
 }
 
-/// How far a result is from the true value, in units in the last place of the true value; infinite where one is NaN
-/// and the other is not, where a NaN is not the one NaN, and where an exact zero has the wrong sign.
+/// Distance of a result from the true value, in units in the last place of the true value. Infinite if one is
+/// NaN and the other is not, if a NaN is not canonical, and if an exact zero has the wrong sign.
 fn ulps(got: f32, want: f64) -> f64 {
     /// One beyond the greatest f32.
     const BEYOND: f64 = 340282366920938463463374607431768211456.0;
@@ -53,7 +61,7 @@ fn ulps(got: f32, want: f64) -> f64 {
     (finite(got.into()) - finite(want)).abs() / 2f64.powi(exponent - 23)
 }
 
-/// Numbers that hit the corners of most functions.
+/// Numbers at the corners of most functions.
 const SPECIAL: [f32; 30] = [
     0.0,
     -0.0,

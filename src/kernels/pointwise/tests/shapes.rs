@@ -1,11 +1,11 @@
-//! The place of an element in a tile changes nothing: not its row, its column, the length of the row, its alignment,
-//! nor how the operands run, nor that the target is a source.
+//! The position of an element in a tile changes nothing: not its row, its column, the length of the row, its
+//! alignment, the strides of operands, nor a target that is a source.
 
-use crate::kernels::asks::Asks;
 use crate::kernels::pointwise::{
     Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
 };
-use crate::kernels::{Extent, Inner, Source, Target, Width};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, InnerStride, Source, Target, Width};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
@@ -15,7 +15,7 @@ const COLUMNS: usize = 140;
 /// Bytes around and between rows that a kernel must leave alone.
 const GAP: usize = 3;
 
-/// Elements of so many bytes that look like numbers of every kind.
+/// Elements of a number of bytes whose bits are numbers of every class.
 fn element(i: usize, size: usize) -> Vec<u8> {
     let number = (i as f32 - 100.0) * 0.037;
     match size {
@@ -29,51 +29,51 @@ fn element(i: usize, size: usize) -> Vec<u8> {
 /// An operand in memory: rows of elements, with gaps, so that most are unaligned.
 struct Operand {
     bytes: Vec<u8>,
-    pitch: usize,
+    row_stride: usize,
     size: usize,
 }
 
 impl Operand {
     fn new(rows: usize, columns: usize, size: usize, seed: usize) -> Self {
-        let pitch = columns * size + GAP;
+        let row_stride = columns * size + GAP;
         let mut bytes = vec![0xa5; GAP];
         for row in 0..rows {
             (0..columns).for_each(|column| bytes.extend(element(seed + 31 * row + column, size)));
             bytes.extend([0xa5; GAP]);
         }
-        Self { bytes, pitch, size }
+        Self { bytes, row_stride, size }
     }
 
     fn source(&self) -> Source {
-        Source { at: self.bytes[GAP..].as_ptr(), pitch: self.pitch as isize }
+        Source { at: self.bytes[GAP..].as_ptr(), row_stride: self.row_stride as isize }
     }
 
     fn target(&mut self) -> Target {
-        Target { at: self.bytes[GAP..].as_mut_ptr(), pitch: self.pitch as isize }
+        Target { at: self.bytes[GAP..].as_mut_ptr(), row_stride: self.row_stride as isize }
     }
 
     fn at(&self, row: usize, column: usize) -> &[u8] {
-        let start = GAP + row * self.pitch + column * self.size;
+        let start = GAP + row * self.row_stride + column * self.size;
         &self.bytes[start..start + self.size]
     }
 
-    /// Whether all gaps are as they were.
+    /// Whether all gaps are unchanged.
     fn is_intact(&self) -> bool {
         let gap = |start: usize| self.bytes[start..start + GAP].iter().all(|&byte| byte == 0xa5);
-        (0..self.bytes.len()).step_by(self.pitch).all(gap)
+        (0..self.bytes.len()).step_by(self.row_stride).all(gap)
     }
 }
 
-/// What a kernel gives for single elements.
+/// The results of a kernel for single elements.
 fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
     let mut to = vec![0; size];
-    let target = Target { at: to.as_mut_ptr(), pitch: 0 };
-    let source = |at: &[u8]| Source { at: at.as_ptr(), pitch: 0 };
+    let target = Target { at: to.as_mut_ptr(), row_stride: 0 };
+    let source = |at: &[u8]| Source { at: at.as_ptr(), row_stride: 0 };
     let extent = Extent { rows: 1, columns: 1 };
     // SAFETY: one element of each operand is there.
     unsafe {
         match kernel {
-            Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS, &mut Asks::default()),
+            Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS, &mut PrefetchQueue::default()),
             Kernel::Two(kernels) => kernels[1][1](extent, source(x), source(y), target, &PARAMS),
         }
     }
@@ -82,7 +82,7 @@ fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
 
 enum Kernel {
     One(Kernel1),
-    /// By how the operands run.
+    /// By the inner strides of the operands.
     Two([[Kernel2; 2]; 2]),
 }
 
@@ -96,8 +96,10 @@ struct Case {
 
 /// One kernel of every kind at a level, and all functions of f32.
 fn cases(level: Level) -> Vec<Case> {
-    const INNER: [Inner; 2] = [Inner::Repeated, Inner::Dense];
-    let two = |of: &dyn Fn(Inner, Inner) -> Kernel2| Kernel::Two(INNER.map(|x| INNER.map(|y| of(x, y))));
+    const INNER: [InnerStride; 2] = [InnerStride::Broadcast, InnerStride::Contiguous];
+    let two = |of: &dyn Fn(InnerStride, InnerStride) -> Kernel2| {
+        Kernel::Two(INNER.map(|x| INNER.map(|y| of(x, y))))
+    };
     let mut cases = Vec::new();
     let mut case = |name: String, kernel, from, to| cases.push(Case { name, kernel, from, to });
     for &function in crate::kernels::pointwise::unary::ALL {
@@ -130,25 +132,26 @@ fn cases(level: Level) -> Vec<Case> {
     cases
 }
 
-/// Runs a case over a tile and compares every element with what it gives alone.
+/// Runs a case over a tile and compares every element with the result for that element alone.
 fn check(
     case: &Case,
     rows: usize,
     columns: usize,
-    inner: [Inner; 2],
+    inner: [InnerStride; 2],
     in_place: bool,
     faults: &mut Vec<String>,
 ) {
-    let [x_columns, y_columns] = inner.map(|inner| if inner == Inner::Dense { columns } else { 1 });
+    let [x_columns, y_columns] =
+        inner.map(|inner| if inner == InnerStride::Contiguous { columns } else { 1 });
     let (x, y) = (Operand::new(rows, x_columns, case.from, 0), Operand::new(rows, y_columns, case.from, 57));
     let mut to = Operand::new(rows, columns, if in_place { case.from } else { case.to }, 0);
     let extent = Extent { rows, columns };
     let target = to.target();
-    let first = if in_place { Source { at: target.at, pitch: target.pitch } } else { x.source() };
-    // SAFETY: the operands are as large as the extent says, and the target is a source or lies elsewhere.
+    let first = if in_place { Source { at: target.at, row_stride: target.row_stride } } else { x.source() };
+    // SAFETY: the operands are as large as the extent says, and the target is a source or does not overlap.
     unsafe {
         match &case.kernel {
-            Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut Asks::default()),
+            Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut PrefetchQueue::default()),
             Kernel::Two(kernels) => {
                 let kernel = kernels[inner[0] as usize][inner[1] as usize];
                 kernel(extent, first, y.source(), target, &PARAMS);
@@ -161,8 +164,8 @@ fn check(
     }
     for row in 0..rows {
         for column in 0..columns {
-            let x = x.at(row, if inner[0] == Inner::Dense { column } else { 0 });
-            let y = y.at(row, if inner[1] == Inner::Dense { column } else { 0 });
+            let x = x.at(row, if inner[0] == InnerStride::Contiguous { column } else { 0 });
+            let y = y.at(row, if inner[1] == InnerStride::Contiguous { column } else { 0 });
             let want = single(&case.kernel, x, y, case.to);
             if to.at(row, column) != want {
                 let got = to.at(row, column);
@@ -177,23 +180,24 @@ fn an_element_depends_on_nothing_around_it() {
     let mut faults = Vec::new();
     for level in Level::all_available() {
         for case in cases(level) {
-            let inners: &[[Inner; 2]] = match case.kernel {
-                Kernel::One(_) => &[[Inner::Dense; 2]],
+            let inners: &[[InnerStride; 2]] = match case.kernel {
+                Kernel::One(_) => &[[InnerStride::Contiguous; 2]],
                 Kernel::Two(_) => &[
-                    [Inner::Dense, Inner::Dense],
-                    [Inner::Dense, Inner::Repeated],
-                    [Inner::Repeated, Inner::Dense],
-                    [Inner::Repeated, Inner::Repeated],
+                    [InnerStride::Contiguous, InnerStride::Contiguous],
+                    [InnerStride::Contiguous, InnerStride::Broadcast],
+                    [InnerStride::Broadcast, InnerStride::Contiguous],
+                    [InnerStride::Broadcast, InnerStride::Broadcast],
                 ],
             };
             let before = faults.len();
             for &inner in inners {
-                for columns in
-                    (0..=70).step_by(if inner == [Inner::Dense; 2] { 1 } else { 9 }).chain([COLUMNS])
+                for columns in (0..=70)
+                    .step_by(if inner == [InnerStride::Contiguous; 2] { 1 } else { 9 })
+                    .chain([COLUMNS])
                 {
                     check(&case, 2, columns, inner, false, &mut faults);
                 }
-                if case.from == case.to && inner[0] == Inner::Dense {
+                if case.from == case.to && inner[0] == InnerStride::Contiguous {
                     check(&case, 3, COLUMNS, inner, true, &mut faults);
                 }
             }
@@ -204,7 +208,7 @@ fn an_element_depends_on_nothing_around_it() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Rows without gaps are run as one.
+/// Rows without gaps are collapsed into one.
 #[test]
 fn rows_that_touch_are_still_rows() {
     for level in Level::all_available() {
@@ -212,22 +216,37 @@ fn rows_that_touch_are_still_rows() {
             let x: Vec<f32> = (0..7 * columns).map(|i| i as f32 * 0.1).collect();
             let y: Vec<f32> = (0..7).map(|i| i as f32 - 3.0).collect();
             let mut to = vec![0f32; x.len()];
-            let pitch = (columns * 4) as isize;
-            let target = Target { at: to.as_mut_ptr().cast(), pitch };
-            let source = Source { at: x.as_ptr().cast(), pitch };
+            let row_stride = (columns * 4) as isize;
+            let target = Target { at: to.as_mut_ptr().cast(), row_stride };
+            let source = Source { at: x.as_ptr().cast(), row_stride };
             let extent = Extent { rows: 7, columns };
             // SAFETY: the operands are as large as the extent says.
             unsafe {
-                (unary(level, Unary::Square).kernel)(extent, source, target, &PARAMS, &mut Asks::default())
+                (unary(level, Unary::Square).kernel)(
+                    extent,
+                    source,
+                    target,
+                    &PARAMS,
+                    &mut PrefetchQueue::default(),
+                )
             };
             assert_eq!(to, x.iter().map(|x| x * x).collect::<Vec<_>>(), "at {level}");
-            for (pitch, last) in [(4, 6), (0, 0)] {
-                let kernel =
-                    binary(level, Binary::Add, DataType::F32, Inner::Dense, Inner::Repeated).unwrap().kernel;
+            for (row_stride, last) in [(4, 6), (0, 0)] {
+                let kernel = binary(
+                    level,
+                    Binary::Add,
+                    DataType::F32,
+                    InnerStride::Contiguous,
+                    InnerStride::Broadcast,
+                )
+                .unwrap()
+                .kernel;
                 // SAFETY: as above.
-                unsafe { kernel(extent, source, Source { at: y.as_ptr().cast(), pitch }, target, &PARAMS) };
+                unsafe {
+                    kernel(extent, source, Source { at: y.as_ptr().cast(), row_stride }, target, &PARAMS)
+                };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
-                assert_eq!(to, want, "columns {columns}, pitch {pitch}, at {level}");
+                assert_eq!(to, want, "columns {columns}, pitch {row_stride}, at {level}");
             }
         }
     }
@@ -238,7 +257,7 @@ fn ramps_rise() {
     for level in Level::all_available() {
         for columns in [0, 1, 5, 16, 33, 100] {
             let mut to = vec![0i32; 3 * columns];
-            let target = Target { at: to.as_mut_ptr().cast(), pitch: (columns * 4) as isize };
+            let target = Target { at: to.as_mut_ptr().cast(), row_stride: (columns * 4) as isize };
             // SAFETY: the target is as large as the extent says.
             unsafe { indices(level)(Extent { rows: 3, columns }, i32::MAX - 20, -7, 3, target) };
             let at = |i: usize| {

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Checks that what benches/record/ holds is of use to a reader.
+
+Each record is linked from a page of the repository, each chart is shown on one, and no link in the folder is broken. A
+bench has at most two records a kind of machine, the first and the latest. Each line of history.csv is a ratio of a row.
+Each decision that code names stands in decisions.md, and code names each that stands there.
+"""
+
+import collections
+import csv
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "benches" / "record"
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+# Date, bench with the kind of machine, number of the run.
+NAME = re.compile(r"\d{4}-\d\d-\d\d-(.*?)(-\d+)?\.md")
+DECISION = re.compile(r"^\| `([a-z0-9-]+)` \|", re.MULTILINE)
+# In a comment, or as a field of a table.
+CITATION = re.compile(r'\bdecision: "?([a-z0-9-]+)')
+COLUMNS = ["date", "revision", "machine", "bench", "row", "ratio"]
+
+
+def tracked(pattern):
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", pattern],
+        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
+    )
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).exists()]
+
+
+def links():
+    """Page, whether an image is shown, and target of every link within the repository."""
+    for page in tracked("*.md"):
+        for mark, target in LINK.findall(page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                yield page, mark == "!", pathlib.Path(os.path.normpath(page.parent / target))
+
+
+def of_links():
+    linked, shown = set(), set()
+    for page, is_image, target in links():
+        if page != target:
+            linked.add(target)
+        if is_image:
+            shown.add(target)
+        if RECORDS in page.parents and not target.exists():
+            yield f"{page.relative_to(ROOT)} links to {target.relative_to(ROOT)}, which is not there"
+    for path in tracked("benches/record"):
+        if path not in linked:
+            yield f"{path.relative_to(ROOT)} is linked from no page"
+        if path.suffix == ".svg" and path not in shown:
+            yield f"{path.relative_to(ROOT)} is shown on no page"
+
+
+def of_numbers():
+    runs = collections.Counter(name[1] for path in tracked("benches/record/*.md") if (name := NAME.fullmatch(path.name)))
+    for bench, count in runs.items():
+        if count > 2:
+            yield f"{bench} has {count} records; the first and the latest stay, history.py takes the ratios of the others"
+
+
+def of_history():
+    with (RECORDS / "history.csv").open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file)
+        if next(lines, None) != COLUMNS:
+            yield f"history.csv: the first line is not {','.join(COLUMNS)}"
+        for cells in lines:
+            try:
+                good = len(cells) == len(COLUMNS) and float(cells[-1]) > 0
+            except ValueError:
+                good = False
+            if not good:
+                yield f"history.csv: line {lines.line_num} is no ratio of a row"
+
+
+def of_decisions():
+    listed = DECISION.findall((RECORDS / "decisions.md").read_text(encoding="utf-8"))
+    cited = collections.defaultdict(set)
+    for path in tracked("*.rs"):
+        for name in CITATION.findall(path.read_text(encoding="utf-8")):
+            cited[name].add(str(path.relative_to(ROOT)))
+    for name, count in collections.Counter(listed).items():
+        if count > 1:
+            yield f"decisions.md has {count} rows {name}"
+    for name in sorted(cited.keys() - set(listed)):
+        yield f"{', '.join(sorted(cited[name]))}: decisions.md has no row {name}"
+    for name in sorted(set(listed) - cited.keys()):
+        yield f"decisions.md: no code names {name}"
+
+
+problems = [*of_links(), *of_numbers(), *of_history(), *of_decisions()]
+print("\n".join(problems) or "every record is linked, every decision is named")
+sys.exit(bool(problems))

@@ -1,0 +1,386 @@
+//! Lowers values to an expression graph, before loops, tiles and kernels are chosen.
+//!
+//! A value exists in storage form (its own type) and, if arithmetic needs it, in compute form (f32 for bf16
+//! and f16), already rounded to its type, so widening is exact.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::group::{ShapedGroup, ValueDef};
+use crate::graph::function::Function;
+use crate::kernels::Width;
+use crate::kernels::pointwise::compared_in;
+use crate::plan::Base;
+use crate::plan::scalar_op::ScalarOp;
+use crate::types::dtype::DataType;
+use crate::types::shape;
+
+/// A set of axes of a nest's index space, one bit each.
+pub(super) type Axes = u16;
+
+/// The expressions of one nest, each after its operands.
+pub(super) struct ExprGraph<'a> {
+    group: &'a ShapedGroup,
+    /// Strides of the ports, in elements: inputs, then outputs.
+    ports: &'a [&'a [i64]],
+    /// For each value, the output from which it can be read, if an earlier nest writes it.
+    written: Vec<Option<usize>>,
+    /// The index space of the nest.
+    pub(super) dims: &'a [i64],
+    pub(super) nodes: Vec<ExprNode>,
+    pub(super) accesses: Vec<AxisAccess>,
+    /// Constants of this nest, and the number of constants of earlier nests.
+    pub(super) constants: Vec<[u8; 8]>,
+    constants_before: usize,
+    /// The values built so far.
+    memo: FxHashMap<Wanted, ExprRef>,
+}
+
+/// A value, the dim of the nest at which its first dim stands, and its representation.
+type Wanted = (usize, usize, Repr);
+
+/// A built value, or the value that has to be built before it.
+type Built = Result<ExprRef, Wanted>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Repr {
+    Storage,
+    /// In a type that holds all values of the value's own type.
+    Compute(DataType),
+    /// The f32 result of arithmetic, before it is rounded to the value's type.
+    Unrounded,
+}
+
+/// An operand of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExprRef {
+    /// An access, by index.
+    AxisAccess(usize),
+    /// A node, by index.
+    Node(usize),
+}
+
+/// Access to a port, a constant or indices: strides along the axes of the nest, in bytes or, for indices, in
+/// ones.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AxisAccess {
+    pub(super) base: Base,
+    pub(super) strides: SmallVec<[isize; 6]>,
+    pub(super) width: Width,
+}
+
+/// An expression, and the axes along which its result varies.
+#[derive(Debug)]
+pub(super) struct ExprNode {
+    pub(super) op: ScalarOp,
+    pub(super) operands: SmallVec<[ExprRef; 3]>,
+    pub(super) width: Width,
+    pub(super) varies: Axes,
+}
+
+impl<'a> ExprGraph<'a> {
+    pub(super) fn new(
+        group: &'a ShapedGroup,
+        ports: &'a [&'a [i64]],
+        written: Vec<Option<usize>>,
+        dims: &'a [i64],
+        constants_before: usize,
+    ) -> Self {
+        let (nodes, accesses, constants, memo) = (Vec::new(), Vec::new(), Vec::new(), FxHashMap::default());
+        Self { group, ports, written, dims, nodes, accesses, constants, constants_before, memo }
+    }
+
+    /// Number of inputs of the group.
+    pub(super) fn inputs(&self) -> usize {
+        self.ports.len() - self.group.outputs.len()
+    }
+
+    /// The access of an output over the whole index space.
+    pub(super) fn access_output(&mut self, output: usize) -> usize {
+        let port = self.inputs() + output;
+        self.access_port(port, self.group.outputs[output], 0)
+    }
+
+    /// A value in storage form; its first dim is dim `start` of the nest.
+    pub(super) fn storage(&mut self, value: usize, start: usize) -> ExprRef {
+        // A loop, since groups are deep and stacks of threads small.
+        let mut open = Vec::new();
+        loop {
+            let missing = match open.last() {
+                None => match self.built_storage(value, start) {
+                    Ok(operand) => return operand,
+                    Err(missing) => missing,
+                },
+                Some(&wanted) => match self.build(wanted) {
+                    Ok(operand) => {
+                        self.memo.insert(wanted, operand);
+                        open.pop();
+                        continue;
+                    }
+                    Err(missing) => missing,
+                },
+            };
+            open.push(missing);
+        }
+    }
+
+    /// A value in its own type, if it has been built.
+    fn built_storage(&self, value: usize, start: usize) -> Built {
+        self.built(value, start, Repr::Storage)
+    }
+
+    /// A value in a type that holds all values of its own, if it has been built.
+    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Built {
+        match self.group.values[value].data_type == wanted {
+            true => self.built_storage(value, start),
+            false => self.built(value, start, Repr::Compute(wanted)),
+        }
+    }
+
+    fn built(&self, value: usize, start: usize, repr: Repr) -> Built {
+        // A scalar is the same wherever it stands.
+        let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
+        let wanted = (value, start, repr);
+        self.memo.get(&wanted).copied().ok_or(wanted)
+    }
+
+    /// Builds a value from built ones; changes nothing if one is missing.
+    fn build(&mut self, (value, start, repr): Wanted) -> Built {
+        match repr {
+            Repr::Storage => self.build_storage(value, start),
+            Repr::Compute(wanted) => self.build_compute(value, start, wanted),
+            Repr::Unrounded => self.build_unrounded(value, start),
+        }
+    }
+
+    fn build_storage(&mut self, value: usize, start: usize) -> Built {
+        let group = self.group;
+        let of_type = group.values[value].data_type;
+        let def = match (&group.values[value].def, self.written[value]) {
+            (None, _) => return Ok(ExprRef::AxisAccess(self.access_port(value, value, start))),
+            (_, Some(output)) => {
+                let port = self.inputs() + output;
+                return Ok(ExprRef::AxisAccess(self.access_port(port, value, start)));
+            }
+            (Some(def), None) => def,
+        };
+        let computes_in = def.pointwise.computes_in;
+        match def.pointwise.function {
+            Function::Identity => {
+                let (operand, start) = def.operand(0, start);
+                self.built_storage(operand, start)
+            }
+            Function::Unary(..) | Function::Binary(..) => {
+                // A value that exists in rounded form is not computed a second time.
+                let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
+                    Some(&rounded) => rounded,
+                    None => self.built(value, start, Repr::Unrounded)?,
+                };
+                Ok(self.converted(numbers, computes_in, of_type))
+            }
+            Function::Convert => {
+                let (operand, start) = def.operand(0, start);
+                let from = group.values[operand].data_type;
+                let through = match from {
+                    DataType::Bf16 | DataType::F16 if from != of_type => DataType::F32,
+                    _ => from,
+                };
+                let number = self.in_type(operand, start, through)?;
+                Ok(self.converted(number, through, of_type))
+            }
+            Function::Compare(comparison) => {
+                let computes_in = compared_in(computes_in).unwrap_or(computes_in);
+                let mut operands = self.operands(def, start, Some(computes_in))?;
+                let less = comparison.as_less();
+                if less.is_some() {
+                    operands.reverse();
+                }
+                Ok(self.node(ScalarOp::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1))
+            }
+            Function::Logic(logic) => {
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Logic(logic), operands, Width::W1))
+            }
+            Function::Not => {
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Not, operands, Width::W1))
+            }
+            Function::Classify(class) => {
+                let operands = self.operands(def, start, Some(computes_in))?;
+                Ok(self.node(ScalarOp::Classify(class, computes_in), operands, Width::W1))
+            }
+            Function::Sign(sign) => {
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Sign(sign), operands, width_of(of_type)))
+            }
+            Function::Select => {
+                let operands = self.operands(def, start, None)?;
+                Ok(self.node(ScalarOp::Select, operands, width_of(of_type)))
+            }
+            Function::Index => {
+                let mut strides = SmallVec::from_elem(0, self.dims.len());
+                if group.values[value].dims[def.axis] != 1 {
+                    strides[start + def.axis] = 1;
+                }
+                let access = self.access(AxisAccess { base: Base::Index, strides, width: width_of(of_type) });
+                Ok(self.node(
+                    ScalarOp::Index,
+                    [ExprRef::AxisAccess(access)].as_slice().into(),
+                    width_of(of_type),
+                ))
+            }
+            Function::Fill(number) => {
+                let constant = constant(number, of_type);
+                let index = self.constants.iter().position(|&known| known == constant).unwrap_or_else(|| {
+                    self.constants.push(constant);
+                    self.constants.len() - 1
+                });
+                let strides = SmallVec::from_elem(0, self.dims.len());
+                Ok(ExprRef::AxisAccess(self.access(AxisAccess {
+                    base: Base::Constant(self.constants_before + index),
+                    strides,
+                    width: width_of(of_type),
+                })))
+            }
+        }
+    }
+
+    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Built {
+        let group = self.group;
+        let of_type = group.values[value].data_type;
+        let is_there =
+            self.written[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
+        let def = group.values[value].def.as_ref().filter(|_| !is_there && wanted == DataType::F32);
+        // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
+        let unrounded = def.and_then(|def| match def.pointwise.function {
+            Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
+                Some(self.built(value, start, Repr::Unrounded))
+            }
+            Function::Convert if is_float(group.values[def.operands[0].0].data_type) => {
+                let (operand, start) = def.operand(0, start);
+                Some(self.in_type(operand, start, DataType::F32))
+            }
+            _ => None,
+        });
+        let unrounded = unrounded.transpose()?;
+        match (unrounded, def.map(|def| (def, def.pointwise.function))) {
+            (Some(number), _) => {
+                Ok(self.node(ScalarOp::Round(of_type), [number].as_slice().into(), Width::W4))
+            }
+            (None, Some((def, Function::Identity))) => {
+                let (operand, start) = def.operand(0, start);
+                self.in_type(operand, start, wanted)
+            }
+            _ => {
+                let storage = self.built_storage(value, start)?;
+                Ok(self.converted(storage, of_type, wanted))
+            }
+        }
+    }
+
+    /// The unrounded result of arithmetic.
+    fn build_unrounded(&mut self, value: usize, start: usize) -> Built {
+        let Some(def) = &self.group.values[value].def else { return self.built_storage(value, start) };
+        let computes_in = def.pointwise.computes_in;
+        let op = match def.pointwise.function {
+            Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
+            Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
+            _ => return self.built_storage(value, start),
+        };
+        let operands = self.operands(def, start, Some(computes_in))?;
+        Ok(self.node(op, operands, width_of(computes_in)))
+    }
+
+    /// The operands of a function, in a type or in storage form.
+    fn operands(
+        &self,
+        def: &ValueDef,
+        start: usize,
+        wanted: Option<DataType>,
+    ) -> Result<SmallVec<[ExprRef; 3]>, Wanted> {
+        let operands = 0..def.operands.len();
+        operands
+            .map(|index| {
+                let (operand, start) = def.operand(index, start);
+                match wanted {
+                    Some(wanted) => self.in_type(operand, start, wanted),
+                    None => self.built_storage(operand, start),
+                }
+            })
+            .collect()
+    }
+
+    fn converted(&mut self, operand: ExprRef, from: DataType, to: DataType) -> ExprRef {
+        match from == to {
+            true => operand,
+            false => self.node(ScalarOp::Convert(from, to), [operand].as_slice().into(), width_of(to)),
+        }
+    }
+
+    fn node(&mut self, op: ScalarOp, operands: SmallVec<[ExprRef; 3]>, width: Width) -> ExprRef {
+        let varies = operands.iter().fold(0, |varies, &operand| varies | self.varies(operand));
+        self.nodes.push(ExprNode { op, operands, width, varies });
+        ExprRef::Node(self.nodes.len() - 1)
+    }
+
+    /// The axes along which an operand varies.
+    pub(super) fn varies(&self, operand: ExprRef) -> Axes {
+        match operand {
+            ExprRef::Node(node) => self.nodes[node].varies,
+            ExprRef::AxisAccess(access) => {
+                let strides = self.accesses[access].strides.iter().enumerate();
+                strides.filter(|&(_, &stride)| stride != 0).fold(0, |axes, (axis, _)| axes | 1 << axis)
+            }
+        }
+    }
+
+    fn access_port(&mut self, port: usize, value: usize, start: usize) -> usize {
+        let value = &self.group.values[value];
+        let width = width_of(value.data_type);
+        let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
+        let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
+        self.access(AxisAccess { base: Base::Port(port), strides, width })
+    }
+
+    fn access(&mut self, access: AxisAccess) -> usize {
+        self.accesses.iter().position(|known| *known == access).unwrap_or_else(|| {
+            self.accesses.push(access);
+            self.accesses.len() - 1
+        })
+    }
+}
+
+fn width_of(data_type: DataType) -> Width {
+    data_type.size().and_then(Width::of).expect("pointwise ops take types of whole bytes")
+}
+
+fn is_float(data_type: DataType) -> bool {
+    matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
+}
+
+/// The bytes of a number in a type, padded with zeros.
+fn constant(number: f32, of_type: DataType) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
+    match of_type {
+        // A number of its own type keeps every bit; otherwise a NaN becomes the canonical NaN of conversions.
+        DataType::F32 => put(&number.to_ne_bytes()),
+        DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
+        DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),
+        DataType::F64 if number.is_nan() => put(&f64::NAN.to_ne_bytes()),
+        DataType::Boolean => put(&u8::from(number != 0.0).to_ne_bytes()),
+        DataType::F16 => put(&half::f16::from_f32(number).to_ne_bytes()),
+        DataType::Bf16 => put(&half::bf16::from_f32(number).to_ne_bytes()),
+        DataType::F64 => put(&f64::from(number).to_ne_bytes()),
+        DataType::S8 => put(&(number as i8).to_ne_bytes()),
+        DataType::U8 => put(&(number as u8).to_ne_bytes()),
+        DataType::S16 => put(&(number as i16).to_ne_bytes()),
+        DataType::U16 => put(&(number as u16).to_ne_bytes()),
+        DataType::S32 => put(&(number as i32).to_ne_bytes()),
+        DataType::U32 => put(&(number as u32).to_ne_bytes()),
+        DataType::S64 => put(&(number as i64).to_ne_bytes()),
+        DataType::U64 => put(&(number as u64).to_ne_bytes()),
+        _ => {}
+    }
+    bytes
+}

@@ -1,0 +1,85 @@
+//! Dynamic chunks of a nest's tiles, for the threads of a fork-join.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smallvec::SmallVec;
+
+/// Chunks in a thread's span. A thread that starts late or is interrupted leaves its chunks to the others.
+const CHUNKS_PER_THREAD: usize = 16;
+
+/// The tiles of a nest. Each thread has a span of consecutive tiles and takes it chunk by chunk; then it
+/// takes what is left of the spans of others.
+///
+/// So a thread mostly reads and writes consecutive memory, and in the next execution the memory that it used
+/// in the last (decision: chunks-that-follow).
+pub(super) struct ChunkQueue {
+    tiles: usize,
+    /// Tiles of a span, and of a chunk.
+    span: usize,
+    chunk: usize,
+    /// For each span, the first tile that no thread has taken.
+    next: SmallVec<[AtomicUsize; 8]>,
+}
+
+impl ChunkQueue {
+    pub(super) fn new(tiles: usize, threads: usize) -> Self {
+        let span = tiles.div_ceil(threads);
+        let next = (0..threads).map(|thread| AtomicUsize::new(thread * span)).collect();
+        Self { tiles, span, chunk: span.div_ceil(CHUNKS_PER_THREAD), next }
+    }
+
+    /// The chunks of a thread, each taken when the iterator reaches it.
+    pub(super) fn taken_by(&self, thread: usize) -> impl Iterator<Item = Range<usize>> {
+        let threads = self.next.len();
+        (thread..thread + threads).flat_map(move |span| {
+            let span = span % threads;
+            let end = self.tiles.min((span + 1) * self.span);
+            std::iter::from_fn(move || {
+                let first = self.next[span].fetch_add(self.chunk, Ordering::Relaxed);
+                (first < end).then(|| first..end.min(first + self.chunk))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads take chunks in an order that depends on the row; some take none.
+    #[test]
+    fn every_tile_is_taken_once() {
+        let mut wrong = Vec::new();
+        for (tiles, threads) in
+            [(1, 1), (2, 2), (5, 4), (7, 3), (16, 2), (33, 2), (100, 8), (1000, 7), (4097, 16)]
+        {
+            for idle in 0..threads {
+                let queue = ChunkQueue::new(tiles, threads);
+                let mut takers: Vec<_> = (0..threads).map(|thread| queue.taken_by(thread)).collect();
+                let mut taken = vec![0; tiles];
+                for round in (0..).map(|round| round * round) {
+                    let thread = round % threads;
+                    if thread == idle && threads > 1 {
+                        continue;
+                    }
+                    match takers[thread].next() {
+                        Some(chunk) => taken[chunk].iter_mut().for_each(|times| *times += 1),
+                        None => break,
+                    }
+                }
+                if taken.iter().any(|&times| times != 1) {
+                    wrong.push((tiles, threads, idle, taken));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_member_takes_its_own_part_first_and_in_order() {
+        let queue = ChunkQueue::new(64, 2);
+        let taken: Vec<usize> = queue.taken_by(1).flatten().collect();
+        assert_eq!(taken, (32..64).chain(0..32).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,76 @@
+//! The schema rows of Sterna's own kinds.
+//!
+//! They follow the conventions of the op set: ports are called `src`, `src_0`, `src_1` and `dst`, and two
+//! inputs broadcast by `auto_broadcast`.
+
+use super::row::{AttrType, Check, Port, Schema, ShapeRule};
+use super::schema::{AUTO_BROADCAST, BOOLEAN, FLOATS_INTEGERS, comparison, op, p, required};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, OpKind};
+
+use DataType as D;
+use OpKind as K;
+
+/// The floating-point types with a class test. The test looks at bits and needs no arithmetic, so f64 is
+/// among them.
+const CLASSIFIABLE: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64];
+const NUMERIC_BOOLEAN: &[DataType] = &[
+    D::F32,
+    D::Bf16,
+    D::F16,
+    D::F64,
+    D::S32,
+    D::S64,
+    D::S8,
+    D::S16,
+    D::U8,
+    D::U16,
+    D::U32,
+    D::U64,
+    D::Boolean,
+];
+
+/// The rows, by code.
+pub(super) const EXTENSIONS: &[Schema] = &[
+    comparison(K::Equal),
+    comparison(K::NotEqual),
+    comparison(K::Less),
+    comparison(K::LessEqual),
+    comparison(K::Greater),
+    logic(K::LogicalAnd),
+    logic(K::LogicalOr),
+    logic(K::LogicalXor),
+    op(K::LogicalNot, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", BOOLEAN)]),
+    class(K::IsNaN),
+    class(K::IsInf),
+    class(K::IsFinite),
+    op(K::Identity, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
+    op(K::Negative, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
+    op(K::Floor, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Ceil, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Fill, &[], &[p("dst", "T")])
+        .types(&[("T", NUMERIC_BOOLEAN)])
+        .attrs(&[required(Attr::Shape, AttrType::S64s), required(Attr::Value, AttrType::F32)])
+        .shape(ShapeRule::Fill)
+        .checks(&[Check::ShapeOfTensor]),
+    op(K::Cast, &[p("src", "T1")], &[p("dst", "T2")])
+        .types(&[("T1", NUMERIC_BOOLEAN), ("T2", DataType::NUMERIC)]),
+    op(K::Modulo, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
+        .types(&[("T", &[D::S32, D::S64])])
+        .attrs(&[AUTO_BROADCAST])
+        .shape(ShapeRule::ElemwiseArithmetic),
+];
+
+/// A row of a function of two booleans.
+const fn logic(kind: OpKind) -> Schema {
+    const SRCS: &[Port] = &[p("src_0", "T"), p("src_1", "T")];
+    const DST: &[Port] = &[p("dst", "T")];
+    op(kind, SRCS, DST).types(&[("T", BOOLEAN)]).attrs(&[AUTO_BROADCAST]).shape(ShapeRule::ElemwiseArithmetic)
+}
+
+/// A row of a class test.
+const fn class(kind: OpKind) -> Schema {
+    const SRC: &[Port] = &[p("src", "T1")];
+    const DST: &[Port] = &[p("dst", "T2")];
+    op(kind, SRC, DST).types(&[("T1", CLASSIFIABLE), ("T2", BOOLEAN)])
+}

@@ -1,0 +1,173 @@
+//! Operations that stages need from a level beyond plain Rust.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use super::BLOCK;
+use crate::kernels::LaneBits;
+use crate::kernels::pointwise::Pod;
+
+/// A level with register fusion. Bit `i` of a mask belongs to element `i`.
+///
+/// # Safety of the methods
+///
+/// The machine runs the level.
+pub(super) trait Vectors {
+    /// Which of 16 bytes are not zero.
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16;
+
+    /// Which bytes of a block are not zero.
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64;
+
+    /// A byte for each bit, 0 or 1.
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK];
+
+    /// `then` where the bit is set, else `else_`.
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
+
+    /// Writes the first elements of a block and touches no line beyond them: even a masked store of no byte
+    /// takes ownership of its line. With `NON_TEMPORAL`, whole lines are stored non-temporally; the address
+    /// is then a multiple of 64, and a fence follows on the same thread.
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vectors for crate::kernels::pointwise::Avx2 {
+    #[inline(always)]
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
+            !_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) as u16
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64 {
+        let mut mask = 0;
+        for i in (0..BLOCK).step_by(32) {
+            // SAFETY: as the caller promises; 32 bytes from there on are within the block.
+            let zeros = unsafe {
+                let bytes = bytes.as_ptr().add(i).cast::<__m256i>().read_unaligned();
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256()))
+            };
+            mask |= u64::from(!zeros as u32) << i;
+        }
+        mask
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK] {
+        // Spreads each byte of the mask over eight bytes; each of these keeps its own bit.
+        const OWN_BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
+        let mut bytes = [0; BLOCK];
+        for i in 0..BLOCK / 32 {
+            // SAFETY: as the caller promises; 32 bytes from there on are within the block.
+            unsafe {
+                let half = _mm256_set1_epi32((mask >> (32 * i)) as i32);
+                let place =
+                    _mm256_set_epi64x(0x0303_0303_0303_0303, 0x0202_0202_0202_0202, 0x0101_0101_0101_0101, 0);
+                let spread = _mm256_shuffle_epi8(half, place);
+                let own = _mm256_set1_epi64x(OWN_BIT);
+                let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, own), own);
+                let ones = _mm256_and_si256(is_set, _mm256_set1_epi8(1));
+                bytes.as_mut_ptr().add(32 * i).cast::<__m256i>().write_unaligned(ones);
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+        // SAFETY: as the caller promises.
+        let conds = unsafe { Self::bytes(mask) };
+        let mut to = *else_;
+        for i in 0..BLOCK {
+            to[i] = U::blend(conds[i], then[i], else_[i]);
+        }
+        to
+    }
+
+    #[inline(always)]
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
+        for at in (0..size_of_val(block)).step_by(64) {
+            // SAFETY: as the caller promises; a line from there on is within the block.
+            unsafe {
+                let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at).cast::<__m256i>());
+                let [low, high] = [from.read_unaligned(), from.add(1).read_unaligned()];
+                match (count * size_of::<T>()).saturating_sub(at) {
+                    64.. if NON_TEMPORAL => {
+                        _mm256_stream_si256(to.cast(), low);
+                        _mm256_stream_si256(to.add(32).cast(), high);
+                    }
+                    64.. => to.cast::<[__m256i; 2]>().write_unaligned([low, high]),
+                    0 => break,
+                    rest => {
+                        // Copied, so that whole blocks stay in registers.
+                        let line = [low, high];
+                        to.copy_from_nonoverlapping(line.as_ptr().cast(), rest);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vectors for crate::kernels::pointwise::Avx512 {
+    #[inline(always)]
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m128i>().read_unaligned();
+            _mm_test_epi8_mask(bytes, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64 {
+        // SAFETY: as the caller promises; the array has the size of a vector.
+        unsafe {
+            let bytes = bytes.as_ptr().cast::<__m512i>().read_unaligned();
+            _mm512_test_epi8_mask(bytes, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(mask: u64) -> [u8; BLOCK] {
+        // SAFETY: as the caller promises; any bytes are an array of bytes.
+        unsafe { std::mem::transmute::<__m512i, [u8; BLOCK]>(_mm512_maskz_set1_epi8(mask, 1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK] {
+        let mut to = *else_;
+        for i in (0..BLOCK).step_by(U::LANES) {
+            let part = if U::LANES == 64 { mask } else { mask >> i };
+            // SAFETY: as the caller promises; a vector from there on is within each block.
+            unsafe {
+                let then = then.as_ptr().add(i).cast::<__m512i>().read_unaligned();
+                let else_ = else_.as_ptr().add(i).cast::<__m512i>().read_unaligned();
+                to.as_mut_ptr().add(i).cast::<__m512i>().write_unaligned(U::select(part, then, else_));
+            }
+        }
+        to
+    }
+
+    #[inline(always)]
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize) {
+        for at in (0..size_of_val(block)).step_by(64) {
+            // SAFETY: as the caller promises; a vector from there on is within the block.
+            unsafe {
+                let (to, from) = (to.wrapping_add(at), block.as_ptr().cast::<u8>().add(at));
+                let vector = from.cast::<__m512i>().read_unaligned();
+                match (count * size_of::<T>()).saturating_sub(at) {
+                    64.. if NON_TEMPORAL => _mm512_stream_si512(to.cast(), vector),
+                    64.. => _mm512_storeu_si512(to.cast(), vector),
+                    0 => break,
+                    rest => _mm512_mask_storeu_epi8(to.cast(), (1 << rest) - 1, vector),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Whether a group stays convex when an op joins it: whether no path leaves the group and comes back into it.
+//!
+//! Each group formed so far runs as one, so the graph is seen with its groups contracted to a node each, in
+//! an order in which the nodes can run. A question is answered by two searches that take turns, an edge each:
+//! one from the group, one from the op that would join. The first that ends answers, so a question costs no
+//! more than twice the easier search. The search from the group is kept while the group grows. Trees along
+//! the edges, made once, answer for long paths: an op below a member in a tree is reached from the group,
+//! however far it is.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use super::op_graph::{OpGraph, Side};
+use super::run_order::RunOrder;
+
+/// The graph with its groups contracted, and the group that grows.
+pub(super) struct Convexity<'g> {
+    links: Links<'g>,
+    /// The growth in which an op last became a member.
+    member_in: Vec<u32>,
+    growth: u32,
+    /// What the growing group leads to, and what leads to it.
+    from_group: [Search; 2],
+    from_candidate: Search,
+    below_group: [Below; 2],
+}
+
+impl<'g> Convexity<'g> {
+    pub(super) fn new(graph: &'g OpGraph<'_>) -> Self {
+        let count = graph.ops.len();
+        Self {
+            links: Links::new(graph),
+            member_in: vec![0; count],
+            growth: 0,
+            from_group: [Side::Consumers, Side::Producers].map(|side| Search::new(side, count)),
+            from_candidate: Search::new(Side::Producers, count),
+            below_group: [
+                // The latest producer stands at the end of the longest path, most often.
+                Below::new(0..count, |op| graph.producers[op].iter().copied().max()),
+                Below::new((0..count).rev(), |op| graph.consumers[op].iter().copied().min()),
+            ],
+        }
+    }
+
+    /// How many edges were followed and nodes were labelled so far, a measure of the work.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u64 {
+        let searches = self.from_group.iter().chain([&self.from_candidate]);
+        searches.map(|search| search.steps).sum::<u64>() + self.links.steps + self.links.order.labelled()
+    }
+
+    /// Begins a group without ops.
+    pub(super) fn start(&mut self) {
+        self.growth += 1;
+        self.from_group.iter_mut().for_each(Search::restart);
+        self.below_group.iter_mut().for_each(|below| below.ranges.clear());
+    }
+
+    /// Adds an op to the group, which stays convex.
+    pub(super) fn join(&mut self, op: usize) {
+        self.member_in[op] = self.growth;
+        for search in &mut self.from_group {
+            search.forget_detours_over(op, &self.links);
+            search.reach(op, &self.links);
+        }
+        self.below_group.iter_mut().for_each(|below| below.add(op));
+    }
+
+    /// Whether a path that passes an op outside of the group would connect it with a candidate. The candidate
+    /// is a neighbour of the group, on one side.
+    pub(super) fn has_detour(&mut self, candidate: usize, side: Side) -> bool {
+        let Self { links, member_in, growth, from_group, from_candidate, below_group } = self;
+        let is_member = |node: usize| member_in[node] == *growth;
+        let (from_group, below_group) = (&mut from_group[side as usize], &below_group[side as usize]);
+        from_candidate.side = side.opposite();
+        from_candidate.restart();
+        from_candidate.reach(candidate, links);
+        loop {
+            if from_group.detours(candidate) > 0 {
+                return true;
+            }
+            // What the group leads to is known up to its front. Whatever leads on to the candidate is nearer
+            // than the candidate, and nearer than what is left of the candidate's own search.
+            let front = from_group.front();
+            if front >= links.distance(side, candidate) || front > u64::MAX - from_candidate.front() {
+                return false;
+            }
+            let Some((from, op)) = from_candidate.follow(links) else { return false };
+            let to = links.node_of[op];
+            if is_member(to) {
+                if from != candidate {
+                    from_group.reach(from, links);
+                    return true;
+                }
+            } else if from_group.has_reached(to) || below_group.contains(op) {
+                from_group.reach(to, links);
+                return true;
+            } else if links.distance(side, to) > from_group.front() {
+                from_candidate.reach(to, links);
+            }
+            let Some((_, met)) = from_group.advance(links, is_member) else { continue };
+            if met != candidate && from_candidate.has_reached(met) {
+                return true;
+            }
+        }
+    }
+
+    /// Contracts the group to one node.
+    pub(super) fn contract(&mut self, group: &[usize]) {
+        if group.len() < 2 {
+            return;
+        }
+        let Self { links, member_in, growth, from_group, .. } = self;
+        let is_member = |node: usize| member_in[node] == *growth;
+        let label = |op: &&usize| links.order.label(**op);
+        let (Some(&first), Some(&last)) = (group.iter().min_by_key(label), group.iter().max_by_key(label))
+        else {
+            return;
+        };
+        // The group moves to the place of its last op, and what it leads to behind it; or to the place of its
+        // first op, and what leads to it before it: whichever is found first.
+        let [after, before] = from_group;
+        let is_after = loop {
+            if after.front() >= links.distance(Side::Consumers, last) {
+                break true;
+            }
+            if before.front() >= links.distance(Side::Producers, first) {
+                break false;
+            }
+            after.advance(links, is_member);
+            before.advance(links, is_member);
+        };
+        let (search, anchor, side) =
+            if is_after { (after, last, Side::Consumers) } else { (before, first, Side::Producers) };
+        let limit = links.distance(side, if is_after { last } else { first });
+        let is_between = |&node: &usize| !is_member(node) && links.distance(side, node) < limit;
+        let mut moving: Vec<usize> = search.reached.iter().copied().filter(is_between).collect();
+        search.steps += search.reached.len() as u64;
+        moving.sort_unstable_by_key(|&node| links.order.label(node));
+        match is_after {
+            true => links.order.move_after(anchor, &moving),
+            false => links.order.move_before(anchor, &moving),
+        }
+        links.contract(group, anchor);
+    }
+}
+
+/// Nodes in an order in which they can run, and the edges between them. A node is an op, or a group named by
+/// one of its ops.
+struct Links<'g> {
+    node_of: Vec<usize>,
+    /// The ops to which the edges of a node lead, by side.
+    edges: [Vec<Cow<'g, [usize]>>; 2],
+    order: RunOrder,
+    steps: u64,
+}
+
+impl<'g> Links<'g> {
+    fn new(graph: &'g OpGraph<'_>) -> Self {
+        let count = graph.ops.len();
+        let borrowed =
+            |edges: &'g [Vec<usize>]| edges.iter().map(|edges| Cow::Borrowed(&edges[..])).collect();
+        Self {
+            node_of: (0..count).collect(),
+            edges: [borrowed(&graph.consumers), borrowed(&graph.producers)],
+            order: RunOrder::new(count),
+            steps: 0,
+        }
+    }
+
+    /// A number that grows along every edge of a side.
+    fn distance(&self, side: Side, node: usize) -> u64 {
+        match side {
+            Side::Consumers => self.order.label(node),
+            Side::Producers => u64::MAX - self.order.label(node),
+        }
+    }
+
+    /// The op to which an edge of a node leads.
+    fn edge(&self, side: Side, node: usize, index: usize) -> Option<usize> {
+        self.edges[side as usize][node].get(index).copied()
+    }
+
+    fn contract(&mut self, group: &[usize], node: usize) {
+        for &op in group {
+            self.node_of[op] = node;
+            if op != node {
+                self.order.remove(op);
+            }
+        }
+        for edges in &mut self.edges {
+            let leaving = group.iter().flat_map(|&op| edges[op].iter().copied());
+            let leaving: Vec<usize> = leaving.filter(|&op| self.node_of[op] != node).collect();
+            self.steps += leaving.len() as u64;
+            group.iter().for_each(|&op| edges[op] = Cow::Borrowed(&[]));
+            edges[node] = Cow::Owned(leaving);
+        }
+    }
+}
+
+/// A search along the edges of one side, nearest nodes first.
+struct Search {
+    side: Side,
+    /// Marks of earlier rounds count as none.
+    round: u32,
+    reached_in: Vec<u32>,
+    reached: Vec<usize>,
+    /// Nodes with edges that may not have been followed yet.
+    frontier: BinaryHeap<Reverse<(u64, usize)>>,
+    next_edge: Vec<usize>,
+    /// How many edges were followed to a node from outside of the group, and in which round.
+    detours: Vec<(u32, usize)>,
+    steps: u64,
+}
+
+impl Search {
+    fn new(side: Side, count: usize) -> Self {
+        Self {
+            side,
+            round: 0,
+            reached_in: vec![0; count],
+            reached: Vec::new(),
+            frontier: BinaryHeap::new(),
+            next_edge: vec![0; count],
+            detours: vec![(0, 0); count],
+            steps: 0,
+        }
+    }
+
+    fn restart(&mut self) {
+        self.round += 1;
+        self.reached.clear();
+        self.frontier.clear();
+    }
+
+    fn has_reached(&self, node: usize) -> bool {
+        self.reached_in[node] == self.round
+    }
+
+    /// Marks a node; whether it was not marked before.
+    fn reach(&mut self, node: usize, links: &Links<'_>) -> bool {
+        if self.has_reached(node) {
+            return false;
+        }
+        self.reached_in[node] = self.round;
+        self.next_edge[node] = 0;
+        self.reached.push(node);
+        self.frontier.push(Reverse((links.distance(self.side, node), node)));
+        true
+    }
+
+    /// The distance up to which all nodes that can be reached have been reached.
+    fn front(&self) -> u64 {
+        self.frontier.peek().map_or(u64::MAX, |&Reverse((distance, _))| distance)
+    }
+
+    /// Follows one more edge of the nearest node that has one, to an op.
+    fn follow(&mut self, links: &Links<'_>) -> Option<(usize, usize)> {
+        while let Some(&Reverse((_, node))) = self.frontier.peek() {
+            self.steps += 1;
+            if let Some(to) = links.edge(self.side, node, self.next_edge[node]) {
+                self.next_edge[node] += 1;
+                return Some((node, to));
+            }
+            self.frontier.pop();
+        }
+        None
+    }
+
+    /// Follows one more edge from the group. The edge is returned if it leads to a node that was not reached
+    /// before.
+    fn advance(&mut self, links: &Links<'_>, is_member: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+        let (from, op) = self.follow(links)?;
+        let to = links.node_of[op];
+        if !is_member(from) {
+            self.detours[to] = (self.round, self.detours(to) + 1);
+        }
+        self.reach(to, links).then_some((from, to))
+    }
+
+    fn detours(&self, node: usize) -> usize {
+        let (round, count) = self.detours[node];
+        if round == self.round { count } else { 0 }
+    }
+
+    /// Takes back what was counted of edges that started outside of the group, now that their start is in it.
+    fn forget_detours_over(&mut self, node: usize, links: &Links<'_>) {
+        if self.has_reached(node) {
+            for index in 0..self.next_edge[node] {
+                self.steps += 1;
+                if let Some(op) = links.edge(self.side, node, index) {
+                    self.detours[links.node_of[op]].1 -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// Trees in which each op hangs below one that leads to it, and what hangs below the members of the group.
+struct Below {
+    /// For each op, the places of itself and all that hangs below it.
+    places: Vec<Range<usize>>,
+    /// Places below members: ranges that are apart, ascending.
+    ranges: Vec<Range<usize>>,
+}
+
+impl Below {
+    /// Trees of ops that are given parents first.
+    fn new(
+        ops: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + Clone,
+        parent: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
+        let mut sizes = vec![1; ops.len()];
+        for op in ops.clone().rev() {
+            if let Some(parent) = parent(op) {
+                sizes[parent] += sizes[op];
+            }
+        }
+        let mut places = vec![0..0; ops.len()];
+        // Below each op, the place that is free next; the last entry is for ops without a parent.
+        let mut free = vec![0; ops.len() + 1];
+        for op in ops {
+            let free_below = &mut free[parent(op).unwrap_or(sizes.len())];
+            let first = *free_below;
+            *free_below += sizes[op];
+            free[op] = first + 1;
+            places[op] = first..first + sizes[op];
+        }
+        Self { places, ranges: Vec::new() }
+    }
+
+    fn add(&mut self, op: usize) {
+        let new = self.places[op].clone();
+        if !self.contains(op) {
+            let covered = |range: &Range<usize>| new.start <= range.start && range.end <= new.end;
+            self.ranges.retain(|range| !covered(range));
+            let at = self.ranges.partition_point(|range| range.start < new.start);
+            self.ranges.insert(at, new);
+        }
+    }
+
+    fn contains(&self, op: usize) -> bool {
+        let place = self.places[op].start;
+        let at = self.ranges.partition_point(|range| range.end <= place);
+        self.ranges.get(at).is_some_and(|range| range.start <= place)
+    }
+}

@@ -1,0 +1,103 @@
+//! A finalized graph by position: ops in run order, and the edges between them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::graph::op::Op;
+
+/// A way along the edges of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// From an op to those that use its results.
+    Consumers,
+    /// From an op to those whose results it uses.
+    Producers,
+}
+
+impl Side {
+    pub(super) fn opposite(self) -> Self {
+        match self {
+            Self::Consumers => Self::Producers,
+            Self::Producers => Self::Consumers,
+        }
+    }
+}
+
+/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between
+/// them.
+///
+/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the
+/// group is compiled; outside of it, the tensor is a port of the group.
+pub(super) struct OpGraph<'g> {
+    pub(super) ops: Vec<&'g Op>,
+    pub(super) producers: Vec<Vec<usize>>,
+    pub(super) consumers: Vec<Vec<usize>>,
+}
+
+impl<'g> OpGraph<'g> {
+    pub(super) fn new(graph: &'g Graph) -> Result<Self> {
+        let links = graph.links()?;
+        let ops: Vec<&Op> = links.order.iter().map(|&index| &graph.ops()[index]).collect();
+        let mut position = vec![0; ops.len()];
+        for (at, &index) in links.order.iter().enumerate() {
+            position[index] = at;
+        }
+        let none = || vec![Vec::new(); ops.len()];
+        let (mut producers, mut consumers) = (none(), none());
+        // The op that was last seen as a consumer of each op.
+        let mut linked = vec![usize::MAX; ops.len()];
+        for (at, op) in ops.iter().enumerate() {
+            for input in op.inputs() {
+                let Some(&producer) = links.producer.get(&input.id()) else { continue };
+                let producer = position[producer];
+                if linked[producer] != at {
+                    linked[producer] = at;
+                    producers[at].push(producer);
+                    consumers[producer].push(at);
+                }
+            }
+        }
+        Ok(Self { ops, producers, consumers })
+    }
+
+    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side
+    /// each one is.
+    pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, Side)> {
+        let producers = self.producers[op].iter().map(|&other| (other, Side::Producers));
+        producers.chain(self.consumers[op].iter().map(|&other| (other, Side::Consumers)))
+    }
+
+    /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its
+    /// first op.
+    pub(super) fn in_run_order<G: AsRef<[usize]>>(&self, mut groups: Vec<G>) -> Vec<G> {
+        groups.sort_unstable_by_key(|group| group.as_ref()[0]);
+        let mut group_of = vec![0; self.ops.len()];
+        for (index, group) in groups.iter().enumerate() {
+            group.as_ref().iter().for_each(|&op| group_of[op] = index);
+        }
+        let mut waiting_for = vec![0usize; groups.len()];
+        let mut next = vec![Vec::new(); groups.len()];
+        for (op, producers) in self.producers.iter().enumerate() {
+            for &producer in producers.iter().filter(|&&producer| group_of[producer] != group_of[op]) {
+                waiting_for[group_of[op]] += 1;
+                next[group_of[producer]].push(group_of[op]);
+            }
+        }
+        let ready = (0..groups.len()).filter(|&group| waiting_for[group] == 0).map(Reverse);
+        let mut ready: BinaryHeap<_> = ready.collect();
+        let mut order = Vec::with_capacity(groups.len());
+        while let Some(Reverse(group)) = ready.pop() {
+            order.push(group);
+            for &follower in &next[group] {
+                waiting_for[follower] -= 1;
+                if waiting_for[follower] == 0 {
+                    ready.push(Reverse(follower));
+                }
+            }
+        }
+        let mut groups: Vec<Option<G>> = groups.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|group| groups[group].take()).collect()
+    }
+}

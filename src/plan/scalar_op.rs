@@ -1,0 +1,63 @@
+//! Scalar instructions, and the labels of steps.
+
+use std::fmt;
+
+use crate::kernels::pointwise::Params;
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
+
+/// A scalar instruction. Its type is that of the operands, unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum ScalarOp {
+    Unary(Unary, Params),
+    Binary(Binary, Params, DataType),
+    Compare(Comparison, DataType),
+    Logic(Logic),
+    Not,
+    Classify(Class, DataType),
+    Sign(Sign),
+    Select,
+    Convert(DataType, DataType),
+    /// Rounds an f32 to a value of another type.
+    Round(DataType),
+    Index,
+}
+
+/// Name of an op in a shown plan: its function, and its type, unless that is always f32.
+impl fmt::Display for ScalarOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unary(function, _) => write!(f, "{function:?}"),
+            Self::Binary(function, _, of) => write!(f, "{function:?} {of}"),
+            Self::Compare(comparison, of) => write!(f, "{comparison:?} {of}"),
+            Self::Logic(logic) => write!(f, "{logic:?}"),
+            Self::Not => f.write_str("Not"),
+            Self::Classify(class, of) => write!(f, "Is{class:?} {of}"),
+            Self::Sign(sign) => write!(f, "{sign:?} sign"),
+            Self::Select => f.write_str("Select"),
+            Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
+            Self::Round(to) => write!(f, "Round to {to}"),
+            Self::Index => f.write_str("Index"),
+        }
+    }
+}
+
+/// A step's label: an op, or a data movement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum StepLabel {
+    PackTile,
+    UnpackTile,
+    Copy,
+    ScalarOp(ScalarOp),
+}
+
+impl fmt::Display for StepLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PackTile => f.write_str("Pack"),
+            Self::UnpackTile => f.write_str("Unpack"),
+            Self::Copy => f.write_str("Copy"),
+            Self::ScalarOp(op) => op.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Matrix products.
+
+use super::number::{floats, store_arithmetic};
+use super::value::{Value, count, zeroed};
+use super::walk::{Walk, in_pieces};
+use super::{numbers_of, one};
+use crate::error::Result;
+use crate::graph::op::Op;
+use crate::types::kind::Attr;
+use crate::types::shape::Dims;
+
+/// How many columns are worked out side by side. Each has a sum of its own, so the order of its terms stays.
+const COLUMNS: usize = 8;
+
+/// How many rows one task works out.
+const ROWS: usize = 64;
+
+/// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of no elements
+/// sums up to 0.
+///
+/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in the
+/// result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way onto the result.
+pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let (src, weights, bias) = (&inputs[0], &inputs[1], inputs.get(2));
+    let rows = Matrices::of(src, op.bool_attr(Attr::TransposeA))?;
+    let columns = Matrices::of(weights, !op.bool_attr(Attr::TransposeB))?;
+    let result = &shapes[0];
+    let own_dims = usize::from(src.dims().len() > 1) + usize::from(weights.dims().len() > 1);
+    let batch = &result[..result.len() - own_dims];
+
+    let mut sums = zeroed(count(result))?;
+    let (m, n, k) = (rows.count, columns.count, rows.length);
+    in_pieces(&mut sums, m * n, |at, sums| {
+        let (rows, columns) = (rows.matrix(batch, at), columns.matrix(batch, at));
+        in_pieces(sums, ROWS * n, |piece, sums| {
+            let first = piece * ROWS * k;
+            multiply(&rows[first..first + sums.len() / n * k], columns, k, sums);
+        });
+    });
+    one(Value::compute(op.outputs()[0].data_type(), result, |range, bytes| {
+        let mut sums = sums[range.clone()].to_vec();
+        if let Some(bias) = bias {
+            let walk = Walk::broadcast(bias.dims(), result, result.len() - bias.dims().len());
+            let mut addends = vec![0.0; sums.len()];
+            floats(bias, &walk, range, &mut addends);
+            sums.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
+        }
+        store_arithmetic(&mut sums, op.outputs()[0].data_type(), bytes);
+    }))
+}
+
+/// A batch of matrices as numbers, row by row.
+struct Matrices {
+    batch: Dims,
+    /// How many rows a matrix has, and how many numbers a row.
+    count: usize,
+    length: usize,
+    numbers: Vec<f64>,
+}
+
+impl Matrices {
+    /// The matrices of a value, or their transposes; a vector is one row either way.
+    fn of(value: &Value, transpose: bool) -> Result<Self> {
+        let rank = value.dims().len();
+        let mut order: Vec<usize> = (0..rank).collect();
+        if transpose && rank > 1 {
+            order.swap(rank - 2, rank - 1);
+        }
+        let numbers = numbers_of(value, &Walk::permuted(value.dims(), &order))?;
+        let mut dims: Dims = order.iter().map(|&axis| value.dims()[axis]).collect();
+        let length = dims.pop().unwrap_or(1) as usize;
+        let count = dims.pop().unwrap_or(1) as usize;
+        Ok(Self { batch: dims, count, length, numbers })
+    }
+
+    /// The matrix of a place in a batch onto which these broadcast.
+    fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
+        let walk = Walk::broadcast(&self.batch, batch, batch.len() - self.batch.len());
+        let mut own = [0];
+        walk.gather(at..at + 1, &mut own, |place| place);
+        let size = self.count * self.length;
+        &self.numbers[own[0] * size..][..size]
+    }
+}
+
+/// The product of rows and columns of `k` numbers each, all contiguous.
+fn multiply(rows: &[f64], columns: &[f64], k: usize, sums: &mut [f64]) {
+    if k == 0 {
+        return;
+    }
+    let n = columns.len() / k;
+    for (block, columns) in columns.chunks(COLUMNS * k).enumerate() {
+        for (row, sums) in rows.chunks_exact(k).zip(sums.chunks_exact_mut(n)) {
+            let sums = &mut sums[block * COLUMNS..];
+            match columns.len() / k {
+                COLUMNS => sums[..COLUMNS].copy_from_slice(&dots::<COLUMNS>(row, columns)),
+                _ => columns.chunks_exact(k).zip(sums).for_each(|(column, sum)| {
+                    [*sum] = dots(row, column);
+                }),
+            }
+        }
+    }
+}
+
+/// The sums of the products of a row and so many columns.
+fn dots<const N: usize>(row: &[f64], columns: &[f64]) -> [f64; N] {
+    let k = row.len();
+    let columns: [&[f64]; N] = std::array::from_fn(|i| &columns[i * k..][..k]);
+    let mut sums = [0.0; N];
+    for (at, x) in row.iter().enumerate() {
+        for (sum, column) in sums.iter_mut().zip(columns) {
+            *sum += x * column[at];
+        }
+    }
+    sums
+}

@@ -1,0 +1,427 @@
+//! Ops that work on rows: what lies along some axes of a tensor, one result or one row of results for each.
+
+use rayon::prelude::*;
+
+use super::functions::{maximum, minimum};
+use super::number::floats;
+use super::value::{Value, count, reserve, zeroed};
+use super::walk::{CHUNK, Walk};
+use super::{numbers_of, one, value_of};
+use crate::error::Result;
+use crate::graph::infer;
+use crate::graph::op::Op;
+use crate::types::dtype::DataType;
+use crate::types::kind::Attr;
+use crate::types::shape::Dims;
+
+/// A tensor cut into rows: what lies along some of its axes, for each place along the others.
+struct Rows {
+    /// The axes of the tensor: those of the places, then those along which rows lie.
+    order: Vec<usize>,
+    dims: Dims,
+    count: usize,
+    length: usize,
+}
+
+impl Rows {
+    /// The rows along some axes of dims, in whose order their elements come.
+    fn along(axes: &[usize], dims: &[i64]) -> Self {
+        let mut order: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
+        let product = |axes: &[usize]| count(&axes.iter().map(|&axis| dims[axis]).collect::<Dims>());
+        let (count, length) = (product(&order), product(axes));
+        order.extend(axes);
+        Self { order, dims: dims.into(), count, length }
+    }
+
+    /// The numbers of a tensor, row by row.
+    fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
+        numbers_of(value, &Walk::permuted(&self.dims, &self.order))
+    }
+
+    /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
+    fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+        let mut strides = Dims::from_elem(0, self.dims.len());
+        let mut stride = 1i64;
+        for &axis in self.order.iter().rev() {
+            strides[axis] = stride;
+            stride = stride.wrapping_mul(self.dims[axis]);
+        }
+        value_of(numbers, &Walk::of(&self.dims, &strides), data_type, dims)
+    }
+
+    /// One result for each row.
+    fn reduce<T: Send>(&self, numbers: &[f64], of_row: impl Fn(&[f64]) -> T + Sync + Send) -> Result<Vec<T>> {
+        let mut results = reserve(self.count)?;
+        let row = |i: usize| of_row(&numbers[i * self.length..][..self.length]);
+        if numbers.len() <= CHUNK {
+            results.extend((0..self.count).map(row));
+        } else {
+            (0..self.count).into_par_iter().map(row).collect_into_vec(&mut results);
+        }
+        Ok(results)
+    }
+
+    /// Each row.
+    fn slices<'a>(&self, numbers: &'a [f64]) -> Result<Vec<&'a [f64]>> {
+        let mut rows = reserve(self.count)?;
+        rows.extend((0..self.count).map(|i| &numbers[i * self.length..][..self.length]));
+        Ok(rows)
+    }
+
+    /// Works on each row and what belongs to it.
+    fn each<T: Send>(
+        &self,
+        numbers: &mut [f64],
+        of_rows: &mut [T],
+        work: impl Fn(&mut [f64], &mut T) + Sync + Send,
+    ) {
+        if self.length == 0 {
+            of_rows.iter_mut().for_each(|own| work(&mut [], own));
+        } else if numbers.len() <= CHUNK {
+            numbers.chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
+        } else {
+            numbers.par_chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
+        }
+    }
+}
+
+/// The rows along the attribute `axis`.
+fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
+    Ok(Rows::along(&[infer::resolved_axis(op, dims)?], dims))
+}
+
+/// `exp(x − max) / sum` with `sum` over `exp(x − max)` along the axis; the statistics are `max + ln(sum)`.
+///
+/// A row that is −inf throughout gives NaN under `mode` = `none`; under `inf_as_zero` it gives zeros, and its
+/// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics, under
+/// `inf_as_zero` 0.
+pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
+    let rows = rows_along_axis(op, src.dims())?;
+    let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
+    let mut numbers = rows.numbers(src)?;
+    let mut statistics = zeroed(rows.count)?;
+    rows.each(&mut numbers, &mut statistics, |row, statistic| {
+        let max = largest(row);
+        let max = if max == f64::NEG_INFINITY && inf_as_zero { 0.0 } else { max };
+        row.iter_mut().for_each(|x| *x = (*x - max).exp());
+        let sum: f64 = row.iter().sum();
+        row.iter_mut().for_each(|x| *x = if sum == 0.0 { 0.0 } else { *x / sum });
+        *statistic = if sum == 0.0 && inf_as_zero { 0.0 } else { max + sum.ln() };
+    });
+    let mut results = vec![rows.value(&numbers, dst, &shapes[0])?];
+    if let (Some(stats), Some(dims)) = (op.outputs().get(1), shapes.get(1)) {
+        results.push(dense_value(&statistics, stats.data_type(), dims)?);
+    }
+    Ok(results)
+}
+
+/// The largest number of a row, without those that are none; of nothing it is −∞.
+fn largest(row: &[f64]) -> f64 {
+    row.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// `x − max − ln(sum)` with `sum` over `exp(x − max)` along the axis.
+///
+/// A row that is −inf throughout, and one that holds NaN or ∞, give NaN.
+pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let rows = rows_along_axis(op, inputs[0].dims())?;
+    let mut numbers = rows.numbers(&inputs[0])?;
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| {
+        let max = largest(row);
+        let log = row.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+        row.iter_mut().for_each(|x| *x = *x - max - log);
+    });
+    one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// `dst · (diff_dst − sum)` with `sum` over `dst · diff_dst` along the axis.
+pub(super) fn softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    backward_of_rows(op, inputs, shapes, |gradient, dst| {
+        let sum: f64 = gradient.iter().zip(dst).map(|(d, y)| d * y).sum();
+        gradient.iter_mut().zip(dst).for_each(|(d, y)| *d = y * (*d - sum));
+    })
+}
+
+/// `diff_dst − exp(dst) · sum` with `sum` over `diff_dst` along the axis.
+pub(super) fn log_softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    backward_of_rows(op, inputs, shapes, |gradient, dst| {
+        let sum: f64 = gradient.iter().sum();
+        gradient.iter_mut().zip(dst).for_each(|(d, y)| *d -= y.exp() * sum);
+    })
+}
+
+/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and of `dst`.
+fn backward_of_rows(
+    op: &Op,
+    inputs: &[Value],
+    shapes: &[Dims],
+    work: impl Fn(&mut [f64], &[f64]) + Sync + Send,
+) -> Result<Vec<Value>> {
+    let rows = rows_along_axis(op, inputs[0].dims())?;
+    let (mut gradient, dst) = (rows.numbers(&inputs[0])?, rows.numbers(&inputs[1])?);
+    let mut dst_rows = rows.slices(&dst)?;
+    rows.each(&mut gradient, &mut dst_rows, |gradient, dst| work(gradient, dst));
+    one(rows.value(&gradient, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// The sum along `axes`; of nothing it is 0.
+pub(super) fn reduce_sum(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, sum)
+}
+
+/// The sum along `axes` by the number of elements; of nothing it is NaN.
+pub(super) fn reduce_mean(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| sum(row) / row.len() as f64)
+}
+
+/// The largest element along `axes`, NaN where one is NaN, +0 above −0; of nothing it is −∞.
+pub(super) fn reduce_max(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::NEG_INFINITY, maximum))
+}
+
+/// The smallest element along `axes`, NaN where one is NaN, −0 below +0; of nothing it is ∞.
+pub(super) fn reduce_min(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::INFINITY, minimum))
+}
+
+/// The product along `axes`; of nothing it is 1.
+pub(super) fn reduce_prod(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| row.iter().product())
+}
+
+/// The sum of `|x|` along `axes`; of nothing it is 0.
+pub(super) fn reduce_l1(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x.abs()))
+}
+
+/// The square root of the sum of `x²` along `axes`; of nothing it is 0.
+pub(super) fn reduce_l2(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x * x).sqrt())
+}
+
+/// A number of each row along `axes`; without axes, the elements as they are.
+fn reduce(
+    op: &Op,
+    inputs: &[Value],
+    shapes: &[Dims],
+    of_row: impl Fn(&[f64]) -> f64 + Sync + Send,
+) -> Result<Vec<Value>> {
+    let src = &inputs[0];
+    let axes = infer::reduced_axes(op, src.dims())?;
+    if axes.is_empty() {
+        return one(src.reshaped(&shapes[0]));
+    }
+    let rows = Rows::along(&axes, src.dims());
+    let results = rows.reduce(&rows.numbers(src)?, of_row)?;
+    one(dense_value(&results, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// The sum of `diff_dst` over all dims but that of the channels.
+pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let dims = inputs[0].dims();
+    let channels = infer::channel_axis(op, dims)?;
+    let axes: Vec<usize> = (0..dims.len()).filter(|&axis| axis != channels).collect();
+    let rows = Rows::along(&axes, dims);
+    let sums = rows.reduce(&rows.numbers(&inputs[0])?, sum)?;
+    one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst · src` over
+/// the elements of `src` that are not above 0 and share a slope.
+pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let [src, slope, diff_dst] = inputs else { unreachable!("the schema asks for three inputs") };
+    let dims = src.dims();
+    let start = infer::slope_start(op, &[dims, slope.dims()])?;
+    let walk = Walk::broadcast(slope.dims(), dims, start);
+    let mut places = zeroed(count(dims))?;
+    walk.gather(0..count(dims), &mut places, |place| place);
+    let slopes = numbers_of(slope, &Walk::dense(slope.dims()))?;
+    let dense = Walk::dense(dims);
+    let (numbers, mut gradient) = (numbers_of(src, &dense)?, numbers_of(diff_dst, &dense)?);
+    let mut of_slopes = zeroed(slopes.len())?;
+    for ((x, d), &place) in numbers.iter().zip(&mut gradient).zip(&places) {
+        let is_positive = *x > 0.0;
+        of_slopes[place] += if is_positive { 0.0 } else { *d * x };
+        *d = if is_positive { *d } else { *d * slopes[place] };
+    }
+    let of = |numbers: &[f64], i: usize| dense_value(numbers, op.outputs()[i].data_type(), &shapes[i]);
+    Ok(vec![of(&gradient, 0)?, of(&of_slopes, 1)?])
+}
+
+/// `gamma · (x − mean) / √(variance + epsilon) + beta` over the dims from `begin_norm_axis` on, with
+/// `mean = sum(x) / n` and `variance = sum((x − mean)²) / n`, which are the second and third output.
+///
+/// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no elements, mean
+/// and variance are 0.
+pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let dims = inputs[0].dims();
+    let begin = infer::norm_axis(op, dims)?;
+    let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
+    let parameters = affine(op, inputs, 1, &dims[begin..])?;
+    normalised(op, &inputs[0], &rows, shapes, |_, i| parameters.at(i))
+}
+
+/// The formula of LayerNorm over the channels of a group, all that lies beside them included, for each of the first
+/// dim: `groups` groups of neighbouring channels.
+///
+/// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and variance have the
+/// shape {N, groups}; of no elements they are 0.
+pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let dims = inputs[0].dims();
+    let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
+    let mut split = Dims::from(dims);
+    split[axis] = channels;
+    split.insert(axis, groups);
+    let beside = (1..split.len()).filter(|&other| other != axis && other != axis + 1);
+    let rows = Rows::along(&std::iter::once(axis + 1).chain(beside).collect::<Vec<_>>(), &split);
+    let parameters = affine(op, inputs, 1, &dims[axis..=axis])?;
+    let (groups, channels) = (groups as usize, channels as usize);
+    let beside = rows.length / channels.max(1);
+    normalised(op, &inputs[0], &rows, shapes, |row, i| parameters.at(row % groups * channels + i / beside))
+}
+
+/// `gamma · x / √(mean(x²) + epsilon)` with the mean over the dims from `begin_norm_axis` on.
+///
+/// `gamma` broadcasts one way onto `src`. (The documentation of oneDNN takes two roots; its code takes one.)
+pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let dims = inputs[0].dims();
+    let begin = infer::norm_axis(op, dims)?;
+    let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
+    let epsilon = epsilon(op);
+    let mut numbers = rows.numbers(&inputs[0])?;
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| {
+        let mean = row.iter().fold(0.0, |sum, x| sum + x * x) / row.len() as f64;
+        let size = (mean + epsilon).sqrt();
+        row.iter_mut().for_each(|x| *x /= size);
+    });
+    if let Some(gamma) = inputs.get(1) {
+        // The rows lie in row-major order.
+        let factors = broadcast_numbers(gamma, dims)?;
+        numbers.iter_mut().zip(&factors).for_each(|(x, factor)| *x *= factor);
+    }
+    one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// With `x' = (src − mean) / √(variance + epsilon)` and means over the dims from `begin_norm_axis` on, `diff_src` is
+/// `(g − mean(g) − x' · mean(g · x')) / √(variance + epsilon)` of `g = gamma · diff_dst`; `diff_gamma` is the sum of
+/// `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
+///
+/// Without `use_affine` gamma is 1.
+pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let dims = inputs[0].dims();
+    let begin = infer::norm_axis(op, dims)?;
+    let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
+    let (src, mut gradient) = (rows.numbers(&inputs[0])?, rows.numbers(&inputs[1])?);
+    let statistic = |port: usize| numbers_of(&inputs[port], &Walk::dense(inputs[port].dims()));
+    let (means, variances) = (statistic(2)?, statistic(3)?);
+    let parameters = affine(op, inputs, 4, &dims[begin..])?;
+    let epsilon = epsilon(op);
+    let deviations: Vec<f64> = variances.iter().map(|variance| (variance + epsilon).sqrt()).collect();
+
+    let of_parameters = shapes.get(1).map_or(&dims[begin..], |dims| dims);
+    let mut of_gamma = zeroed(count(of_parameters))?;
+    let mut of_beta = of_gamma.clone();
+    let mut places = zeroed(rows.length)?;
+    let walk = Walk::broadcast(of_parameters, &dims[begin..], dims.len() - begin - of_parameters.len());
+    walk.gather(0..rows.length, &mut places, |place| place);
+    for (i, x) in src.iter().enumerate() {
+        let (row, place) = (i / rows.length, places[i % rows.length]);
+        of_gamma[place] += gradient[i] * (x - means[row]) / deviations[row];
+        of_beta[place] += gradient[i];
+    }
+
+    let mut of_rows: Vec<_> = (rows.slices(&src)?).into_iter().zip(means.iter().zip(&deviations)).collect();
+    rows.each(&mut gradient, &mut of_rows, |gradient, of_row| {
+        let &mut (src, (mean, deviation)) = of_row;
+        let n = gradient.len() as f64;
+        gradient.iter_mut().enumerate().for_each(|(i, g)| *g *= parameters.at(i).0);
+        let normal = |x: &f64| (x - mean) / deviation;
+        let mean_of_gradient = sum(gradient) / n;
+        let products = gradient.iter().zip(src).fold(0.0, |sum, (g, x)| sum + g * normal(x));
+        for (g, x) in gradient.iter_mut().zip(src) {
+            *g = (*g - mean_of_gradient - normal(x) * products / n) / deviation;
+        }
+    });
+    let mut results = vec![rows.value(&gradient, op.outputs()[0].data_type(), dims)?];
+    for ((output, dims), numbers) in op.outputs().iter().zip(shapes).skip(1).zip([of_gamma, of_beta]) {
+        results.push(dense_value(&numbers, output.data_type(), dims)?);
+    }
+    Ok(results)
+}
+
+/// The rows of a value less their mean and by their deviation, times one number and plus another, which follow from the
+/// numbers of the row and of the element in it; besides them, if they are asked for, means and variances.
+fn normalised(
+    op: &Op,
+    src: &Value,
+    rows: &Rows,
+    shapes: &[Dims],
+    parameters: impl Fn(usize, usize) -> (f64, f64) + Sync + Send,
+) -> Result<Vec<Value>> {
+    let epsilon = epsilon(op);
+    let mut numbers = rows.numbers(src)?;
+    let mut moments: Vec<(usize, f64, f64)> = reserve(rows.count)?;
+    moments.extend((0..rows.count).map(|at| (at, 0.0, 0.0)));
+    rows.each(&mut numbers, &mut moments, |row, (at, mean, variance)| {
+        let n = row.len().max(1) as f64;
+        *mean = sum(row) / n;
+        *variance = row.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
+        let deviation = (*variance + epsilon).sqrt();
+        for (i, x) in row.iter_mut().enumerate() {
+            let (factor, addend) = parameters(*at, i);
+            *x = factor * (*x - *mean) / deviation + addend;
+        }
+    });
+    let mut results = vec![rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0])?];
+    let statistics: [fn(&(usize, f64, f64)) -> f64; 2] = [|(_, mean, _)| *mean, |(.., variance)| *variance];
+    for ((output, dims), statistic) in op.outputs().iter().zip(shapes).skip(1).zip(statistics) {
+        let numbers: Vec<f64> = moments.iter().map(statistic).collect();
+        results.push(dense_value(&numbers, output.data_type(), dims)?);
+    }
+    Ok(results)
+}
+
+/// Factors and addends, as many as there are elements that they belong to, or none.
+struct Affine {
+    factors: Option<Vec<f64>>,
+    addends: Option<Vec<f64>>,
+}
+
+impl Affine {
+    fn at(&self, i: usize) -> (f64, f64) {
+        let factor = self.factors.as_ref().map_or(1.0, |factors| factors[i]);
+        (factor, self.addends.as_ref().map_or(0.0, |addends| addends[i]))
+    }
+}
+
+/// `gamma` and `beta`, which begin at an input, broadcast onto dims; neither without `use_affine`.
+fn affine(op: &Op, inputs: &[Value], first: usize, dims: &[i64]) -> Result<Affine> {
+    let of = |port: usize| {
+        let given = inputs.get(port).filter(|_| op.bool_attr(Attr::UseAffine));
+        given.map(|value| broadcast_numbers(value, dims)).transpose()
+    };
+    Ok(Affine { factors: of(first)?, addends: of(first + 1)? })
+}
+
+fn epsilon(op: &Op) -> f64 {
+    op.f32_attr(Attr::Epsilon).unwrap_or(0.0).into()
+}
+
+/// The sum, in order; of nothing it is 0.
+fn sum(row: &[f64]) -> f64 {
+    row.iter().fold(0.0, |sum, x| sum + x)
+}
+
+/// The numbers of a value that broadcasts onto dims, its last dim onto their last.
+fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
+    let walk = Walk::broadcast(value.dims(), dims, dims.len() - value.dims().len());
+    let mut numbers = zeroed(count(dims))?;
+    floats(value, &walk, 0..numbers.len(), &mut numbers);
+    Ok(numbers)
+}
+
+/// A value of numbers in row-major order.
+fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    value_of(numbers, &Walk::dense(dims), data_type, dims)
+}
