@@ -21,7 +21,8 @@ use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport
 use crate::shapes::in_memory;
 use crate::source::{Loaded, Side};
 
-/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go on.
+/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
+/// on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     let mut loaded = args.source.load(&args.input)?;
     let partitions = loaded.graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
@@ -275,8 +276,8 @@ impl Run {
         }
     }
 
-    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op, made-up
-    /// ones.
+    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op,
+    /// made-up ones.
     fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();

@@ -1,5 +1,5 @@
-//! Promise: models of OpenVINO run, are shown, timed and converted as graphs are, with inputs and outputs by name; small
-//! values are written and printed.
+//! Promise: models of OpenVINO run, are shown, timed and converted as graphs are, with inputs and outputs by
+//! name; small values are written and printed.
 
 mod common;
 
@@ -133,7 +133,8 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
     let room = Room::new();
     let layer = |kind: &str| {
         format!(
-            "<layer id=\"1\" name=\"wave\" type=\"{kind}\"><input><port id=\"0\" precision=\"FP32\"><dim>4</dim></port></input>\
+            "<layer id=\"1\" name=\"wave\" type=\"{kind}\">\
+             <input><port id=\"0\" precision=\"FP32\"><dim>4</dim></port></input>\
              <output><port id=\"1\" precision=\"FP32\"><dim>4</dim></port></output></layer>"
         )
     };

@@ -1,4 +1,5 @@
-//! The page of the guide about OpenVINO, so that its code in Rust is compiled and run by the documentation tests.
+//! The page of the guide about OpenVINO, so that its code in Rust is compiled and run by the documentation
+//! tests.
 
 macro_rules! pages {
     ($($page:ident $file:literal;)*) => {

@@ -1,4 +1,5 @@
-//! Promise: the guide's table of layers names those that are mapped, and its example is the one that the tests run.
+//! Promise: the guide's table of layers names those that are mapped, and its example is the one that the
+//! tests run.
 
 mod common;
 
