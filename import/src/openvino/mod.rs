@@ -10,6 +10,24 @@
 //! their port or by their name in the specification (`cond`, `then`, `else`; the output is `dst`), and types
 //! that are not written are taken from [`Options::types`], else they are boolean for truth values and f32 for
 //! all others.
+//!
+//! ```
+//! use sterna::{Attr, OpKind};
+//! use sterna_import::openvino;
+//! let text = r#"<layer ... type="Select">
+//!     <data auto_broadcast="pdpd" axis="0"/>
+//!     <input>
+//!         <port id="0"><dim>3</dim></port>
+//!         <port id="1"><dim>3</dim><dim>2</dim></port>
+//!         <port id="2"/>
+//!     </input>
+//!     <output><port id="3"><dim>3</dim><dim>2</dim></port></output>
+//! </layer>"#;
+//! let imported = openvino::read(text, &[])?;
+//! let op = &imported.graph.ops()[0];
+//! assert_eq!((op.kind(), op.get_attr(Attr::Axis)), (OpKind::Select, Some(&0i64.into())));
+//! # Ok::<(), sterna_import::Error>(())
+//! ```
 
 mod layers;
 mod types;
