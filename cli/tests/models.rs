@@ -156,6 +156,27 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
 }
 
 #[test]
+fn an_input_that_no_op_uses_is_passed_over() {
+    let room = Room::new();
+    let parameter = |id: usize, name: &str| {
+        format!(
+            "<layer id=\"{id}\" name=\"{name}\" type=\"Parameter\"><data shape=\"2\" element_type=\"i32\"/>\
+             <output><port id=\"0\"/></output></layer>"
+        )
+    };
+    let text = format!(
+        "<net version=\"11\"><layers>{}{}<layer id=\"2\" name=\"r\" type=\"Result\"><input><port id=\"0\"/></input>\
+         </layer></layers><edges><edge from-layer=\"0\" from-port=\"0\" to-layer=\"2\" to-port=\"0\"/></edges></net>",
+        parameter(0, "x"),
+        parameter(1, "idle")
+    );
+    let model = room.write("model.xml", text);
+    let ended = sterna(&["run", &model, "--input", "x=[3,-4]", "--input", "idle=[1,2]"]);
+    assert!(ended.code == 0 && ended.out.ends_with("\nx = [3, -4]\n"), "{} {}", ended.out, ended.err);
+    assert!(ended.err.contains("no op uses the input \"idle\""), "{}", ended.err);
+}
+
+#[test]
 fn what_options_say_of_a_model_is_checked() {
     let room = Room::new();
     let (layer, masked) = (model("select_layer.xml"), model("masked_scores.xml"));
