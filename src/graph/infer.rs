@@ -425,15 +425,13 @@ fn dropout_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     }
 }
 
-/// The attribute `order` as indices of dims: negative values count from the end.
+/// The attribute `order` as indices of dims: negative values count from the end, and none reverse the dims.
 pub(crate) fn resolved_order(op: &Op, dims: &[i64]) -> Result<SmallVec<[usize; 6]>> {
-    let rank = dims.len() as i64;
     let order = op.s64s_attr(Attr::Order);
-    let resolved: SmallVec<[usize; 6]> = order
-        .iter()
-        .filter(|axis| (-rank..rank).contains(*axis))
-        .map(|axis| axis.rem_euclid(rank) as usize)
-        .collect();
+    if order.is_empty() {
+        return Ok((0..dims.len()).rev().collect());
+    }
+    let resolved: SmallVec<[usize; 6]> = order.iter().filter_map(|&axis| dim_of(axis, dims)).collect();
     let is_permutation = (0..dims.len()).all(|axis| resolved.contains(&axis));
     if order.len() != dims.len() || !is_permutation {
         return Err(unfit(op, 0, dims, "the attribute `order` is no permutation of its dims"));

@@ -1,8 +1,8 @@
 //! Dropout, and the random numbers that it draws.
 
 use super::number::{floats, in_f32, integers, store_arithmetic};
+use super::odometer::Odometer;
 use super::value::Value;
-use super::walk::Walk;
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::types::shape::Dims;
@@ -21,19 +21,19 @@ use crate::types::shape::Dims;
 pub(super) fn dropout(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let integer = |port: usize| {
         let mut number = [0];
-        integers(&inputs[port], &Walk::new([]), 0..1, &mut number);
+        integers(&inputs[port], &Odometer::new([]), 0..1, &mut number);
         number[0] as u64
     };
     let (seed, offset) = (integer(1), integer(2));
     let mut probability = [0.0];
-    floats(&inputs[3], &Walk::new([]), 0..1, &mut probability);
+    floats(&inputs[3], &Odometer::new([]), 0..1, &mut probability);
     let [probability] = probability;
 
     let bound = f64::from(u32::MAX) * probability.clamp(0.0, 1.0);
     let is_kept = |i: usize| f64::from(word(seed, offset, i as u64)) > bound;
     let factor = if probability == 1.0 { 0.0 } else { in_f32(1.0 / in_f32(1.0 - probability)) };
     let dims = &shapes[0];
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     let dst = op.outputs()[0].data_type();
     let mut results = vec![Value::compute(dst, dims, |range, bytes| {
         let mut numbers = vec![0.0; range.len()];

@@ -29,16 +29,16 @@ mod dropout;
 mod functions;
 mod moves;
 mod number;
+mod odometer;
 mod pointwise;
 mod products;
 mod quantization;
 mod rows;
 mod value;
-mod walk;
 
+use odometer::{CHUNK, Odometer, in_pieces};
 pub use value::Value;
 use value::{count, zeroed};
-use walk::{CHUNK, Walk, in_pieces};
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
 use crate::graph::function::Function;
@@ -134,6 +134,47 @@ pub fn ulps(op: &Op) -> u32 {
     let in_f32 = op.outputs().iter().all(|output| output.data_type() == DataType::F32);
     if in_f32 { ulps } else { ulps.min(1) }
 }
+
+/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded to its
+/// type: a compiled op adds up in f32, in an order of its own.
+///
+/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by [`ulps`]. A sum
+/// whose terms hold NaN or ∞ has a bound of NaN or ∞.
+///
+/// ```
+/// use sterna::reference::{self, Value};
+/// use sterna::{Attr, DataType, LogicalTensor, Op, OpKind};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1)).attr(Attr::Axes, vec![0i64]);
+/// let bounds = reference::bounds(&op, &[Value::from_slice(&[2], &[3.0f32, -1.0])?])?;
+/// assert_eq!(bounds, Some(vec![2.0 * 4.0 / (1 << 24) as f64]));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
+    let op = &verified(op)?;
+    check_inputs(op, inputs)?;
+    let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    Ok(match op.kind() {
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 if inputs.len() > 1 => {
+            return bounds(&with_axes(op, &inputs[1]), &inputs[..1]);
+        }
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::BiasAddBackward => {
+            Some(rows::bounds(op, &inputs[0])?)
+        }
+        K::MatMul => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            Some(products::bounds(op, inputs, &shapes[0])?)
+        }
+        _ => None,
+    })
+}
+
+/// Half a unit in the last place of an f32 that is 1.
+const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// Runs one op on values of the types of its inputs, and gives values of the types of its outputs.
 ///
@@ -282,20 +323,25 @@ fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
     pointwise::indices(axis, op.outputs()[0].data_type(), dims)
 }
 
-/// All elements of a value as numbers, as a walk visits them.
-fn numbers_of(value: &Value, walk: &Walk) -> Result<Vec<f64>> {
+/// All elements of a value as numbers, as an odometer visits them.
+fn numbers_of(value: &Value, odometer: &Odometer) -> Result<Vec<f64>> {
     let mut numbers = zeroed(count(value.dims()))?;
     in_pieces(&mut numbers, CHUNK, |n, piece| {
-        number::floats(value, walk, n * CHUNK..n * CHUNK + piece.len(), piece);
+        number::floats(value, odometer, n * CHUNK..n * CHUNK + piece.len(), piece);
     });
     Ok(numbers)
 }
 
-/// A value of numbers, rounded to f32 and from there to the type, that lie where a walk over its dims says.
-fn value_of(numbers: &[f64], walk: &Walk, data_type: DataType, dims: &[i64]) -> Result<Value> {
+/// A value of numbers in row-major order, rounded to f32 and from there to the type.
+fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    value_of(numbers, &Odometer::dense(dims), data_type, dims)
+}
+
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
+fn value_of(numbers: &[f64], odometer: &Odometer, data_type: DataType, dims: &[i64]) -> Result<Value> {
     Value::compute(data_type, dims, |range, bytes| {
         let mut piece = vec![0.0; range.len()];
-        walk.gather(range, &mut piece, |at| numbers[at]);
+        odometer.gather(range, &mut piece, |at| numbers[at]);
         number::store_arithmetic(&mut piece, data_type, bytes);
     })
 }

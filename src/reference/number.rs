@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::odometer::Odometer;
 use super::value::{Value, nibble};
-use super::walk::Walk;
 use crate::types::dtype::DataType;
 
 use DataType as D;
@@ -25,12 +25,12 @@ pub(super) fn is_integer(data_type: DataType) -> bool {
 }
 
 /// Reads a range of elements as the nearest f64, which of all but 64-bit integers is the number itself.
-pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut [f64]) {
+pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, into: &mut [f64]) {
     let bytes = value.bytes();
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            walk.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
+            odometer.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
         }};
     }
     match value.data_type() {
@@ -38,14 +38,14 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
         D::F32 => read!(f32),
         D::Bf16 => {
             let elements = elements(bytes);
-            walk.gather(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
+            odometer.gather(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
         }
         D::F16 => {
             let elements = elements(bytes);
-            walk.gather(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
+            odometer.gather(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
         }
-        D::F8E5m2 => walk.gather(range, into, |at| of_e5m2(bytes[at])),
-        D::F8E4m3 => walk.gather(range, into, |at| of_e4m3(bytes[at])),
+        D::F8E5m2 => odometer.gather(range, into, |at| of_e5m2(bytes[at])),
+        D::F8E4m3 => odometer.gather(range, into, |at| of_e4m3(bytes[at])),
         D::S8 => read!(i8),
         D::S16 => read!(i16),
         D::S32 => read!(i32),
@@ -54,9 +54,9 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => walk.gather(range, into, |at| f64::from(bytes[at] != 0)),
-        D::S4 => walk.gather(range, into, |at| f64::from(signed(nibble(bytes, at)))),
-        D::U4 => walk.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.gather(range, into, |at| f64::from(bytes[at] != 0)),
+        D::S4 => odometer.gather(range, into, |at| f64::from(signed(nibble(bytes, at)))),
+        D::U4 => odometer.gather(range, into, |at| nibble(bytes, at).into()),
         D::Undef | D::E8m0 | D::F4E2m1 | D::F4E3m0 => {
             unreachable!("the schema lets none of these through to here")
         }
@@ -64,12 +64,12 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
 }
 
 /// Reads a range of integers or truth values, exactly; of a truth value 0 or 1.
-pub(super) fn integers(value: &Value, walk: &Walk, range: Range<usize>, into: &mut [i128]) {
+pub(super) fn integers(value: &Value, odometer: &Odometer, range: Range<usize>, into: &mut [i128]) {
     let bytes = value.bytes();
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            walk.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
+            odometer.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
         }};
     }
     match value.data_type() {
@@ -81,9 +81,9 @@ pub(super) fn integers(value: &Value, walk: &Walk, range: Range<usize>, into: &m
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => walk.gather(range, into, |at| (bytes[at] != 0).into()),
-        D::S4 => walk.gather(range, into, |at| signed(nibble(bytes, at)).into()),
-        D::U4 => walk.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.gather(range, into, |at| (bytes[at] != 0).into()),
+        D::S4 => odometer.gather(range, into, |at| signed(nibble(bytes, at)).into()),
+        D::U4 => odometer.gather(range, into, |at| nibble(bytes, at).into()),
         other => unreachable!("{other} is no type of integers"),
     }
 }

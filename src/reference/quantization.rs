@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::number::{floats, in_f32, is_integer, store_arithmetic, store_floats};
+use super::odometer::Odometer;
 use super::value::Value;
-use super::walk::Walk;
 use super::{numbers_of, one};
 use crate::error::Result;
 use crate::graph::infer;
@@ -49,7 +49,7 @@ pub(super) fn dynamic_dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> 
 struct Parameters {
     scales: Vec<f64>,
     zero_points: Option<Vec<f64>>,
-    walk: Walk,
+    odometer: Odometer,
 }
 
 impl Parameters {
@@ -59,11 +59,11 @@ impl Parameters {
             Some(AttrValue::S64s(zps)) => Some(zps.iter().map(|&zp| in_f32(zp as f64)).collect()),
             _ => None,
         };
-        Ok(Self { scales, zero_points, walk: walk(op, inputs)? })
+        Ok(Self { scales, zero_points, odometer: odometer(op, inputs)? })
     }
 
     fn of_inputs(op: &Op, inputs: &[Value]) -> Result<Self> {
-        let numbers = |value: &Value| numbers_of(value, &Walk::dense(value.dims()));
+        let numbers = |value: &Value| numbers_of(value, &Odometer::dense(value.dims()));
         let scales = numbers(&inputs[1])?;
         let zero_points = inputs.get(2).map(|zps| -> Result<Vec<f64>> {
             let mut zps: Vec<f64> = numbers(zps)?.into_iter().map(in_f32).collect();
@@ -72,14 +72,14 @@ impl Parameters {
             }
             Ok(zps)
         });
-        Ok(Self { scales, zero_points: zero_points.transpose()?, walk: walk(op, inputs)? })
+        Ok(Self { scales, zero_points: zero_points.transpose()?, odometer: odometer(op, inputs)? })
     }
 
     /// The scales of a range of elements, and their zero points, if there are any.
     fn of(&self, range: &Range<usize>) -> (Vec<f64>, Option<Vec<f64>>) {
         let of_elements = |all: &Vec<f64>| {
             let mut own = vec![0.0; range.len()];
-            self.walk.gather(range.clone(), &mut own, |at| all[at]);
+            self.odometer.gather(range.clone(), &mut own, |at| all[at]);
             own
         };
         (of_elements(&self.scales), self.zero_points.as_ref().map(of_elements))
@@ -87,7 +87,7 @@ impl Parameters {
 }
 
 /// The way over the parameters in the order of the elements: each dim is one of groups and one in a group.
-fn walk(op: &Op, inputs: &[Value]) -> Result<Walk> {
+fn odometer(op: &Op, inputs: &[Value]) -> Result<Odometer> {
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     let counts = infer::parameter_counts(op, &dims)?;
     let mut stride = 1;
@@ -98,12 +98,12 @@ fn walk(op: &Op, inputs: &[Value]) -> Result<Walk> {
         stride *= count as usize;
     }
     loops.reverse();
-    Ok(Walk::new(loops))
+    Ok(Odometer::new(loops))
 }
 
 fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to = op.outputs()[0].data_type();
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];
@@ -121,7 +121,7 @@ fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Res
 
 fn dequantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to: DataType = op.outputs()[0].data_type();
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];
