@@ -71,7 +71,7 @@ fn no_layers_import_each_other() {
 }
 
 /// Layers in which import circles still stand.
-const CIRCLES_LEFT: &[&str] = &["src/compile", "src/execute", "src/kernels", "src/reference"];
+const CIRCLES_LEFT: &[&str] = &["src/compile", "src/execute", "src/kernels"];
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
@@ -280,9 +280,6 @@ fn lib_only_names_things() {
     report(&faults);
 }
 
-/// One name means one thing: type names that two modules of a crate may both declare.
-const SHARED_TYPE_NAMES: &[(&str, &str)] = &[];
-
 /// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of them. Each
 /// stands beside its successor.
 const OLD_WORDS: &[(&str, &str)] = &[
@@ -374,11 +371,6 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("walks", "accesses"),
 ];
 
-/// Folders in which some old words still stand.
-const OLD_WORDS_LEFT: &[(&str, &[&str])] = &[
-    ("reference/", &["Meaning", "gather"]),
-];
-
 #[test]
 fn no_type_name_is_declared_twice() {
     let mut faults = Vec::new();
@@ -395,8 +387,7 @@ fn no_type_name_is_declared_twice() {
             }
         }
         assert!(!declared.is_empty(), "{folder} declares no type");
-        let is_shared = |name: &str| SHARED_TYPE_NAMES.contains(&(folder, name));
-        let twice = declared.into_iter().filter(|(name, files)| files.len() > 1 && !is_shared(name));
+        let twice = declared.into_iter().filter(|(_, files)| files.len() > 1);
         faults.extend(twice.map(|(name, files)| format!("{folder}: `{name}` in {files:?}")));
     }
     report(&faults);
@@ -406,12 +397,8 @@ fn no_type_name_is_declared_twice() {
 fn no_identifier_is_an_old_word() {
     let mut faults = BTreeSet::new();
     for (file, tokens) in sources() {
-        let left = OLD_WORDS_LEFT.iter().filter(|(place, _)| file.starts_with(place));
-        let left: Vec<&str> = left.flat_map(|(_, words)| words.iter().copied()).collect();
         for token in &tokens {
-            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token)
-                && !left.contains(old)
-            {
+            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token) {
                 faults.insert(format!("{file}: `{old}`, now called {new}"));
             }
         }
