@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
 /// Bytes to which memory is asked to be aligned: a cache line, and the widest vector.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn sterna_allocator_create(
     malloc_fn: AllocatorMalloc,
     free_fn: AllocatorFree,
 ) -> Status {
-    status_of(|| {
-        let allocator = needed(allocator, "allocator")?;
+    ffi_guard(|| {
+        let allocator = require(allocator, "allocator")?;
         let callbacks = malloc_fn.zip(free_fn).map(|(malloc, free)| Callbacks { malloc, free });
         allocator.write(Box::new(Allocator { callbacks }));
         Ok(())
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn sterna_allocator_create(
 /// error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_allocator_destroy(allocator: Option<Box<Allocator>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(allocator);
         Ok(())
     })

@@ -58,7 +58,7 @@ thread_local! {
 
 /// Runs the body of a function of the interface; whatever happens in it comes back as a status.
 #[inline]
-pub fn status_of(body: impl FnOnce() -> Result<(), Fault>) -> Status {
+pub fn ffi_guard(body: impl FnOnce() -> Result<(), Fault>) -> Status {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => status::SUCCESS,
         Ok(Err(fault)) => record(fault),
@@ -103,7 +103,7 @@ pub(crate) fn c_string(text: &str) -> CString {
 
 /// What stands behind a pointer that must not be null.
 #[inline]
-pub fn needed<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
+pub fn require<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
     #[cold]
     fn is_null(name: &str) -> Fault {
         Fault::invalid_arguments(format!("`{name}` is null"))
@@ -169,7 +169,7 @@ fn check_array<T>(at: *const T, len: usize, name: &'static str) -> Result<(), Fa
 ///
 /// Unless it is null, the address is that of text that ends with a zero, which nobody changes for `'a`.
 pub(crate) unsafe fn text<'a>(at: *const c_char, name: &'static str) -> Result<&'a str, Fault> {
-    let at = needed(std::ptr::NonNull::new(at.cast_mut()), name)?;
+    let at = require(std::ptr::NonNull::new(at.cast_mut()), name)?;
     // SAFETY: the address is not null; the rest is promised by the caller.
     let text = unsafe { CStr::from_ptr(at.as_ptr()) };
     text.to_str().map_err(|_| Fault::invalid_arguments(format!("`{name}` is not UTF-8")))

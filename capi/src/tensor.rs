@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::allocator::Block;
 use crate::engine::{self, Engine, Shared};
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
 
@@ -155,9 +155,9 @@ pub unsafe extern "C" fn sterna_tensor_create(
     engine: *mut Engine,
     handle: *mut c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
         // SAFETY: the caller promises that the engine, unless null, is alive.
         let engine = unsafe { engine::share(engine) }?;
         if desc.is_host_scalar() {
@@ -179,10 +179,10 @@ pub unsafe extern "C" fn sterna_tensor_create_scalar(
     logical_tensor: Option<&LogicalTensor>,
     value: *const c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
-        let value = needed(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
+        let value = require(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
         let size = desc.data_type().size().filter(|_| desc.is_host_scalar());
         let (Some(size), true) = (size, value.addr().get() != ALLOCATE) else {
             let id = desc.id();
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn sterna_tensor_create_scalar(
 /// Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_destroy(tensor: Option<Box<Tensor>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(tensor);
         Ok(())
     })
@@ -211,9 +211,9 @@ pub unsafe extern "C" fn sterna_tensor_get_data_handle(
     tensor: Option<&Tensor>,
     handle: Option<&mut MaybeUninit<*mut c_void>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(handle, "handle")?.write(tensor.address().cast());
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(handle, "handle")?.write(tensor.address().cast());
         Ok(())
     })
 }
@@ -225,8 +225,8 @@ pub unsafe extern "C" fn sterna_tensor_set_data_handle(
     tensor: Option<&mut Tensor>,
     handle: *mut c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
         let engine = tensor.engine().cloned();
         let engine =
             engine.ok_or_else(|| Fault::invalid_arguments("a host scalar has no memory to replace"))?;
@@ -245,9 +245,9 @@ pub unsafe extern "C" fn sterna_tensor_get_engine(
     tensor: Option<&Tensor>,
     engine: Option<&mut MaybeUninit<*mut Engine>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(engine, "engine")?.write(tensor.engine().map_or(ptr::null_mut(), engine::handle));
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(engine, "engine")?.write(tensor.engine().map_or(ptr::null_mut(), engine::handle));
         Ok(())
     })
 }
@@ -258,9 +258,9 @@ pub unsafe extern "C" fn sterna_tensor_get_logical_tensor(
     tensor: Option<&Tensor>,
     logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(logical_tensor, "logical_tensor")?.write(LogicalTensor::from_core(&tensor.desc));
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(logical_tensor, "logical_tensor")?.write(LogicalTensor::from_core(&tensor.desc));
         Ok(())
     })
 }

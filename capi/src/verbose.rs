@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use crate::ffi::{Fault, status_of};
+use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
 
 /// Not asked for yet: the environment decides.
@@ -67,7 +67,7 @@ pub(crate) fn line(
 /// Until it is set, the environment variable `STERNA_VERBOSE` decides, and where that is not set `ONEDNN_VERBOSE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_verbose_set(level: c_int) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if !(0..=2).contains(&level) {
             return Err(Fault::unknown("verbosity", level));
         }

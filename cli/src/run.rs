@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         failures: Vec::new(),
     };
     let fills = Fills::new(graph, std::mem::take(&mut loaded.constants), asked.fill.clone(), args.seed);
-    let mut run = Run {
+    let mut run = GraphRun {
         repeat: args.repeat,
         check: args.check,
         tensors: inputs(&asked, graph, &fills, &engine, &mut report.notes)?,
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
 }
 
 /// The small results of a model, and of a graph whose inputs were written out.
-fn results(args: &RunArgs, loaded: &Loaded, run: &Run) -> Result<Vec<ResultReport>> {
+fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
     let is_written_out = args.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
     let outputs: Vec<(String, TensorId)> = match &loaded.named {
         Some(named) => named.outputs.iter().map(|port| (port.name().to_owned(), port.tensor.id())).collect(),
@@ -197,7 +197,7 @@ fn made_up(partitions: &[PartitionReport]) -> Option<String> {
     Some(format!("nothing here computes {what}; {results} made up for those that follow"))
 }
 
-fn write_outputs(asked: &Asked, run: &Run, report: &mut Report) -> Result<(), Ending> {
+fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(), Ending> {
     for (id, path) in &asked.output {
         let Some(tensor) = run.tensors.get(id) else {
             let why = "was not computed";
@@ -215,7 +215,7 @@ fn write_outputs(asked: &Asked, run: &Run, report: &mut Report) -> Result<(), En
 }
 
 /// A run under way, with the tensors that have values so far.
-struct Run {
+struct GraphRun {
     repeat: u32,
     check: bool,
     fills: Fills,
@@ -226,7 +226,7 @@ struct Run {
     made_up: BTreeSet<TensorId>,
 }
 
-impl Run {
+impl GraphRun {
     fn run(&mut self, partition: &Partition) -> PartitionReport {
         let mut report = PartitionReport::of(partition);
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {

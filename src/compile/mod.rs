@@ -28,6 +28,7 @@ use crate::execute::engine::Engine;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
 use crate::partition::Partition;
+use crate::partition::fusion::Lowering;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
 impl Partition {
@@ -70,16 +71,17 @@ impl Partition {
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
-        if let Some(reason) = self.unsupported_reason() {
-            return Err(refuse(CompileFault::Unsupported(reason)));
-        }
+        let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
+        let lowering = self.lowering().ok_or_else(unsupported)?;
         let inputs = ports(Direction::Input, self.inputs(), inputs).map_err(refuse)?;
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
         let (level, single_thread) = (engine.level(), engine.threads() == 1);
         let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, single_thread);
-        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, single_thread))?;
+        let plan = cache::plan_of(&key, || match lowering {
+            Lowering::Elementwise => lower::plan(self, &inputs, &outputs, level, single_thread),
+        })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));

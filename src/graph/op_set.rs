@@ -4,10 +4,9 @@
 //! integers in arithmetic and comparisons, and checks the shapes of pointwise ops, of quantisation and of
 //! softmaxes more strictly.
 
-use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
-use super::schema::{
-    AUTO_BROADCAST, BOOLEAN, FLOATS, FLOATS_INTEGERS, comparison, default, op, optional, p, required,
-    required_word, shape_of, word,
+use super::row::{
+    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, FLOATS_INTEGERS, Schema,
+    ShapeRule, comparison, default, op, optional, p, required, required_word, shape_of, word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};

@@ -27,6 +27,7 @@
 //! ```
 
 mod dropout;
+mod element;
 mod functions;
 mod moves;
 mod number;
@@ -37,9 +38,8 @@ mod quantization;
 mod rows;
 mod value;
 
-use odometer::{CHUNK, Odometer, in_pieces};
 pub use value::Value;
-use value::{count, zeroed};
+use value::count;
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
 use crate::graph::function::Function;
@@ -55,7 +55,7 @@ use crate::types::shape::Dims;
 use OpKind as K;
 
 /// What the interpreter does for an op.
-enum Meaning {
+enum Semantics {
     /// Each element of the result is a function of one element of each input.
     Pointwise(Function),
     /// A function of whole tensors.
@@ -111,7 +111,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// assert!(reference::supports(&Op::new(0, OpKind::Wildcard).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
-    meaning(&verified(op)?).map(|_| ())
+    semantics(&verified(op)?).map(|_| ())
 }
 
 /// How many units in the last place of its output's type a compiled op may be off the interpreter.
@@ -174,9 +174,6 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
     })
 }
 
-/// Half a unit in the last place of an f32 that is 1.
-const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
-
 /// Runs one op on values of the types of its inputs, and gives values of the types of its outputs.
 ///
 /// The shapes of the results follow from those of the values, whatever shapes the op's tensors have.
@@ -205,21 +202,21 @@ const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 /// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
-    let meaning = meaning(op)?;
+    let semantics = semantics(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     if let (ShapeRule::Reduce, Some(axes)) = (Schema::of(op.kind()).shape_rule, inputs.get(1)) {
         return run(&with_axes(op, axes), &inputs[..1]);
     }
     let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-    match meaning {
-        Meaning::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
+    match semantics {
+        Semantics::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
             let outputs = op.outputs().iter().zip(&shapes);
             outputs.map(|(output, dims)| Value::new(output.data_type(), dims, Vec::new())).collect()
         }
-        Meaning::Tensors(function) => function(op, inputs, &shapes),
-        Meaning::Pointwise(Function::Index) => gen_index(op, dims[0]),
-        Meaning::Pointwise(function) => {
+        Semantics::Tensors(function) => function(op, inputs, &shapes),
+        Semantics::Pointwise(Function::Index) => gen_index(op, dims[0]),
+        Semantics::Pointwise(function) => {
             let placement = infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
             pointwise::pointwise(function, op.outputs()[0].data_type(), inputs, &placement)
         }
@@ -271,10 +268,10 @@ fn verified(op: &Op) -> Result<Op> {
     Ok(op)
 }
 
-fn meaning(op: &Op) -> Result<Meaning> {
+fn semantics(op: &Op) -> Result<Semantics> {
     let tensor_function = TENSOR_FUNCTIONS.iter().find(|(kind, _)| *kind == op.kind());
     if let Some(&(_, function)) = tensor_function {
-        return Ok(Meaning::Tensors(function));
+        return Ok(Semantics::Tensors(function));
     }
     let function = Function::of(op).ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     let mut types = op.inputs().iter().chain(op.outputs()).map(LogicalTensor::data_type);
@@ -283,7 +280,7 @@ fn meaning(op: &Op) -> Result<Meaning> {
     if matches!(function, Function::Binary(..)) && mixed {
         return Err(unimplemented(op, "the reference interpreter does not mix integers with other types"));
     }
-    Ok(Meaning::Pointwise(function))
+    Ok(Semantics::Pointwise(function))
 }
 
 const UNKNOWN_KIND: &str = "the reference interpreter does not know ops of this kind";
@@ -312,10 +309,6 @@ fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn one(result: Result<Value>) -> Result<Vec<Value>> {
-    Ok(vec![result?])
-}
-
 /// Each element is its own index along the axis.
 fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
     let axis = infer::resolved_axis(op, dims)?;
@@ -323,27 +316,4 @@ fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
         return Err(unimplemented(op, "an index along the axis does not fit into s32"));
     }
     pointwise::indices(axis, op.outputs()[0].data_type(), dims)
-}
-
-/// All elements of a value as numbers, as an odometer visits them.
-fn numbers_of(value: &Value, odometer: &Odometer) -> Result<Vec<f64>> {
-    let mut numbers = zeroed(count(value.dims()))?;
-    in_pieces(&mut numbers, CHUNK, |n, piece| {
-        number::floats(value, odometer, n * CHUNK..n * CHUNK + piece.len(), piece);
-    });
-    Ok(numbers)
-}
-
-/// A value of numbers in row-major order, rounded to f32 and from there to the type.
-fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
-    value_of(numbers, &Odometer::dense(dims), data_type, dims)
-}
-
-/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
-fn value_of(numbers: &[f64], odometer: &Odometer, data_type: DataType, dims: &[i64]) -> Result<Value> {
-    Value::compute(data_type, dims, |range, bytes| {
-        let mut piece = vec![0.0; range.len()];
-        odometer.gather(range, &mut piece, |at| numbers[at]);
-        number::store_arithmetic(&mut piece, data_type, bytes);
-    })
 }

@@ -1,7 +1,6 @@
 //! Ops that move elements and leave their bits alone.
 
-use super::one;
-use super::value::{Value, count, reserve};
+use super::value::{Value, count, one, reserve};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::Op;

@@ -2,21 +2,16 @@
 
 use std::ops::Range;
 
-use super::odometer::Odometer;
-use super::value::{Value, nibble};
+use super::element::{elements, elements_mut, nibble};
+use super::odometer::{CHUNK, Odometer, in_pieces};
+use super::value::{Value, count, zeroed};
+use crate::error::Result;
 use crate::types::dtype::DataType;
 
 use DataType as D;
 
-/// The elements of a type of `N` bytes.
-pub(super) fn elements<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
-    bytes.as_chunks().0
-}
-
-/// The elements of a type of `N` bytes, to be written.
-pub(super) fn elements_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
-    bytes.as_chunks_mut().0
-}
+/// Half a unit in the last place of an f32 that is 1.
+pub(super) const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as
 /// [`floats`].
@@ -31,7 +26,7 @@ pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, in
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            odometer.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
+            odometer.read(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
         }};
     }
     match value.data_type() {
@@ -39,14 +34,14 @@ pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, in
         D::F32 => read!(f32),
         D::Bf16 => {
             let elements = elements(bytes);
-            odometer.gather(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
+            odometer.read(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
         }
         D::F16 => {
             let elements = elements(bytes);
-            odometer.gather(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
+            odometer.read(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
         }
-        D::F8E5m2 => odometer.gather(range, into, |at| of_e5m2(bytes[at])),
-        D::F8E4m3 => odometer.gather(range, into, |at| of_e4m3(bytes[at])),
+        D::F8E5m2 => odometer.read(range, into, |at| of_e5m2(bytes[at])),
+        D::F8E4m3 => odometer.read(range, into, |at| of_e4m3(bytes[at])),
         D::S8 => read!(i8),
         D::S16 => read!(i16),
         D::S32 => read!(i32),
@@ -55,9 +50,9 @@ pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, in
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => odometer.gather(range, into, |at| f64::from(bytes[at] != 0)),
-        D::S4 => odometer.gather(range, into, |at| f64::from(signed(nibble(bytes, at)))),
-        D::U4 => odometer.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.read(range, into, |at| f64::from(bytes[at] != 0)),
+        D::S4 => odometer.read(range, into, |at| f64::from(signed(nibble(bytes, at)))),
+        D::U4 => odometer.read(range, into, |at| nibble(bytes, at).into()),
         D::Undef | D::E8m0 | D::F4E2m1 | D::F4E3m0 => {
             unreachable!("the schema lets none of these through to here")
         }
@@ -70,7 +65,7 @@ pub(super) fn integers(value: &Value, odometer: &Odometer, range: Range<usize>, 
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            odometer.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
+            odometer.read(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
         }};
     }
     match value.data_type() {
@@ -82,11 +77,39 @@ pub(super) fn integers(value: &Value, odometer: &Odometer, range: Range<usize>, 
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => odometer.gather(range, into, |at| (bytes[at] != 0).into()),
-        D::S4 => odometer.gather(range, into, |at| signed(nibble(bytes, at)).into()),
-        D::U4 => odometer.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.read(range, into, |at| (bytes[at] != 0).into()),
+        D::S4 => odometer.read(range, into, |at| signed(nibble(bytes, at)).into()),
+        D::U4 => odometer.read(range, into, |at| nibble(bytes, at).into()),
         other => unreachable!("{other} is no type of integers"),
     }
+}
+
+/// All elements of a value as numbers, as an odometer visits them.
+pub(super) fn numbers_of(value: &Value, odometer: &Odometer) -> Result<Vec<f64>> {
+    let mut numbers = zeroed(count(value.dims()))?;
+    in_pieces(&mut numbers, CHUNK, |n, piece| {
+        floats(value, odometer, n * CHUNK..n * CHUNK + piece.len(), piece);
+    });
+    Ok(numbers)
+}
+
+/// A value of numbers in row-major order, rounded to f32 and from there to the type.
+pub(super) fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    value_of(numbers, &Odometer::dense(dims), data_type, dims)
+}
+
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
+pub(super) fn value_of(
+    numbers: &[f64],
+    odometer: &Odometer,
+    data_type: DataType,
+    dims: &[i64],
+) -> Result<Value> {
+    Value::compute(data_type, dims, |range, bytes| {
+        let mut piece = vec![0.0; range.len()];
+        odometer.read(range, &mut piece, |at| numbers[at]);
+        store_arithmetic(&mut piece, data_type, bytes);
+    })
 }
 
 /// Four bits as a number from −8 to 7.

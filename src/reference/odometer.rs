@@ -70,7 +70,7 @@ impl Odometer {
 
     /// Reads the elements of a range into a slice of as many.
     #[inline]
-    pub(super) fn gather<T>(&self, range: Range<usize>, into: &mut [T], read: impl Fn(usize) -> T) {
+    pub(super) fn read<T>(&self, range: Range<usize>, into: &mut [T], read: impl Fn(usize) -> T) {
         let mut into = into;
         self.each_run(range, |first, stride, length| {
             let (now, rest) = std::mem::take(&mut into).split_at_mut(length);

@@ -3,12 +3,11 @@
 
 use std::ops::Range;
 
-use super::number::{
-    elements, elements_mut, floats, integers, is_integer, store_arithmetic, store_floats, store_integers,
-};
+use super::element::{elements, elements_mut};
+use super::functions;
+use super::number::{floats, integers, is_integer, store_arithmetic, store_floats, store_integers};
 use super::odometer::Odometer;
-use super::value::{Value, copy};
-use super::{functions, one};
+use super::value::{Value, copy, one};
 use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::infer::Placement;
@@ -173,7 +172,7 @@ pub(super) fn indices(axis: usize, to: DataType, dims: &[i64]) -> Result<Vec<Val
     let odometer = Odometer::of(dims, &strides);
     one(Value::compute(to, dims, |range, bytes| {
         let mut indices = vec![0; range.len()];
-        odometer.gather(range, &mut indices, |index| index as i128);
+        odometer.read(range, &mut indices, |index| index as i128);
         store_integers(&indices, to, bytes);
     }))
 }

@@ -1,9 +1,8 @@
 //! Matrix products.
 
-use super::number::floats;
+use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of};
 use super::odometer::{Odometer, in_pieces};
-use super::value::{Value, count, zeroed};
-use super::{HALF_A_UNIT, dense_value, numbers_of, one};
+use super::value::{Value, count, one, zeroed};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::types::kind::Attr;
@@ -93,7 +92,7 @@ impl Matrices {
     fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
         let odometer = Odometer::broadcast(&self.batch, batch, batch.len() - self.batch.len());
         let mut own = [0];
-        odometer.gather(at..at + 1, &mut own, |place| place);
+        odometer.read(at..at + 1, &mut own, |place| place);
         let size = self.count * self.length;
         &self.numbers[own[0] * size..][..size]
     }

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::number::{floats, in_f32, is_integer, store_arithmetic, store_floats};
+use super::number::{floats, in_f32, is_integer, numbers_of, store_arithmetic, store_floats};
 use super::odometer::Odometer;
-use super::value::Value;
-use super::{numbers_of, one};
+use super::value::{Value, one};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::{AttrValue, Op};
@@ -81,7 +80,7 @@ impl Parameters {
     fn of(&self, range: &Range<usize>) -> (Vec<f64>, Option<Vec<f64>>) {
         let of_elements = |all: &Vec<f64>| {
             let mut own = vec![0.0; range.len()];
-            self.odometer.gather(range.clone(), &mut own, |at| all[at]);
+            self.odometer.read(range.clone(), &mut own, |at| all[at]);
             own
         };
         (of_elements(&self.scales), self.zero_points.as_ref().map(of_elements))

@@ -3,10 +3,9 @@
 use rayon::prelude::*;
 
 use super::functions::{maximum, minimum};
-use super::number::floats;
+use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, value_of};
 use super::odometer::{CHUNK, Odometer};
-use super::value::{Value, count, reserve, zeroed};
-use super::{HALF_A_UNIT, dense_value, numbers_of, one, value_of};
+use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::Op;
@@ -236,7 +235,7 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
     let start = infer::slope_start(op, &[dims, slope.dims()])?;
     let odometer = Odometer::broadcast(slope.dims(), dims, start);
     let mut places = zeroed(count(dims))?;
-    odometer.gather(0..count(dims), &mut places, |place| place);
+    odometer.read(0..count(dims), &mut places, |place| place);
     let slopes = numbers_of(slope, &Odometer::dense(slope.dims()))?;
     let dense = Odometer::dense(dims);
     let (numbers, mut gradient) = (numbers_of(src, &dense)?, numbers_of(diff_dst, &dense)?);
@@ -326,7 +325,7 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     let mut places = zeroed(rows.length)?;
     let odometer =
         Odometer::broadcast(of_parameters, &dims[begin..], dims.len() - begin - of_parameters.len());
-    odometer.gather(0..rows.length, &mut places, |place| place);
+    odometer.read(0..rows.length, &mut places, |place| place);
     for (i, x) in src.iter().enumerate() {
         let (row, place) = (i / rows.length, places[i % rows.length]);
         of_gamma[place] += gradient[i] * (x - means[row]) / deviations[row];

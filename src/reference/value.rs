@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::number::{elements, elements_mut};
+use super::element::{elements, elements_mut, nibble, set_nibble};
 use super::odometer::{CHUNK, Odometer, in_pieces};
 use crate::error::{Error, Result, TensorFault};
 use crate::execute::tensor::{Tensor, TensorBuf};
@@ -90,7 +90,7 @@ impl Value {
             });
             return Ok(Self { data_type: desc.data_type(), dims: dims.into(), bytes: packed });
         }
-        Self::gather(desc.data_type(), dims, &odometer, bytes)
+        Self::reordered(desc.data_type(), dims, &odometer, bytes)
     }
 
     /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they
@@ -155,7 +155,7 @@ impl Value {
     }
 
     /// A value whose elements are those that an odometer visits.
-    pub(super) fn gather(
+    pub(super) fn reordered(
         data_type: DataType,
         dims: &[i64],
         odometer: &Odometer,
@@ -194,25 +194,14 @@ impl Value {
     /// The value whose dim `i` is dim `order[i]` of this one.
     pub(super) fn permuted(&self, order: &[usize]) -> Result<Self> {
         let dims: Dims = order.iter().map(|&axis| self.dims[axis]).collect();
-        Self::gather(self.data_type, &dims, &Odometer::permuted(&self.dims, order), &self.bytes)
+        Self::reordered(self.data_type, &dims, &Odometer::permuted(&self.dims, order), &self.bytes)
     }
 }
 
 /// Copies the elements of a range that an odometer visits.
 pub(super) fn copy<const N: usize>(odometer: &Odometer, range: Range<usize>, from: &[u8], into: &mut [u8]) {
     let from = elements::<N>(from);
-    odometer.gather(range, elements_mut(into), |at| from[at]);
-}
-
-/// The n-th of the elements of four bits, of which a byte holds two, the first in its low half.
-pub(super) fn nibble(bytes: &[u8], at: usize) -> u8 {
-    bytes[at / 2] >> (4 * (at % 2)) & 0xf
-}
-
-/// Replaces the n-th of the elements of four bits.
-fn set_nibble(bytes: &mut [u8], at: usize, element: u8) {
-    let (byte, shift) = (&mut bytes[at / 2], 4 * (at % 2));
-    *byte = *byte & !(0xf << shift) | element << shift;
+    odometer.read(range, elements_mut(into), |at| from[at]);
 }
 
 /// How many bytes the elements of a dense tensor have.
@@ -231,6 +220,11 @@ fn byte_count(data_type: DataType, dims: &[i64]) -> Result<usize> {
         Some(size) => elements * size,
         None => elements.div_ceil(2),
     })
+}
+
+/// The results of an op with one output.
+pub(super) fn one(result: Result<Value>) -> Result<Vec<Value>> {
+    Ok(vec![result?])
 }
 
 /// The number of elements of a shape that has been checked.
