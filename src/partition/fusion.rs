@@ -1,11 +1,12 @@
-//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell users.
+//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
+//! users.
 
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
 
-/// A kind of partition that can be run, as data: the ops at which it starts, the ops that it takes in, whether
-/// the grown group is worth a partition, and what becomes of the partition.
+/// A kind of partition that can be run, as data: the ops at which it starts, the ops that it takes in,
+/// whether the grown group is worth a partition, and what becomes of the partition.
 pub(super) struct Fusion {
     /// Its name in explanations.
     pub(super) name: &'static str,
@@ -21,8 +22,8 @@ pub(super) struct Fusion {
     pub(super) accuracy: Accuracy,
 }
 
-/// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow edges
-/// from members to ops outside.
+/// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow
+/// edges from members to ops outside.
 pub(super) struct GroupView<'a> {
     /// The whole graph.
     pub(super) graph: &'a OpGraph<'a>,

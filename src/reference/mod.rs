@@ -99,7 +99,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// [`Error::Op`] if the op does not fit its schema row; [`Error::Unimplemented`] with the reason if it
 /// does, but cannot be interpreted.
 ///
 /// ```
@@ -197,7 +197,7 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
 /// # Errors
 ///
 /// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
-/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] if the shapes contradict the op's rule;
 /// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
@@ -223,7 +223,7 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 }
 
 /// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled partition
-/// has them; `None` where nothing here knows the rule of its kind.
+/// has them; `None` if the rule of its kind is unknown.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -236,8 +236,8 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op has inputs;
-/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where the shapes contradict
+/// [`Error::Op`] if the op does not fit its schema row, or another number of shapes is given than the op has inputs;
+/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] if the shapes contradict
 /// the op's rule.
 pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     let op = &verified(op)?;

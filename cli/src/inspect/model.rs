@@ -13,7 +13,7 @@ use crate::shapes::in_memory;
 
 /// A graph, looked at.
 pub(super) struct Inspection {
-    /// Where it comes from.
+    /// Its origin.
     pub(super) source: String,
     pub(super) level: Level,
     pub(super) threads: usize,
