@@ -1,5 +1,5 @@
-//! How fast the reference interpreter is: elements, or products, a second, for one op of each kind of
-//! loop that it has.
+//! How fast the reference interpreter is: elements of the result, or products, a second, for one op of each
+//! kind of loop that it has.
 //!
 //! It is there to be believed, not to be fast; but a check of a whole graph must end while one waits.
 //! `cargo bench --bench reference -- FILTER` measures the rows whose names hold the filter.

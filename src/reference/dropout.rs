@@ -10,14 +10,16 @@ use crate::types::shape::Dims;
 /// `src / (1 − P)` where a random 32-bit word is above `P · (2³² − 1)`, else +0, whatever stood there; P is
 /// `probability`. The second output, if there is one, is 1 where an element is kept, else 0.
 ///
-/// `1 / (1 − P)` and its product with `src` are rounded to f32. P = 1 gives zeros; for the bound P is kept within
-/// [0, 1], and NaN keeps nothing. `seed`, `offset` and `probability` are tensors of one element or host scalars.
+/// `1 / (1 − P)` and its product with `src` are rounded to f32. P = 1 gives zeros; for the bound P is kept
+/// within [0, 1], and NaN keeps nothing. `seed`, `offset` and `probability` are tensors of one element or
+/// host scalars.
 ///
-/// The words are those of Philox4x32-10, bit for bit the ones of oneDNN's reference, by the row-major index `i` of an
-/// element, whatever the strides. With an offset that is not 0, the key is the seed, the counter the offset and `i`
-/// without its last two bits, low halves first; of the four words the last two bits of `i` choose one. With offset 0 all
-/// that follows is in 32 bits: with `x` as `i` without its last two bits, the key is the seed twice, the counter
-/// {x, x + 1, x, x + 3}, and the word is the third, so four neighbours are kept or dropped together.
+/// The words are those of Philox4x32-10, bit for bit the ones of oneDNN's reference, by the row-major index
+/// `i` of an element, whatever the strides. With an offset that is not 0, the key is the seed, the counter
+/// the offset and `i` without its last two bits, low halves first; of the four words the last two bits of `i`
+/// choose one. With offset 0 all that follows is in 32 bits: with `x` as `i` without its last two bits, the
+/// key is the seed twice, the counter {x, x + 1, x, x + 3}, and the word is the third, so four neighbours are
+/// kept or dropped together.
 pub(super) fn dropout(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let integer = |port: usize| {
         let mut number = [0];

@@ -1,12 +1,13 @@
 //! A slow and obvious interpreter of ops: what every fast path is held against.
 //!
-//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and writes its
-//! outputs, some thousand elements a task. What moves elements or their sign bit works on bytes. Integers are computed
-//! exactly and wrap around. Floating-point arithmetic is done in f64, which holds every f32, bf16 and f16 exactly, in
-//! the order of the elements, and rounded at the end: to f32, and from there to the type of the output. For a sum,
-//! difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour over f64 never
-//! changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every machine. Results
-//! are the same on any number of threads, which are those of rayon's global pool.
+//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and
+//! writes its outputs, some thousand elements a task. What moves elements or their sign bit works on bytes.
+//! Integers are computed exactly and wrap around. Floating-point arithmetic is done in f64, which holds every
+//! f32, bf16 and f16 exactly, in the order of the elements, and rounded at the end: to f32, and from there to
+//! the type of the output. For a sum, difference, product, quotient or square root of f32 numbers that is f32
+//! arithmetic: the detour over f64 never changes the result. A NaN that comes out of arithmetic has positive
+//! sign and no payload, on every machine. Results are the same on any number of threads, which are those of
+//! rayon's global pool.
 //!
 //! ```
 //! use sterna::reference::{self, Value};
@@ -135,11 +136,11 @@ pub fn ulps(op: &Op) -> u32 {
     if in_f32 { ulps } else { ulps.min(1) }
 }
 
-/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded to its
-/// type: a compiled op adds up in f32, in an order of its own.
+/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
+/// to its type: a compiled op adds up in f32, in an order of its own.
 ///
-/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by [`ulps`]. A sum
-/// whose terms hold NaN or ∞ has a bound of NaN or ∞.
+/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by
+/// [`ulps`]. A sum whose terms hold NaN or ∞ has a bound of NaN or ∞.
 ///
 /// ```
 /// use sterna::reference::{self, Value};
@@ -222,8 +223,8 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     }
 }
 
-/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled partition
-/// has them; `None` if the rule of its kind is unknown.
+/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled
+/// partition has them; `None` if the rule of its kind is unknown.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -236,9 +237,9 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// [`Error::Op`] if the op does not fit its schema row, or another number of shapes is given than the op has inputs;
-/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] if the shapes contradict
-/// the op's rule.
+/// [`Error::Op`] if the op does not fit its schema row, or another number of shapes is given than the op has
+/// inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] if the
+/// shapes contradict the op's rule.
 pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     let op = &verified(op)?;
     check_count(op, inputs.len())?;
@@ -259,7 +260,8 @@ fn with_axes(op: &Op, axes: &Value) -> Op {
     reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
 }
 
-/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are not set.
+/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
+/// not set.
 fn verified(op: &Op) -> Result<Op> {
     let mut op = op.clone();
     verify(&mut op)?;

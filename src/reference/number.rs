@@ -13,7 +13,8 @@ use DataType as D;
 /// Half a unit in the last place of an f32 that is 1.
 pub(super) const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
-/// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as [`floats`].
+/// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as
+/// [`floats`].
 pub(super) fn is_integer(data_type: DataType) -> bool {
     use DataType::{Boolean, S4, S8, S16, S32, S64, U4, U8, U16, U32, U64};
     matches!(data_type, S4 | S8 | S16 | S32 | S64 | U4 | U8 | U16 | U32 | U64 | Boolean)
@@ -97,7 +98,8 @@ pub(super) fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) ->
     value_of(numbers, &Odometer::dense(dims), data_type, dims)
 }
 
-/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims
+/// finds them.
 pub(super) fn value_of(
     numbers: &[f64],
     odometer: &Odometer,
@@ -132,11 +134,11 @@ fn of_e4m3(byte: u8) -> f64 {
     if byte & 0x80 == 0 { size } else { -size }
 }
 
-/// Writes numbers as elements of a type: rounded once to nearest in floating point, kept within the bounds of an
-/// integer, where NaN is 0; as a truth value, whether it is not 0.
+/// Writes numbers as elements of a type: rounded once to nearest in floating point, kept within the bounds of
+/// an integer, where NaN is 0; as a truth value, whether it is not 0.
 pub(super) fn store_floats(numbers: &[f64], data_type: DataType, bytes: &mut [u8]) {
-    // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any other. As
-    // an integer it is the same everywhere.
+    // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any
+    // other. As an integer it is the same everywhere.
     macro_rules! put {
         ($Type:ty) => {
             put(numbers, bytes, |number| (number as $Type).to_ne_bytes())
@@ -165,8 +167,8 @@ pub(super) fn store_floats(numbers: &[f64], data_type: DataType, bytes: &mut [u8
     }
 }
 
-/// Writes integers as elements of a type: rounded once to nearest in floating point, wrapped around in an integer; as
-/// a truth value, whether it is not 0.
+/// Writes integers as elements of a type: rounded once to nearest in floating point, wrapped around in an
+/// integer; as a truth value, whether it is not 0.
 pub(super) fn store_integers(numbers: &[i128], data_type: DataType, bytes: &mut [u8]) {
     macro_rules! put {
         ($Type:ty) => {
@@ -207,8 +209,8 @@ fn put<T: Copy, const N: usize>(numbers: &[T], bytes: &mut [u8], element: impl F
     places.zip(numbers).for_each(|(place, &number)| *place = element(number));
 }
 
-/// A number in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit. Rounding that
-/// to nearest in a type of 16 bits gives what rounding the number itself would give.
+/// A number in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit.
+/// Rounding that to nearest in a type of 16 bits gives what rounding the number itself would give.
 fn to_odd(number: f64) -> f32 {
     let nearest = number as f32;
     if f64::from(nearest) == number || number.is_nan() {

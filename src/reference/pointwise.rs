@@ -1,5 +1,5 @@
-//! Ops whose result has a function of one element of each input for each element: one loop over numbers a function,
-//! between one that reads each input and one that writes the result.
+//! Ops whose result has a function of one element of each input for each element: one loop over numbers a
+//! function, between one that reads each input and one that writes the result.
 
 use std::ops::Range;
 

@@ -14,18 +14,19 @@ const COLUMNS: usize = 8;
 /// How many rows one task works out.
 const ROWS: usize = 64;
 
-/// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of no elements
-/// sums up to 0.
+/// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of
+/// no elements sums up to 0.
 ///
-/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in the
-/// result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way onto the result.
+/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in
+/// the result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way
+/// onto the result.
 pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let sums = sums(op, inputs, &shapes[0], |x| x)?;
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times half a unit in
-/// the last place of the sum of their sizes.
+/// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
+/// half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
     let src = inputs[0].dims();
     let last = src.len() - 1;

@@ -12,12 +12,13 @@ use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
 
-/// `x / scale + zp`, both steps rounded to f32; into an integer rounded to nearest, ties to even, and kept within its
-/// bounds, NaN as 0; into f8 rounded once more.
+/// `x / scale + zp`, both steps rounded to f32; into an integer rounded to nearest, ties to even, and kept
+/// within its bounds, NaN as 0; into f8 rounded once more.
 ///
-/// With `qtype` = `per_tensor` there is one scale, with `per_channel` one for each place along `axis`. Zero points are as
-/// many as scales, or there are none, which is as if all were 0. What is too large for f8_e5m2 becomes ∞, for f8_e4m3 NaN. (The code of oneDNN
-/// multiplies by the reciprocal of the scale instead, and may be one step off where a quotient is about a half.)
+/// With `qtype` = `per_tensor` there is one scale, with `per_channel` one for each place along `axis`. Zero
+/// points are as many as scales, or there are none, which is as if all were 0. What is too large for f8_e5m2
+/// becomes ∞, for f8_e4m3 NaN. (The code of oneDNN multiplies by the reciprocal of the scale instead, and may
+/// be one step off where a quotient is about a half.)
 pub(super) fn quantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     quantized(op, &inputs[0], &Parameters::of_attributes(op, inputs)?, &shapes[0])
 }
@@ -29,17 +30,18 @@ pub(super) fn dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
     dequantized(op, &inputs[0], &Parameters::of_attributes(op, inputs)?, &shapes[0])
 }
 
-/// As Quantize, with scales and zero points that are tensors; a single zero point goes with any number of scales.
+/// As Quantize, with scales and zero points that are tensors; a single zero point goes with any number of
+/// scales.
 pub(super) fn dynamic_quantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     quantized(op, &inputs[0], &Parameters::of_inputs(op, inputs)?, &shapes[0])
 }
 
-/// As Dequantize, with scales and zero points that are tensors; zero points are rounded to f32, and the result to the
-/// type of the scales.
+/// As Dequantize, with scales and zero points that are tensors; zero points are rounded to f32, and the
+/// result to the type of the scales.
 ///
-/// With `qtype` = `per_group`, `group_shape` is the number of neighbours along each dim that share a scale; scales, and
-/// zero points if there are any, have the dims of `src` divided by it. Of s4 and u4, two elements lie in a byte, the
-/// first in the low half.
+/// With `qtype` = `per_group`, `group_shape` is the number of neighbours along each dim that share a scale;
+/// scales, and zero points if there are any, have the dims of `src` divided by it. Of s4 and u4, two elements
+/// lie in a byte, the first in the low half.
 pub(super) fn dynamic_dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     dequantized(op, &inputs[0], &Parameters::of_inputs(op, inputs)?, &shapes[0])
 }

@@ -92,8 +92,8 @@ fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
 /// `exp(x − max) / sum` with `sum` over `exp(x − max)` along the axis; the statistics are `max + ln(sum)`.
 ///
 /// A row that is −inf throughout gives NaN under `mode` = `none`; under `inf_as_zero` it gives zeros, and its
-/// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics, under
-/// `inf_as_zero` 0.
+/// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics,
+/// under `inf_as_zero` 0.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
     let rows = rows_along_axis(op, src.dims())?;
@@ -150,7 +150,8 @@ pub(super) fn log_softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -
     })
 }
 
-/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and of `dst`.
+/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and
+/// of `dst`.
 fn backward_of_rows(
     op: &Op,
     inputs: &[Value],
@@ -226,8 +227,8 @@ pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> R
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst · src` over
-/// the elements of `src` that are not above 0 and share a slope.
+/// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst
+/// · src` over the elements of `src` that are not above 0 and share a slope.
 pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let [src, slope, diff_dst] = inputs else { unreachable!("the schema asks for three inputs") };
     let dims = src.dims();
@@ -251,8 +252,8 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 /// `gamma · (x − mean) / √(variance + epsilon) + beta` over the dims from `begin_norm_axis` on, with
 /// `mean = sum(x) / n` and `variance = sum((x − mean)²) / n`, which are the second and third output.
 ///
-/// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no elements, mean
-/// and variance are 0.
+/// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
+/// elements, mean and variance are 0.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -261,11 +262,11 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
     normalised(op, &inputs[0], &rows, shapes, |_, i| parameters.at(i))
 }
 
-/// The formula of LayerNorm over the channels of a group, all that lies beside them included, for each of the first
-/// dim: `groups` groups of neighbouring channels.
+/// The formula of LayerNorm over the channels of a group, all that lies beside them included, for each of the
+/// first dim: `groups` groups of neighbouring channels.
 ///
-/// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and variance have the
-/// shape {N, groups}; of no elements they are 0.
+/// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
+/// variance have the shape {N, groups}; of no elements they are 0.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -302,9 +303,9 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
     one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// With `x' = (src − mean) / √(variance + epsilon)` and means over the dims from `begin_norm_axis` on, `diff_src` is
-/// `(g − mean(g) − x' · mean(g · x')) / √(variance + epsilon)` of `g = gamma · diff_dst`; `diff_gamma` is the sum of
-/// `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
+/// With `x' = (src − mean) / √(variance + epsilon)` and means over the dims from `begin_norm_axis` on,
+/// `diff_src` is `(g − mean(g) − x' · mean(g · x')) / √(variance + epsilon)` of `g = gamma · diff_dst`;
+/// `diff_gamma` is the sum of `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
 ///
 /// Without `use_affine` gamma is 1.
 pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
@@ -350,8 +351,9 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     Ok(results)
 }
 
-/// The rows of a value less their mean and by their deviation, times one number and plus another, which follow from the
-/// numbers of the row and of the element in it; besides them, if they are asked for, means and variances.
+/// The rows of a value less their mean and by their deviation, times one number and plus another, which
+/// follow from the numbers of the row and of the element in it; besides them, if they are asked for, means
+/// and variances.
 fn normalised(
     op: &Op,
     src: &Value,
@@ -428,8 +430,8 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the number of its
-/// terms times half a unit in the last place of the sum of their sizes.
+/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the
+/// number of its terms times half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, src: &Value) -> Result<Vec<f64>> {
     let axes = match op.kind() {
         OpKind::BiasAddBackward => {

@@ -12,8 +12,8 @@ use crate::types::shape::{self, Dims};
 
 /// A tensor as plain data: its elements dense, in row-major order, in the byte order of the machine.
 ///
-/// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0. Values are
-/// equal where type, dims and all bits are.
+/// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0.
+/// Values are equal where type, dims and all bits are.
 ///
 /// ```
 /// use sterna::DataType;
@@ -34,8 +34,8 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes that are
-    /// not as many as type and dims ask for.
+    /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes
+    /// that are not as many as type and dims ask for.
     pub fn new(data_type: DataType, dims: &[i64], mut bytes: Vec<u8>) -> Result<Self> {
         let (needed, given) = (byte_count(data_type, dims)?, bytes.len());
         if given != needed {

@@ -69,8 +69,8 @@ impl DataType {
         Self::U64,
     ];
 
-    /// The types that ops compare, convert and fill with: integers of whole bytes, and floating-point types of 16
-    /// bits or more.
+    /// The types that ops compare, convert and fill with: integers of whole bytes, and floating-point types
+    /// of 16 bits or more.
     pub const NUMERIC: &'static [DataType] = &[
         Self::F32,
         Self::Bf16,
