@@ -43,11 +43,11 @@ pub unsafe extern "C" fn sterna_compiled_partition_destroy(
 ///
 /// Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
 /// unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
-/// output may be the very memory of an input where `sterna_compiled_partition_get_inplace_ports` names the two.
+/// output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the two.
 ///
 /// `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
 /// type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
-/// overlap. `out_of_memory` where the allocator of the engine gives no scratch memory.
+/// overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_execute(
     compiled_partition: Option<&CompiledPartition>,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
 }
 
 /// Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
-/// is destroyed or compiled anew; where there is none, the pointer is null.
+/// is destroyed or compiled anew; if there is none, the pointer is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
     compiled_partition: Option<&CompiledPartition>,

@@ -1,4 +1,4 @@
-//! The cache of constant tensors, of which settings alone are kept: nothing here computes on constants ahead of time.
+//! The settings of the cache of constant tensors. No cache exists, because nothing is computed ahead of time.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Graphs written to files of the working directory, for whoever looks for what a framework handed over.
+//! Graphs written to files of the working directory, to show what a framework handed over.
 
 use std::ffi::c_int;
 use std::fs;
@@ -109,7 +109,7 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
 /// (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
 /// (`graph-<partition>-<hash>.json`).
 ///
-/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and where that is not set
+/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and if that is not set
 /// `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_dump_mode_set(mode: DumpMode) -> Status {

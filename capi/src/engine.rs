@@ -29,7 +29,7 @@ pub(crate) const CPU: EngineKind = 1;
 /// other thread is inside a call at that moment: the child starts workers of its own.
 pub struct Engine {
     core: sterna::Engine,
-    /// Where tensors get memory of their own, unless it is that of the system.
+    /// The source of the memory of tensors, unless the system is.
     callbacks: Option<Callbacks>,
 }
 
@@ -109,7 +109,7 @@ pub extern "C" fn sterna_engine_get_count(kind: EngineKind) -> usize {
 
 /// Makes an engine with the memory of the system and as many threads as the machine runs at once.
 ///
-/// The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
+/// The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads of
 /// every engine; they are read once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_create(

@@ -120,8 +120,8 @@ pub unsafe extern "C" fn sterna_graph_get_fpmath_mode(
     })
 }
 
-/// Adds a copy of an op to a graph. `invalid_graph_op` where the op is not what one of its kind must be (counts,
-/// types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
+/// Adds a copy of an op to a graph. `invalid_graph_op` if the op does not fit its kind (counts, types,
+/// attributes; shapes are checked when a partition is compiled), or if its id is taken; `invalid_graph` after
 /// `sterna_graph_finalize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Option<&Op>) -> Status {
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Opti
     })
 }
 
-/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If ops describe one tensor in
 /// different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
 /// `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
 #[unsafe(no_mangle)]
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
 /// graph is not fixed yet. The message of an error names the line and the column, the op and the key.
 ///
 /// The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
-/// tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+/// tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted it in
 /// anything but the type, `sterna_graph_get_json_notes` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_from_json(

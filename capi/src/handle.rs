@@ -2,7 +2,7 @@
 
 use crate::ffi::Fault;
 
-/// Ops of a graph that run as one, or one op that nothing here runs.
+/// Ops of a graph that run as one, or one op that no kernel runs.
 ///
 /// Any thread may use it at any time. It does not need its graph any more.
 pub struct Partition {

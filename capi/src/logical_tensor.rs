@@ -26,7 +26,7 @@ const OPAQUE: LayoutType = 3;
 /// `dnnl_graph_tensor_property_t`.
 pub type TensorProperty = c_int;
 
-/// The rank of which nothing is known.
+/// An unknown rank.
 const UNKNOWN_RANK: c_int = -1;
 
 /// Where the elements of a tensor are: the field that goes with its layout type.
@@ -50,7 +50,7 @@ const _: () = assert!(MAX_RANK == 12);
 pub struct LogicalTensor {
     /// The id by which ops are linked.
     pub id: usize,
-    /// The number of dims; -1 where it is unknown.
+    /// The number of dims; -1 if it is unknown.
     pub ndims: c_int,
     /// The dims; `STERNA_UNKNOWN_DIM` stands for one that is unknown.
     pub dims: [i64; 12],
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init(
     })
 }
 
-/// Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. Where all are known and the layout is
+/// Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. If all are known and the layout is
 /// strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
 /// Dims behind the last one are 0.
 #[unsafe(no_mangle)]
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_strides(
 }
 
 /// Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
-/// 0 if any dim is 0. It is SIZE_MAX where the layout is not strided or something is unknown, and 0 for a strided
+/// 0 if any dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided
 /// tensor of unknown rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_get_mem_size(

@@ -13,7 +13,7 @@ use crate::op::Op;
 use crate::status::Status;
 use crate::{dump, string, verbose};
 
-/// Makes a partition of one op, without a graph. `invalid_graph_op` where the op is not what one of its kind must be.
+/// Makes a partition of one op, without a graph. `invalid_graph_op` if the op does not fit its kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_create_with_op(
     partition: Option<&mut MaybeUninit<Box<Partition>>>,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn sterna_partition_is_supported(
     })
 }
 
-/// Says why a partition cannot be compiled; null where it can. The text is to be freed by `sterna_string_destroy`.
+/// Says why a partition cannot be compiled; null if it can. The text is to be freed by `sterna_string_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_unsupported_reason(
     partition: Option<&Partition>,

@@ -26,7 +26,7 @@ pub(crate) fn names(all: impl Iterator<Item = (u32, &'static str)>) -> Vec<(c_in
     all.map(|(code, name)| (code as c_int, c_string(name))).collect()
 }
 
-/// The name of a number; null where it has none.
+/// The name of a number; null if it has none.
 pub(crate) fn name(names: &LazyLock<Vec<(c_int, CString)>>, code: c_int) -> *const c_char {
     let find = || names.iter().find(|(known, _)| *known == code).map(|(_, name)| name.as_ptr());
     value_of(None, find).unwrap_or(ptr::null())

@@ -28,7 +28,7 @@ enum Memory {
     At {
         engine: Shared,
         address: *mut u8,
-        /// What is at the address, where it is not the caller's.
+        /// The memory at the address, if it is not the caller's.
         _own: Option<Own>,
     },
     /// The value of a host scalar, its bytes first.
@@ -90,7 +90,7 @@ impl Tensor {
         self.engine().is_some_and(|own| own.core().is_same(engine))
     }
 
-    /// Where the memory is; null for a host scalar, and where there is none.
+    /// The address of the memory; null for a host scalar, and if there is none.
     pub(crate) fn address(&self) -> *mut u8 {
         match &self.memory {
             Memory::At { address, .. } => *address,
@@ -142,7 +142,7 @@ pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
 /// What an execution writes.
 pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
 
-/// Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
+/// Makes a tensor on memory of the caller's, or on its own if the handle is `STERNA_MEMORY_ALLOCATE`: that comes
 /// from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
 /// asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
 ///
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn sterna_tensor_destroy(tensor: Option<Box<Tensor>>) -> S
     })
 }
 
-/// Reads where the memory of a tensor is; null for a host scalar.
+/// Reads the address of the memory of a tensor; null for a host scalar.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_get_data_handle(
     tensor: Option<&Tensor>,

@@ -53,7 +53,7 @@ pub(crate) struct Named {
     pub(crate) outputs: Vec<Port>,
 }
 
-/// Where the tensors are that an option may name.
+/// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Inputs,
@@ -101,7 +101,7 @@ fn id_of(key: &str) -> Result<TensorId> {
 }
 
 impl GraphArgs {
-    /// Where the graph comes from, in words.
+    /// The origin of the graph, in words.
     pub(crate) fn name(&self) -> String {
         match self.graph == Path::new("-") {
             true => "standard input".into(),

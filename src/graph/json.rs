@@ -49,9 +49,9 @@ impl Graph {
     /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written
     /// again; partitions run on CPU.
     ///
-    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's
+    /// Of a tensor that an op of the graph produces, the producer's description counts: if a consumer's
     /// contradicts it in anything but the type, the producer's takes its place.
-    /// [`from_json_with_notes`](Graph::from_json_with_notes) says where that was so.
+    /// [`from_json_with_notes`](Graph::from_json_with_notes) lists these cases.
     ///
     /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
     /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.

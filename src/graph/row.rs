@@ -200,9 +200,9 @@ pub enum ShapeRule {
     Prelu,
     /// The attribute `shape`.
     Fill,
-    /// Both inputs have one shape, of which `axis` is a dim, and so has the output.
+    /// Both inputs and the output have one shape, and `axis` is one of its dims.
     SoftmaxBackward,
-    /// The shape of the first input, of which the scales and zero points divide each dim into groups.
+    /// The shape of the first input. The scales and zero points divide each of its dims into groups.
     Quantization,
 }
 

@@ -1,17 +1,18 @@
-//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell users.
+//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
+//! users.
 
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
 
-/// A kind of partition that can be run, as data: the ops at which it starts, the ops that it takes in, whether
-/// the grown group is worth a partition, and what becomes of the partition.
+/// A kind of partition that can be run, as data: the ops at which it starts, the ops that it absorbs,
+/// whether the grown group is worth a partition, and what becomes of the partition.
 pub(super) struct Fusion {
     /// Its name in explanations.
     pub(super) name: &'static str,
     /// Whether a group may start at an op.
     pub(super) seed: fn(&Op) -> bool,
-    /// Whether a group takes in one more op, a neighbour along an edge, by the op's position in the graph.
+    /// Whether a group absorbs one more op, a neighbour along an edge, by the op's position in the graph.
     pub(super) grow: fn(&GroupView<'_>, usize) -> FusionVerdict,
     /// Whether the grown group is to be a partition.
     pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
@@ -21,8 +22,8 @@ pub(super) struct Fusion {
     pub(super) accuracy: Accuracy,
 }
 
-/// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow edges
-/// from members to ops outside.
+/// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow
+/// edges from members to ops outside.
 pub(super) struct GroupView<'a> {
     /// The whole graph.
     pub(super) graph: &'a OpGraph<'a>,
@@ -60,14 +61,14 @@ pub enum Accuracy {
     Bounded,
 }
 
-/// What a fusion decides on an op, or on a group of ops.
+/// The verdict of a fusion on an op, or on a group of ops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FusionVerdict {
     /// The fusion takes it.
     Matched,
-    /// The fusion is not made for it.
+    /// It does not match the fusion.
     NoMatch,
-    /// The fusion is made for it, but leaves it out for the reason in the text.
+    /// It would match, but for the reason that the text gives.
     Rejected(&'static str),
 }
 
@@ -93,11 +94,11 @@ pub enum FusionVerdict {
 pub struct Explanation {
     /// The fusion.
     pub fusion: &'static str,
-    /// The op at which the group started.
+    /// The op from which the group started.
     pub seed: OpRef,
-    /// The neighbour that the group might have taken in; `None` if the verdict is on the seed or the whole
+    /// The neighbour that was checked against the group; `None` if the verdict is on the seed or the whole
     /// group.
     pub neighbour: Option<OpRef>,
-    /// What was decided.
+    /// The verdict.
     pub verdict: FusionVerdict,
 }

@@ -100,7 +100,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// [`Error::Op`] if the op does not fit its schema row; [`Error::Unimplemented`] with the reason if it
 /// does, but cannot be interpreted.
 ///
 /// ```
@@ -136,11 +136,11 @@ pub fn ulps(op: &Op) -> u32 {
     if in_f32 { ulps } else { ulps.min(1) }
 }
 
-/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded to its
-/// type: a compiled op adds up in f32, in an order of its own.
+/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
+/// to its type: a compiled op adds up in f32, in an order of its own.
 ///
-/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by [`ulps`]. A sum
-/// whose terms hold NaN or ∞ has a bound of NaN or ∞.
+/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by
+/// [`ulps`]. A sum whose terms hold NaN or ∞ has a bound of NaN or ∞.
 ///
 /// ```
 /// use sterna::reference::{self, Value};
@@ -198,7 +198,7 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
 /// # Errors
 ///
 /// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
-/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] if the shapes contradict the op's rule;
 /// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
@@ -224,7 +224,7 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 }
 
 /// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled
-/// partition has them; `None` where nothing here knows the rule of its kind.
+/// partition has them; `None` if the rule of its kind is unknown.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -237,9 +237,9 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op
-/// has inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where
-/// the shapes contradict the op's rule.
+/// [`Error::Op`] if the op does not fit its schema row, or another number of shapes is given than the op has
+/// inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] if the
+/// shapes contradict the op's rule.
 pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     let op = &verified(op)?;
     check_count(op, inputs.len())?;

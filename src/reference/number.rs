@@ -98,7 +98,8 @@ pub(super) fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) ->
     value_of(numbers, &Odometer::dense(dims), data_type, dims)
 }
 
-/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims
+/// finds them.
 pub(super) fn value_of(
     numbers: &[f64],
     odometer: &Odometer,

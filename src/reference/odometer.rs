@@ -12,8 +12,8 @@ pub(super) const CHUNK: usize = 4096;
 
 /// Where the elements of an operand lie, in the order of the elements of a result.
 ///
-/// It has a wheel for each dim: a step turns the innermost, and one that comes round turns the next. No index is divided
-/// into its digits but the first of a range.
+/// It has a wheel for each dim: a step turns the innermost, and one that comes round turns the next. No index
+/// is divided into its digits but the first of a range.
 #[derive(Debug)]
 pub(super) struct Odometer {
     /// From the outermost to the innermost; there is at least one.
@@ -45,8 +45,8 @@ impl Odometer {
         Self { wheels }
     }
 
-    /// The odometer over a dense operand in the order of a result that it broadcasts onto, its first dim standing at dim
-    /// `start` of the result.
+    /// The odometer over a dense operand in the order of a result that it broadcasts onto, its first dim
+    /// standing at dim `start` of the result.
     pub(super) fn broadcast(operand: &[i64], onto: &[i64], start: usize) -> Self {
         let strides = shape::access_strides(operand, &dense(operand), onto, start);
         Self::of(onto, &strides)
@@ -82,8 +82,8 @@ impl Odometer {
         });
     }
 
-    /// Calls a function for each stretch of a range along the innermost wheel: with the place of its first element, the
-    /// stride and the number of elements.
+    /// Calls a function for each stretch of a range along the innermost wheel: with the place of its first
+    /// element, the stride and the number of elements.
     pub(super) fn each_run(&self, range: Range<usize>, mut run: impl FnMut(usize, usize, usize)) {
         let Some((inner, outer)) = self.wheels.split_last() else { return };
         if range.is_empty() {

@@ -25,8 +25,8 @@ pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<V
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times half a unit in
-/// the last place of the sum of their sizes.
+/// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
+/// half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
     let src = inputs[0].dims();
     let last = src.len() - 1;

@@ -430,8 +430,8 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the number of its
-/// terms times half a unit in the last place of the sum of their sizes.
+/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the
+/// number of its terms times half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, src: &Value) -> Result<Vec<f64>> {
     let axes = match op.kind() {
         OpKind::BiasAddBackward => {
