@@ -6,6 +6,7 @@ use super::expr::{ExprGraph, ExprRef};
 use super::group::ShapedGroup;
 use super::in_place;
 use super::kernel;
+use super::memory::{self, Traffic};
 use super::nest::{self, Root};
 use super::output_strides;
 use super::tile;
@@ -13,38 +14,11 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
-use crate::kernels::caches::caches;
 use crate::partition::Partition;
 use crate::plan::scalar_op::ScalarOp;
-use crate::plan::{Base, PARALLEL_BYTES, Plan};
+use crate::plan::{Base, Plan};
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
-
-/// The store policy: results are stored non-temporally if the traffic exceeds our share of the last level
-/// (one thread: half of it, or three quarters if the output dominates; more threads: seven eighths), or if
-/// the output is less than three sevenths of the traffic and the traffic exceeds three times the second level
-/// (one thread) or three quarters of the last level (more).
-///
-/// Measured by one thread and two, for small and large results (decision: non-temporal-alone,
-/// decision: non-temporal-mostly-result, decision: non-temporal-two-threads, decision: inputs-stay-cached).
-fn store_policy(moved: usize, result: usize, single_thread: bool) -> StorePolicy {
-    let caches = caches();
-    let own = match single_thread {
-        true if result > moved / 2 => caches.last_level / 4 * 3,
-        true => caches.last_level / 2,
-        false => caches.last_level / 8 * 7,
-    };
-    let enough = if single_thread { 3 * caches.second_level } else { caches.last_level / 4 * 3 };
-    let inputs_stay = moved > enough && result < moved / 7 * 3;
-    if moved <= own && !inputs_stay { StorePolicy::Temporal } else { StorePolicy::NonTemporal }
-}
-
-/// Whether the inputs of a skippable branch are prefetched ahead of their tile: if they come from beyond the
-/// caches, of which other processes may hold much, and arithmetic leaves memory idle
-/// (decision: lookahead-prefetch).
-fn prefetches_lookahead(moved: usize, cost: usize) -> bool {
-    moved > caches().last_level / 4 && cost > moved
-}
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn plan(
@@ -68,11 +42,10 @@ pub(super) fn plan(
 
     let exprs = nest_exprs(&group, &ports);
     let bytes_moved = bytes_moved(&exprs);
-    let result =
+    let output =
         group.outputs.iter().map(|&value| group.values[value].bytes()).fold(0, usize::saturating_add);
-    let moved = if reads_one_branch(&exprs) { bytes_moved.midpoint(result) } else { bytes_moved };
-    // A plan that is not worth waking workers for runs on one thread.
-    let stores = store_policy(moved, result, single_thread || bytes_moved < PARALLEL_BYTES);
+    let reads_one_branch = reads_one_branch(&exprs);
+    let policy = memory::decide(Traffic { bytes: bytes_moved, output, reads_one_branch, single_thread });
 
     let mut plan = Plan {
         sizes: sizes(&group, &ports),
@@ -81,12 +54,12 @@ pub(super) fn plan(
         constants: exprs.iter().flat_map(|nest_expr| &nest_expr.expr.constants).copied().collect(),
         scratch: 0,
         bytes_moved,
-        estimated_work: bytes_moved,
+        is_parallel: false,
         computes_floats: exprs
             .iter()
             .flat_map(|d| &d.expr.nodes)
             .any(|node| kernel::computes_floats(node.op)),
-        stores,
+        stores: policy.stores,
         outputs: Vec::new(),
     };
     let mut cost = 0usize;
@@ -102,20 +75,20 @@ pub(super) fn plan(
             .iter()
             .map(|&(access, value)| {
                 let root = Root { access, value, stores: StorePolicy::Temporal };
-                if is_read_later(&root) { root } else { Root { stores, ..root } }
+                if is_read_later(&root) { root } else { Root { stores: policy.stores, ..root } }
             })
             .collect();
         let unsupported =
             || refuse(CompileFault::Unsupported("no kernel runs an op on its types".to_owned()));
-        let lowered = nest::nest(&nest_expr.expr, &roots, level, bytes_moved).ok_or_else(unsupported)?;
+        let lowered = nest::nest(&nest_expr.expr, &roots, level, &policy).ok_or_else(unsupported)?;
         plan.scratch = plan.scratch.max(lowered.scratch);
         cost = cost.saturating_add(lowered.cost);
         plan.nests.push(lowered.nest);
     }
-    plan.estimated_work = bytes_moved.max(cost);
-    if prefetches_lookahead(bytes_moved, cost) {
+    plan.is_parallel = policy.is_parallel(cost);
+    if let Some(tiles) = policy.lookahead(cost) {
         for (nest, NestExpr { expr, .. }) in plan.nests.iter_mut().zip(&exprs) {
-            nest.lookahead = tile::lookahead(expr, nest);
+            nest.lookahead = tile::lookahead(expr, nest, tiles);
         }
     }
     plan.in_place = in_place::pairs(&plan.nests, &group, &ports);

@@ -7,6 +7,7 @@ mod in_place;
 mod kernel;
 mod key;
 mod lower;
+mod memory;
 mod nest;
 mod once_cache;
 mod register_fusion;

@@ -4,22 +4,15 @@ use smallvec::{SmallVec, smallvec};
 
 use super::expr::{Axes, ExprGraph, ExprRef};
 use super::kernel::{self, Operands};
+use super::memory::MemoryPolicy;
 use super::register_fusion::{self, Fusible, StageShape};
 use super::tile;
-use crate::kernels::caches::caches;
 use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::loops::{Loop, Role, Strides, normalise};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
 use crate::plan::{Instr, LoopNest, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
 use crate::types::shape;
-
-/// Prefetch distance in bytes (decision: prefetch-distance).
-const PREFETCH_BYTES: usize = 8192;
-
-/// Prefetch distance in columns of a transposed operand, for elements of one byte and for wider ones
-/// (decision: prefetch-columns).
-const PREFETCH_COLUMNS: [isize; 2] = [32, 16];
 
 /// An output of a nest.
 pub(super) struct Root {
@@ -141,25 +134,34 @@ impl IterationSpace {
         iterating.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// Prefetch distance of an operand in bytes; 0 if it is a computed value or its reuse distance fits half
-    /// of L2.
+    /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it is
+    /// read.
     ///
-    /// Not prefetched if the second level keeps it (decision: prefetch-selects). With transposed and
+    /// With transposed and
     /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
     /// the next row (decision: prefetch-next-row).
-    pub(super) fn distance(&self, expr: &ExprGraph<'_>, packs: bool, operand: Operand) -> isize {
-        let Operand::Access(access) = operand else { return 0 };
+    pub(super) fn distance(
+        &self,
+        expr: &ExprGraph<'_>,
+        policy: &MemoryPolicy,
+        packs: bool,
+        operand: Operand,
+    ) -> isize {
+        let (Operand::Access(access), distance) = (operand, policy.prefetch_distance) else { return 0 };
+        if distance == 0 {
+            return 0;
+        }
         let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
         let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
         let width = expr.accesses[access].width.bytes();
         let bytes = between.fold(width, usize::saturating_mul);
-        if self.loops().any(is_repeated) && bytes <= caches().second_level / 2 {
+        if self.loops().any(is_repeated) && policy.keeps(bytes) {
             return 0;
         }
         // Rows are short and may lie apart, so a later row is prefetched.
-        let rows = match PREFETCH_BYTES.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
+        let rows = match distance.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
             _ if packs => 1,
-            1 => return PREFETCH_BYTES as isize,
+            1 => return distance as isize,
             rows => rows as isize,
         };
         self.rows.strides[access].saturating_mul(rows)
@@ -181,39 +183,31 @@ pub(super) struct LoweredNest {
     pub(super) cost: usize,
 }
 
-/// Makes the nest of an expression graph, in a plan that moves a number of bytes; `None` if no kernel takes
-/// some type.
+/// Makes the nest of an expression graph; `None` if no kernel takes some type.
 pub(super) fn nest(
     expr: &ExprGraph<'_>,
     roots: &[Root],
     level: Level,
-    bytes_moved: usize,
+    policy: &MemoryPolicy,
 ) -> Option<LoweredNest> {
     let iter_space = IterationSpace::new(expr, roots);
-    // Not derived from the store policy: outputs may be stored non-temporally precisely to keep inputs
-    // cached.
-    let is_cached = bytes_moved <= caches().last_level / 4 * 3;
     let mut builder = Builder {
         expr,
         iter_space: &iter_space,
         level,
         roots,
-        is_cached,
+        policy,
         steps: Vec::new(),
         of_node: vec![None; expr.nodes.len()],
         packed: Vec::new(),
     };
     let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
     let Builder { steps, .. } = builder;
-    // A fused kernel of two steps must save more than a pass through the caches (decision: pairs-unfused).
-    let is_short = steps.len() <= 2 && bytes_moved <= caches().second_level / 4 * 5;
-    // Half of the last level, because others use it as well (decision: prefetch-near-last-level).
-    let is_far = bytes_moved > caches().last_level / 2;
-    let (steps, roots) = match is_short {
+    let (steps, roots) = match steps.len() <= 2 && !policy.fuses_pairs {
         true => (steps, roots),
-        false => register_fusion::fuse(expr, &iter_space, steps, roots, level, is_far),
+        false => register_fusion::fuse(expr, &iter_space, steps, roots, level, policy),
     };
-    Some(tile::nest(expr, &iter_space, steps, roots, is_cached))
+    Some(tile::nest(expr, &iter_space, steps, roots, policy))
 }
 
 struct Builder<'a> {
@@ -221,8 +215,7 @@ struct Builder<'a> {
     iter_space: &'a IterationSpace,
     level: Level,
     roots: &'a [Root],
-    /// Whether the caches hold all that the plan moves.
-    is_cached: bool,
+    policy: &'a MemoryPolicy,
     /// The steps so far, in run order if none is skipped.
     steps: Vec<UnplacedStep>,
     /// The step of each node, if it has one by now.
@@ -280,12 +273,7 @@ impl Builder<'_> {
             return step;
         }
         let width = self.expr.accesses[access].width;
-        let [of_bytes, of_others] = PREFETCH_COLUMNS;
-        let prefetch_columns = match width {
-            _ if self.is_cached => 0,
-            Width::W1 => of_bytes,
-            _ => of_others,
-        };
+        let prefetch_columns = self.policy.prefetch_columns(width);
         let distance = self.iter_space.columns.strides[access].saturating_mul(prefetch_columns);
         let instr = Instr::PackTile { from: access, distance, kernel: pack::pack_tile(self.level, width) };
         let step =
@@ -379,12 +367,11 @@ impl Builder<'_> {
             Operand::Access(access) => self.expr.accesses[access].base.input(self.expr.inputs()),
             Operand::Step(_) => None,
         };
-        // If results are stored non-temporally, branches come from beyond the caches.
-        let distance = |operand: Operand| match stores {
-            StorePolicy::Temporal => 0,
-            StorePolicy::NonTemporal => {
-                self.iter_space.distance(self.expr, self.steps.iter().any(UnplacedStep::packs), operand)
-            }
+        // A result in scratch is computed tile by tile, and its operands were mostly read by then.
+        let packs = self.steps.iter().any(UnplacedStep::packs);
+        let distance = |operand: Operand| match writes {
+            Some(_) => self.iter_space.distance(self.expr, self.policy, packs, operand),
+            None => 0,
         };
         let (instr, shape) =
             kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;

@@ -5,13 +5,14 @@ use smallvec::SmallVec;
 
 use super::expr::ExprGraph;
 use super::kernel::{NO_PARAMS, Operands};
+use super::memory::MemoryPolicy;
 use super::nest::{IterationSpace, UnplacedStep};
 use super::tile;
 use crate::kernels::fused::{
     self, BLOCK, FusedProgram, Location, ProgramOperand, Stage, StageUse, StoreKind,
 };
 use crate::kernels::pointwise::Params;
-use crate::kernels::{InnerStride, StorePolicy, Width};
+use crate::kernels::{InnerStride, Width};
 use crate::plan::{FusedKernel, Instr, Operand};
 use crate::types::kind::Level;
 
@@ -48,15 +49,14 @@ pub(super) enum StageShape {
     Select { if_true: Stage, if_false: Stage },
 }
 
-/// The steps of a nest and its roots, with fused kernels in place of the steps that they absorb. `is_far`
-/// says whether the plan moves more than half of the last level.
+/// The steps of a nest and its roots, with fused kernels in place of the steps that they absorb.
 pub(super) fn fuse(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
     mut steps: Vec<UnplacedStep>,
     mut roots: SmallVec<[usize; 2]>,
     level: Level,
-    is_far: bool,
+    policy: &MemoryPolicy,
 ) -> (Vec<UnplacedStep>, SmallVec<[usize; 2]>) {
     let mut users = vec![Vec::new(); steps.len()];
     for (user, step) in steps.iter().enumerate() {
@@ -73,7 +73,7 @@ pub(super) fn fuse(
         if members.len() < 2 {
             continue;
         }
-        let Some(fused) = Writer::new(expr, iter_space, &steps, &members, level, is_far).fused() else {
+        let Some(fused) = Writer::new(expr, iter_space, &steps, &members, level, policy).fused() else {
             continue;
         };
         let cost = members.iter().map(|&step| steps[step].cost).sum();
@@ -184,7 +184,7 @@ struct Writer<'a> {
     steps: &'a [UnplacedStep],
     members: &'a [usize],
     level: Level,
-    is_far: bool,
+    policy: &'a MemoryPolicy,
     stages: Vec<StageUse>,
     /// Operands that are in memory before the fused kernel begins.
     operands: SmallVec<[(Operand, ProgramOperand); 4]>,
@@ -210,7 +210,7 @@ impl<'a> Writer<'a> {
         steps: &'a [UnplacedStep],
         members: &'a [usize],
         level: Level,
-        is_far: bool,
+        policy: &'a MemoryPolicy,
     ) -> Self {
         let mut uses = vec![0; steps.len()];
         for operands in
@@ -228,7 +228,7 @@ impl<'a> Writer<'a> {
             steps,
             members,
             level,
-            is_far,
+            policy,
             stages: Vec::new(),
             operands: SmallVec::new(),
             spilled: Vec::new(),
@@ -297,16 +297,17 @@ impl<'a> Writer<'a> {
         let runs_along = |&access: &usize| self.iter_space.columns.strides[access] != 0;
         let accesses = (0..self.expr.accesses.len()).filter(runs_along);
         let moved: usize = accesses.map(|access| self.expr.accesses[access].width.bytes()).sum();
-        // If results are stored non-temporally, operands come from beyond the caches.
-        let is_beyond = self.steps.iter().any(|step| step.stores == StorePolicy::NonTemporal);
+        // Nests all of whose results are unpacked read and write their tiles by small pieces.
+        let writes_rows =
+            self.steps.iter().any(|s| s.port.is_some() && !matches!(s.instr, Instr::UnpackTile { .. }));
         // Tiles are then pieces of rows that are too short for the hardware prefetcher
         // (decision: prefetch-fused-pack).
         let packs = self.steps.iter().any(UnplacedStep::packs);
-        if is_beyond && (packs || (self.is_far && 2 * cost <= moved)) {
+        if writes_rows && (packs || (self.policy.prefetches_fused && 2 * cost <= moved)) {
             for (at, operand, width) in from_memory {
                 // The distance is passed as an f32; beyond the precision of f32 a neighbouring line is
                 // prefetched.
-                match self.iter_space.distance(self.expr, packs, operand) {
+                match self.iter_space.distance(self.expr, self.policy, packs, operand) {
                     0 => {}
                     distance => {
                         self.push(fused::prefetch(width)[self.level as usize]?, at, [distance as f32, 0.0])

@@ -3,46 +3,22 @@
 use smallvec::SmallVec;
 
 use super::expr::ExprGraph;
+use super::memory::MemoryPolicy;
 use super::nest::{IterationSpace, LoweredNest, UnplacedStep};
-use crate::kernels::caches::caches;
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::plan::loops::{Loop, Role};
 use crate::plan::{
-    Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Step, StepSet, StepSpace, Traversal,
+    Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Select, Step, StepSet, StepSpace,
+    Traversal,
 };
 
-/// Bytes of the result in one tile: enough to outweigh the cost of going to a tile, and few enough for
-/// threads to share many tiles.
-const TILE_BYTES: usize = 64 * 1024;
-
-/// Rows and columns of a tile that packs an operand from beyond the caches: for elements of at most two
-/// bytes, and for wider ones. Each side is many cache lines, so that a page is seldom visited again, and some
-/// tiles are left to share (decision: packed-side).
-const PACKED_SIDE: [usize; 2] = [512, 256];
-
-/// Columns of a tile that packs an operand within the caches. Such a tile has one line of each column, so
-/// that the packed elements are still in the first level when they are read (decision: packed-columns).
-const PACKED_COLUMNS: usize = 256;
-
-/// Most elements of a tile in which a mask test may skip steps: few, so that many tiles are uniform
-/// (decision: skip-tile-elements).
-const MAX_SKIP_ELEMENTS: usize = 1024;
-
-/// Least cost of a branch per element for which tiles are made smaller, because each tile has a cost of its
-/// own (decision: skip-branch-cost).
-const MIN_SKIP_COST: usize = 8;
-
-/// Fewest elements of a tile, so that the work of a step outweighs the cost of starting it
-/// (decision: min-tile-elements).
-const MIN_TILE_ELEMENTS: usize = 1024;
-
-/// Makes a nest of loops and steps. `is_cached` says whether the caches hold all that the plan moves.
+/// Makes a nest of loops and steps.
 pub(super) fn nest(
     expr: &ExprGraph<'_>,
     iter_space: &IterationSpace,
     steps: Vec<UnplacedStep>,
     roots: SmallVec<[usize; 2]>,
-    is_cached: bool,
+    policy: &MemoryPolicy,
 ) -> LoweredNest {
     let uses = Uses::new(&steps, &roots);
     let space = Extent { rows: iter_space.rows.extent, columns: iter_space.columns.extent };
@@ -50,7 +26,7 @@ pub(super) fn nest(
     let slots = ScratchSlots::new(&steps, &uses, |step| {
         step.varies & (iter_space.row_bit() | iter_space.column_bit()) == 0
     });
-    let tile = extent(expr, &steps, &slots, space, is_cached);
+    let tile = extent(expr, &steps, &slots, space, policy);
 
     let loops = TileLoops::new(iter_space, tile, &steps);
     let slots = ScratchSlots::new(&steps, &uses, |step| loops.outlives_an_iteration(step.varies));
@@ -97,8 +73,13 @@ pub(super) fn nest(
     LoweredNest { nest, scratch, cost }
 }
 
-/// The inputs of a branch that a mask test may skip.
-pub(super) fn lookahead<'n>(expr: &ExprGraph<'_>, nest: &'n LoopNest) -> Option<LookaheadPrefetch> {
+/// The inputs of a branch that a mask test may skip, and the number of tiles to look through for the next one
+/// that computes the branch.
+pub(super) fn lookahead<'n>(
+    expr: &ExprGraph<'_>,
+    nest: &'n LoopNest,
+    tiles: usize,
+) -> Option<LookaheadPrefetch> {
     let computed = |step: &'n Step| match &step.instr {
         Instr::Select(select) => select.computed_branches().next().map(|branch| (branch, select, step.to)),
         _ => None,
@@ -134,7 +115,8 @@ pub(super) fn lookahead<'n>(expr: &ExprGraph<'_>, nest: &'n LoopNest) -> Option<
         Dest::Port(access) => Some(access),
         Dest::Scratch(..) => None,
     };
-    Some(LookaheadPrefetch { step, accesses, cond: cond.map(|access| (access, is_then)), copied, result })
+    let cond = cond.map(|access| (access, is_then));
+    Some(LookaheadPrefetch { tiles, step, accesses, cond, copied, result })
 }
 
 /// Whether a step can traverse a tile as one row.
@@ -186,46 +168,25 @@ fn extent(
     steps: &[UnplacedStep],
     slots: &ScratchSlots,
     space: Extent,
-    is_cached: bool,
+    policy: &MemoryPolicy,
 ) -> Extent {
     let widest = expr.accesses.iter().map(|access| access.width.bytes()).max().unwrap_or(1);
     // Bytes of an element in scratch.
     let scratch_bytes = slots.bytes_of_element();
     if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
-        let [of_narrow, of_wide] = PACKED_SIDE;
-        let side = if widest <= 2 { of_narrow } else { of_wide };
-        let (mut rows, mut columns, room) = match is_cached {
-            true => (LINE / narrowest, PACKED_COLUMNS, caches().first_level / 2),
-            false => (side, side, caches().second_level / 2),
-        };
-        while scratch_bytes * rows * columns > room && rows.max(columns) > 32 {
-            if rows > columns {
-                rows /= 2;
-            } else {
-                columns /= 2;
-            }
-        }
+        let Extent { rows, columns } = policy.packed_tile(narrowest, widest, scratch_bytes);
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
     }
-    // An operand that two steps read gets a third of the first level, and so does their result. Values
-    // between steps get a third, because what the steps read and write besides passes through the rest
-    // (decision: third-of-first-level).
-    let third = caches().first_level / 3;
-    let most = if is_read_again(expr, steps) { third } else { TILE_BYTES } / widest;
-    let elements = match scratch_bytes {
-        0 => most,
-        _ => (third / scratch_bytes).min(most).max(MIN_TILE_ELEMENTS),
-    };
-    let is_heavy = |branch: usize| {
+    let cost = |branch: usize| {
         let inside = reached(steps, [branch], |_, _| true);
         steps.iter().zip(inside).filter(|(_, inside)| *inside).map(|(step, _)| step.cost).sum::<usize>()
-            >= MIN_SKIP_COST
     };
-    let may_skip = |step: &UnplacedStep| match &step.instr {
-        Instr::Select(select) => select.computed_branches().any(is_heavy),
-        _ => false,
-    };
-    let elements = if steps.iter().any(may_skip) { elements.min(MAX_SKIP_ELEMENTS) } else { elements };
+    let selects = steps.iter().filter_map(|step| match &step.instr {
+        Instr::Select(select) => Some(select),
+        _ => None,
+    });
+    let may_skip = selects.flat_map(Select::computed_branches).map(cost);
+    let elements = policy.tile_elements(widest, scratch_bytes, is_read_again(expr, steps), may_skip);
     let columns = match space.columns.div_ceil(elements) {
         0 | 1 => space.columns,
         blocks => space.columns.div_ceil(blocks).next_multiple_of(64),

@@ -14,9 +14,6 @@ use crate::plan::{
     Base, Branch, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Plan, Select, Step, StepSet, Traversal,
 };
 
-/// Tiles to look through for the next one that computes a branch (decision: lookahead-tiles).
-const MAX_LOOKAHEAD: usize = 16;
-
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
@@ -178,7 +175,7 @@ impl<'a> Interpreter<'a> {
             lookahead_cursor => lookahead_cursor.insert(self.cursor.clone()),
         };
         self.queue.clear();
-        for _ in 0..MAX_LOOKAHEAD {
+        for _ in 0..lookahead.tiles {
             if lookahead_cursor.advance().is_none() {
                 return;
             }

@@ -52,7 +52,7 @@ use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
-use crate::plan::{PARALLEL_BYTES, Plan};
+use crate::plan::Plan;
 
 /// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
@@ -73,7 +73,7 @@ unsafe impl Sync for Bindings {}
 
 /// Number of threads that may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
-    if plan.estimated_work < PARALLEL_BYTES { 1 } else { engine.threads() }
+    if plan.is_parallel { engine.threads() } else { 1 }
 }
 
 /// Runs a plan.
