@@ -175,7 +175,8 @@ pub(super) enum Residency {
 /// How a plan uses memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemoryPolicy {
-    bytes: usize,
+    /// Bytes of the distinct elements that are read and written.
+    pub(super) bytes: usize,
     /// Store policy of results that nothing in the plan reads.
     pub(super) stores: StorePolicy,
     /// Where packed operands are.

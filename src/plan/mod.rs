@@ -5,12 +5,14 @@
 //! its root [`Step`]s after the steps on which they depend. A plan has no ids: tensors are ports by position.
 
 pub(crate) mod loops;
+pub(crate) mod register_fusion;
 pub(crate) mod scalar_op;
 pub(crate) mod summary;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
+use self::register_fusion::RegisterFusionVerdict;
 use self::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
 use crate::kernels::pack::{PackTile, UnpackTile};
@@ -220,6 +222,8 @@ pub(crate) struct Step {
     pub(crate) space: StepSpace,
     /// How its elements are traversed.
     pub(crate) traversal: Traversal,
+    /// Why register fusion did not make more of it.
+    pub(crate) register_fusion: RegisterFusionVerdict,
 }
 
 /// How a step traverses its part of a tile. One long row takes less time than many short ones.

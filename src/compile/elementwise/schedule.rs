@@ -1,18 +1,15 @@
-//! Lowers an expression graph to a loop nest: loops, kernels, tiles and the dependencies of steps.
+//! Schedules an expression graph: which kernels run as steps, and in which order.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::expr::{Axes, ExprGraph, ExprRef};
-use super::kernel::{self, Operands};
-use super::memory::MemoryPolicy;
-use super::register_fusion::{self, Fusible, StageShape};
-use super::tile;
+use super::access::IterationSpace;
+use super::expr::{ExprGraph, ExprRef};
+use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
+use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
-use crate::plan::loops::{Loop, Role, Strides, normalise};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
-use crate::plan::{Instr, LoopNest, Operand, StepSpace, Traversal};
+use crate::plan::{Instr, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
-use crate::types::shape;
 
 /// An output of a nest.
 pub(super) struct Root {
@@ -50,164 +47,109 @@ impl UnplacedStep {
     }
 }
 
-/// The loops of a nest, and the strides along each.
-pub(super) struct IterationSpace {
-    /// All loops but the two innermost.
-    pub(super) outer: SmallVec<[Loop; 4]>,
-    pub(super) rows: Loop,
-    pub(super) columns: Loop,
-    accesses: usize,
-    masks: SmallVec<[Axes; 4]>,
+/// The steps of a nest in run order, without a place for their results.
+pub(super) struct Schedule<'a> {
+    pub(super) expr: &'a ExprGraph<'a>,
+    pub(super) space: IterationSpace,
+    pub(super) steps: Vec<UnplacedStep>,
+    /// The steps that complete the outputs.
+    pub(super) roots: SmallVec<[usize; 2]>,
 }
 
-impl IterationSpace {
-    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of the first
-    /// root's access.
-    fn new(expr: &ExprGraph<'_>, roots: &[Root]) -> Self {
-        let dims = expr.dims;
-        let result = &expr.accesses[roots[0].access].strides;
-        let order =
-            shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
-        let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
-        for node in &expr.nodes {
-            if !masks.contains(&node.varies) {
-                masks.push(node.varies);
+impl<'a> Schedule<'a> {
+    /// Selects the steps of an expression graph.
+    pub(super) fn new(
+        expr: &'a ExprGraph<'a>,
+        roots: &[Root],
+        level: Level,
+        policy: &MemoryPolicy,
+    ) -> Result<Self, NoKernel> {
+        let space = IterationSpace::new(expr, roots[0].access);
+        let mut builder = Builder {
+            expr,
+            iter_space: &space,
+            level,
+            roots,
+            policy,
+            steps: Vec::new(),
+            of_node: vec![None; expr.nodes.len()],
+            packed: Vec::new(),
+        };
+        let roots = roots.iter().map(|root| builder.root(root)).collect::<Result<_, _>>()?;
+        let steps = builder.steps;
+        Ok(Self { expr, space, steps, roots })
+    }
+
+    /// Whether the rows of a step's result and of all its operands follow each other without a gap.
+    pub(super) fn lies_flat(&self, index: usize) -> bool {
+        let Self { expr, space: iter_space, steps, .. } = self;
+        let step = &steps[index];
+        let follows = |access: usize| {
+            let width = expr.accesses[access].width.bytes() as isize;
+            let (row_stride, along) = (iter_space.rows.strides[access], iter_space.columns.strides[access]);
+            along == width && row_stride == width * iter_space.columns.extent as isize
+        };
+        let is_everywhere_one =
+            |access: usize| (iter_space.rows.strides[access], iter_space.columns.strides[access]) == (0, 0);
+        let is_whole = |space: StepSpace| space.rows && space.columns == InnerStride::Contiguous;
+        let fits = |operand: Operand| match operand {
+            Operand::Access(access) => follows(access) || is_everywhere_one(access),
+            Operand::Step(step) => {
+                let UnplacedStep { space, port, .. } = steps[step];
+                let is_one = !space.rows && space.columns == InnerStride::Broadcast;
+                is_one || (is_whole(space) && port.is_none_or(follows))
+            }
+        };
+        let is_map = !step.packs() && !matches!(step.instr, Instr::Index { .. });
+        is_map
+            && is_whole(step.space)
+            && step.port.is_none_or(follows)
+            && step.instr.operands().into_iter().all(fits)
+    }
+}
+
+/// The steps that only one branch of a select needs, which starts at step `first`.
+pub(super) fn skippable<'a>(
+    steps: &'a [UnplacedStep],
+    roots: &[usize],
+    select: usize,
+    first: usize,
+) -> impl Iterator<Item = usize> + 'a {
+    let inside = reached(steps, [first], |_, _| true);
+    let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (select, first));
+    (0..steps.len()).filter(move |&step| inside[step] && !without[step])
+}
+
+/// The steps that a skippable branch of a select needs, and others too.
+pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<bool> {
+    let mut conditional = vec![false; steps.len()];
+    for (index, step) in steps.iter().enumerate() {
+        let Instr::Select(select) = &step.instr else { continue };
+        for first in select.computed_branches() {
+            let inside = reached(steps, [first], |_, _| true);
+            let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
+            for step in 0..steps.len() {
+                conditional[step] |= inside[step] && without[step];
             }
         }
-        // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
-        // merges with one along which it does not.
-        let strides_of = |mask: Axes| {
-            let varying: SmallVec<[i64; 6]> =
-                (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
-            let strides = shape::dense_strides(&varying, &order).unwrap_or_default();
-            let of_axis =
-                |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
-            strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
-        };
-        let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
-        let loops = (0..dims.len()).map(|axis| Loop {
-            extent: dims[axis] as usize,
-            strides: expr
-                .accesses
-                .iter()
-                .map(|access| access.strides[axis])
-                .chain(of_masks.iter().map(|s| s[axis]))
-                .collect(),
-            role: Role::Spatial,
-            pinned: false,
-        });
-        let mut outer = normalise(loops, roots[0].access);
-        let once = |strides: Strides| Loop { extent: 1, strides, role: Role::Spatial, pinned: false };
-        let widths = expr.accesses.iter().map(|access| access.width.bytes() as isize);
-        let columns = outer.pop().unwrap_or_else(|| once(widths.chain(masks.iter().map(|_| 0)).collect()));
-        let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, columns.strides.len())));
-        Self { outer, rows, columns, accesses: expr.accesses.len(), masks }
     }
-
-    /// The bit of the row loop, and of the column loop, after those of the outer loops.
-    pub(super) fn row_bit(&self) -> u32 {
-        1 << self.outer.len()
-    }
-
-    pub(super) fn column_bit(&self) -> u32 {
-        2 << self.outer.len()
-    }
-
-    fn loops(&self) -> impl DoubleEndedIterator<Item = &Loop> {
-        self.outer.iter().chain([&self.rows, &self.columns])
-    }
-
-    /// The loops along which the strides are not 0, one bit each: outer loops, rows, columns.
-    fn varies(&self, strides_at: usize) -> u32 {
-        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.strides[strides_at] != 0);
-        moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
-    }
-
-    fn node_varies(&self, varies: Axes) -> u32 {
-        let mask = self.masks.iter().position(|&mask| mask == varies);
-        mask.map_or(0, |mask| self.varies(self.accesses + mask))
-    }
-
-    /// All loops of more than one iteration.
-    fn all(&self) -> u32 {
-        let iterating = self.loops().enumerate().filter(|(_, l)| l.extent > 1);
-        iterating.fold(0, |bits, (bit, _)| bits | 1 << bit)
-    }
-
-    /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it is
-    /// read.
-    ///
-    /// With transposed and
-    /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
-    /// the next row (decision: prefetch-next-row).
-    pub(super) fn distance(
-        &self,
-        expr: &ExprGraph<'_>,
-        policy: &MemoryPolicy,
-        packs: bool,
-        operand: Operand,
-    ) -> isize {
-        let (Operand::Access(access), distance) = (operand, policy.prefetch_distance) else { return 0 };
-        if distance == 0 {
-            return 0;
-        }
-        let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
-        let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
-        let width = expr.accesses[access].width.bytes();
-        let bytes = between.fold(width, usize::saturating_mul);
-        if self.loops().any(is_repeated) && policy.keeps(bytes) {
-            return 0;
-        }
-        // Rows are short and may lie apart, so a later row is prefetched.
-        let rows = match distance.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
-            _ if packs => 1,
-            1 => return distance as isize,
-            rows => rows as isize,
-        };
-        self.rows.strides[access].saturating_mul(rows)
-    }
-
-    fn space(&self, varies: u32) -> StepSpace {
-        let columns = varies & self.column_bit() != 0 || self.columns.extent == 1;
-        StepSpace {
-            rows: varies & self.row_bit() != 0 || self.rows.extent == 1,
-            columns: if columns { InnerStride::Contiguous } else { InnerStride::Broadcast },
-        }
-    }
+    conditional
 }
 
-/// A nest, the scratch that it needs, and the cost of all its elements.
-pub(super) struct LoweredNest {
-    pub(super) nest: LoopNest,
-    pub(super) scratch: usize,
-    pub(super) cost: usize,
-}
-
-/// Makes the nest of an expression graph; `None` if no kernel takes some type.
-pub(super) fn nest(
-    expr: &ExprGraph<'_>,
-    roots: &[Root],
-    level: Level,
-    policy: &MemoryPolicy,
-) -> Option<LoweredNest> {
-    let iter_space = IterationSpace::new(expr, roots);
-    let mut builder = Builder {
-        expr,
-        iter_space: &iter_space,
-        level,
-        roots,
-        policy,
-        steps: Vec::new(),
-        of_node: vec![None; expr.nodes.len()],
-        packed: Vec::new(),
-    };
-    let roots = roots.iter().map(|root| builder.root(root)).collect::<Option<SmallVec<[usize; 2]>>>()?;
-    let Builder { steps, .. } = builder;
-    let (steps, roots) = match steps.len() <= 2 && !policy.fuses_pairs {
-        true => (steps, roots),
-        false => register_fusion::fuse(expr, &iter_space, steps, roots, level, policy),
-    };
-    Some(tile::nest(expr, &iter_space, steps, roots, policy))
+/// The steps that some steps need, including themselves, along the uses that are followed.
+pub(super) fn reached(
+    steps: &[UnplacedStep],
+    from: impl IntoIterator<Item = usize>,
+    follow: impl Fn(usize, usize) -> bool,
+) -> Vec<bool> {
+    let mut seen = vec![false; steps.len()];
+    let mut open: Vec<usize> = from.into_iter().collect();
+    while let Some(index) = open.pop() {
+        if !std::mem::replace(&mut seen[index], true) {
+            open.extend(steps[index].instr.deps().filter(|&used| follow(index, used)));
+        }
+    }
+    seen
 }
 
 struct Builder<'a> {
@@ -237,10 +179,10 @@ impl Builder<'_> {
     }
 
     /// Location of an operand, and its inner stride.
-    fn operand(&mut self, operand: ExprRef) -> Option<(Operand, InnerStride)> {
-        Some(match operand {
+    fn operand(&mut self, operand: ExprRef) -> Result<(Operand, InnerStride), NoKernel> {
+        Ok(match operand {
             ExprRef::Node(node) => {
-                let step = self.of_node[node]?;
+                let step = self.of_node[node].ok_or(NoKernel(self.expr.nodes[node].op))?;
                 (Operand::Step(step), self.steps[step].space.columns)
             }
             ExprRef::AxisAccess(access) => match self.inner(access) {
@@ -276,32 +218,43 @@ impl Builder<'_> {
         let prefetch_columns = self.policy.prefetch_columns(width);
         let distance = self.iter_space.columns.strides[access].saturating_mul(prefetch_columns);
         let instr = Instr::PackTile { from: access, distance, kernel: pack::pack_tile(self.level, width) };
-        let step =
-            self.push(StepLabel::PackTile, instr, width, self.iter_space.varies(access), kernel::PACK_COST);
+        let varies = self.iter_space.varies(access);
+        let cost = select_kernel::PACK_COST;
+        let step = self.push(self.to_scratch(StepLabel::PackTile, instr, width, varies, cost));
         self.packed.push((access, step));
         step
     }
 
-    fn push(&mut self, label: StepLabel, instr: Instr, width: Width, varies: u32, cost: usize) -> usize {
-        let (labels, space) = (smallvec![label], self.iter_space.space(varies));
-        let (traversal, stores) = (Traversal::RowByRow, StorePolicy::Temporal);
-        self.steps.push(UnplacedStep {
-            labels,
-            instr,
-            port: None,
-            width,
-            space,
-            traversal,
-            varies,
-            cost,
-            stores,
-            fusible: None,
-        });
+    fn push(&mut self, step: UnplacedStep) -> usize {
+        self.steps.push(step);
         self.steps.len() - 1
     }
 
+    /// A step that goes through its part of the tile row by row, to scratch.
+    fn to_scratch(
+        &self,
+        label: StepLabel,
+        instr: Instr,
+        width: Width,
+        varies: u32,
+        cost: usize,
+    ) -> UnplacedStep {
+        UnplacedStep {
+            labels: smallvec![label],
+            instr,
+            port: None,
+            width,
+            space: self.iter_space.space(varies),
+            traversal: Traversal::RowByRow,
+            varies,
+            cost,
+            stores: StorePolicy::Temporal,
+            fusible: None,
+        }
+    }
+
     /// Makes the step of a node, if that has none, behind those of its operands.
-    fn node(&mut self, index: usize) -> Option<()> {
+    fn node(&mut self, index: usize) -> Result<(), NoKernel> {
         let mut open = vec![index];
         while let Some(&node) = open.last() {
             if self.of_node[node].is_none() {
@@ -313,7 +266,7 @@ impl Builder<'_> {
             }
             open.pop();
         }
-        Some(())
+        Ok(())
     }
 
     /// The first operand of a node that has no step yet; those before it that have to be packed are.
@@ -332,7 +285,7 @@ impl Builder<'_> {
     }
 
     /// Makes the step of a node whose operands have theirs.
-    fn make_node(&mut self, index: usize) -> Option<()> {
+    fn make_node(&mut self, index: usize) -> Result<(), NoKernel> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
         let is_index = node.op == ScalarOp::Index;
@@ -340,7 +293,7 @@ impl Builder<'_> {
             [ExprRef::AxisAccess(access)] if is_index => {
                 [(Operand::Access(access), InnerStride::Contiguous)].as_slice().into()
             }
-            _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Option<_>>()?,
+            _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?,
         };
         // If all operands are repeated along a row, one element a row is computed; if these elements follow
         // each other, the elements of all rows are computed as one row.
@@ -374,15 +327,18 @@ impl Builder<'_> {
             None => 0,
         };
         let (instr, shape) =
-            kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
+            select_kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
         let port = writes.map(|root| root.access);
-        let step = self.push(StepLabel::ScalarOp(node.op), instr, node.width, varies, kernel::cost(node.op));
-        self.steps[step].port = port;
-        self.steps[step].traversal = traversal;
-        self.steps[step].stores = stores;
-        self.steps[step].fusible = shape.map(|shape| Fusible { shape, operands });
+        let cost = select_kernel::cost(node.op);
+        let step = self.push(UnplacedStep {
+            port,
+            traversal,
+            stores,
+            fusible: shape.map(|shape| Fusible { shape, operands }),
+            ..self.to_scratch(StepLabel::ScalarOp(node.op), instr, node.width, varies, cost)
+        });
         self.of_node[index] = Some(step);
-        Some(())
+        Ok(())
     }
 
     /// The root to which a node can write directly: the port takes its result, element for element. A result
@@ -401,7 +357,7 @@ impl Builder<'_> {
     }
 
     /// Makes the step that completes an output.
-    fn root(&mut self, root: &Root) -> Option<usize> {
+    fn root(&mut self, root: &Root) -> Result<usize, NoKernel> {
         let all = self.iter_space.all();
         if let ExprRef::Node(node) = root.value {
             self.node(node)?;
@@ -410,7 +366,7 @@ impl Builder<'_> {
         if let Operand::Step(step) = operand
             && self.steps[step].port == Some(root.access)
         {
-            return Some(step);
+            return Ok(step);
         }
         let width = self.expr.accesses[root.access].width;
         let is_strided = self.inner(root.access).is_none();
@@ -421,20 +377,17 @@ impl Builder<'_> {
         if !is_strided || !is_dense_step {
             let stores = if is_strided { StorePolicy::Temporal } else { root.stores };
             let instr = Instr::Move { from: operand, kernel: select::copy(self.level, width, inner, stores) };
-            let step = self.push(StepLabel::Copy, instr, width, all, kernel::COPY_COST);
+            let copy = self.to_scratch(StepLabel::Copy, instr, width, all, select_kernel::COPY_COST);
             if !is_strided {
-                self.steps[step].port = Some(root.access);
-                self.steps[step].stores = stores;
                 let operands = [(operand, inner)].as_slice().into();
-                self.steps[step].fusible = Some(Fusible { shape: StageShape::Same, operands });
-                return Some(step);
+                let fusible = Some(Fusible { shape: StageShape::Same, operands });
+                return Ok(self.push(UnplacedStep { port: Some(root.access), stores, fusible, ..copy }));
             }
-            (operand, inner) = (Operand::Step(step), InnerStride::Contiguous);
+            (operand, inner) = (Operand::Step(self.push(copy)), InnerStride::Contiguous);
         }
         debug_assert_eq!(inner, InnerStride::Contiguous);
         let instr = Instr::UnpackTile { from: operand, kernel: pack::unpack_tile(self.level, width) };
-        let step = self.push(StepLabel::UnpackTile, instr, width, all, kernel::PACK_COST);
-        self.steps[step].port = Some(root.access);
-        Some(step)
+        let unpack = self.to_scratch(StepLabel::UnpackTile, instr, width, all, select_kernel::PACK_COST);
+        Ok(self.push(UnplacedStep { port: Some(root.access), ..unpack }))
     }
 }
