@@ -21,11 +21,13 @@ use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport
 use crate::shapes::in_memory;
 use crate::source::{Loaded, Side};
 
-/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go on.
+/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
+/// on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     let mut loaded = args.source.load(&args.input)?;
     let partitions = loaded.graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
-    let asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
+    let mut asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
+    loaded.notes.extend(asked.leave_unused(&loaded));
     asked.check(&loaded.graph, &partitions).map_err(Ending::usage)?;
     let graph = &loaded.graph;
 
@@ -109,6 +111,24 @@ impl Asked {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
             None => Ok(Self { input, output, fill }),
         }
+    }
+
+    /// Passes over inputs of a model that no op uses, and says so.
+    fn leave_unused(&mut self, loaded: &Loaded) -> Vec<String> {
+        let inputs = loaded.named.as_ref().map_or(&[][..], |named| &named.inputs);
+        let used: Vec<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
+        let unused: Vec<_> = inputs.iter().filter(|port| !used.contains(&port.tensor.id())).collect();
+        let mut notes = Vec::new();
+        for port in unused {
+            let is_asked = |id: TensorId| id == port.tensor.id();
+            if self.input.iter().any(|(id, _)| is_asked(*id)) || self.fill.iter().any(|(id, _)| is_asked(*id))
+            {
+                notes.push(format!("no op uses the input {:?} of the model", port.name()));
+            }
+            self.input.retain(|(id, _)| !is_asked(*id));
+            self.fill.retain(|(id, _)| !is_asked(*id));
+        }
+        notes
     }
 
     /// Checks that the tensors are there.
@@ -275,8 +295,8 @@ impl Run {
         }
     }
 
-    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op, made-up
-    /// ones.
+    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op,
+    /// made-up ones.
     fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();

@@ -70,7 +70,8 @@ const ZPS: AttrRow = optional(A::Zps, T::S64s);
 
 /// The rows of the op set, by code.
 pub(super) const OP_SET: &[Schema] = &[
-    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64 too.
+    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64
+    // too.
     op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
     op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
     op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])

@@ -1,27 +1,26 @@
-//! Whether a group stays convex when an op joins it: whether no path leaves the group and comes back into it.
+//! Whether a group stays convex if an op joins it: no path may leave the group and come back into it.
 //!
-//! Each group formed so far runs as one, so the graph is seen with its groups contracted to a node each, in
-//! an order in which the nodes can run. A question is answered by two searches that take turns, an edge each:
-//! one from the group, one from the op that would join. The first that ends answers, so a question costs no
-//! more than twice the easier search. The search from the group is kept while the group grows. Trees along
-//! the edges, made once, answer for long paths: an op below a member in a tree is reached from the group,
-//! however far it is.
+//! Each formed group runs as one, so the graph is contracted to one node for each group, in a run order. Two
+//! searches answer a query, alternating edge by edge: one from the group, one from the op that would join.
+//! The first to end answers, so a query costs at most twice the easier search. The search from the group is
+//! kept while the group grows. Trees along the edges, made once, answer for long paths: an op below a member
+//! in a tree is reached from the group, however far it is.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::op_graph::{OpGraph, Side};
+use super::op_graph::{EdgeSide, OpGraph};
 use super::run_order::RunOrder;
 
-/// The graph with its groups contracted, and the group that grows.
+/// The graph with its groups contracted, and the growing group.
 pub(super) struct Convexity<'g> {
-    links: Links<'g>,
-    /// The growth in which an op last became a member.
+    links: ContractedGraph<'g>,
+    /// For each op, the growth in which it last became a member.
     member_in: Vec<u32>,
     growth: u32,
-    /// What the growing group leads to, and what leads to it.
+    /// The nodes that the growing group reaches, and the nodes that reach it.
     from_group: [Search; 2],
     from_candidate: Search,
     below_group: [Below; 2],
@@ -31,20 +30,20 @@ impl<'g> Convexity<'g> {
     pub(super) fn new(graph: &'g OpGraph<'_>) -> Self {
         let count = graph.ops.len();
         Self {
-            links: Links::new(graph),
+            links: ContractedGraph::new(graph),
             member_in: vec![0; count],
             growth: 0,
-            from_group: [Side::Consumers, Side::Producers].map(|side| Search::new(side, count)),
-            from_candidate: Search::new(Side::Producers, count),
+            from_group: [EdgeSide::Consumers, EdgeSide::Producers].map(|side| Search::new(side, count)),
+            from_candidate: Search::new(EdgeSide::Producers, count),
             below_group: [
-                // The latest producer stands at the end of the longest path, most often.
+                // The latest producer is at the end of the longest path, most often.
                 Below::new(0..count, |op| graph.producers[op].iter().copied().max()),
                 Below::new((0..count).rev(), |op| graph.consumers[op].iter().copied().min()),
             ],
         }
     }
 
-    /// How many edges were followed and nodes were labelled so far, a measure of the work.
+    /// Number of edges followed and labels given so far, a measure of the work.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         let searches = self.from_group.iter().chain([&self.from_candidate]);
@@ -68,9 +67,9 @@ impl<'g> Convexity<'g> {
         self.below_group.iter_mut().for_each(|below| below.add(op));
     }
 
-    /// Whether a path that passes an op outside of the group would connect it with a candidate. The candidate
+    /// Whether a path through an op outside of the group connects the group with a candidate. The candidate
     /// is a neighbour of the group, on one side.
-    pub(super) fn has_detour(&mut self, candidate: usize, side: Side) -> bool {
+    pub(super) fn has_detour(&mut self, candidate: usize, side: EdgeSide) -> bool {
         let Self { links, member_in, growth, from_group, from_candidate, below_group } = self;
         let is_member = |node: usize| member_in[node] == *growth;
         let (from_group, below_group) = (&mut from_group[side as usize], &below_group[side as usize]);
@@ -81,8 +80,8 @@ impl<'g> Convexity<'g> {
             if from_group.detours(candidate) > 0 {
                 return true;
             }
-            // What the group leads to is known up to its front. Whatever leads on to the candidate is nearer
-            // than the candidate, and nearer than what is left of the candidate's own search.
+            // The nodes that the group reaches are known up to its front. A node on a path to the candidate
+            // is nearer than the candidate, and nearer than the rest of the candidate's own search.
             let front = from_group.front();
             if front >= links.distance(side, candidate) || front > u64::MAX - from_candidate.front() {
                 return false;
@@ -119,21 +118,21 @@ impl<'g> Convexity<'g> {
         else {
             return;
         };
-        // The group moves to the place of its last op, and what it leads to behind it; or to the place of its
-        // first op, and what leads to it before it: whichever is found first.
+        // The group moves to the position of its last op, with the nodes that it reaches behind it; or to the
+        // position of its first op, with the nodes that reach it in front: whichever search ends first.
         let [after, before] = from_group;
         let is_after = loop {
-            if after.front() >= links.distance(Side::Consumers, last) {
+            if after.front() >= links.distance(EdgeSide::Consumers, last) {
                 break true;
             }
-            if before.front() >= links.distance(Side::Producers, first) {
+            if before.front() >= links.distance(EdgeSide::Producers, first) {
                 break false;
             }
             after.advance(links, is_member);
             before.advance(links, is_member);
         };
         let (search, anchor, side) =
-            if is_after { (after, last, Side::Consumers) } else { (before, first, Side::Producers) };
+            if is_after { (after, last, EdgeSide::Consumers) } else { (before, first, EdgeSide::Producers) };
         let limit = links.distance(side, if is_after { last } else { first });
         let is_between = |&node: &usize| !is_member(node) && links.distance(side, node) < limit;
         let mut moving: Vec<usize> = search.reached.iter().copied().filter(is_between).collect();
@@ -147,17 +146,16 @@ impl<'g> Convexity<'g> {
     }
 }
 
-/// Nodes in an order in which they can run, and the edges between them. A node is an op, or a group named by
-/// one of its ops.
-struct Links<'g> {
+/// Nodes in a run order, and the edges between them. A node is an op, or a group named by one of its ops.
+struct ContractedGraph<'g> {
     node_of: Vec<usize>,
-    /// The ops to which the edges of a node lead, by side.
+    /// The ops at the other ends of a node's edges, by side.
     edges: [Vec<Cow<'g, [usize]>>; 2],
     order: RunOrder,
     steps: u64,
 }
 
-impl<'g> Links<'g> {
+impl<'g> ContractedGraph<'g> {
     fn new(graph: &'g OpGraph<'_>) -> Self {
         let count = graph.ops.len();
         let borrowed =
@@ -171,15 +169,15 @@ impl<'g> Links<'g> {
     }
 
     /// A number that grows along every edge of a side.
-    fn distance(&self, side: Side, node: usize) -> u64 {
+    fn distance(&self, side: EdgeSide, node: usize) -> u64 {
         match side {
-            Side::Consumers => self.order.label(node),
-            Side::Producers => u64::MAX - self.order.label(node),
+            EdgeSide::Consumers => self.order.label(node),
+            EdgeSide::Producers => u64::MAX - self.order.label(node),
         }
     }
 
-    /// The op to which an edge of a node leads.
-    fn edge(&self, side: Side, node: usize, index: usize) -> Option<usize> {
+    /// The op at the other end of a node's edge.
+    fn edge(&self, side: EdgeSide, node: usize, index: usize) -> Option<usize> {
         self.edges[side as usize][node].get(index).copied()
     }
 
@@ -202,21 +200,21 @@ impl<'g> Links<'g> {
 
 /// A search along the edges of one side, nearest nodes first.
 struct Search {
-    side: Side,
-    /// Marks of earlier rounds count as none.
+    side: EdgeSide,
+    /// Marks of earlier rounds do not count.
     round: u32,
     reached_in: Vec<u32>,
     reached: Vec<usize>,
     /// Nodes with edges that may not have been followed yet.
     frontier: BinaryHeap<Reverse<(u64, usize)>>,
     next_edge: Vec<usize>,
-    /// How many edges were followed to a node from outside of the group, and in which round.
+    /// For each node, the number of edges followed to it from outside of the group, and the round.
     detours: Vec<(u32, usize)>,
     steps: u64,
 }
 
 impl Search {
-    fn new(side: Side, count: usize) -> Self {
+    fn new(side: EdgeSide, count: usize) -> Self {
         Self {
             side,
             round: 0,
@@ -239,8 +237,8 @@ impl Search {
         self.reached_in[node] == self.round
     }
 
-    /// Marks a node; whether it was not marked before.
-    fn reach(&mut self, node: usize, links: &Links<'_>) -> bool {
+    /// Marks a node; returns whether it was unmarked.
+    fn reach(&mut self, node: usize, links: &ContractedGraph<'_>) -> bool {
         if self.has_reached(node) {
             return false;
         }
@@ -251,13 +249,13 @@ impl Search {
         true
     }
 
-    /// The distance up to which all nodes that can be reached have been reached.
+    /// The distance up to which all reachable nodes have been reached.
     fn front(&self) -> u64 {
         self.frontier.peek().map_or(u64::MAX, |&Reverse((distance, _))| distance)
     }
 
     /// Follows one more edge of the nearest node that has one, to an op.
-    fn follow(&mut self, links: &Links<'_>) -> Option<(usize, usize)> {
+    fn follow(&mut self, links: &ContractedGraph<'_>) -> Option<(usize, usize)> {
         while let Some(&Reverse((_, node))) = self.frontier.peek() {
             self.steps += 1;
             if let Some(to) = links.edge(self.side, node, self.next_edge[node]) {
@@ -271,7 +269,11 @@ impl Search {
 
     /// Follows one more edge from the group. The edge is returned if it leads to a node that was not reached
     /// before.
-    fn advance(&mut self, links: &Links<'_>, is_member: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+    fn advance(
+        &mut self,
+        links: &ContractedGraph<'_>,
+        is_member: impl Fn(usize) -> bool,
+    ) -> Option<(usize, usize)> {
         let (from, op) = self.follow(links)?;
         let to = links.node_of[op];
         if !is_member(from) {
@@ -285,8 +287,8 @@ impl Search {
         if round == self.round { count } else { 0 }
     }
 
-    /// Takes back what was counted of edges that started outside of the group, now that their start is in it.
-    fn forget_detours_over(&mut self, node: usize, links: &Links<'_>) {
+    /// Subtracts the counted edges that start at a node, because the node is now in the group.
+    fn forget_detours_over(&mut self, node: usize, links: &ContractedGraph<'_>) {
         if self.has_reached(node) {
             for index in 0..self.next_edge[node] {
                 self.steps += 1;
@@ -298,16 +300,16 @@ impl Search {
     }
 }
 
-/// Trees in which each op hangs below one that leads to it, and what hangs below the members of the group.
+/// Trees in which each op is below one that leads to it, and the ops below the members of the group.
 struct Below {
-    /// For each op, the places of itself and all that hangs below it.
+    /// For each op, the positions of itself and of all ops below it.
     places: Vec<Range<usize>>,
-    /// Places below members: ranges that are apart, ascending.
+    /// Positions below members: disjoint ranges, ascending.
     ranges: Vec<Range<usize>>,
 }
 
 impl Below {
-    /// Trees of ops that are given parents first.
+    /// Trees of ops, given parents first.
     fn new(
         ops: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + Clone,
         parent: impl Fn(usize) -> Option<usize>,
@@ -319,7 +321,7 @@ impl Below {
             }
         }
         let mut places = vec![0..0; ops.len()];
-        // Below each op, the place that is free next; the last entry is for ops without a parent.
+        // For each op, the next free position below it; the last entry is for ops without a parent.
         let mut free = vec![0; ops.len() + 1];
         for op in ops {
             let free_below = &mut free[parent(op).unwrap_or(sizes.len())];

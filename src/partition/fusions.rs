@@ -1,12 +1,11 @@
-//! The table of fusions, by priority. To add one is to add an entry.
+//! The table of fusions, by priority. A new fusion is a new entry.
 
 use super::grow::FusionVerdict;
 use super::pointwise::Pointwise;
 use crate::graph::function::Function;
 use crate::graph::op::Op;
 
-/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at
-/// once.
+/// Most ops of a fused group. A plan then has at most a few hundred steps, whose order is computed at once.
 const MAX_OPS: usize = 64;
 
 /// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
@@ -32,21 +31,21 @@ pub enum Accuracy {
     Bounded,
 }
 
-/// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.
+/// A kind of partition that can run, as data: where it starts, what it absorbs, and when it is worth it.
 pub(super) struct Fusion {
-    /// What it is called in explanations.
+    /// Its name in explanations.
     pub(super) name: &'static str,
     /// Whether a group may start at an op.
     pub(super) seed: fn(&Op) -> bool,
-    /// Whether a group takes in one more op, a neighbour along an edge.
+    /// Whether a group absorbs one more op, a neighbour along an edge.
     pub(super) grow: fn(group: &[&Op], op: &Op) -> FusionVerdict,
     /// How exact its partitions are.
     pub(super) accuracy: Accuracy,
-    /// Whether the grown group is to be a partition.
+    /// Whether the grown group becomes a partition.
     pub(super) accept: fn(group: &[&Op]) -> FusionVerdict,
 }
 
-/// Every fusion, the one that is tried first first.
+/// Every fusion, in the order in which they are tried.
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     name: "pointwise",
     accuracy: Accuracy::Exact,

@@ -1,4 +1,4 @@
-//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular
+//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, but no particular
 //! op.
 
 use std::cmp::Reverse;
@@ -6,18 +6,18 @@ use std::collections::BinaryHeap;
 
 use super::convexity::Convexity;
 use super::fusions::{Accuracy, Fusion};
-use super::op_graph::{OpGraph, Side};
+use super::op_graph::{EdgeSide, OpGraph};
 use crate::error::OpRef;
 use crate::graph::op::Op;
 
-/// What a fusion says of an op, or of a group of ops.
+/// The verdict of a fusion on an op, or on a group of ops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FusionVerdict {
-    /// It takes it.
+    /// The fusion takes it.
     Matched,
-    /// It is not for it.
+    /// It does not match the fusion.
     NoMatch,
-    /// It would be for it, but for a reason that the text gives.
+    /// It would match, but for the reason that the text gives.
     Rejected(&'static str),
 }
 
@@ -43,12 +43,12 @@ pub enum FusionVerdict {
 pub struct Explanation {
     /// The fusion.
     pub fusion: &'static str,
-    /// The op at which the group started.
+    /// The op from which the group started.
     pub seed: OpRef,
-    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole
+    /// The neighbour that was checked against the group; `None` if the verdict is on the seed or the whole
     /// group.
     pub neighbour: Option<OpRef>,
-    /// What was decided.
+    /// The verdict.
     pub verdict: FusionVerdict,
 }
 
@@ -66,7 +66,7 @@ impl AsRef<[usize]> for OpGroup {
     }
 }
 
-/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is
+/// Applies fusions in the order of the table; an op that no fusion takes is a group of its own. If `grow` is
 /// false, no group has more than its seed.
 pub(super) fn group(
     graph: &OpGraph<'_>,
@@ -79,25 +79,26 @@ pub(super) fn group(
     graph.in_run_order(growth.groups)
 }
 
-/// The groups that fusions have formed so far, and the one that grows.
+/// The groups that fusions have formed so far, and the growing one.
 struct Growth<'g, E> {
     graph: &'g OpGraph<'g>,
     explain: E,
     groups: Vec<OpGroup>,
     is_taken: Vec<bool>,
     convexity: Convexity<'g>,
-    /// How many groups have been grown.
+    /// Number of groups that have been grown.
     grown: usize,
-    /// The group of which an op was last a candidate, counted from 1, and its place among the candidates.
+    /// For each op, the number of the group of which it was last a candidate, counted from 1, and its index
+    /// among the candidates.
     candidate: Vec<(usize, usize)>,
-    /// How often an op was looked at.
+    /// Number of times an op was looked at.
     looks: u64,
 }
 
 /// A neighbour of a group, or one of its ops.
 struct Candidate {
     op: usize,
-    side: Side,
+    side: EdgeSide,
     state: State,
 }
 
@@ -158,23 +159,23 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         self.groups.push(OpGroup { ops, accuracy });
     }
 
-    /// Takes in neighbours, nearest first, for as long as the fusion wants one and the group stays convex.
+    /// Absorbs neighbours, nearest first, as long as the fusion wants one and the group stays convex.
     fn grown(&mut self, fusion: &Fusion, seed: usize) -> Vec<usize> {
         let mut group = Vec::new();
         let mut members: Vec<&Op> = Vec::new();
-        let mut candidates = vec![Candidate { op: seed, side: Side::Consumers, state: State::Waiting }];
+        let mut candidates = vec![Candidate { op: seed, side: EdgeSide::Consumers, state: State::Waiting }];
         self.grown += 1;
         self.candidate[seed] = (self.grown, 0);
         self.convexity.start();
-        let mut asked = 0;
-        // Places of candidates that were refused before, and beside which an op has joined since.
+        let mut next = 0;
+        // Indices of candidates that were refused before, and next to which an op has joined since.
         let mut again: BinaryHeap<Reverse<usize>> = BinaryHeap::new();
         loop {
-            // The candidate that stands first, so that groups are the same as if each joining started the
-            // round anew.
-            let place = again.pop().map_or(asked, |Reverse(place)| place);
+            // The first candidate in the order, so that groups are the same as if each joining restarted the
+            // round.
+            let place = again.pop().map_or(next, |Reverse(place)| place);
             let Some(&Candidate { op, side, .. }) = candidates.get(place) else { break };
-            asked += usize::from(place == asked);
+            next += usize::from(place == next);
             self.looks += 1;
             let joins = op == seed
                 || (fusion.grow)(&members, self.graph.ops[op]) == FusionVerdict::Matched
@@ -218,7 +219,7 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         group
     }
 
-    /// How much work was done: ops looked at, edges followed, nodes moved.
+    /// Amount of work: ops looked at, edges followed, nodes moved.
     #[cfg(test)]
     fn steps(&self) -> u64 {
         self.looks + self.convexity.steps()

@@ -1,4 +1,4 @@
-//! Which ops go together: from a graph to partitions.
+//! Cuts a graph into partitions: which ops go together.
 
 mod convexity;
 pub(crate) mod fusions;
@@ -23,7 +23,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Policy, TensorId};
 
-/// Ops of a graph that run as one, or one op that nothing here runs.
+/// Ops of a graph that run as one, or one op that Sterna does not run.
 ///
 /// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the
 /// graph, each listed once.
@@ -84,22 +84,22 @@ impl Partition {
         Ok(partitions.swap_remove(0))
     }
 
-    /// The place of the partition among those of its graph, from 0.
+    /// The index of the partition among those of its graph.
     pub fn id(&self) -> usize {
         self.inner.id
     }
 
-    /// The ops, in an order in which they can run.
+    /// The ops, in run order.
     pub fn ops(&self) -> &[Op] {
         &self.inner.ops
     }
 
-    /// The tensors that the partition takes, in the order in which its ops mention them.
+    /// The tensors that the partition takes, in the order in which its ops name them.
     pub fn inputs(&self) -> &[LogicalTensor] {
         &self.inner.inputs
     }
 
-    /// The tensors that the partition gives, in the order in which its ops mention them.
+    /// The tensors that the partition gives, in the order in which its ops name them.
     pub fn outputs(&self) -> &[LogicalTensor] {
         &self.inner.outputs
     }
@@ -114,7 +114,7 @@ impl Partition {
         self.inner.accuracy
     }
 
-    /// Why the partition cannot be compiled; `None` where it can.
+    /// Why the partition cannot be compiled; `None` if it can.
     pub fn unsupported_reason(&self) -> Option<String> {
         let types = |tensors: &[LogicalTensor]| {
             tensors.iter().map(|tensor| tensor.data_type().name()).collect::<Vec<_>>().join(", ")
@@ -138,7 +138,7 @@ impl Partition {
         let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
         let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
-        // Whoever consumes it outside needs it handed out; so does a caller, where nobody consumes it.
+        // A consumer outside of the partition needs the tensor; so does the caller, if no op consumes it.
         let leaves = |tensor: TensorId| match links.consumers.get(&tensor) {
             Some(consumers) => consumers.iter().any(|&op| !is_inside(op)),
             None => true,
@@ -159,8 +159,8 @@ impl Partition {
 }
 
 impl Graph {
-    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come
-    /// back each in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
+    /// Cuts the graph into partitions, in run order. Each op that Sterna does not run comes back in a
+    /// partition of its own that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors
     ///
@@ -171,8 +171,8 @@ impl Graph {
         groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
-    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which
-    /// they fell: why two neighbours share a partition or do not.
+    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order of the
+    /// decisions: why two neighbours share a partition or do not.
     ///
     /// # Errors
     ///

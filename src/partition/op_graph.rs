@@ -7,16 +7,16 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::op::Op;
 
-/// A way along the edges of a graph.
+/// A direction along the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    /// From an op to those that use its results.
+pub(super) enum EdgeSide {
+    /// From an op to the users of its results.
     Consumers,
-    /// From an op to those whose results it uses.
+    /// From an op to the producers of its operands.
     Producers,
 }
 
-impl Side {
+impl EdgeSide {
     pub(super) fn opposite(self) -> Self {
         match self {
             Self::Consumers => Self::Producers,
@@ -28,8 +28,8 @@ impl Side {
 /// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between
 /// them.
 ///
-/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the
-/// group is compiled; outside of it, the tensor is a port of the group.
+/// A shape-only port is an edge like any other. Inside a group, the shape is known when the group is
+/// compiled; outside of it, the tensor is a port of the group.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
     pub(super) producers: Vec<Vec<usize>>,
@@ -46,7 +46,7 @@ impl<'g> OpGraph<'g> {
         }
         let none = || vec![Vec::new(); ops.len()];
         let (mut producers, mut consumers) = (none(), none());
-        // The op that was last seen as a consumer of each op.
+        // For each op, the op that was last seen as its consumer.
         let mut linked = vec![usize::MAX; ops.len()];
         for (at, op) in ops.iter().enumerate() {
             for input in op.inputs() {
@@ -62,15 +62,14 @@ impl<'g> OpGraph<'g> {
         Ok(Self { ops, producers, consumers })
     }
 
-    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side
-    /// each one is.
-    pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, Side)> {
-        let producers = self.producers[op].iter().map(|&other| (other, Side::Producers));
-        producers.chain(self.consumers[op].iter().map(|&other| (other, Side::Consumers)))
+    /// The ops that share an edge with an op, producers first, each with its side.
+    pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, EdgeSide)> {
+        let producers = self.producers[op].iter().map(|&other| (other, EdgeSide::Producers));
+        producers.chain(self.consumers[op].iter().map(|&other| (other, EdgeSide::Consumers)))
     }
 
-    /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its
-    /// first op.
+    /// Sorts groups of ops, each ascending, into a run order; among groups that can run, the one with the
+    /// first op comes first.
     pub(super) fn in_run_order<G: AsRef<[usize]>>(&self, mut groups: Vec<G>) -> Vec<G> {
         groups.sort_unstable_by_key(|group| group.as_ref()[0]);
         let mut group_of = vec![0; self.ops.len()];

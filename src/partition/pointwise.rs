@@ -1,4 +1,4 @@
-//! Which pointwise ops run, and in which type they compute.
+//! Which pointwise ops run, and the type in which they compute.
 
 use crate::graph::function::Function;
 use crate::graph::op::Op;
@@ -12,13 +12,13 @@ use Function as F;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pointwise {
     pub(crate) function: Function,
-    /// Operands are brought to this type and the result is rounded from it: f32 for f32, bf16 and f16.
+    /// Operands are converted to this type and the result is rounded from it: f32 for f32, bf16 and f16.
     /// Functions that only move bits compute in the type of their result.
     pub(crate) computes_in: DataType,
 }
 
 impl Pointwise {
-    /// What an op computes; `None` where nothing here runs it.
+    /// The function and type of an op; `None` if Sterna does not run it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;
@@ -26,7 +26,8 @@ impl Pointwise {
     }
 }
 
-/// The type rule: f32, bf16 and f16 mix and compute in f32; integers go with themselves; nothing else mixes.
+/// The type rule: f32, bf16 and f16 mix and compute in f32; integers do not mix with other types; nothing
+/// else mixes.
 fn computes_in(function: Function, op: &Op) -> Option<DataType> {
     let result = op.outputs()[0].data_type();
     let operands = || op.inputs().iter().map(|input| input.data_type());

@@ -1,12 +1,13 @@
 //! A slow and obvious interpreter of ops: what every fast path is held against.
 //!
-//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and writes its
-//! outputs, some thousand elements a task. What moves elements or their sign bit works on bytes. Integers are computed
-//! exactly and wrap around. Floating-point arithmetic is done in f64, which holds every f32, bf16 and f16 exactly, in
-//! the order of the elements, and rounded at the end: to f32, and from there to the type of the output. For a sum,
-//! difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour over f64 never
-//! changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every machine. Results
-//! are the same on any number of threads, which are those of rayon's global pool.
+//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and
+//! writes its outputs, some thousand elements a task. What moves elements or their sign bit works on bytes.
+//! Integers are computed exactly and wrap around. Floating-point arithmetic is done in f64, which holds every
+//! f32, bf16 and f16 exactly, in the order of the elements, and rounded at the end: to f32, and from there to
+//! the type of the output. For a sum, difference, product, quotient or square root of f32 numbers that is f32
+//! arithmetic: the detour over f64 never changes the result. A NaN that comes out of arithmetic has positive
+//! sign and no payload, on every machine. Results are the same on any number of threads, which are those of
+//! rayon's global pool.
 //!
 //! ```
 //! use sterna::reference::{self, Value};
@@ -29,16 +30,16 @@ mod dropout;
 mod functions;
 mod moves;
 mod number;
+mod odometer;
 mod pointwise;
 mod products;
 mod quantization;
 mod rows;
 mod value;
-mod walk;
 
+use odometer::{CHUNK, Odometer, in_pieces};
 pub use value::Value;
 use value::{count, zeroed};
-use walk::{CHUNK, Walk, in_pieces};
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
 use crate::graph::function::Function;
@@ -135,6 +136,47 @@ pub fn ulps(op: &Op) -> u32 {
     if in_f32 { ulps } else { ulps.min(1) }
 }
 
+/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded to its
+/// type: a compiled op adds up in f32, in an order of its own.
+///
+/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by [`ulps`]. A sum
+/// whose terms hold NaN or ∞ has a bound of NaN or ∞.
+///
+/// ```
+/// use sterna::reference::{self, Value};
+/// use sterna::{Attr, DataType, LogicalTensor, Op, OpKind};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1)).attr(Attr::Axes, vec![0i64]);
+/// let bounds = reference::bounds(&op, &[Value::from_slice(&[2], &[3.0f32, -1.0])?])?;
+/// assert_eq!(bounds, Some(vec![2.0 * 4.0 / (1 << 24) as f64]));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
+    let op = &verified(op)?;
+    check_inputs(op, inputs)?;
+    let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    Ok(match op.kind() {
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 if inputs.len() > 1 => {
+            return bounds(&with_axes(op, &inputs[1]), &inputs[..1]);
+        }
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::BiasAddBackward => {
+            Some(rows::bounds(op, &inputs[0])?)
+        }
+        K::MatMul => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            Some(products::bounds(op, inputs, &shapes[0])?)
+        }
+        _ => None,
+    })
+}
+
+/// Half a unit in the last place of an f32 that is 1.
+const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
+
 /// Runs one op on values of the types of its inputs, and gives values of the types of its outputs.
 ///
 /// The shapes of the results follow from those of the values, whatever shapes the op's tensors have.
@@ -184,8 +226,8 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     }
 }
 
-/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled partition
-/// has them; `None` where nothing here knows the rule of its kind.
+/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled
+/// partition has them; `None` where nothing here knows the rule of its kind.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -198,9 +240,9 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op has inputs;
-/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where the shapes contradict
-/// the op's rule.
+/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op
+/// has inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where
+/// the shapes contradict the op's rule.
 pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     let op = &verified(op)?;
     check_count(op, inputs.len())?;
@@ -221,7 +263,8 @@ fn with_axes(op: &Op, axes: &Value) -> Op {
     reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
 }
 
-/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are not set.
+/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
+/// not set.
 fn verified(op: &Op) -> Result<Op> {
     let mut op = op.clone();
     verify(&mut op)?;
@@ -282,20 +325,25 @@ fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
     pointwise::indices(axis, op.outputs()[0].data_type(), dims)
 }
 
-/// All elements of a value as numbers, as a walk visits them.
-fn numbers_of(value: &Value, walk: &Walk) -> Result<Vec<f64>> {
+/// All elements of a value as numbers, as an odometer visits them.
+fn numbers_of(value: &Value, odometer: &Odometer) -> Result<Vec<f64>> {
     let mut numbers = zeroed(count(value.dims()))?;
     in_pieces(&mut numbers, CHUNK, |n, piece| {
-        number::floats(value, walk, n * CHUNK..n * CHUNK + piece.len(), piece);
+        number::floats(value, odometer, n * CHUNK..n * CHUNK + piece.len(), piece);
     });
     Ok(numbers)
 }
 
-/// A value of numbers, rounded to f32 and from there to the type, that lie where a walk over its dims says.
-fn value_of(numbers: &[f64], walk: &Walk, data_type: DataType, dims: &[i64]) -> Result<Value> {
+/// A value of numbers in row-major order, rounded to f32 and from there to the type.
+fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    value_of(numbers, &Odometer::dense(dims), data_type, dims)
+}
+
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims finds them.
+fn value_of(numbers: &[f64], odometer: &Odometer, data_type: DataType, dims: &[i64]) -> Result<Value> {
     Value::compute(data_type, dims, |range, bytes| {
         let mut piece = vec![0.0; range.len()];
-        walk.gather(range, &mut piece, |at| numbers[at]);
+        odometer.gather(range, &mut piece, |at| numbers[at]);
         number::store_arithmetic(&mut piece, data_type, bytes);
     })
 }

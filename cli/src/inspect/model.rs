@@ -185,14 +185,14 @@ fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<Tensor
 }
 
 /// A tensor that leads from one partition to another.
-struct Link<'a> {
+struct CutEdge<'a> {
     producer: (usize, &'a Op),
     consumer: (usize, &'a Op),
 }
 
 /// The tensors between partitions.
 struct Wiring<'a> {
-    links: Vec<Link<'a>>,
+    links: Vec<CutEdge<'a>>,
     /// The links of each partition.
     links_of: HashMap<usize, Vec<usize>>,
     /// What was said of an op beside a group that became a partition, by the partition and the id of the op.
@@ -212,7 +212,7 @@ impl<'a> Wiring<'a> {
                 if producer.0 != part {
                     links_of.entry(producer.0).or_default().push(links.len());
                     links_of.entry(part).or_default().push(links.len());
-                    links.push(Link { producer, consumer: (part, op) });
+                    links.push(CutEdge { producer, consumer: (part, op) });
                 }
             }
         }
@@ -243,7 +243,7 @@ impl<'a> Wiring<'a> {
     }
 
     /// The verdicts that kept the two ends of a link apart.
-    fn why(&self, link: &Link<'_>) -> String {
+    fn why(&self, link: &CutEdge<'_>) -> String {
         let ends = [(link.producer, link.consumer), (link.consumer, link.producer)];
         let said = ends.iter().flat_map(|((part, _), (_, op))| self.said_of.get(&(*part, op.id())));
         let verdicts = said.flatten().filter_map(|explanation| {

@@ -376,8 +376,8 @@ impl<'a> Writer<'a> {
         let mut open: Vec<usize> = self.begin(value).into_iter().collect();
         while let Some(&step) = open.last() {
             let operands = &self.fusible(step)?.operands;
-            // The condition comes first: the mask register holds it while the branches are computed, the first
-            // branch last.
+            // The condition comes first. The mask register holds it while the branches are computed, the
+            // first branch last.
             let order: &[usize] = if operands.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
             let mut operands = order.iter().filter_map(|&index| operands.get(index));
             match operands.find_map(|&(operand, _)| self.begin(operand)) {
