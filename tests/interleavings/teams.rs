@@ -1,8 +1,9 @@
-//! Promise: in whatever order callers and workers come, all work of a call is done when the call returns and nobody works on
-//! it afterwards, at most one job a worker waits, and a job that waits joins whichever team is there when it begins.
+//! Promise: in whatever order callers and workers come, all work of a call is done when the call returns, no
+//! thread is at work on it afterwards, at most one job a worker waits, and a waiting job joins the team that
+//! is open when the job begins.
 //!
-//! loom runs each model under every order in which its threads can touch what they share, with few interruptions. It sees the file of the teams
-//! as it stands, with atomics and cells of its own.
+//! loom runs each model under every order in which the threads can touch shared memory, with a bounded number
+//! of preemptions. It compiles the library's file of the teams, with loom's atomics and cells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,8 +45,8 @@ fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     assert!(orders > 1, "{name}: only one order");
 }
 
-/// Work of some shares, each taken once, and who took them. The shares are cells: to take one twice, or after the call, is a
-/// fault that loom sees.
+/// Work of some shares, each taken once, and who took them. The shares are cells: to take one twice, or after
+/// the call, is a fault that loom sees.
 struct Work {
     next: loom::sync::atomic::AtomicUsize,
     shares: [loom::cell::UnsafeCell<bool>; 2],
@@ -108,12 +109,13 @@ fn a_call_returns_when_all_is_done_and_nobody_works() {
 }
 
 #[test]
-fn a_job_joins_a_later_crew_too() {
+fn a_job_joins_a_later_team_too() {
     let joined = Arc::new(AtomicUsize::new(0));
     let seen = joined.clone();
     explore("two calls, one job", move || {
         let teams = Arc::new(Teams::new(1));
-        // The job comes at any time from the first call on; whether another is spawned for the second one depends on that.
+        // The job comes at any time from the first call on; whether another is spawned for the second one
+        // depends on that.
         let first = Work::new().run(&teams, 2, come);
         let second = Work::new().run(&teams, 2, |teams| {
             // That the second job never comes shows what the first one does.
@@ -125,7 +127,7 @@ fn a_job_joins_a_later_crew_too() {
 }
 
 #[test]
-fn callers_at_once_take_places_of_their_own() {
+fn callers_at_once_take_slots_of_their_own() {
     explore("two callers", || {
         let teams = Arc::new(Teams::new(1));
         let other = teams.clone();
@@ -138,7 +140,7 @@ fn callers_at_once_take_places_of_their_own() {
 }
 
 #[test]
-fn no_crew_misses_a_job_that_waits() {
+fn no_team_misses_a_job_that_waits() {
     explore("a call as a job begins", || {
         let teams = Arc::new(Teams::new(1));
         let spawned = Arc::new(AtomicUsize::new(0));
