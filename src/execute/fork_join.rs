@@ -14,7 +14,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::sync::{AtomicUsize, MIN_SLOTS, Ordering, SPINS, Thread, UnsafeCell, current, park};
+use super::sync::{AtomicUsize, MIN_SLOTS, Ordering, SPINS, Thread, UnsafeCell, current, park, pause};
 
 /// Bits of a count in [`TeamSlot::state`]. From the lowest bit up the state holds two counts and three flags:
 /// workers at work, workers that may still begin, `TAKEN`, `CLOSED`, `PANICKED`. The state of a free slot is
@@ -43,6 +43,11 @@ pub(super) struct Teams {
     workers: usize,
     /// Jobs that no worker has begun.
     waiting: AtomicUsize,
+    /// Workers that look for open teams although no job calls for them.
+    awake: AtomicUsize,
+    /// Counts the teams that were opened, so that a worker that is awake reads one number instead of all
+    /// slots.
+    opened: AtomicUsize,
 }
 
 /// Room for one team at a time, in a cache line of its own.
@@ -71,7 +76,8 @@ impl Teams {
     pub(super) fn new(workers: usize) -> Self {
         let slot = || TeamSlot { state: AtomicUsize::new(0), call: UnsafeCell::new(None) };
         let slots = (0..workers.max(MIN_SLOTS)).map(|_| slot()).collect();
-        Self { slots, workers, waiting: AtomicUsize::new(0) }
+        let [waiting, awake, opened] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { slots, workers, waiting, awake, opened }
     }
 
     /// Does `work` on the caller's thread, which is member 0, and on up to `members - 1` workers. Returns
@@ -84,14 +90,31 @@ impl Teams {
         work: &(dyn Fn(usize) + Sync),
         spawn: impl Fn(Arc<Self>),
     ) -> Result<(), Panicked> {
+        self.run_after(members, work, |others| self.request_workers(others, spawn))
+    }
+
+    /// As [`run`](Self::run), with workers that are awake alone: it spawns no job.
+    pub(super) fn run_awake(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        self.run_after(members, work, |_| ())
+    }
+
+    /// Opens a team, calls `ask` with the number of workers that may join, and works.
+    fn run_after(
+        &self,
+        members: usize,
+        work: &(dyn Fn(usize) + Sync),
+        ask: impl FnOnce(usize),
+    ) -> Result<(), Panicked> {
         // If the handle of the thread is gone, in a destructor of a thread, this panics before a slot is
         // taken.
         let caller = current();
         let Some(slot) = self.slots.iter().find(|slot| slot.take()) else { return caught(|| work(0)) };
         let others = (members - 1).min(MAX_COUNT);
         slot.open(others + 1, work, caller);
+        // A worker that reads the new count sees the open team.
+        self.opened.fetch_add(1, Ordering::Release);
         let own = caught(|| {
-            self.request_workers(others, spawn);
+            ask(others);
             work(0);
         });
         slot.close().and(own)
@@ -108,12 +131,39 @@ impl Teams {
         (waiting..most(waiting)).for_each(|_| spawn(self.clone()));
     }
 
-    /// The body of a job: joins each open team. `first` is the slot to start from.
-    pub(super) fn help(&self, first: usize) {
+    /// The body of a job: joins each open team, and says whether there was one. `first` is the slot to start
+    /// from.
+    pub(super) fn help(&self, first: usize) -> bool {
         // A caller that opens a team from here on spawns another job.
         self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.join_open(first)
+    }
+
+    /// Joins each open team, and says whether there was one.
+    fn join_open(&self, first: usize) -> bool {
         let (before, from) = self.slots.split_at(first % self.slots.len());
-        from.iter().chain(before).for_each(TeamSlot::help);
+        from.iter().chain(before).fold(false, |has_joined, slot| slot.help() | has_joined)
+    }
+
+    /// Joins teams as they open, without a job, until `is_over`, which learns whether the last look found a
+    /// team.
+    pub(super) fn stay_awake(&self, first: usize, mut is_over: impl FnMut(bool) -> bool) {
+        self.awake.fetch_add(1, Ordering::Relaxed);
+        let mut seen = self.opened.load(Ordering::Acquire);
+        // A team may have opened before the count was read.
+        let mut has_joined = self.join_open(first);
+        while !is_over(has_joined) {
+            pause();
+            let opened = self.opened.load(Ordering::Acquire);
+            has_joined = opened != seen && self.join_open(first);
+            seen = opened;
+        }
+        self.awake.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a worker is awake. Nothing but speed depends on it.
+    pub(super) fn is_awake(&self) -> bool {
+        self.awake.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -138,11 +188,13 @@ impl TeamSlot {
         self.state.store(TAKEN | ((members - 1) * ONE_OPEN), Ordering::Release);
     }
 
-    /// Joins the team of the slot if it is open, and does a member's share.
-    fn help(&self) {
+    /// Joins the team of the slot if it is open, does a member's share, and says whether it did.
+    fn help(&self) -> bool {
         let begun =
             |state: usize| (state & OPEN != 0 && state & CLOSED == 0).then(|| state - ONE_OPEN + ONE_WORKING);
-        let Ok(state) = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun) else { return };
+        let Ok(state) = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, begun) else {
+            return false;
+        };
         let open = (state & OPEN) / ONE_OPEN;
         // SAFETY: this worker has begun, so the caller does not write to the call.
         let call = self.call.with(|call| unsafe { &*call }.as_ref().map(Fork::seen));
@@ -157,6 +209,7 @@ impl TeamSlot {
         if state & CLOSED != 0 && state & WORKING == ONE_WORKING {
             caller.unpark();
         }
+        true
     }
 
     /// Lets no worker begin any more, waits for those that have begun, and frees the slot.

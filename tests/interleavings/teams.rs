@@ -18,7 +18,7 @@ mod fork_join;
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
-    pub(crate) use loom::thread::{Thread, current, park};
+    pub(crate) use loom::thread::{Thread, current, park, yield_now as pause};
 
     /// To look again and again is no other order.
     pub(crate) const SPINS: usize = 0;
@@ -80,6 +80,11 @@ impl Work {
     fn run(self, teams: &Arc<Teams>, members: usize, spawn: impl Fn(Arc<Teams>)) -> [usize; 3] {
         let result = teams.run(members, &|member| self.take_all(member), spawn);
         result.expect("nobody panics");
+        self.done()
+    }
+
+    /// How often each member worked, when all of it is done and nobody is at it.
+    fn done(self) -> [usize; 3] {
         for share in &self.shares {
             // SAFETY: nobody works any more, or loom says so.
             assert!(share.with(|share| unsafe { *share }), "a share that nobody took");
@@ -127,6 +132,33 @@ fn a_job_joins_a_later_team_too() {
 }
 
 #[test]
+fn a_worker_that_is_awake_joins_teams_without_a_job() {
+    let joined = Arc::new(AtomicUsize::new(0));
+    let seen = joined.clone();
+    explore("two calls, one worker that is awake", move || {
+        let teams = Arc::new(Teams::new(1));
+        let awake = teams.clone();
+        let worker = loom::thread::spawn(move || {
+            let mut looks = 0;
+            awake.stay_awake(0, |_| {
+                looks += 1;
+                looks > 2
+            });
+        });
+        for call in 0..2 {
+            let work = Work::new();
+            teams.run_awake(2, &|member| work.take_all(member)).expect("nobody panics");
+            let by = work.done();
+            assert_eq!(by[0], 1, "the caller works");
+            seen.fetch_or(by[1] << call, Ordering::Relaxed);
+        }
+        worker.join().expect("no thread panics");
+        assert!(!teams.is_awake());
+    });
+    assert_eq!(joined.load(Ordering::Relaxed), 0b11, "the worker joins either team");
+}
+
+#[test]
 fn callers_at_once_take_slots_of_their_own() {
     explore("two callers", || {
         let teams = Arc::new(Teams::new(1));
@@ -167,7 +199,10 @@ fn no_team_misses_a_job_that_waits() {
 
 #[test]
 fn jobs_that_wait_are_no_more_than_workers() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    // One order of many calls.
+    builder.max_branches = 10_000;
+    builder.check(|| {
         for workers in 1..=3 {
             let teams = Arc::new(Teams::new(workers));
             let spawned = AtomicUsize::new(0);
