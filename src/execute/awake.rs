@@ -11,10 +11,6 @@ use std::time::{Duration, Instant};
 
 use super::fork_join::Teams;
 
-/// Bytes moved, or work of the same time, from which a second thread gains if it is awake
-/// (decision: awake-workers).
-pub(super) const AWAKE_BYTES: usize = 256 * 1024;
-
 /// How long a worker stays awake after its last share (decision: awake-workers).
 const AWAKE_TIME: Duration = Duration::from_micros(50);
 

@@ -13,10 +13,9 @@ use std::thread::available_parallelism;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::awake::{self, AWAKE_BYTES, Pace, SmallExecution};
+use super::awake::{self, Pace, SmallExecution};
 use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
-use crate::plan::PARALLEL_BYTES;
 use crate::types::kind::Level;
 
 /// Alignment of memory from an engine: a cache line, which is the widest vector too.
@@ -131,23 +130,23 @@ struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread, and there as long as the engine. No
-    /// lock guards them: a child of a fork would wait for whoever held it in the parent.
+    /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
+    /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
     /// If workers stay awake after work: when the engine was last used.
     pace: Option<Pace>,
 }
 
-/// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
+/// Worker threads, and the process in which they run: a fork copies the pool, but none of its threads.
 pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
     teams: Arc<Teams>,
-    /// Whether they look for more work before they sleep.
+    /// Whether workers look for more work before they sleep.
     stay_awake: bool,
 }
 
-/// Those who help a small execution.
+/// The workers that help a small execution.
 pub(super) struct AwakeWorkers<'a> {
     workers: &'a Workers,
     /// Whether a worker is awake already, so that none need be woken.
@@ -244,16 +243,14 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Whether an execution of this much work may use workers that are awake, but wakes none for itself
-    /// alone.
-    pub(super) fn is_small(&self, work: usize) -> bool {
-        (AWAKE_BYTES..PARALLEL_BYTES).contains(&work) && self.inner.pace.is_some()
+    /// Whether workers of the engine stay awake after work.
+    pub(super) fn keeps_awake(&self) -> bool {
+        self.inner.pace.is_some()
     }
 
-    /// Notes that a small execution begins.
-    pub(super) fn begin_small(&self, work: usize) -> Option<SmallExecution<'_>> {
-        let pace = self.inner.pace.as_ref().filter(|_| self.is_small(work))?;
-        Some(pace.begin())
+    /// Notes that a small execution begins, if workers stay awake for it.
+    pub(super) fn begin_small(&self) -> Option<SmallExecution<'_>> {
+        self.inner.pace.as_ref().map(Pace::begin)
     }
 
     /// The workers for a small execution: those that are awake, or those that are worth waking because the
@@ -274,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// Those who run all but the caller's share of an execution.
+    /// The workers that run everything except the caller's share of an execution.
     pub(super) fn workers(&self) -> Result<&Workers> {
         let slot = &self.inner.workers;
         let mut seen = slot.load(Ordering::Acquire);

@@ -206,8 +206,8 @@ pub(crate) enum Class {
     Finite,
 }
 
-/// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an integer by
-/// arithmetic that wraps around.
+/// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an
+/// integer by arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
     /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also s32, s64.
