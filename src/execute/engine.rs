@@ -131,8 +131,8 @@ struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread, and there as long as the engine. No
-    /// lock guards them: a child of a fork would wait for whoever held it in the parent.
+    /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
+    /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
     /// If workers stay awake after work: when the engine was last used.
     pace: Option<Pace>,
@@ -143,11 +143,11 @@ pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
     teams: Arc<Teams>,
-    /// Whether they look for more work before they sleep.
+    /// Whether workers look for more work before they sleep.
     stay_awake: bool,
 }
 
-/// Those who help a small execution.
+/// The workers that help a small execution.
 pub(super) struct AwakeWorkers<'a> {
     workers: &'a Workers,
     /// Whether a worker is awake already, so that none need be woken.
@@ -273,7 +273,7 @@ impl Engine {
         }
     }
 
-    /// Those who run all but the caller's share of an execution.
+    /// The workers that run everything except the caller's share of an execution.
     pub(super) fn workers(&self) -> Result<&Workers> {
         let slot = &self.inner.workers;
         let mut seen = slot.load(Ordering::Acquire);

@@ -220,7 +220,7 @@ impl TeamSlot {
             let state = self.state.load(Ordering::Acquire);
             if state & WORKING == 0 {
                 break state;
-            } else if spins < SPINS {
+            } else if spins != SPINS {
                 spins += 1;
                 std::hint::spin_loop();
             } else {
