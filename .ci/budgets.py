@@ -24,7 +24,7 @@ END = "<!-- End of the table of budgets. -->\n"
 MB = 1_000_000
 # A function of the tables of kernels is a shell in which a body is compiled for one level. Shells that only serve
 # others, for one body in several orders of operands, are not counted.
-SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d|::shell)?(::<|$)")
+SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d?|::shell)?(::<|$)")
 
 
 def run(*command, **options):

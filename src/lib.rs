@@ -84,6 +84,7 @@ pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema,
 pub use graph::{FpMath, Graph};
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
+pub use plan::register_fusion::RegisterFusionVerdict;
 pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};

@@ -1,4 +1,4 @@
-//! The floating-point environment of executions.
+//! The floating-point environment of executions, the canonical NaN, and maximum and minimum.
 
 /// Puts the thread into the default floating-point environment (rounding to nearest, denormals kept,
 /// exceptions masked) and restores the caller's when dropped. Without it, a caller that rounds otherwise or
@@ -55,4 +55,30 @@ fn set_control(control: u32) {
     // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that
     // was in force.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
+}
+
+/// The canonical NaN: arithmetic gives no other.
+pub(super) const NAN: f32 = f32::from_bits(0x7fc0_0000);
+
+/// `x`, or the canonical NaN.
+#[inline(always)]
+pub(super) fn canonical(x: f32) -> f32 {
+    if x.is_nan() { NAN } else { x }
+}
+
+/// The larger number; NaN if one is NaN, +0 above −0.
+#[inline(always)]
+pub(super) fn maximum(x: f32, y: f32) -> f32 {
+    let larger = if x > y { x } else { y };
+    // Equal numbers have equal bits, except zeros.
+    let larger = if x == y { f32::from_bits(x.to_bits() & y.to_bits()) } else { larger };
+    if x.is_nan() | y.is_nan() { NAN } else { larger }
+}
+
+/// The smaller number; NaN if one is NaN, −0 below +0.
+#[inline(always)]
+pub(super) fn minimum(x: f32, y: f32) -> f32 {
+    let smaller = if x < y { x } else { y };
+    let smaller = if x == y { f32::from_bits(x.to_bits() | y.to_bits()) } else { smaller };
+    if x.is_nan() | y.is_nan() { NAN } else { smaller }
 }

@@ -6,20 +6,21 @@
 //! address and row stride of an input, and overlaps no other.
 //!
 //! Kernels that move elements are chosen by element width, not by type, from tables that look-up, tests and
-//! benches share: one entry for each [`Level`] and [`Width`].
+//! benches share: one entry for each level and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
+mod by_width;
 pub(crate) mod caches;
 pub(crate) mod floats;
+mod function;
 pub(crate) mod fused;
+mod isa;
 mod math;
 pub(crate) mod pack;
 pub(crate) mod pointwise;
 pub(crate) mod prefetch;
 pub(crate) mod select;
 pub(crate) mod simd;
-
-use crate::types::kind::Level;
 
 /// Rows of a tile, and elements of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub(crate) struct Target {
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
+
+/// Elements of a block: as many as a mask of 64 bits has bits, and a vector of 512 bits has conditions.
+pub(crate) const BLOCK: usize = 64;
 
 /// Prefetches a range of bytes into the first-level cache. The bytes are not read, and any address is fine.
 #[cfg(target_arch = "x86_64")]
@@ -164,79 +168,3 @@ impl Width {
         1 << self as usize
     }
 }
-
-/// A kernel at every level and width: a row of the table of kernels.
-pub(crate) struct ByWidth<K: 'static>([[K; 4]; Level::ALL.len()]);
-
-impl<K: Copy> ByWidth<K> {
-    /// The kernel for a level and a width.
-    pub(crate) fn get(&self, level: Level, width: Width) -> K {
-        self.0[level as usize][width as usize]
-    }
-}
-
-/// A kernel at every level, for bytes alone.
-pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
-
-/// An unsigned integer that holds the bits of an element.
-trait LaneBits: simd::Vector512 + Copy + Default + 'static {
-    /// `then` where the condition byte is not zero, else `else_`, without a branch.
-    fn blend(cond: u8, then: Self, else_: Self) -> Self;
-}
-
-macro_rules! lane_bits {
-    ($($U:ty)*) => {
-        $(impl LaneBits for $U {
-            #[inline(always)]
-            fn blend(cond: u8, then: Self, else_: Self) -> Self {
-                let mask = (0 as $U).wrapping_sub((cond != 0) as $U);
-                (then & mask) | (else_ & !mask)
-            }
-        })*
-    };
-}
-
-lane_bits!(u8 u16 u32 u64);
-
-/// A kernel at every level and width: one shell for each level compiles a generic body for that level's
-/// instructions. The first body is for the levels that plain Rust serves well, the second for Avx512.
-macro_rules! kernel {
-    (
-        ($($arg:ident: $Arg:ty),*) $(-> $Ret:ty)?,
-        $plain:ident :: $plain_body:ident [$($c:expr),*],
-        $wide:ident :: $wide_body:ident [$($d:expr),*]
-    ) => {{
-        use $crate::kernels::LaneBits;
-
-        unsafe fn portable<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
-            // SAFETY: as the caller promises.
-            unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        unsafe fn avx2<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
-            // SAFETY: as the caller promises.
-            unsafe { $plain::$plain_body::<U, $($c),*>($($arg),*) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-        unsafe fn avx512<U: LaneBits>($($arg: $Arg),*) $(-> $Ret)? {
-            // SAFETY: as the caller promises.
-            unsafe { $wide::$wide_body::<U, $($d),*>($($arg),*) }
-        }
-
-        // Only levels that the machine runs are used; machines other than x86-64 have the first alone.
-        #[cfg(not(target_arch = "x86_64"))]
-        use {portable as avx2, portable as avx512};
-
-        $crate::kernels::ByWidth([
-            [portable::<u8>, portable::<u16>, portable::<u32>, portable::<u64>],
-            [avx2::<u8>, avx2::<u16>, avx2::<u32>, avx2::<u64>],
-            [avx512::<u8>, avx512::<u16>, avx512::<u32>, avx512::<u64>],
-        ])
-    }};
-}
-
-use kernel;

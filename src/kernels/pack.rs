@@ -1,6 +1,8 @@
 //! Copies between strided elements and a contiguous tile.
 
-use super::{ByWidth, Extent, LaneBits, Level, Source, Target, Width, kernel};
+use super::by_width::{ByWidth, kernel};
+use super::{Extent, Source, Target, Width};
+use crate::types::kind::Level;
 
 /// Reads elements that lie `col_stride` bytes apart along a row, and writes them contiguously. May prefetch
 /// `distance` bytes ahead, unless that is 0.
@@ -42,7 +44,8 @@ static UNPACK_TILE: ByWidth<UnpackTile> = kernel!(
 );
 
 mod bodies {
-    use super::{Extent, LaneBits, Source, Target};
+    use super::{Extent, Source, Target};
+    use crate::kernels::simd::LaneBits;
 
     /// # Safety
     ///
@@ -95,8 +98,9 @@ mod bodies {
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{Extent, LaneBits, Source, Target, bodies};
+    use super::{Extent, Source, Target, bodies};
     use crate::kernels::prefetch_l1;
+    use crate::kernels::simd::LaneBits;
 
     /// Most columns of a block, each a vector: inputs and outputs of the transposition stay in registers
     /// (decision: packed-block).

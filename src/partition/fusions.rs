@@ -1,13 +1,14 @@
-//! The table of fusions, by priority. A new fusion is a new row.
+//! The table of fusions, by priority. To add a fusion is to add a row.
 
 use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
 use super::pointwise::Pointwise;
 use crate::graph::function::Function;
 
-/// Most ops of a fused group. A plan then has at most a few hundred steps, whose order is computed at once.
+/// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
+/// once.
 const MAX_OPS: usize = 64;
 
-/// Every fusion, in the order in which they are tried.
+/// Every fusion, the one with the highest priority first.
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     name: "pointwise",
     seed: |op| Pointwise::of(op).is_some(),

@@ -1,4 +1,4 @@
-//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, but no particular
+//! The growth behind every fusion: convex groups of ops, grown from seeds. It knows graphs, and no particular
 //! op.
 
 use std::cmp::Reverse;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use super::convexity::Convexity;
 use super::fusion::{Accuracy, Explanation, Fusion, FusionVerdict, GroupView, Lowering};
-use super::op_graph::{EdgeSide, OpGraph};
+use super::op_graph::{EdgeDirection, OpGraph};
 
 /// Ops that share a partition, as positions in the run order, ascending; and the lowering and the accuracy of
 /// the partition, if a fusion took the ops.
@@ -35,26 +35,25 @@ pub(super) fn group(
     graph.in_run_order(growth.groups)
 }
 
-/// The groups that fusions have formed so far, and the growing one.
+/// The groups that fusions have formed so far, and the one that grows.
 struct Growth<'g, E> {
     graph: &'g OpGraph<'g>,
     explain: E,
     groups: Vec<OpGroup>,
     is_taken: Vec<bool>,
     convexity: Convexity<'g>,
-    /// Number of groups that have been grown.
+    /// How many groups have been grown.
     grown: usize,
-    /// For each op, the number of the group of which it was last a candidate, counted from 1, and its index
-    /// among the candidates.
+    /// For each op, the group whose candidate it last was, counted from 1, and its place among the candidates.
     candidate: Vec<(usize, usize)>,
-    /// Number of times an op was looked at.
+    /// How often an op was examined.
     looks: u64,
 }
 
 /// A neighbour of a group, or one of its ops.
 struct Candidate {
     op: usize,
-    side: EdgeSide,
+    direction: EdgeDirection,
     state: State,
 }
 
@@ -114,34 +113,36 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         self.groups.push(OpGroup { ops, fused });
     }
 
-    /// Absorbs neighbours, nearest first, as long as the fusion wants one and the group stays convex.
+    /// Takes in neighbours, nearest first, as long as the fusion takes one and the group stays convex.
     fn grown(&mut self, fusion: &Fusion, seed: usize) -> Vec<usize> {
         let mut members = Vec::new();
-        let mut candidates = vec![Candidate { op: seed, side: EdgeSide::Consumers, state: State::Waiting }];
+        let mut candidates =
+            vec![Candidate { op: seed, direction: EdgeDirection::Consumers, state: State::Waiting }];
         self.grown += 1;
         self.candidate[seed] = (self.grown, 0);
         self.convexity.start();
-        let mut next = 0;
-        // Indices of candidates that were refused before, and next to which an op has joined since.
+        // The candidates before this place have been examined.
+        let mut examined = 0;
+        // Places of candidates that were refused, and whose neighbour has joined since.
         let mut again: BinaryHeap<Reverse<usize>> = BinaryHeap::new();
         loop {
-            // The first candidate in the order, so that groups are the same as if each joining restarted the
-            // round.
-            let place = again.pop().map_or(next, |Reverse(place)| place);
-            let Some(&Candidate { op, side, .. }) = candidates.get(place) else { break };
-            next += usize::from(place == next);
+            // The earliest candidate comes first, so that groups are the same as if each joining started the
+            // round anew.
+            let place = again.pop().map_or(examined, |Reverse(place)| place);
+            let Some(&Candidate { op, direction, .. }) = candidates.get(place) else { break };
+            examined += usize::from(place == examined);
             self.looks += 1;
             let joins = op == seed
                 || (fusion.grow)(&GroupView { graph: self.graph, members: &members }, op)
                     == FusionVerdict::Matched
-                    && !self.convexity.has_detour(op, side);
+                    && !self.convexity.has_detour(op, direction);
             candidates[place].state = if joins { State::Joined } else { State::Refused };
             if !joins {
                 continue;
             }
             members.push(op);
             self.convexity.join(op);
-            for (neighbour, side) in self.graph.neighbours(op) {
+            for (neighbour, direction) in self.graph.neighbours(op) {
                 self.looks += 1;
                 let (of, place) = self.candidate[neighbour];
                 if self.is_taken[neighbour] {
@@ -149,10 +150,10 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                 }
                 if of != self.grown {
                     self.candidate[neighbour] = (self.grown, candidates.len());
-                    candidates.push(Candidate { op: neighbour, side, state: State::Waiting });
+                    candidates.push(Candidate { op: neighbour, direction, state: State::Waiting });
                 } else if candidates[place].state == State::Refused {
-                    // Each path that would come back passes a neighbour of the candidate, maybe the one that
-                    // has joined.
+                    // Each path that would come back passes a neighbour of the candidate. The op that has joined
+                    // may be that neighbour.
                     candidates[place].state = State::Waiting;
                     again.push(Reverse(place));
                 }
@@ -174,7 +175,7 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         members
     }
 
-    /// Amount of work: ops looked at, edges followed, nodes moved.
+    /// A measure of the work so far: ops examined, edges followed, nodes moved.
     #[cfg(test)]
     fn steps(&self) -> u64 {
         self.looks + self.convexity.steps()

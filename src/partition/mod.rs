@@ -1,4 +1,4 @@
-//! Cuts a graph into partitions: which ops go together.
+//! Which ops go together: from a graph to partitions.
 
 mod convexity;
 pub(crate) mod fusion;
@@ -25,10 +25,10 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Policy, TensorId};
 
-/// Ops of a graph that run as one, or one op that Sterna does not run.
+/// Ops of a graph that run as one, or one op that no kernel runs.
 ///
-/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the
-/// graph, each listed once.
+/// A clone is the same partition. Its ports are the tensors that it shares with the rest of the graph, each
+/// listed once.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
@@ -87,22 +87,22 @@ impl Partition {
         Ok(partitions.swap_remove(0))
     }
 
-    /// The index of the partition among those of its graph.
+    /// The place of the partition among those of its graph, from 0.
     pub fn id(&self) -> usize {
         self.inner.id
     }
 
-    /// The ops, in run order.
+    /// The ops, in an order in which they can run.
     pub fn ops(&self) -> &[Op] {
         &self.inner.ops
     }
 
-    /// The tensors that the partition takes, in the order in which its ops name them.
+    /// The tensors that the partition takes, in the order in which its ops mention them.
     pub fn inputs(&self) -> &[LogicalTensor] {
         &self.inner.inputs
     }
 
-    /// The tensors that the partition gives, in the order in which its ops name them.
+    /// The tensors that the partition gives, in the order in which its ops mention them.
     pub fn outputs(&self) -> &[LogicalTensor] {
         &self.inner.outputs
     }
@@ -146,7 +146,7 @@ impl Partition {
         let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
         let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
-        // A consumer outside of the partition needs the tensor; so does the caller, if no op consumes it.
+        // A tensor with a consumer outside is an output, and so is a tensor without any consumer.
         let leaves = |tensor: TensorId| match links.consumers.get(&tensor) {
             Some(consumers) => consumers.iter().any(|&op| !is_inside(op)),
             None => true,
@@ -167,7 +167,7 @@ impl Partition {
 }
 
 impl Graph {
-    /// Cuts the graph into partitions, in run order. Each op that Sterna does not run comes back in a
+    /// Cuts the graph into partitions, in an order in which they can run. An op that no kernel runs gets a
     /// partition of its own that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors

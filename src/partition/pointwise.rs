@@ -1,4 +1,4 @@
-//! Which pointwise ops run, and the type in which they compute.
+//! Which pointwise ops have a kernel, and the type in which they compute.
 
 use crate::graph::function::Function;
 use crate::graph::op::Op;
@@ -8,7 +8,7 @@ use crate::types::function::Binary;
 use DataType as D;
 use Function as F;
 
-/// An op that runs: its function, and the type in which it computes.
+/// An op that has a kernel: its function, and the type in which it computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pointwise {
     pub(crate) function: Function,
@@ -18,7 +18,7 @@ pub(crate) struct Pointwise {
 }
 
 impl Pointwise {
-    /// The function and type of an op; `None` if Sterna does not run it.
+    /// What an op computes; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;
@@ -26,8 +26,7 @@ impl Pointwise {
     }
 }
 
-/// The type rule: f32, bf16 and f16 mix and compute in f32; integers do not mix with other types; nothing
-/// else mixes.
+/// The type rule: f32, bf16 and f16 mix and compute in f32; integers go with themselves; nothing else mixes.
 fn computes_in(function: Function, op: &Op) -> Option<DataType> {
     let result = op.outputs()[0].data_type();
     let operands = || op.inputs().iter().map(|input| input.data_type());

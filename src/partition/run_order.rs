@@ -1,13 +1,12 @@
-//! A run order that changes while groups form: a list of nodes, each with a label that is larger than those
-//! before it.
+//! A run order that changes while groups form: a list of nodes whose labels ascend.
 
-/// An order of nodes. Moving a node takes the time of that move, however long the order is.
+/// An order of nodes. The time of a move does not depend on the length of the order.
 pub(super) struct RunOrder {
     labels: Vec<u64>,
-    /// The predecessor and the successor of each node. The list is a ring, closed by an end that is no node.
+    /// The node before and the node after each one. The list is a ring, closed by an end mark that is no node.
     before: Vec<usize>,
     after: Vec<usize>,
-    /// Number of labels given so far.
+    /// How often a label has been given.
     labelled: u64,
 }
 
@@ -21,31 +20,31 @@ impl RunOrder {
         order
     }
 
-    /// A number that is larger than that of any node before.
+    /// The label of a node, larger than the labels of all nodes before.
     pub(super) fn label(&self, node: usize) -> u64 {
         self.labels[node]
     }
 
-    /// Number of labels given so far, a measure of the work.
+    /// How many labels have been given so far, a measure of the work.
     #[cfg(test)]
     pub(super) fn labelled(&self) -> u64 {
         self.labelled
     }
 
-    /// Removes a node.
+    /// Takes a node out.
     pub(super) fn remove(&mut self, node: usize) {
         let (before, after) = (self.before[node], self.after[node]);
         self.after[before] = after;
         self.before[after] = before;
     }
 
-    /// Moves nodes behind another one, in the given order.
+    /// Moves nodes behind another one, in the order in which they are given.
     pub(super) fn move_after(&mut self, anchor: usize, nodes: &[usize]) {
         nodes.iter().for_each(|&node| self.remove(node));
         self.insert_after(anchor, nodes);
     }
 
-    /// Moves nodes in front of another one, in the given order.
+    /// Moves nodes in front of another one, in the order in which they are given.
     pub(super) fn move_before(&mut self, anchor: usize, nodes: &[usize]) {
         nodes.iter().for_each(|&node| self.remove(node));
         self.insert_after(self.before[anchor], nodes);
@@ -65,7 +64,7 @@ impl RunOrder {
         let lowest = if anchor == end { 0 } else { self.labels[anchor] };
         let highest = if follower == end { u64::MAX } else { self.labels[follower] };
         match (highest - lowest) / (nodes.len() as u64 + 1) {
-            // No label is left between the neighbours.
+            // No room is left between the neighbours.
             0 => self.label_evenly(),
             gap => {
                 self.labelled += nodes.len() as u64;

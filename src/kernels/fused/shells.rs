@@ -3,10 +3,11 @@
 #![allow(improper_ctypes_definitions, reason = "the C ABI passes vectors in registers; both sides are Rust")]
 #![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
 
-use super::vectors::Vectors;
-use super::{BLOCK, EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, StageCall, Stages};
-use crate::kernels::ByLevel;
-use crate::kernels::pointwise::{Isa, Params, Pod, read_part};
+use super::stage::{EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, StageCall, Stages};
+use crate::kernels::BLOCK;
+use crate::kernels::isa::{ByLevel, Isa};
+use crate::kernels::simd::{Pod, Vectors, read_part};
+use crate::types::function::Params;
 
 /// The state that stages pass on: a block of elements in the first bytes of `A`, a mask for it, and a saved
 /// mask.
@@ -124,14 +125,14 @@ pub(super) type RowFn = unsafe fn(stage_calls: *const StageCall, slots: *mut Ope
 /// The shells of one level, with the number of vector registers that hold the state.
 #[cfg(target_arch = "x86_64")]
 macro_rules! shells {
-    ($level:ident $Isa:ident: $features:literal, $Vector:ident: $($v:ident)*) => {
+    ($level:ident $Isa:ident: $Vector:ident: $($v:ident)*) => {
         mod $level {
             use std::arch::asm;
             use std::arch::x86_64::$Vector;
             use std::marker::PhantomData;
 
             use super::*;
-            use crate::kernels::pointwise::$Isa;
+            use crate::kernels::isa::{$Isa, with_features};
 
             macro_rules! vector {
                 ($_:ident) => {
@@ -151,84 +152,90 @@ macro_rules! shells {
                 $(vector!($v)),*
             );
 
-            #[target_feature(enable = $features)]
-            unsafe extern "C" fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
-                stage_call: *const StageCall,
-                slots: *const OperandSlot,
-                block: usize,
-                saved_mask: u64,
-                low: u32,
-                high: u32,
-                $($v: $Vector),*
-            ) {
-                if CLONE > 0 {
-                    // SAFETY: an assembler comment. It differs for each clone, so the compiler does not merge
-                    // clones.
-                    unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
-                }
-                let mask = u64::from(high) << 32 | u64::from(low);
-                let state = BlockState { mask, saved_mask, block: [$($v),*] };
-                // SAFETY: the caller of a program promises that its calls and slots are as the stages need
-                // them.
-                unsafe {
-                    let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
-                    let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
-                    let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
-                    let at = OperandPtr { at, part, is_broadcast: BROADCAST };
-                    let state = B::run::<$Isa, _>(state, at, &(*stage_call).params);
-                    let BlockState { mask, saved_mask, block: [$($v),*] } = state;
-                    if !B::ENDS {
-                        let (low, high) = (mask as u32, (mask >> 32) as u32);
-                        next(stage_call.add(1), slots, block, saved_mask, low, high, $($v),*);
+            with_features! {
+                $level
+                unsafe extern "C" fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
+                    stage_call: *const StageCall,
+                    slots: *const OperandSlot,
+                    block: usize,
+                    saved_mask: u64,
+                    low: u32,
+                    high: u32,
+                    $($v: $Vector),*
+                ) {
+                    if CLONE > 0 {
+                        // SAFETY: an assembler comment. It differs for each clone, so the compiler does not merge
+                        // clones.
+                        unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
+                    }
+                    let mask = u64::from(high) << 32 | u64::from(low);
+                    let state = BlockState { mask, saved_mask, block: [$($v),*] };
+                    // SAFETY: the caller of a program promises that its calls and slots are as the stages need
+                    // them.
+                    unsafe {
+                        let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
+                        let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
+                        let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
+                        let at = OperandPtr { at, part, is_broadcast: BROADCAST };
+                        let state = B::run::<$Isa, _>(state, at, &(*stage_call).params);
+                        let BlockState { mask, saved_mask, block: [$($v),*] } = state;
+                        if !B::ENDS {
+                            let (low, high) = (mask as u32, (mask >> 32) as u32);
+                            next(stage_call.add(1), slots, block, saved_mask, low, high, $($v),*);
+                        }
                     }
                 }
             }
 
-            /// Calls a stage. As the last operation of a function it is a jump.
-            ///
-            /// # Safety
-            ///
-            /// As for [`RowFn`].
-            #[inline]
-            #[target_feature(enable = $features)]
-            unsafe fn next(
-                stage_call: *const StageCall,
-                slots: *const OperandSlot,
-                block: usize,
-                saved_mask: u64,
-                low: u32,
-                high: u32,
-                $($v: $Vector),*
-            ) {
-                // SAFETY: all stages of the level have its signature.
-                unsafe {
-                    let EntryPoint(stage) = (*stage_call).entry_point;
-                    let stage = std::mem::transmute::<unsafe extern "C" fn(), StageFn>(stage);
-                    stage(stage_call, slots, block, saved_mask, low, high, $($v),*);
+            with_features! {
+                $level
+                /// Calls a stage. As the last operation of a function it is a jump.
+                ///
+                /// # Safety
+                ///
+                /// As for [`RowFn`].
+                #[inline]
+                unsafe fn next(
+                    stage_call: *const StageCall,
+                    slots: *const OperandSlot,
+                    block: usize,
+                    saved_mask: u64,
+                    low: u32,
+                    high: u32,
+                    $($v: $Vector),*
+                ) {
+                    // SAFETY: all stages of the level have its signature.
+                    unsafe {
+                        let EntryPoint(stage) = (*stage_call).entry_point;
+                        let stage = std::mem::transmute::<unsafe extern "C" fn(), StageFn>(stage);
+                        stage(stage_call, slots, block, saved_mask, low, high, $($v),*);
+                    }
                 }
             }
 
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn run_row(
-                stage_calls: *const StageCall,
-                slots: *mut OperandSlot,
-                columns: usize,
-            ) {
-                let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
-                // SAFETY: zeros are valid vectors; the rest as the caller promises.
-                unsafe {
-                    let [$($v),*] = std::mem::zeroed();
-                    (*slots.sub(ROW_SLOTS)).advance = rest;
-                    // A row of at most one block skips the set-up of the loop (decision: single-block-row).
-                    if columns <= BLOCK {
-                        let block = if columns < BLOCK { PART } else { 0 };
-                        return next(stage_calls, slots, block, 0, 0, 0, $($v),*);
-                    }
-                    for block in 0..blocks {
-                        next(stage_calls, slots, block, 0, 0, 0, $($v),*);
-                    }
-                    if rest > 0 {
-                        next(stage_calls, slots, blocks | PART, 0, 0, 0, $($v),*);
+            with_features! {
+                $level
+                pub(super) unsafe fn run_row(
+                    stage_calls: *const StageCall,
+                    slots: *mut OperandSlot,
+                    columns: usize,
+                ) {
+                    let (blocks, rest) = (columns / BLOCK, columns % BLOCK);
+                    // SAFETY: zeros are valid vectors; the rest as the caller promises.
+                    unsafe {
+                        let [$($v),*] = std::mem::zeroed();
+                        (*slots.sub(ROW_SLOTS)).advance = rest;
+                        // A row of at most one block skips the set-up of the loop (decision: single-block-row).
+                        if columns <= BLOCK {
+                            let block = if columns < BLOCK { PART } else { 0 };
+                            return next(stage_calls, slots, block, 0, 0, 0, $($v),*);
+                        }
+                        for block in 0..blocks {
+                            next(stage_calls, slots, block, 0, 0, 0, $($v),*);
+                        }
+                        if rest > 0 {
+                            next(stage_calls, slots, blocks | PART, 0, 0, 0, $($v),*);
+                        }
                     }
                 }
             }
@@ -271,12 +278,9 @@ macro_rules! shells {
 }
 
 #[cfg(target_arch = "x86_64")]
-shells!(avx2 Avx2: "avx2,bmi1,bmi2,popcnt,fma,f16c", __m256i: a b c d e f g h);
+shells!(avx2 Avx2: __m256i: a b c d e f g h);
 #[cfg(target_arch = "x86_64")]
-shells!(
-    avx512 Avx512: "avx2,bmi1,bmi2,popcnt,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl",
-    __m512i: a b c d e f g h
-);
+shells!(avx512 Avx512: __m512i: a b c d e f g h);
 
 /// A stage that no level has.
 pub(super) const NONE: Stages = [None; 3];

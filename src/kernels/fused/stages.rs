@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use super::shells::{BlockState, NONE, OperandPtr, StageBody, stages};
-use super::vectors::Vectors;
-use super::{BLOCK, Stages, StoreKind};
-use crate::kernels::pointwise::{Function1, Function2, Isa, Params, Pod};
-use crate::kernels::{LaneBits, StorePolicy, Width, is_line, prefetch_l1};
-use crate::types::function::Logic;
+use super::stage::{Stages, StoreKind};
+use crate::kernels::function::{Function1, Function2};
+use crate::kernels::isa::Isa;
+use crate::kernels::simd::{LaneBits, Pod, Vectors};
+use crate::kernels::{BLOCK, StorePolicy, Width, is_line, prefetch_l1};
+use crate::types::function::{Logic, Params};
 
 /// The mask of a predicate, computed for 16 elements at a time so that the compiler emits vector comparisons.
 ///

@@ -1,8 +1,8 @@
 //! The normal distribution, which is a scaled error function.
 
 use super::exp::{exp, exp_fine};
-use super::polynomial;
-use crate::kernels::pointwise::Isa;
+use super::polynomial::polynomial;
+use crate::kernels::isa::Isa;
 
 /// The point at which the tail's variable is 0.
 const MIDDLE: f64 = 5.0;

@@ -1,7 +1,7 @@
 //! The exponential function.
 
-use super::polynomial;
-use crate::kernels::pointwise::Isa;
+use super::polynomial::polynomial;
+use crate::kernels::isa::Isa;
 
 /// Adding this leaves the nearest integer in the low bits of an f64 of small magnitude.
 const SHIFTER: f64 = 6755399441055744.0; // 1.5 · 2^52

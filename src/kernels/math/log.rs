@@ -1,7 +1,7 @@
 //! Logarithms.
 
-use super::polynomial;
-use crate::kernels::pointwise::Isa;
+use super::polynomial::polynomial;
+use crate::kernels::isa::Isa;
 
 /// `ln(1 + f) / f` for 1 + f between √½ and √2, with a relative error of 2e-11.
 const CENTRED: [f64; 13] = [

@@ -1,7 +1,8 @@
 //! Powers.
 
-use super::{exp, ln};
-use crate::kernels::pointwise::Isa;
+use super::exp::exp;
+use super::log::ln;
+use crate::kernels::isa::Isa;
 
 /// From here on every f64 is an even integer.
 const ALL_EVEN: f64 = 9007199254740992.0; // 2^53

@@ -1,8 +1,9 @@
 //! The most common functions, in f32: a vector holds twice as many lanes as in f64. If the error without
 //! fused multiply-add would exceed two units in the last place, level Portable uses f64.
 
-use super::B as CUBIC;
-use crate::kernels::pointwise::Isa;
+use super::double::{self, B as CUBIC};
+use super::exp::exp_m1;
+use crate::kernels::isa::Isa;
 use crate::types::kind::Level;
 
 /// Adding this leaves the nearest integer in the low bits of an f32 of small magnitude.
@@ -96,7 +97,7 @@ fn exp_m1_within<I: Isa>(x: f32) -> (f32, f32) {
 #[inline(always)]
 pub(in crate::kernels) fn tanh<I: Isa>(x: f32) -> f32 {
     if I::LEVEL == Level::Portable {
-        return super::tanh::<I>(x.into()) as f32;
+        return double::tanh::<I>(x.into()) as f32;
     }
     let a = -2.0 * x.abs();
     let (e, low) = exp_m1_within::<I>(if a < -30.0 { -30.0 } else { a });
@@ -114,7 +115,7 @@ pub(in crate::kernels) fn tanh<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(in crate::kernels) fn elu<I: Isa>(x: f32, p: f32) -> f32 {
     let y = match I::LEVEL {
-        Level::Portable => (f64::from(p) * super::exp_m1::<I>(x.into())) as f32,
+        Level::Portable => (f64::from(p) * exp_m1::<I>(x.into())) as f32,
         _ => p * exp_m1_within::<I>(if x < -30.0 { -30.0 } else { x }).0,
     };
     // Zeros keep their sign, and NaN stays NaN.
@@ -163,7 +164,7 @@ pub(super) const GELU_B: [f32; 2] = [CUBIC as f32, (CUBIC - CUBIC as f32 as f64)
 #[inline(always)]
 pub(in crate::kernels) fn gelu_tanh<I: Isa>(x: f32) -> f32 {
     if I::LEVEL == Level::Portable {
-        return super::gelu_tanh::<I>(x.into()) as f32;
+        return double::gelu_tanh::<I>(x.into()) as f32;
     }
     // From there on the difference from x, or from 0, is below half of the least number.
     let a = x.abs();

@@ -5,11 +5,14 @@
 
 use std::marker::PhantomData;
 
-use super::driver::{BinaryTable, Function2, HEAVY, Impls, Isa, Kernel2, LIGHT, Params, Pod, numbers2};
-use super::{maximum, minimum};
+use super::driver::{BinaryTable, HEAVY, Impls, Kernel2, LIGHT, numbers2};
+use crate::kernels::floats::{maximum, minimum};
+use crate::kernels::function::Function2;
+use crate::kernels::isa::Isa;
+use crate::kernels::simd::Pod;
 use crate::kernels::{InnerStride, math};
 use crate::types::dtype::DataType;
-use crate::types::function::Binary;
+use crate::types::function::{Binary, Params};
 use crate::types::kind::Level;
 
 /// The implementations of a function of two numbers of a type, if it has a kernel.

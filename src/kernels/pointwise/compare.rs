@@ -3,16 +3,16 @@
 use std::marker::PhantomData;
 
 use super::driver::{
-    BinaryTable, Function1, Function2, Impls, Isa, Kernel1, Kernel2, Params, Pod, UnaryTable, binary_table,
-    predicates1, predicates2, unary_table,
+    BinaryTable, Impls, Kernel1, Kernel2, UnaryTable, binary_table, predicates1, predicates2, unary_table,
 };
-use crate::kernels::InnerStride;
+use crate::kernels::function::{Function1, Function2};
 use crate::kernels::fused::{self, Stage, Stages};
+use crate::kernels::isa::Isa;
+use crate::kernels::simd::Pod;
+use crate::kernels::{BLOCK, InnerStride};
 use crate::types::dtype::DataType;
-use crate::types::function::{Class, Comparison, Logic};
+use crate::types::function::{Class, Comparison, Logic, Params};
 use crate::types::kind::Level;
-
-const BLOCK: usize = 64;
 
 /// The implementations of a comparison of two numbers of a type, if there is a kernel, and its stage with
 /// swapped operands. [Greater](Comparison::as_less) has none; it is less with swapped operands.

@@ -8,13 +8,17 @@
 
 use std::marker::PhantomData;
 
-use super::canonical;
-use super::driver::{Function1, Impls, Isa, Kernel1, Params, Pod, UnaryTable, numbers1};
+use super::conversion::{RoundedToOdd, To};
+use super::driver::{Impls, Kernel1, UnaryTable, numbers1};
 use super::half::{Bf16, F16};
+use crate::kernels::BLOCK;
+use crate::kernels::floats::canonical;
+use crate::kernels::function::Function1;
+use crate::kernels::isa::Isa;
+use crate::kernels::simd::Pod;
 use crate::types::dtype::DataType;
+use crate::types::function::Params;
 use crate::types::kind::Level;
-
-const BLOCK: usize = 64;
 
 /// Block length of conversions that widen to the widest elements: more than the compiler unrolls before it
 /// vectorises the loop; with less it would leave scalar code at level Avx2.
@@ -135,21 +139,6 @@ fn from_half<T: To<f32>>(from: DataType, to: DataType) -> Option<&'static UnaryT
     })
 }
 
-/// A conversion to a type.
-pub(super) trait To<T: Pod>: Pod {
-    fn to<I: Isa>(self) -> T;
-
-    /// Converts a block, if the level has instructions for blocks.
-    #[inline(always)]
-    fn block_to<I: Isa, const N: usize>(block: &[Self; N]) -> [T; N] {
-        let mut to = [T::default(); N];
-        for i in 0..N {
-            to[i] = block[i].to::<I>();
-        }
-        to
-    }
-}
-
 /// A conversion from one type to another.
 struct Convert<A, B>(PhantomData<(A, B)>);
 
@@ -189,11 +178,6 @@ impl<A: To<M>, M: To<B>, B: Pod> Function1 for TwoStepConvert<A, M, B> {
 /// A byte that is true if it is not zero.
 #[derive(Clone, Copy, Default)]
 struct BoolByte(u8);
-
-/// An f32 that was rounded to odd: of the two f32 around a value, the one with an odd last bit. Rounding it
-/// again, to a type of at least two bits less, gives the same as rounding the value itself.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RoundedToOdd(pub(super) f32);
 
 impl To<RoundedToOdd> for f64 {
     #[inline(always)]

@@ -3,9 +3,9 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::convert::{RoundedToOdd, To};
-use super::driver::Isa;
-use super::{NAN, canonical};
+use super::conversion::{RoundedToOdd, To};
+use crate::kernels::floats::{NAN, canonical};
+use crate::kernels::isa::Isa;
 use crate::types::kind::Level;
 
 /// The bits of an f16.

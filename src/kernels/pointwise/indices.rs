@@ -1,6 +1,7 @@
 //! Index ramps, values that no memory holds.
 
-use crate::kernels::{ByLevel, Extent, Target};
+use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::{Extent, Target};
 use crate::types::kind::Level;
 
 /// Writes s32 values that grow by one step along a row and by another from row to row; sums wrap around.
@@ -17,29 +18,14 @@ pub(crate) fn indices(level: Level) -> Ramp {
 
 /// By level.
 static INDICES: ByLevel<Ramp> = {
-    unsafe fn portable(extent: Extent, first: i32, row_step: i32, column_step: i32, to: Target) {
-        // SAFETY: as the caller promises.
-        unsafe { ramp(extent, first, row_step, column_step, to) }
+    shells! {
+        I:
+        fn kernel[](extent: Extent, first: i32, row_step: i32, column_step: i32, to: Target) {
+            ramp(extent, first, row_step, column_step, to)
+        }
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    unsafe fn avx2(extent: Extent, first: i32, row_step: i32, column_step: i32, to: Target) {
-        // SAFETY: as the caller promises.
-        unsafe { ramp(extent, first, row_step, column_step, to) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn avx512(extent: Extent, first: i32, row_step: i32, column_step: i32, to: Target) {
-        // SAFETY: as the caller promises.
-        unsafe { ramp(extent, first, row_step, column_step, to) }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    use {portable as avx2, portable as avx512};
-
-    [portable, avx2, avx512]
+    [portable::kernel, avx2::kernel, avx512::kernel]
 };
 
 /// # Safety

@@ -2,12 +2,13 @@
 
 use std::marker::PhantomData;
 
-use super::driver::{Function1, Impls, Isa, Kernel1, Params, Pod, UnaryTable, numbers1};
-use crate::kernels::Width;
-use crate::types::function::Sign;
+use super::driver::{Impls, Kernel1, UnaryTable, numbers1};
+use crate::kernels::function::Function1;
+use crate::kernels::isa::Isa;
+use crate::kernels::simd::Pod;
+use crate::kernels::{BLOCK, Width};
+use crate::types::function::{Params, Sign};
 use crate::types::kind::Level;
-
-const BLOCK: usize = 64;
 
 /// The implementations to clear or flip the highest bit of elements of a width.
 pub(crate) fn sign(level: Level, width: Width, sign: Sign) -> Impls<Kernel1> {

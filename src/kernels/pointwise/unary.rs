@@ -3,12 +3,16 @@
 //! Each is the formula of [`Unary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.
 
-use super::driver::{Function1, HEAVY, Impls, Isa, Kernel1, LIGHT, Params, UnaryTable, numbers1};
-use super::{maximum, minimum};
+use super::driver::{HEAVY, Impls, Kernel1, LIGHT, UnaryTable, numbers1};
+use crate::kernels::floats::{NAN, maximum, minimum};
+use crate::kernels::function::Function1;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::function::map_scalar;
+use crate::kernels::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
-use crate::types::function::Unary;
+use crate::types::function::{Params, Unary};
 use crate::types::kind::Level;
 
 /// The implementations of a function of one f32.
@@ -46,7 +50,7 @@ macro_rules! functions {
                         match I::LEVEL {
                             // SAFETY: kernels of the level run on machines that run it.
                             Level::Avx512 => unsafe { avx512::of_block::<$Vector, N>(x) },
-                            _ => super::driver::map_scalar::<Self, I, N>(x, params),
+                            _ => map_scalar::<Self, I, N>(x, params),
                         }
                     }
                 )?
@@ -134,7 +138,7 @@ impl Function1 for Pow {
 /// result.
 #[inline(always)]
 fn sqrt(x: f32) -> f32 {
-    if x >= 0.0 { x.sqrt() } else { super::NAN }
+    if x >= 0.0 { x.sqrt() } else { NAN }
 }
 
 /// In f64, a product with it is as good as a division.

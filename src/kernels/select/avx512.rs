@@ -9,14 +9,11 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::hint::{black_box, select_unpredictable};
 
-use super::{MaskClass, PrefetchDistance};
-use crate::kernels::simd::{Vector512, mask_of_first};
+use super::mask::{MaskClass, PrefetchDistance};
+use crate::kernels::simd::{LaneBits, Vector512, mask_of_first};
 use crate::kernels::{
-    Extent, LaneBits, Source, StorePolicy, Target, is_line, peel, prefetch_l1, prefetch_tail_line,
+    BLOCK, Extent, Source, StorePolicy, Target, is_line, peel, prefetch_l1, prefetch_tail_line,
 };
-
-/// Elements of a row whose conditions fill one vector.
-const BLOCK: usize = 64;
 
 /// Blocks whose conditions are tested together: if all agree, only the chosen side is read. That skips at
 /// least 1 KiB of a branch (decision: select-group).

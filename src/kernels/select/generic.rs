@@ -3,9 +3,9 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use super::{MaskClass, PrefetchDistance};
-use crate::kernels::simd::CacheLine;
-use crate::kernels::{Extent, LaneBits, Source, StorePolicy, Target};
+use super::mask::{MaskClass, PrefetchDistance};
+use crate::kernels::simd::{CacheLine, LaneBits};
+use crate::kernels::{BLOCK, Extent, Source, StorePolicy, Target};
 
 /// One element of a row: the `i`-th of a contiguous row, else the repeated one.
 ///
@@ -166,7 +166,6 @@ pub(super) unsafe fn blend_rows<U: LaneBits, const NON_TEMPORAL: bool>(
 /// As [`MaskTest`](super::MaskTest).
 #[inline(always)]
 pub(super) unsafe fn classify_mask(extent: Extent, cond: Source) -> MaskClass {
-    const BLOCK: usize = 64;
     let (mut some_true, mut some_false) = (false, false);
     for row in 0..extent.rows {
         // SAFETY: the caller promises that the conditions of the row can be read.

@@ -5,8 +5,13 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
+mod mask;
 
-use super::{ByLevel, ByWidth, Extent, InnerStride, Source, StorePolicy, Target, Width, kernel};
+pub(crate) use mask::{MaskClass, PrefetchDistance};
+
+use super::by_width::{ByWidth, kernel};
+use super::isa::{ByLevel, shells};
+use super::{Extent, InnerStride, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
 
 /// Selects element by element. The condition is contiguous along a row. Prefetches each branch by a distance
@@ -25,13 +30,6 @@ pub(crate) type Blend = unsafe fn(
     to: Target,
     distance: PrefetchDistance,
 );
-
-/// Prefetch distance of each branch in bytes; 0 for none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PrefetchDistance {
-    pub(crate) then: isize,
-    pub(crate) else_: isize,
-}
 
 /// Selects whole rows of contiguous branches by the first condition of each row. No branch of the program
 /// depends on a condition, so unpredictable conditions cost nothing (decision: row-select-no-branch).
@@ -57,25 +55,6 @@ pub(crate) type SelectInPlace =
 ///
 /// As for [`Blend`].
 pub(crate) type Move = unsafe fn(extent: Extent, from: Source, to: Target);
-
-/// The class of a mask: uniform, or mixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MaskClass {
-    AllTrue,
-    AllFalse,
-    Mixed,
-}
-
-impl MaskClass {
-    /// From whether some condition is true, and whether some is false.
-    fn of(some_true: bool, some_false: bool) -> Self {
-        match (some_true, some_false) {
-            (true, true) => Self::Mixed,
-            (false, true) => Self::AllFalse,
-            (_, false) => Self::AllTrue,
-        }
-    }
-}
 
 /// Reads the conditions of a tile, contiguous along a row, until two differ. An empty tile is all true.
 ///
@@ -191,27 +170,14 @@ static COPY: [[ByWidth<Move>; 2]; 2] =
 
 /// By level.
 static CLASSIFY_MASK: ByLevel<MaskTest> = {
-    unsafe fn portable(extent: Extent, cond: Source) -> MaskClass {
-        // SAFETY: as the caller promises.
-        unsafe { generic::classify_mask(extent, cond) }
+    shells! {
+        I:
+        fn kernel[](extent: Extent, cond: Source) -> MaskClass {
+            generic::classify_mask(extent, cond)
+        } or {
+            avx512::classify_mask(extent, cond)
+        }
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    unsafe fn avx2(extent: Extent, cond: Source) -> MaskClass {
-        // SAFETY: as the caller promises.
-        unsafe { generic::classify_mask(extent, cond) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn avx512(extent: Extent, cond: Source) -> MaskClass {
-        // SAFETY: as the caller promises.
-        unsafe { avx512::classify_mask(extent, cond) }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    use {portable as avx2, portable as avx512};
-
-    [portable, avx2, avx512]
+    [portable::kernel, avx2::kernel, avx512::kernel]
 };

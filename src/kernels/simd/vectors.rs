@@ -1,18 +1,20 @@
-//! Operations that stages need from a level beyond plain Rust.
+//! Operations on blocks and their masks that a level has beyond plain Rust.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::BLOCK;
-use crate::kernels::LaneBits;
-use crate::kernels::pointwise::Pod;
+use super::blocks::Pod;
+use super::vector512::LaneBits;
+use crate::kernels::BLOCK;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::isa::{Avx2, Avx512};
 
 /// A level with register fusion. Bit `i` of a mask belongs to element `i`.
 ///
 /// # Safety of the methods
 ///
 /// The machine runs the level.
-pub(super) trait Vectors {
+pub(in crate::kernels) trait Vectors {
     /// Which of 16 bytes are not zero.
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16;
 
@@ -32,7 +34,7 @@ pub(super) trait Vectors {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Vectors for crate::kernels::pointwise::Avx2 {
+impl Vectors for Avx2 {
     #[inline(always)]
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.
@@ -114,7 +116,7 @@ impl Vectors for crate::kernels::pointwise::Avx2 {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Vectors for crate::kernels::pointwise::Avx512 {
+impl Vectors for Avx512 {
     #[inline(always)]
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.

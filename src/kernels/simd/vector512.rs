@@ -1,132 +1,7 @@
-//! The instruction-set level of kernels, and operations of the widest level for kernel bodies.
+//! Operations on vectors of 512 bits, by the integer type of a lane.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
-
-use parking_lot::Mutex;
-
-use crate::types::kind::Level;
-
-/// The variable that caps the level: `portable`, `avx2` or `avx512`.
-const CAP: &str = "STERNA_MAX_CPU_ISA";
-
-/// The level in use, from the first query on.
-static LEVEL: OnceLock<Level> = OnceLock::new();
-
-/// The program's cap of the level.
-static CAP_OF_PROGRAM: Mutex<Level> = Mutex::new(Level::Avx512);
-
-impl Level {
-    /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`
-    /// (`portable`, `avx2`, `avx512`) and by [`cap`](Self::cap). It is determined once; any other value of
-    /// the variable is ignored.
-    pub fn available() -> Level {
-        if let Some(level) = LEVEL.get() {
-            return *level;
-        }
-        // Held until the level is determined, so that no cap arrives in between without effect.
-        let cap_of_program = CAP_OF_PROGRAM.lock();
-        *LEVEL.get_or_init(|| {
-            let cap = std::env::var(CAP).ok().and_then(|name| name.parse().ok()).unwrap_or(Level::Avx512);
-            of_machine().min(cap).min(*cap_of_program)
-        })
-    }
-
-    /// Caps the answer of [`available`](Self::available) in the whole process; the last call counts. Returns
-    /// false, and changes nothing, if the level has been queried already, which the first engine does.
-    pub fn cap(level: Level) -> bool {
-        let mut cap = CAP_OF_PROGRAM.lock();
-        let is_open = LEVEL.get().is_none();
-        if is_open {
-            *cap = level;
-        }
-        is_open
-    }
-
-    /// Every level up to [`available`](Self::available).
-    pub fn all_available() -> impl Iterator<Item = Level> {
-        Self::ALL.iter().copied().filter(|&level| level <= Self::available())
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn of_machine() -> Level {
-    let avx2 = is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("f16c");
-    let avx512 = avx2
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    match (avx512, avx2) {
-        (true, _) => Level::Avx512,
-        (false, true) => Level::Avx2,
-        (false, false) => Level::Portable,
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn of_machine() -> Level {
-    Level::Portable
-}
-
-/// When dropped, orders the non-temporal stores of a thread before all that follows, so that other threads
-/// see them.
-///
-/// Nothing else orders non-temporal stores, not even the join of a thread pool.
-pub(crate) struct StoreFence;
-
-impl Drop for StoreFence {
-    fn drop(&mut self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 machine has the instruction.
-        unsafe {
-            _mm_sfence();
-        }
-    }
-}
-
-/// A cache line of results on its way to memory.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct CacheLine(pub(crate) [u8; 64]);
-
-impl Default for CacheLine {
-    #[inline(always)]
-    fn default() -> Self {
-        Self([0; 64])
-    }
-}
-
-impl CacheLine {
-    /// Stores the line non-temporally; machines other than x86-64 store it temporally.
-    ///
-    /// # Safety
-    ///
-    /// The line can be written, its address is a multiple of 64, and a [`StoreFence`] follows on the same
-    /// thread.
-    #[inline(always)]
-    pub(crate) unsafe fn store_non_temporal(&self, to: *mut u8) {
-        // SAFETY: as the caller promises; every x86-64 machine has the instructions.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            for at in (0..self.0.len()).step_by(size_of::<__m128i>()) {
-                let part = _mm_load_si128(self.0.as_ptr().add(at).cast());
-                _mm_stream_si128(to.add(at).cast(), part);
-            }
-        }
-        // SAFETY: as the caller promises.
-        #[cfg(not(target_arch = "x86_64"))]
-        unsafe {
-            to.cast::<[u8; 64]>().write(self.0);
-        }
-    }
-}
 
 /// Operations on a lane's integer type in vectors of 512 bits. Bit `i` of a mask belongs to lane `i`.
 ///
@@ -134,7 +9,7 @@ impl CacheLine {
 ///
 /// The machine runs level Avx512; lanes whose mask bit is set can be read or written at the address.
 #[cfg(target_arch = "x86_64")]
-pub(crate) trait Vector512: Sized {
+pub(in crate::kernels) trait Vector512: Sized {
     /// Lanes of a vector.
     const LANES: usize = 64 / size_of::<Self>();
 
@@ -279,14 +154,14 @@ unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
 
 /// Other machines have no vectors of 512 bits.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) trait Vector512 {}
+pub(in crate::kernels) trait Vector512 {}
 
 #[cfg(not(target_arch = "x86_64"))]
 impl<U> Vector512 for U {}
 
 /// The mask of the first `count` lanes of 64.
 #[inline(always)]
-pub(crate) fn mask_of_first(count: usize) -> u64 {
+pub(in crate::kernels) fn mask_of_first(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
@@ -296,7 +171,7 @@ pub(crate) fn mask_of_first(count: usize) -> u64 {
 ///
 /// The machine runs level Avx512, the bytes of the mask can be read, and all can be written.
 #[inline(always)]
-pub(crate) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
+pub(in crate::kernels) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
     // SAFETY: as the caller promises.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -312,7 +187,7 @@ pub(crate) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
 ///
 /// The machine runs level Avx512, all bytes can be read, and those of the mask can be written.
 #[inline(always)]
-pub(crate) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
+pub(in crate::kernels) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
     // SAFETY: as the caller promises.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -321,3 +196,23 @@ pub(crate) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (to, from, mask);
 }
+
+/// An unsigned integer that holds the bits of an element.
+pub(in crate::kernels) trait LaneBits: Vector512 + Copy + Default + 'static {
+    /// `then` where the condition byte is not zero, else `else_`, without a branch.
+    fn blend(cond: u8, then: Self, else_: Self) -> Self;
+}
+
+macro_rules! lane_bits {
+    ($($U:ty)*) => {
+        $(impl LaneBits for $U {
+            #[inline(always)]
+            fn blend(cond: u8, then: Self, else_: Self) -> Self {
+                let mask = (0 as $U).wrapping_sub((cond != 0) as $U);
+                (then & mask) | (else_ & !mask)
+            }
+        })*
+    };
+}
+
+lane_bits!(u8 u16 u32 u64);

@@ -1,0 +1,271 @@
+//! Levels of instructions: their CPU features, the type of each, and the functions that are compiled for each.
+//!
+//! Two lists of CPU features, one for a level, stand at [`levels`]. Detection and every `#[target_feature]`
+//! follow from them. A body is written once, generic over [`Isa`], and [`shells`] compiles it for each level.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    _mm512_fixupimm_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps,
+};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use super::floats::{NAN, canonical};
+use crate::types::kind::Level;
+
+/// A kernel, or another thing, for each level.
+pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
+
+/// Makes, of the CPU features of the levels, the macro [`with_features`] and the detection of the level. A
+/// level has the features of the one before it too.
+macro_rules! levels {
+    ($d:tt avx2: [$($avx2:tt)*], avx512: [$($avx512:tt)*]) => {
+        /// Compiles a function for the instructions of a level.
+        macro_rules! with_features {
+            (portable $d($d item:tt)*) => {
+                $d($d item)*
+            };
+            (avx2 $d($d item:tt)*) => {
+                #[target_feature($(enable = $avx2),*)]
+                $d($d item)*
+            };
+            (avx512 $d($d item:tt)*) => {
+                #[target_feature($(enable = $avx2,)* $(enable = $avx512),*)]
+                $d($d item)*
+            };
+        }
+
+        /// The widest level that the machine runs.
+        #[cfg(target_arch = "x86_64")]
+        fn level_of_machine() -> Level {
+            let avx2 = $(is_x86_feature_detected!($avx2))&&*;
+            let avx512 = avx2 $(&& is_x86_feature_detected!($avx512))*;
+            match (avx512, avx2) {
+                (true, _) => Level::Avx512,
+                (false, true) => Level::Avx2,
+                (false, false) => Level::Portable,
+            }
+        }
+    };
+}
+
+levels! {
+    $
+    avx2: ["avx2" "bmi1" "bmi2" "popcnt" "fma" "f16c"],
+    avx512: ["avx512f" "avx512bw" "avx512dq" "avx512vl"]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn level_of_machine() -> Level {
+    Level::Portable
+}
+
+/// The variable that caps the level: `portable`, `avx2` or `avx512`.
+const CAP: &str = "STERNA_MAX_CPU_ISA";
+
+/// The level in use, from the first query on.
+static LEVEL: OnceLock<Level> = OnceLock::new();
+
+/// The program's cap of the level.
+static CAP_OF_PROGRAM: Mutex<Level> = Mutex::new(Level::Avx512);
+
+impl Level {
+    /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`
+    /// (`portable`, `avx2`, `avx512`) and by [`cap`](Self::cap). It is determined once; any other value of
+    /// the variable is ignored.
+    pub fn available() -> Level {
+        if let Some(level) = LEVEL.get() {
+            return *level;
+        }
+        // Held until the level is determined, so that no cap arrives in between without effect.
+        let cap_of_program = CAP_OF_PROGRAM.lock();
+        *LEVEL.get_or_init(|| {
+            let cap = std::env::var(CAP).ok().and_then(|name| name.parse().ok()).unwrap_or(Level::Avx512);
+            level_of_machine().min(cap).min(*cap_of_program)
+        })
+    }
+
+    /// Caps the answer of [`available`](Self::available) in the whole process; the last call counts. Returns
+    /// false, and changes nothing, if the level has been queried already, which the first engine does.
+    pub fn cap(level: Level) -> bool {
+        let mut cap = CAP_OF_PROGRAM.lock();
+        let is_open = LEVEL.get().is_none();
+        if is_open {
+            *cap = level;
+        }
+        is_open
+    }
+
+    /// Every level up to [`available`](Self::available).
+    pub fn all_available() -> impl Iterator<Item = Level> {
+        Self::ALL.iter().copied().filter(|&level| level <= Self::available())
+    }
+}
+
+/// A level, as a type for which bodies are compiled.
+pub(in crate::kernels) trait Isa: 'static {
+    const LEVEL: Level;
+
+    /// `x · y + z`, rounded once if the level has the instruction, else twice.
+    fn mul_add(x: f32, y: f32, z: f32) -> f32;
+
+    /// As [`mul_add`](Self::mul_add).
+    fn mul_add_64(x: f64, y: f64, z: f64) -> f64;
+
+    /// The numbers, with any NaN replaced by the canonical NaN.
+    #[inline(always)]
+    fn canonical<const N: usize>(block: [f32; N]) -> [f32; N] {
+        block.map(canonical)
+    }
+}
+
+pub(in crate::kernels) struct Portable;
+pub(in crate::kernels) struct Avx2;
+pub(in crate::kernels) struct Avx512;
+
+impl Isa for Portable {
+    const LEVEL: Level = Level::Portable;
+
+    #[inline(always)]
+    fn mul_add(x: f32, y: f32, z: f32) -> f32 {
+        x * y + z
+    }
+
+    #[inline(always)]
+    fn mul_add_64(x: f64, y: f64, z: f64) -> f64 {
+        x * y + z
+    }
+}
+
+macro_rules! fused {
+    ($($Isa:ident { $($more:item)* })*) => {
+        $(impl Isa for $Isa {
+            const LEVEL: Level = Level::$Isa;
+
+            $($more)*
+
+            #[inline(always)]
+            fn mul_add(x: f32, y: f32, z: f32) -> f32 {
+                x.mul_add(y, z)
+            }
+
+            #[inline(always)]
+            fn mul_add_64(x: f64, y: f64, z: f64) -> f64 {
+                x.mul_add(y, z)
+            }
+        })*
+    };
+}
+
+fused! {
+    Avx2 {}
+    Avx512 {
+        #[cfg(target_arch = "x86_64")]
+        #[inline(always)]
+        fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
+            /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
+            /// number itself.
+            const KINDS: i32 = 0x1111_1100;
+            let (parts, rest) = block.as_chunks_mut::<16>();
+            for part in parts {
+                // SAFETY: only kernels of the level call this; a part has the size of a vector.
+                unsafe {
+                    let (x, nan) = (_mm512_loadu_ps(part.as_ptr()), _mm512_set1_ps(NAN));
+                    let x = _mm512_fixupimm_ps::<0>(nan, x, _mm512_set1_epi32(KINDS));
+                    _mm512_storeu_ps(part.as_mut_ptr(), x);
+                }
+            }
+            rest.iter_mut().for_each(#[inline(always)] |x| *x = canonical(*x));
+            block
+        }
+    }
+}
+
+/// Compiles each function for each level: gives the modules `portable`, `avx2` and `avx512`, in which it has
+/// its name. The bodies see the type of their level under the name given first. A function may have another
+/// body at level Avx512, behind `or`.
+///
+/// The functions are unsafe; their callers promise what the bodies ask for, and that the machine runs the
+/// level.
+macro_rules! shells {
+    ($Isa:ident: $($functions:tt)*) => {
+        mod portable {
+            #[allow(unused_imports, reason = "a body may do without its level")]
+            use $crate::kernels::isa::Portable as $Isa;
+
+            use super::*;
+
+            $crate::kernels::isa::shell! { portable $($functions)* }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        mod avx2 {
+            #[allow(unused_imports, reason = "a body may do without its level")]
+            use $crate::kernels::isa::Avx2 as $Isa;
+
+            use super::*;
+
+            $crate::kernels::isa::shell! { avx2 $($functions)* }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        mod avx512 {
+            #[allow(unused_imports, reason = "a body may do without its level")]
+            use $crate::kernels::isa::Avx512 as $Isa;
+
+            use super::*;
+
+            $crate::kernels::isa::shell! { avx512 $($functions)* }
+        }
+
+        // Only levels that the machine runs are used; machines other than x86-64 have the first alone.
+        #[cfg(not(target_arch = "x86_64"))]
+        use {portable as avx2, portable as avx512};
+    };
+}
+
+/// The functions of [`shells`] at one level, one after the other.
+macro_rules! shell {
+    ($level:ident) => {};
+    (
+        $level:ident $(#[$meta:meta])*
+        fn $name:ident[$($generics:tt)*]($($arg:ident: $Arg:ty),* $(,)?) $(-> $Ret:ty)?
+        { $($plain:tt)* } or { $($wide:tt)* }
+        $($rest:tt)*
+    ) => {
+        $crate::kernels::isa::with_features! {
+            $level
+            $(#[$meta])*
+            pub(super) unsafe fn $name<$($generics)*>($($arg: $Arg),*) $(-> $Ret)? {
+                // SAFETY: as the caller promises.
+                unsafe { $crate::kernels::isa::body!($level { $($plain)* } { $($wide)* }) }
+            }
+        }
+        $crate::kernels::isa::shell! { $level $($rest)* }
+    };
+    (
+        $level:ident $(#[$meta:meta])*
+        fn $name:ident[$($generics:tt)*]($($arg:ident: $Arg:ty),* $(,)?) $(-> $Ret:ty)?
+        { $($body:tt)* }
+        $($rest:tt)*
+    ) => {
+        $crate::kernels::isa::shell! {
+            $level $(#[$meta])*
+            fn $name[$($generics)*]($($arg: $Arg),*) $(-> $Ret)? { $($body)* } or { $($body)* }
+            $($rest)*
+        }
+    };
+}
+
+/// The second body at level Avx512, else the first.
+macro_rules! body {
+    (avx512 { $($plain:tt)* } { $($wide:tt)* }) => {
+        $($wide)*
+    };
+    ($level:ident { $($plain:tt)* } { $($wide:tt)* }) => {
+        $($plain)*
+    };
+}
+
+pub(in crate::kernels) use {body, shell, shells, with_features};

@@ -1,0 +1,13 @@
+//! What kernels need from vectors beyond plain Rust: operations on lanes, on blocks with their masks, on the
+//! ends of rows, and non-temporal stores.
+
+mod blocks;
+mod stores;
+mod vector512;
+mod vectors;
+
+pub(in crate::kernels) use blocks::{Pod, read_part, write_part};
+pub(in crate::kernels) use stores::CacheLine;
+pub(crate) use stores::StoreFence;
+pub(in crate::kernels) use vector512::{LaneBits, Vector512, mask_of_first};
+pub(in crate::kernels) use vectors::Vectors;
