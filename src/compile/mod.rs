@@ -6,13 +6,7 @@ mod key;
 mod memory;
 mod once_cache;
 mod shapes;
-
-/// The locks of `once_cache`, which a model checker replaces.
-mod sync {
-    pub(super) use std::sync::OnceLock;
-
-    pub(super) use parking_lot::Mutex;
-}
+mod sync;
 
 use smallvec::SmallVec;
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fork_join::Teams;
 
 #[allow(unreachable_pub, dead_code, reason = "the library uses all of it")]
+#[allow(clippy::absurd_extreme_comparisons, reason = "spins are 0 here")]
 #[path = "../../src/execute/fork_join.rs"]
 mod fork_join;
 
