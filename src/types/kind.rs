@@ -140,6 +140,8 @@ coded_enum! {
         Fill = 0x1010 => "Fill",
         Cast = 0x1011 => "Cast",
         Modulo = 0x1012 => "Modulo",
+        Sin = 0x1013 => "Sin",
+        Cos = 0x1014 => "Cos",
     }
 }
 
