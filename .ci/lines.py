@@ -13,7 +13,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ["src", "benches"]
+FOLDERS = ["src", "benches", "import"]
 WIDTH = int(re.search(r"^max_width = (\d+)", (ROOT / "rustfmt.toml").read_text(), re.MULTILINE)[1])
 COMMENT = re.compile(r"(\s*//[/!]?)( .*|)")
 ITEM = re.compile(r"(- |\* |\d+\. )")

@@ -1,5 +1,5 @@
-//! How fast the reference interpreter is: elements of the result, or products, a second, for one op of each kind of
-//! loop that it has.
+//! How fast the reference interpreter is: elements of the result, or products, a second, for one op of each
+//! kind of loop that it has.
 //!
 //! It is there to be believed, not to be fast; but a check of a whole graph must end while one waits.
 //! `cargo bench --bench reference -- FILTER` measures the rows whose names hold the filter.
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use sterna::reference::{self, Value};
-use sterna::{Attr, DataType, LogicalTensor, Op, OpKind};
+use sterna::{Attr, DataType, Element, LogicalTensor, Op, OpKind};
 
 use DataType as D;
 use OpKind as K;
@@ -20,7 +20,7 @@ struct Row {
     name: &'static str,
     op: Op,
     inputs: Vec<Value>,
-    /// Products of a product, else elements of the result.
+    /// Products of a product, else elements of the first input.
     work: usize,
     unit: &'static str,
 }
@@ -91,9 +91,47 @@ fn rows() -> Vec<Row> {
             vec![wide()],
         ),
         elements("SoftMax f32", op(K::SoftMax, &[D::F32], D::F32), vec![wide()]),
+        elements(
+            "ReduceSum f32",
+            op(K::ReduceSum, &[D::F32], D::F32).attr(Attr::Axes, vec![0i64]),
+            vec![wide()],
+        ),
+        elements(
+            "LayerNorm bf16",
+            op(K::LayerNorm, &[D::Bf16], D::Bf16).attr(Attr::KeepStats, false),
+            vec![cast(wide(), D::Bf16)],
+        ),
+        elements(
+            "Quantize u8",
+            op(K::Quantize, &[D::F32], D::U8).attr(Attr::Scales, vec![0.01f32]).attr(Attr::Zps, vec![128i64]),
+            vec![wide()],
+        ),
+        elements(
+            "DynamicDequantize u4 in groups",
+            op(K::DynamicDequantize, &[D::U4, D::F32], D::F32)
+                .attr(Attr::Qtype, "per_group")
+                .attr(Attr::GroupShape, vec![1i64, 32]),
+            vec![nibbles(&[1024, 1024]), numbers(&[1024, 32])],
+        ),
+        elements(
+            "Dropout f32",
+            op(K::Dropout, &[D::F32, D::S64, D::S64, D::F32], D::F32),
+            vec![wide(), scalar(7i64), scalar(3i64), scalar(0.25f32)],
+        ),
         product("MatMul f32 512", D::F32, [&[512, 512], &[512, 512]]),
         product("MatMul bf16 8 of 256", D::Bf16, [&[8, 256, 256], &[8, 256, 256]]),
     ]
+}
+
+/// Elements of four bits, two in a byte.
+fn nibbles(dims: &[i64]) -> Value {
+    let count = dims.iter().product::<i64>() as usize;
+    Value::new(D::U4, dims, (0..count / 2).map(|byte| (byte * 7) as u8).collect())
+        .expect("as many as dims say")
+}
+
+fn scalar<T: Element>(number: T) -> Value {
+    Value::from_slice(&[], &[number]).expect("one element")
 }
 
 fn cast_from_f32(value: Value, to: DataType) -> Value {

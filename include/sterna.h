@@ -938,6 +938,13 @@ sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      char **text);
 
 /**
+ * What was wrong with the last call on this thread that failed, as one sentence that names the op, the port and the
+ * values that clash; empty if none has failed. A call that succeeds does not change it. The text is in UTF-8, belongs
+ * to the library, and stays as it is until the next call on this thread that fails.
+ */
+const char *sterna_last_error_message(void);
+
+/**
  * The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
  */
 const char *sterna_level_string(sterna_level_t level);
@@ -1176,13 +1183,6 @@ sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
  * constant and must not be freed.
  */
 const char *sterna_status_string(sterna_status_t status);
-
-/**
- * What was wrong with the last call on this thread that failed, as one sentence that names the op, the port and the
- * values that clash; empty if none has failed. A call that succeeds does not change it. The text is in UTF-8, belongs
- * to the library, and stays as it is until the next call on this thread that fails.
- */
-const char *sterna_last_error_message(void);
 
 /**
  * Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here; `profiling`

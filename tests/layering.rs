@@ -1,7 +1,7 @@
-//! Layering: which layer of `src/` may import which, where `unsafe` may stand, and that `lib.rs` only
-//! names things.
+//! Layering: which layer of `src/` may import which, that no files import each other in a circle, where
+//! `unsafe` may stand, and that `lib.rs` only names things.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +70,187 @@ fn no_layers_import_each_other() {
     assert!(edges.is_empty(), "these layers import each other: {edges:?}");
 }
 
+/// Layers in which import circles still stand.
+const CIRCLES_LEFT: &[&str] = &["src/compile", "src/execute", "src/kernels"];
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let mut faults = Vec::new();
+    for folder in ["src", "capi/src", "cli/src"] {
+        let imports = file_imports(sources_of(folder));
+        assert!(imports.values().any(|named| !named.is_empty()), "the reader saw no import in {folder}");
+        let left =
+            |file: &String| CIRCLES_LEFT.iter().any(|layer| format!("{folder}/{file}").starts_with(layer));
+        let circles = circles(&imports).into_iter().filter(|circle| !circle.iter().all(left));
+        faults.extend(circles.map(|circle| format!("{folder}: {}", circle.join(" → "))));
+    }
+    report(&faults);
+}
+
+#[test]
+fn the_reader_finds_circles() {
+    type Row = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+    let rows: &[Row] = &[
+        (
+            "a parent with children",
+            &[("lib.rs", "mod a;"), ("a/mod.rs", "mod b; use self::b::B;"), ("a/b.rs", "use crate::c;")],
+            &[],
+        ),
+        (
+            "siblings",
+            &[
+                ("a.rs", "use crate::b::B;"),
+                ("b.rs", "use super::c::{C, D};"),
+                ("c.rs", "fn f(a: crate::a::A);"),
+            ],
+            &["a.rs → b.rs → c.rs"],
+        ),
+        (
+            "a child that names an item of its parent",
+            &[("a/mod.rs", "mod b; fn f() { b::f() }"), ("a/b.rs", "use super::A;")],
+            &["a/b.rs → a/mod.rs"],
+        ),
+        (
+            "children of a parent that names none of them",
+            &[("a/mod.rs", "pub mod b; pub struct A;"), ("a/b.rs", "use super::A;")],
+            &[],
+        ),
+        (
+            "a sibling's item by the parent's name",
+            &[
+                ("a/mod.rs", "pub use b::B; mod b; mod c; use c::C;"),
+                ("a/b.rs", ""),
+                ("a/c.rs", "use super::B;"),
+            ],
+            &[],
+        ),
+        (
+            "a name that the parent hands on and uses",
+            &[("a/mod.rs", "mod b; pub use self::b::B; struct A(B);"), ("a/b.rs", "use super::A;")],
+            &["a/b.rs → a/mod.rs"],
+        ),
+        (
+            "a name that the parent only hands on",
+            &[("a/mod.rs", "mod b; pub use self::b::B; struct A;"), ("a/b.rs", "use super::A;")],
+            &[],
+        ),
+        (
+            "a module by its own name",
+            &[
+                ("a.rs", "use super::b; fn f() { b::f() }"),
+                ("b.rs", "use crate::a as other; fn f() { other::f() }"),
+            ],
+            &["a.rs → b.rs"],
+        ),
+        (
+            "all of a module",
+            &[("a/mod.rs", "mod b; use b::B;"), ("a/b.rs", "use super::*;")],
+            &["a/b.rs → a/mod.rs"],
+        ),
+        (
+            "tests",
+            &[("a.rs", "use crate::b::B;"), ("b.rs", "#[cfg(test)] mod tests { use crate::a::A; }")],
+            &[],
+        ),
+        (
+            "a file of tests",
+            &[("a/mod.rs", "mod b; mod tests; use b::B;"), ("a/tests.rs", "use super::*;")],
+            &[],
+        ),
+    ];
+    let mut faults = Vec::new();
+    for (what, files, expected) in rows {
+        let sources = files.iter().map(|(file, code)| ((*file).to_owned(), tokens(code))).collect();
+        let found: Vec<String> =
+            circles(&file_imports(sources)).iter().map(|circle| circle.join(" → ")).collect();
+        if found != *expected {
+            faults.push(format!("{what}: expected {expected:?}, found {found:?}"));
+        }
+    }
+    report(&faults);
+}
+
+/// For each file, the files whose items its code names, tests aside. A re-export alone names nothing; whoever
+/// uses it names the file whose item it is.
+fn file_imports(sources: Vec<(String, Vec<String>)>) -> BTreeMap<String, BTreeSet<String>> {
+    let is_test = |file: &str| file.ends_with("tests.rs");
+    let sources = sources.into_iter().filter(|(file, _)| !is_test(file));
+    let files: BTreeMap<String, (String, Vec<String>)> =
+        sources.map(|(file, tokens)| (module_of(&file), (file, without_tests(tokens)))).collect();
+    let mentions: BTreeMap<&str, Vec<Mention>> =
+        files.iter().map(|(module, (_, tokens))| (&**module, mentions(tokens, module))).collect();
+    // What the names of each file stand for: its child modules, and what it imports.
+    let mut names: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
+    for module in files.keys().filter(|module| !module.is_empty()) {
+        let (parent, child) = module.rsplit_once("::").unwrap_or(("", module));
+        names.entry(parent).or_default().insert(child, module.clone());
+    }
+    for (&module, mentions) in &mentions {
+        let names = names.entry(module).or_default();
+        for mention in mentions {
+            if let Some(name) = &mention.import
+                && let Some(path) = mention.absolute(names)
+            {
+                names.insert(name, path);
+            }
+        }
+    }
+    // The file that declares what a path leads to; none if that is a module as a whole, or of another crate.
+    let file_of = |path: String| {
+        let mut path = path;
+        for _ in 0..8 {
+            let cuts = path.match_indices("::").map(|(at, _)| &path[..at]);
+            let module = cuts.filter(|prefix| files.contains_key(*prefix)).last().unwrap_or_default();
+            let rest = path[module.len()..].trim_start_matches("::");
+            if rest.is_empty() || files.contains_key(&path) {
+                return None;
+            }
+            match names.get(module).and_then(|names| names.get(first(rest))) {
+                Some(target) => path = format!("{target}{}", &rest[first(rest).len()..]),
+                None => return files.get(module).map(|(file, _)| file.clone()),
+            }
+        }
+        None
+    };
+    let named = |module: &str, tokens: &[String]| {
+        let is_used = |mention: &Mention| match &mention.import {
+            // The name stands in the import once.
+            Some(name) if mention.is_public => tokens.iter().filter(|token| *token == name).count() > 1,
+            _ => true,
+        };
+        let used = mentions[module].iter().filter(|mention| is_used(mention));
+        used.filter_map(|mention| mention.absolute(&names[module])).filter_map(file_of).collect()
+    };
+    files
+        .iter()
+        .map(|(module, (file, tokens))| {
+            let mut named: BTreeSet<String> = named(module, tokens);
+            named.remove(file);
+            (file.clone(), named)
+        })
+        .collect()
+}
+
+/// The shortest circle through each file that is in one, each circle once.
+fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let mut circles: BTreeSet<Vec<String>> = BTreeSet::new();
+    for start in imports.keys() {
+        let (mut paths, mut reached) = (VecDeque::from([vec![start]]), BTreeSet::new());
+        while let Some(path) = paths.pop_front() {
+            let named = &imports[path[path.len() - 1]];
+            if named.contains(start) {
+                // The first file by name stands first.
+                let least = (0..path.len()).min_by_key(|&at| path[at]).unwrap_or_default();
+                circles.insert((0..path.len()).map(|at| path[(least + at) % path.len()].clone()).collect());
+                break;
+            }
+            let new = named.iter().filter(|file| reached.insert(*file));
+            paths.extend(new.map(|file| path.iter().copied().chain([file]).collect::<Vec<_>>()));
+        }
+    }
+    circles.into_iter().collect()
+}
+
 #[test]
 fn unsafe_stays_in_its_files() {
     let faults: Vec<String> = sources()
@@ -98,9 +279,6 @@ fn lib_only_names_things() {
     }
     report(&faults);
 }
-
-/// One name means one thing: type names that two modules of a crate may both declare.
-const SHARED_TYPE_NAMES: &[(&str, &str)] = &[("cli/src", "Run"), ("cli/src", "Way")];
 
 /// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of them. Each
 /// stands beside its successor.
@@ -193,14 +371,6 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("walks", "accesses"),
 ];
 
-/// Folders in which some old words still stand.
-const OLD_WORDS_LEFT: &[(&str, &[&str])] = &[
-    ("error.rs", &["Verdict"]),
-    ("lib.rs", &["Verdict"]),
-    ("partition/", &["Verdict", "Wiring"]),
-    ("reference/", &["Meaning", "gather"]),
-];
-
 #[test]
 fn no_type_name_is_declared_twice() {
     let mut faults = Vec::new();
@@ -217,8 +387,7 @@ fn no_type_name_is_declared_twice() {
             }
         }
         assert!(!declared.is_empty(), "{folder} declares no type");
-        let is_shared = |name: &str| SHARED_TYPE_NAMES.contains(&(folder, name));
-        let twice = declared.into_iter().filter(|(name, files)| files.len() > 1 && !is_shared(name));
+        let twice = declared.into_iter().filter(|(_, files)| files.len() > 1);
         faults.extend(twice.map(|(name, files)| format!("{folder}: `{name}` in {files:?}")));
     }
     report(&faults);
@@ -228,12 +397,8 @@ fn no_type_name_is_declared_twice() {
 fn no_identifier_is_an_old_word() {
     let mut faults = BTreeSet::new();
     for (file, tokens) in sources() {
-        let left = OLD_WORDS_LEFT.iter().filter(|(place, _)| file.starts_with(place));
-        let left: Vec<&str> = left.flat_map(|(_, words)| words.iter().copied()).collect();
         for token in &tokens {
-            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token)
-                && !left.contains(old)
-            {
+            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token) {
                 faults.insert(format!("{file}: `{old}`, now called {new}"));
             }
         }
@@ -315,7 +480,17 @@ fn the_reader_reads_rust() {
         ("a macro's path", "$crate::types::Lane", &["types::Lane"]),
         ("a visibility", "pub(crate) fn f() {} pub(in crate::graph) fn g() {}", &["graph"]),
         ("the way over super", "use super::super::plan::Plan;", &["plan::Plan"]),
-        ("super within the layer", "use super::op::Op; mod inner { use super::super::op::Op; }", &[]),
+        (
+            "super within the layer",
+            "use super::op::Op; mod inner { use super::super::row::Row; use self::a::A; }",
+            &["graph::op::Op", "graph::row::Row", "graph::json::inner::a::A"],
+        ),
+        (
+            "the own module",
+            "use self::a::A; fn f() { self::b::f() }",
+            &["graph::json::a::A", "graph::json::b::f"],
+        ),
+        ("other crates", "use std::fmt; use rayon::{self, Scope}; fn f() { std::mem::take(x) }", &[]),
         ("out of an inline module", "mod inner { fn f() { super::super::super::plan::f() } }", &["plan::f"]),
         ("comments", "// crate::a::B\n/* crate::c /* crate::d */ crate::e */ /// [x](crate::f)\n", &[]),
         ("strings", r####"f("crate::a \" crate::b", r#"" crate::c"#, b"crate::d", 'x', '\'')"####, &[]),
@@ -325,7 +500,7 @@ fn the_reader_reads_rust() {
     ];
     let mut faults = Vec::new();
     for (what, code, expected) in rows {
-        let found = crate_paths(&without_tests(tokens(code)), 2);
+        let found = crate_paths(&without_tests(tokens(code)), "graph::json");
         if found != *expected {
             faults.push(format!("{what}: expected {expected:?}, found {found:?}"));
         }
@@ -350,8 +525,7 @@ fn imports() -> Vec<Import> {
         if layer == "lib" || file.ends_with("/tests.rs") {
             continue;
         }
-        let depth = file.split('/').count() - usize::from(file.ends_with("/mod.rs"));
-        let paths = crate_paths(&without_tests(tokens), depth);
+        let paths = crate_paths(&without_tests(tokens), &module_of(&file));
         imports.extend(paths.into_iter().filter(|path| first(path) != layer).map(|path| Import {
             file: file.clone(),
             layer: layer.clone(),
@@ -531,63 +705,114 @@ fn group_end(tokens: &[String], mut at: usize) -> usize {
     at
 }
 
-/// The paths from the crate root that the code of a module names; `depth` is how deep below the root the module is.
-fn crate_paths(tokens: &[String], depth: usize) -> Vec<String> {
-    let mut paths = Vec::new();
-    // For each open block, whether it is the body of a module.
-    let mut blocks = Vec::new();
+/// The module that a file of a crate is, as a path from the crate root.
+fn module_of(file: &str) -> String {
+    let parts = file.trim_end_matches(".rs").split('/');
+    let parts: Vec<&str> = parts.filter(|part| !["mod", "lib", "main"].contains(part)).collect();
+    parts.join("::")
+}
+
+/// A path in the code of a module.
+struct Mention {
+    path: String,
+    /// Whether the path starts at a name of the module; otherwise, at the crate root.
+    is_relative: bool,
+    /// The name that an import gives to the thing.
+    import: Option<String>,
+    is_public: bool,
+}
+
+impl Mention {
+    /// The path from the crate root, if the module's names lead to one.
+    fn absolute(&self, names: &BTreeMap<&str, String>) -> Option<String> {
+        let start = first(&self.path);
+        match self.is_relative {
+            true => names.get(start).map(|path| format!("{path}{}", &self.path[start.len()..])),
+            false => Some(self.path.clone()),
+        }
+    }
+}
+
+/// The paths from the crate root that the code of a module names.
+fn crate_paths(tokens: &[String], module: &str) -> Vec<String> {
+    let mentions = mentions(tokens, module).into_iter().filter(|mention| !mention.is_relative);
+    mentions.map(|mention| mention.path).collect()
+}
+
+/// The paths in the code of a module, in order.
+fn mentions(tokens: &[String], module: &str) -> Vec<Mention> {
+    let mut mentions = Vec::new();
+    // For each open block, the name of the module whose body it is.
+    let mut blocks: Vec<Option<&str>> = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        match (token(tokens, at), token(tokens, at + 1)) {
-            ("crate", "::") => {
-                at = read_tree(tokens, at + 2, "", &mut paths);
+        let is_import = token(tokens, at) == "use";
+        let is_path = token(tokens, at + 1) == "::" && (at == 0 || token(tokens, at - 1) != "::");
+        match token(tokens, at) {
+            _ if is_import || is_path => {
+                let is_public = is_import && at > 0 && ["pub", ")"].contains(&token(tokens, at - 1));
+                let mut paths = Vec::new();
+                at = read_tree(tokens, at + usize::from(is_import), "", &mut paths);
+                let inner = blocks.iter().flatten().copied();
+                let module: Vec<&str> =
+                    module.split("::").filter(|part| !part.is_empty()).chain(inner).collect();
+                mentions.extend(paths.into_iter().map(|(path, name)| {
+                    let absolute = from_root(&path, &module);
+                    let is_relative = absolute.is_none();
+                    let path = absolute.unwrap_or(path);
+                    Mention { path, is_relative, import: is_import.then_some(name), is_public }
+                }));
                 continue;
             }
-            ("super", "::") => {
-                let mut supers = 0;
-                while token(tokens, at) == "super" && token(tokens, at + 1) == "::" {
-                    (supers, at) = (supers + 1, at + 2);
-                }
-                if supers >= depth + blocks.iter().filter(|&&is_module| is_module).count() {
-                    at = read_tree(tokens, at, "", &mut paths);
-                }
-                continue;
-            }
-            ("{", _) => blocks.push(at >= 2 && tokens[at - 2] == "mod"),
-            ("}", _) => {
+            "{" => blocks.push((at >= 2 && tokens[at - 2] == "mod").then(|| token(tokens, at - 1))),
+            "}" => {
                 blocks.pop();
             }
             _ => {}
         }
         at += 1;
     }
-    paths
+    mentions
 }
 
-/// Reads a path, or a tree of them, that goes on behind `prefix`; answers with the place behind it.
-fn read_tree(tokens: &[String], mut at: usize, prefix: &str, paths: &mut Vec<String>) -> usize {
+/// A path that begins with `crate`, `self` or `super`, from the crate root.
+fn from_root(path: &str, module: &[&str]) -> Option<String> {
+    let parts: Vec<&str> = path.split("::").collect();
+    let supers = parts.iter().take_while(|part| **part == "super").count();
+    let (base, rest) = match parts[0] {
+        "crate" => (&[][..], &parts[1..]),
+        "self" => (module, &parts[1..]),
+        "super" => (&module[..module.len().saturating_sub(supers)], &parts[supers..]),
+        _ => return None,
+    };
+    Some([base, rest].concat().join("::"))
+}
+
+/// Reads a path, or a tree of them, that goes on behind `prefix`: each with the name that an import gives to
+/// it. Answers with the place behind it.
+fn read_tree(tokens: &[String], mut at: usize, prefix: &str, paths: &mut Vec<(String, String)>) -> usize {
     if token(tokens, at) == "{" {
         at += 1;
         while !["}", ""].contains(&token(tokens, at)) {
             at = read_tree(tokens, at, prefix, paths);
-            while !["}", ",", ""].contains(&token(tokens, at)) {
-                at += 1; // `as name`
-            }
             at += usize::from(token(tokens, at) == ",");
         }
         return at + 1;
     }
     let segment = token(tokens, at);
     let path = match (prefix, segment) {
-        (_, "self") => prefix.to_owned(),
         ("", _) => segment.to_owned(),
+        (_, "self") => prefix.to_owned(),
         (_, _) => format!("{prefix}::{segment}"),
     };
     if token(tokens, at + 1) == "::" && token(tokens, at + 2) != "<" {
         return read_tree(tokens, at + 2, &path, paths);
     }
-    paths.push(path);
-    at + 1
+    let is_renamed = token(tokens, at + 1) == "as";
+    let name = if is_renamed { token(tokens, at + 2) } else { path.rsplit("::").next().unwrap_or_default() };
+    let name = name.to_owned();
+    paths.push((path, name));
+    at + if is_renamed { 3 } else { 1 }
 }
 
 fn token(tokens: &[String], at: usize) -> &str {

@@ -293,8 +293,8 @@ written:
   rounded to the type of the result at every op, fused or not. f32 mixes with f16 and with bf16.
 - A NaN out of arithmetic has positive sign and no payload. A condition is false for NaN; 0 · ∞ and ∞ − ∞ are NaN.
 - s32 and s64 go with themselves alone, are exact, and wrap around.
-- *Every numeric type* is f64, f32, f16, bf16 and the integers of 8 to 64 bits; the f8 types are not among them: only ops
-  that name them take them as numbers.
+- Numeric types of whole bytes but f8 are f64, f32, f16, bf16 and the integers of 8 to 64 bits. As numbers, the f8 types
+  are taken by ops that name them alone.
 - Truth values are bytes, true where not 0; the result is 0 or 1.
 - Two inputs broadcast as `auto_broadcast` says. The inputs of a backward form have one shape. A bias stands at the
   channels of `data_format`; so does a slope of rank 1, unless `per_channel_broadcast` is false or it is a single

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use common::graphs::{self, RandomGraph};
 use common::{Random, report};
 use sterna::{
-    CompiledPartition, DataType, Engine, LogicalTensor, LoopOver, NestSummary, Op, OpKind, Partition,
-    PlanSummary, StepOperand, TensorId,
+    CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, LoopOver, NestSummary, Op, OpKind,
+    Partition, PlanSummary, Policy, RegisterFusionVerdict, StepOperand, TensorId,
 };
 
 /// What does not fit together in a plan.
@@ -48,6 +48,11 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
             .iter()
             .all(|step| !step.tasks.is_empty() && plan.to_string().contains(&step.tasks.join(", ")));
         must(names, "the text names each step");
+        let are_told = nest
+            .steps
+            .iter()
+            .all(|step| (step.tasks.len() > 1) == (step.register_fusion == RegisterFusionVerdict::Fused));
+        must(are_told, "a step of several operations is fused, and no other");
         for (place, step) in nest.steps.iter().enumerate() {
             let stands_before =
                 |operand: &StepOperand| !matches!(operand, StepOperand::Step(other) if *other >= place);
@@ -182,4 +187,111 @@ fn large_tensors_are_shared_by_threads() {
         assert_eq!(plan.nests[0].threads, threads.min(engine.threads()));
         assert!(plan.non_temporal_stores, "results beyond the caches take non-temporal stores");
     }
+}
+
+/// The verdicts on the steps of the one partition of a graph.
+fn verdicts(ops: &[Op], engine: &Engine) -> (Vec<RegisterFusionVerdict>, String) {
+    let mut graph = Graph::new();
+    ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
+    graph.finalize().unwrap();
+    let partitions = graph.partitions(Policy::Fusion).unwrap();
+    let partition = partitions.iter().find(|partition| partition.is_supported()).unwrap();
+    let plan = compiled(partition, engine).plan();
+    let steps = plan.nests.iter().flat_map(|nest| &nest.steps);
+    (steps.map(|step| step.register_fusion).collect(), plan.to_string())
+}
+
+#[test]
+fn a_plan_says_why_steps_are_not_fused_in_registers() {
+    use RegisterFusionVerdict as Verdict;
+
+    let of =
+        |data_type: DataType, id: usize, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let dense = |id: usize| of(DataType::F32, id, &[256, 256]);
+    let mask = |id: usize| of(DataType::Boolean, id, &[256, 256]);
+    let binary = |id: usize, kind: OpKind, x: &LogicalTensor, y: &LogicalTensor, to: &LogicalTensor| {
+        Op::new(id, kind).input(x.clone()).input(y.clone()).output(to.clone())
+    };
+    let unary = |id: usize, kind: OpKind, x: &LogicalTensor, to: &LogicalTensor| {
+        Op::new(id, kind).input(x.clone()).output(to.clone())
+    };
+    let select =
+        |id: usize, [cond, then, else_, to]: [LogicalTensor; 4]| Op::select(id, cond, then, else_, to);
+    let sum = |x: &LogicalTensor, to: usize| binary(0, OpKind::Add, x, &dense(2), &dense(to));
+    let short = |id: usize| LogicalTensor::with_strides(id, DataType::F32, &[256, 5], &[8, 1]).unwrap();
+    let short_result = |id: usize| of(DataType::F32, id, &[256, 5]);
+    let rows: &[(&str, Vec<Op>, &[Verdict])] = &[
+        ("alone", vec![select(0, [mask(1), dense(2), dense(3), dense(4)])], &[Verdict::NoPartner]),
+        (
+            "a pair in the caches",
+            vec![sum(&dense(1), 5), select(1, [mask(3), dense(5), dense(4), dense(6)])],
+            &[Verdict::PairInCaches, Verdict::PairInCaches],
+        ),
+        (
+            "three",
+            vec![
+                sum(&dense(1), 5),
+                binary(1, OpKind::Multiply, &dense(5), &dense(3), &dense(6)),
+                select(2, [mask(7), dense(6), dense(4), dense(8)]),
+            ],
+            &[Verdict::Fused],
+        ),
+        (
+            "a heavy branch, which a mask test may skip",
+            vec![
+                unary(0, OpKind::Exp, &dense(1), &dense(5)),
+                select(1, [mask(3), dense(5), dense(4), dense(6)]),
+                binary(2, OpKind::Add, &dense(6), &dense(1), &dense(7)),
+            ],
+            &[Verdict::NoStage, Verdict::SkipsWork, Verdict::NoPartner],
+        ),
+        (
+            "a value that is an output too",
+            vec![
+                sum(&dense(1), 5),
+                binary(1, OpKind::Multiply, &dense(5), &dense(3), &dense(6)),
+                select(2, [mask(7), dense(6), dense(4), dense(8)]),
+                Op::new(3, OpKind::End).input(dense(5)),
+            ],
+            &[Verdict::Stored, Verdict::Fused],
+        ),
+        (
+            "short rows",
+            vec![
+                binary(0, OpKind::Add, &short(1), &short(2), &short_result(5)),
+                binary(1, OpKind::Multiply, &short_result(5), &short(3), &short_result(6)),
+                select(2, [of(DataType::Boolean, 7, &[256, 5]), short_result(6), short(4), short_result(8)]),
+            ],
+            &[Verdict::ShortRows, Verdict::ShortRows, Verdict::ShortRows],
+        ),
+        (
+            "one number for each row",
+            vec![
+                binary(
+                    0,
+                    OpKind::Add,
+                    &of(DataType::F32, 1, &[256, 1]),
+                    &of(DataType::F32, 2, &[256, 1]),
+                    &of(DataType::F32, 5, &[256, 1]),
+                ),
+                binary(1, OpKind::Multiply, &of(DataType::F32, 5, &[256, 1]), &dense(3), &dense(6)),
+                select(2, [mask(7), dense(6), dense(4), dense(8)]),
+            ],
+            &[Verdict::Repeated, Verdict::Fused],
+        ),
+    ];
+    let engine = Engine::builder().threads(1).build();
+    let has_stages = engine.level() == Level::Avx512;
+    let mut wrong = Vec::new();
+    for (what, ops, expected) in rows {
+        let (found, text) = verdicts(ops, &engine);
+        let is_expected = if has_stages { found == *expected } else { !found.contains(&Verdict::Fused) };
+        let are_shown = found.iter().all(|verdict| {
+            matches!(verdict, Verdict::Fused | Verdict::NoPartner) || text.contains(&verdict.to_string())
+        });
+        if !is_expected || !are_shown {
+            wrong.push(format!("{what}: {found:?}\n{text}"));
+        }
+    }
+    report(&wrong);
 }

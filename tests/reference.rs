@@ -626,6 +626,12 @@ fn indices_shapes_and_biases() {
             vec![cube()],
             vec![value(&[3, 1, 2], &[1f32, 4.0, 2.0, 5.0, 3.0, 6.0])],
         ),
+        (
+            "StaticTranspose without an order",
+            transpose(&[]),
+            vec![cube()],
+            vec![value(&[3, 2, 1], &[1f32, 4.0, 2.0, 5.0, 3.0, 6.0])],
+        ),
         ("StaticTranspose of rank 0", transpose(&[]), vec![value(&[], &[1f32])], vec![value(&[], &[1f32])]),
         ("StaticReshape", reshape(&[3, 2], false), vec![six()], six_as(&[3, 2])),
         ("StaticReshape -1", reshape(&[1, -1], false), vec![six()], six_as(&[1, 6])),
@@ -666,8 +672,9 @@ fn shapes_of_results_follow_from_shapes_alone() {
     };
     // More elements than any value has.
     assert_eq!(shapes(&add, &[&[1 << 30, 1], &[1 << 20]]), Ok(Some(vec![vec![1 << 30, 1 << 20]])));
-    let sum = op(OpKind::ReduceSum, &[DataType::F32], &[DataType::F32]);
-    assert_eq!(shapes(&sum, &[&[2]]), Ok(None));
+    // Which dims are summed up, the second input holds.
+    let sum = op(OpKind::ReduceSum, &[DataType::F32, DataType::S32], &[DataType::F32]);
+    assert_eq!(shapes(&sum, &[&[2], &[1]]), Ok(None));
     let refused: &[(&[&[i64]], Status)] = &[
         (&[&[2]], Status::InvalidGraphOp),
         (&[&[2], &[3]], Status::InvalidShape),

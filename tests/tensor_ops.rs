@@ -3,11 +3,13 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use common::report;
+use common::{Random, report};
 use sterna::reference::{self, Value};
-use sterna::{Attr, AttrValue, DataType, Element, LogicalTensor, Op, OpKind};
+use sterna::{
+    Attr, AttrRow, AttrType, AttrValue, Count, DataType, Element, LogicalTensor, Op, OpKind, Port, Schema,
+};
 
 use DataType as D;
 use OpKind as K;
@@ -455,7 +457,7 @@ fn shapes_that_do_not_fit_are_errors() {
 
 /// Numbers from −2 to 2 that follow no simple pattern.
 fn numbers(dims: &[i64]) -> Value {
-    let mut random = common::Random::new(7);
+    let mut random = Random::new(7);
     let count = dims.iter().product::<i64>();
     let elements: Vec<f32> = (0..count).map(|_| (random.next() >> 8) as u16 as f32 / 16384.0 - 2.0).collect();
     float(dims, &elements)
@@ -562,4 +564,127 @@ fn tensors_without_elements_may_have_dims_of_any_size() {
     // Sums of nothing there is no memory for.
     let sums = reference::run(&axes(K::ReduceSum, &[1, 2]), &[none(&[1 << 60, 0, 1])]);
     assert_eq!(sums.map_err(|error| error.status()), Err(sterna::Status::OutOfMemory));
+}
+
+#[test]
+fn sums_in_f32_are_within_their_bounds() {
+    let (a, b, bias) = (numbers(&[2, 40, 30]), numbers(&[50, 30]), numbers(&[50]));
+    let op = float_op(K::MatMul, 3, 1).attr(Attr::TransposeB, true);
+    let inputs = [a.clone(), b.clone(), bias.clone()];
+    let exact = reference::run(&op, &inputs).unwrap().remove(0).elements::<f32>().unwrap();
+    let bounds = reference::bounds(&op, &inputs).unwrap().unwrap();
+    let [a, b, bias] = [a, b, bias].map(|value| value.elements::<f32>().unwrap());
+    let mut largest = 0.0f64;
+    for (at, (exact, bound)) in exact.iter().zip(&bounds).enumerate() {
+        let (row, column) = (at / 50, at % 50);
+        let sum = (0..30).rev().fold(bias[column], |sum, k| sum + a[row * 30 + k] * b[column * 30 + k]);
+        let off = (f64::from(sum) - f64::from(*exact)).abs();
+        assert!(off <= bound + f64::from(exact.abs()) * f64::from(f32::EPSILON), "{at}: {off} {bound}");
+        largest = largest.max(off / bound);
+    }
+    assert!(largest > 0.01 && bounds.len() == 4000, "{largest}");
+
+    let six = float(&[2, 3], &[1.0, -2.0, 3.0, 4.0, 5.0, -6.0]);
+    let unit = f64::from(f32::EPSILON) / 2.0;
+    let along = |kind| float_op(kind, 1, 1).attr(Attr::Axes, vec![-1i64]);
+    let columns = float_op(K::BiasAddBackward, 1, 1);
+    let rows = [
+        (along(K::ReduceSum), Some(vec![18.0 * unit, 45.0 * unit])),
+        (along(K::ReduceL1), Some(vec![18.0 * unit, 45.0 * unit])),
+        (along(K::ReduceMean), Some(vec![6.0 * unit, 15.0 * unit])),
+        (columns, Some(vec![10.0 * unit, 14.0 * unit, 18.0 * unit])),
+        (along(K::ReduceMax), None),
+        (float_op(K::Exp, 1, 1), None),
+    ];
+    for (op, expected) in rows {
+        assert_eq!(reference::bounds(&op, std::slice::from_ref(&six)), Ok(expected), "{}", op.kind());
+    }
+}
+
+/// A value of random elements and of up to four dims, which are small.
+fn random_value(random: &mut Random, data_type: DataType) -> Value {
+    let dims: Vec<i64> = (0..random.below(5)).map(|_| [0, 1, 1, 2, 2, 3][random.below(6)]).collect();
+    let bits = dims.iter().product::<i64>() as usize * data_type.bits();
+    let special = [0x00u8, 0x7f, 0x80, 0xff, 0x3f, 0xc0];
+    let bytes = (0..bits.div_ceil(8)).map(|_| match random.below(3) {
+        0 => special[random.below(special.len())],
+        _ => random.next() as u8,
+    });
+    Value::new(data_type, &dims, bytes.collect()).unwrap()
+}
+
+/// A random value of the type of an attribute, more often one that means something than not.
+fn random_attr(random: &mut Random, row: &AttrRow) -> AttrValue {
+    let small = |random: &mut Random| [-2i64, -1, -1, 0, 1, 2, 3, i64::MIN, i64::MAX][random.below(9)];
+    let count = random.below(4);
+    match row.value_type {
+        AttrType::Bool => (random.below(2) == 0).into(),
+        AttrType::S64 => small(random).into(),
+        AttrType::F32 => [0.0f32, 1.0, -1.5, 1e-5, NAN, INF][random.below(6)].into(),
+        AttrType::String if row.allowed.is_empty() => {
+            ["per_tensor", "per_channel", "per_group", "of_none"][random.below(4)].into()
+        }
+        AttrType::String => row.allowed[random.below(row.allowed.len())].into(),
+        AttrType::S64s => (0..count).map(|_| small(random)).collect::<Vec<_>>().into(),
+        AttrType::F32s => (0..count).map(|_| random.below(3) as f32).collect::<Vec<_>>().into(),
+    }
+}
+
+#[test]
+fn no_input_makes_an_op_panic() {
+    let mut random = Random::new(0x0b5e_55ed);
+    let mut runs = BTreeMap::<&str, usize>::new();
+    for _ in 0..100_000 {
+        let kind = random.pick(OpKind::ALL);
+        let schema = Schema::of(kind);
+        let counts = |count: Count, random: &mut Random| {
+            let allowed: Vec<usize> = (0..7).filter(|&n| count.allows(n)).collect();
+            allowed[random.below(allowed.len())]
+        };
+        let mut of_variable = BTreeMap::new();
+        for (variable, types) in schema.types {
+            of_variable.insert(*variable, random.pick(types));
+        }
+        let type_of = |port: &Port| of_variable.get(port.type_variable).copied().unwrap_or(D::F32);
+        let port = |ports: &[Port], i: usize| type_of(&ports[i.min(ports.len() - 1)]);
+        let inputs: Vec<DataType> =
+            (0..counts(schema.input_count, &mut random)).map(|i| port(schema.inputs, i)).collect();
+        let outputs: Vec<DataType> =
+            (0..counts(schema.output_count, &mut random)).map(|i| port(schema.outputs, i)).collect();
+        let mut op = op_of(kind, &inputs, &outputs);
+        for row in schema.attributes.iter().filter(|row| row.required || row.attr != Attr::Zps) {
+            if row.required || random.below(2) == 0 {
+                op = op.attr(row.attr, random_attr(&mut random, row));
+            }
+        }
+        let mut values: Vec<Value> = inputs.iter().map(|&of| random_value(&mut random, of)).collect();
+        // Shapes fit more often where they are the same, lack a dim, or are those of a single number.
+        if random.below(2) == 0 {
+            for i in 1..values.len() {
+                let dims = match random.below(3) {
+                    0 => vec![1],
+                    1 => values[0].dims()[..values[0].dims().len().saturating_sub(1)].to_vec(),
+                    _ => values[0].dims().to_vec(),
+                };
+                let bits = dims.iter().product::<i64>() as usize * inputs[i].bits();
+                values[i] =
+                    Value::new(inputs[i], &dims, vec![random.next() as u8; bits.div_ceil(8)]).unwrap();
+            }
+        }
+        let bounds = reference::bounds(&op, &values);
+        if let Ok(results) = reference::run(&op, &values) {
+            if let Some(bounds) = bounds.unwrap() {
+                assert_eq!(bounds.len() as i64, results[0].dims().iter().product::<i64>(), "{op:?}");
+            }
+            assert_eq!(types(&results), outputs, "{op:?}");
+            *runs.entry(kind.name()).or_default() += 1;
+        }
+    }
+    // Chance must not miss what it is there for.
+    let rare: Vec<_> = OpKind::ALL
+        .iter()
+        .filter(|kind| reference::supports(&common::plain_op(**kind)).is_ok())
+        .filter(|kind| runs.get(kind.name()).is_none_or(|&count| count < 5))
+        .collect();
+    report(&rare.iter().map(|kind| format!("{kind}: {:?} runs", runs.get(kind.name()))).collect::<Vec<_>>());
 }

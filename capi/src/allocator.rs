@@ -1,4 +1,4 @@
-//! Allocators: where engines get memory.
+//! Allocators: the source of an engine's memory.
 //!
 //! The library asks for memory that is aligned to a cache line. Clients hand in plain `malloc` all the same, so a block
 //! of any alignment is made use of here, before the library sees it.
@@ -10,13 +10,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
 /// Bytes to which memory is asked to be aligned: a cache line, and the widest vector.
 const ALIGNMENT: usize = 64;
 
-/// Gives a block of at least `size` bytes (1 or more), or null where there is none. It should start at a multiple of
+/// Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a multiple of
 /// `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
 /// alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
 /// then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
@@ -28,7 +28,7 @@ pub type AllocatorMalloc = Option<unsafe extern "C-unwind" fn(size: usize, align
 /// several at a time.
 pub type AllocatorFree = Option<unsafe extern "C-unwind" fn(block: *mut c_void)>;
 
-/// Where an engine gets the memory of its tensors and its scratch memory: two functions of the caller's.
+/// The source of the memory of an engine's tensors and of its scratch memory: two functions of the caller.
 ///
 /// Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
 pub struct Allocator {
@@ -57,7 +57,7 @@ pub(crate) struct Callbacks {
     free: unsafe extern "C-unwind" fn(*mut c_void),
 }
 
-/// A block, and where in it the memory starts that is made use of.
+/// A block, and the start of the used memory in the block.
 struct Placed {
     block: NonNull<u8>,
     start: NonNull<u8>,
@@ -78,7 +78,7 @@ impl Callbacks {
     }
 
     /// Memory of `size` bytes: a block that was asked to be aligned to `alignment`, if it is aligned to `enough`; else
-    /// the aligned part of a larger block. Both are powers of two, of which `enough` is not the larger one.
+    /// the aligned part of a larger block. Both are powers of two, and `enough` is not the larger one.
     fn place(self, size: usize, alignment: usize, enough: usize) -> Option<Placed> {
         let block = self.malloc(size, alignment)?;
         if block.addr().get().is_multiple_of(enough) {
@@ -100,7 +100,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// So many bytes (1 or more), all zero, aligned to an element of so many bytes at least.
+    /// `size` bytes (1 or more), all zero, aligned to an element of `element` bytes at least.
     pub(crate) fn zeroed(callbacks: Callbacks, size: usize, element: usize) -> Result<Self, Fault> {
         let placed = callbacks.place(size, ALIGNMENT, element);
         let placed = placed.ok_or(sterna::Error::OutOfMemory { size, align: ALIGNMENT })?;
@@ -154,7 +154,7 @@ unsafe impl sterna::Allocator for Aligning {
     }
 }
 
-/// Makes an allocator of two functions; where either is null, one that uses the memory of the system.
+/// Makes an allocator of two functions; if either is null, the allocator uses the memory of the system.
 ///
 /// The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
 /// destroyed. They must not throw exceptions of C++.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn sterna_allocator_create(
     malloc_fn: AllocatorMalloc,
     free_fn: AllocatorFree,
 ) -> Status {
-    status_of(|| {
-        let allocator = needed(allocator, "allocator")?;
+    ffi_guard(|| {
+        let allocator = require(allocator, "allocator")?;
         let callbacks = malloc_fn.zip(free_fn).map(|(malloc, free)| Callbacks { malloc, free });
         allocator.write(Box::new(Allocator { callbacks }));
         Ok(())
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn sterna_allocator_create(
 /// error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_allocator_destroy(allocator: Option<Box<Allocator>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(allocator);
         Ok(())
     })

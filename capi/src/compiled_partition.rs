@@ -5,51 +5,14 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
-use crate::ffi::{Fault, array, needed, status_of};
+use crate::ffi::{Fault, array, ffi_guard, require};
+use crate::handle::Partition;
+pub use crate::handle::{CompiledPartition, InplacePair};
 use crate::logical_tensor::LogicalTensor;
-use crate::partition::Partition;
 use crate::status::Status;
 use crate::stream::Stream;
 use crate::tensor::{Inputs, Outputs, Tensor};
 use crate::verbose;
-
-/// Two tensors that may share one buffer: the output replaces the input. The layout is that of
-/// `dnnl_graph_inplace_pair_t`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct InplacePair {
-    /// The id of the input.
-    pub input_id: usize,
-    /// The id of the output.
-    pub output_id: usize,
-}
-
-/// A partition compiled for concrete tensors, to be executed any number of times.
-///
-/// Functions that take it as `const` may be called from any number of threads at once; executions then run at once.
-/// `sterna_partition_compile` and `sterna_compiled_partition_destroy` need it for themselves.
-pub struct CompiledPartition {
-    partition: sterna::Partition,
-    compiled: Option<sterna::CompiledPartition>,
-    inplace_pairs: Vec<InplacePair>,
-}
-
-impl CompiledPartition {
-    /// The compiled partition behind the handle, once it has been compiled.
-    pub fn core(&self) -> Result<&sterna::CompiledPartition, Fault> {
-        #[cold]
-        fn is_empty() -> Fault {
-            Fault::invalid_arguments("the compiled partition has not been compiled yet")
-        }
-        self.compiled.as_ref().ok_or_else(is_empty)
-    }
-
-    pub(crate) fn fill(&mut self, compiled: sterna::CompiledPartition) {
-        let pair = |pair: &sterna::InPlacePair| InplacePair { input_id: pair.input, output_id: pair.output };
-        self.inplace_pairs = compiled.inplace_ports().iter().map(pair).collect();
-        self.compiled = Some(compiled);
-    }
-}
 
 /// Makes an object for `sterna_partition_compile` to fill.
 #[unsafe(no_mangle)]
@@ -57,11 +20,10 @@ pub unsafe extern "C" fn sterna_compiled_partition_create(
     compiled_partition: Option<&mut MaybeUninit<Box<CompiledPartition>>>,
     partition: Option<&Partition>,
 ) -> Status {
-    status_of(|| {
-        let compiled_partition = needed(compiled_partition, "compiled_partition")?;
-        let partition = needed(partition, "partition")?.core().clone();
-        let empty = CompiledPartition { partition, compiled: None, inplace_pairs: Vec::new() };
-        compiled_partition.write(Box::new(empty));
+    ffi_guard(|| {
+        let compiled_partition = require(compiled_partition, "compiled_partition")?;
+        let partition = require(partition, "partition")?.core().clone();
+        compiled_partition.write(Box::new(CompiledPartition::new(partition)));
         Ok(())
     })
 }
@@ -71,7 +33,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_create(
 pub unsafe extern "C" fn sterna_compiled_partition_destroy(
     compiled_partition: Option<Box<CompiledPartition>>,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(compiled_partition);
         Ok(())
     })
@@ -81,11 +43,11 @@ pub unsafe extern "C" fn sterna_compiled_partition_destroy(
 ///
 /// Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
 /// unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
-/// output may be the very memory of an input where `sterna_compiled_partition_get_inplace_ports` names the two.
+/// output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the two.
 ///
 /// `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
 /// type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
-/// overlap. `out_of_memory` where the allocator of the engine gives no scratch memory.
+/// overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_execute(
     compiled_partition: Option<&CompiledPartition>,
@@ -96,7 +58,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_execute(
     outputs: *const Option<&Tensor>,
 ) -> Status {
     // SAFETY: the caller promises so many pointers to tensors, and what their memory is.
-    status_of(|| unsafe {
+    ffi_guard(|| unsafe {
         let (inputs, outputs) =
             (array(inputs, num_inputs, "inputs")?, array(outputs, num_outputs, "outputs")?);
         execute(compiled_partition, stream, inputs, outputs, None)
@@ -117,7 +79,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_execute_v2(
     scratchpad: Option<&Tensor>,
 ) -> Status {
     // SAFETY: the caller promises so many pointers to tensors, and what their memory is.
-    status_of(|| unsafe {
+    ffi_guard(|| unsafe {
         let (inputs, outputs) =
             (array(inputs, num_inputs, "inputs")?, array(outputs, num_outputs, "outputs")?);
         execute(compiled_partition, stream, inputs, outputs, scratchpad)
@@ -135,16 +97,16 @@ unsafe fn execute(
     outputs: &[Option<&Tensor>],
     scratchpad: Option<&Tensor>,
 ) -> Result<(), Fault> {
-    let compiled_partition = needed(compiled_partition, "compiled_partition")?;
-    let (compiled, stream) = (compiled_partition.core()?, needed(stream, "stream")?.core());
+    let compiled_partition = require(compiled_partition, "compiled_partition")?;
+    let (compiled, stream) = (compiled_partition.core()?, require(stream, "stream")?.core());
     let (mut sources, mut targets) = (Inputs::new(), Outputs::new());
     for input in inputs {
         // SAFETY: as the caller promises.
-        unsafe { needed(*input, "inputs[i]")?.add_to_inputs(&mut sources) }?;
+        unsafe { require(*input, "inputs[i]")?.add_to_inputs(&mut sources) }?;
     }
     for output in outputs {
         // SAFETY: as the caller promises.
-        unsafe { needed(*output, "outputs[i]")?.add_to_outputs(&mut targets) }?;
+        unsafe { require(*output, "outputs[i]")?.add_to_outputs(&mut targets) }?;
     }
     let started = verbose::is_on().then(Instant::now);
     match scratchpad {
@@ -199,9 +161,9 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor
     compiled_partition: Option<&CompiledPartition>,
     logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
 ) -> Status {
-    status_of(|| {
-        let compiled = needed(compiled_partition, "compiled_partition")?.core()?;
-        let logical_tensor = needed(logical_tensor, "logical_tensor")?;
+    ffi_guard(|| {
+        let compiled = require(compiled_partition, "compiled_partition")?.core()?;
+        let logical_tensor = require(logical_tensor, "logical_tensor")?;
         let size = compiled.scratchpad_size() as i64;
         let core = sterna::LogicalTensor::strided(usize::MAX, sterna::DataType::U8, &[size])?
             .with_property(sterna::Property::Variable)?;
@@ -218,26 +180,26 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
     id: usize,
     logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
 ) -> Status {
-    status_of(|| {
-        let compiled = needed(compiled_partition, "compiled_partition")?.core()?;
-        let logical_tensor = needed(logical_tensor, "logical_tensor")?;
+    ffi_guard(|| {
+        let compiled = require(compiled_partition, "compiled_partition")?.core()?;
+        let logical_tensor = require(logical_tensor, "logical_tensor")?;
         logical_tensor.write(LogicalTensor::from_core(compiled.logical_tensor(id)?));
         Ok(())
     })
 }
 
 /// Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
-/// is destroyed or compiled anew; where there is none, the pointer is null.
+/// is destroyed or compiled anew; if there is none, the pointer is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
     compiled_partition: Option<&CompiledPartition>,
     num_inplace_pairs: Option<&mut MaybeUninit<usize>>,
     inplace_pairs: Option<&mut MaybeUninit<*const InplacePair>>,
 ) -> Status {
-    status_of(|| {
-        let compiled_partition = needed(compiled_partition, "compiled_partition")?;
-        let num = needed(num_inplace_pairs, "num_inplace_pairs")?;
-        let to = needed(inplace_pairs, "inplace_pairs")?;
+    ffi_guard(|| {
+        let compiled_partition = require(compiled_partition, "compiled_partition")?;
+        let num = require(num_inplace_pairs, "num_inplace_pairs")?;
+        let to = require(inplace_pairs, "inplace_pairs")?;
         compiled_partition.core()?;
         let pairs = &compiled_partition.inplace_pairs;
         num.write(pairs.len());
@@ -251,9 +213,9 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
 pub unsafe extern "C" fn sterna_compiled_partition_cache_get_capacity(
     capacity: Option<&mut MaybeUninit<c_int>>,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         let plans = sterna::compiled_partition_cache_capacity();
-        needed(capacity, "capacity")?.write(c_int::try_from(plans).unwrap_or(c_int::MAX));
+        require(capacity, "capacity")?.write(c_int::try_from(plans).unwrap_or(c_int::MAX));
         Ok(())
     })
 }
@@ -261,7 +223,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_cache_get_capacity(
 /// Sets how many plans of compiled partitions are kept, in the whole process; 0 keeps none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_cache_set_capacity(capacity: c_int) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         let plans = usize::try_from(capacity);
         let plans = plans.map_err(|_| Fault::invalid_arguments(format!("{capacity} is no capacity")))?;
         sterna::set_compiled_partition_cache_capacity(plans);

@@ -1,11 +1,11 @@
-//! The cache of constant tensors, of which settings alone are kept: nothing here computes on constants ahead of time.
+//! The settings of the cache of constant tensors. No cache exists, because nothing is computed ahead of time.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::{ENGINE_KINDS, EngineKind};
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
 /// The capacity for each kind of engine, in MiB.
@@ -25,9 +25,9 @@ fn capacity_of(kind: EngineKind) -> Result<&'static AtomicUsize, Fault> {
 /// Reads whether constant tensors are to be cached: 1 or 0. The setting is kept, and has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_get(flag: Option<&mut MaybeUninit<c_int>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         let is_on = CAPACITIES.iter().any(|capacity| capacity.load(Ordering::Relaxed) > 0);
-        needed(flag, "flag")?.write(is_on.into());
+        require(flag, "flag")?.write(is_on.into());
         Ok(())
     })
 }
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_get(flag: Option<&mut Mayb
 /// be. The setting is kept, and has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if flag < 0 {
             return Err(Fault::invalid_arguments(format!("the flag {flag} is negative")));
         }
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_get_capacity(
     engine_kind: EngineKind,
     size: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let size = needed(size, "size")?;
+    ffi_guard(|| {
+        let size = require(size, "size")?;
         size.write(capacity_of(engine_kind)?.load(Ordering::Relaxed));
         Ok(())
     })
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_set_capacity(
     engine_kind: EngineKind,
     size: usize,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         capacity_of(engine_kind)?.store(size.min(MOST), Ordering::Relaxed);
         Ok(())
     })

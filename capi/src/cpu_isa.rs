@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use sterna::{CpuIsa as Set, Level};
 
-use crate::ffi::{Fault, status_of, value_of};
+use crate::ffi::{Fault, ffi_guard, value_of};
 use crate::status::Status;
 
 /// A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
@@ -58,7 +58,7 @@ pub extern "C" fn sterna_cpu_isa_get_effective() -> CpuIsa {
 /// environment variable `STERNA_MAX_CPU_ISA` caps it too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_cpu_isa_set_max(isa: CpuIsa) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if !CPU_ISAS.iter().any(|(code, _)| *code == isa) {
             return Err(Fault::unknown("instruction set", isa));
         }

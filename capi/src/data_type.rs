@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 use crate::string::{name, names};
 
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn sterna_data_type_get_size(
     data_type: DataType,
     size: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let size = needed(size, "size")?;
+    ffi_guard(|| {
+        let size = require(size, "size")?;
         size.write(from_code(data_type)?.size().unwrap_or(0));
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Graphs written to files of the working directory, for whoever looks for what a framework handed over.
+//! Graphs written to files of the working directory, to show what a framework handed over.
 
 use std::ffi::c_int;
 use std::fs;
@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::ffi::{Fault, status_of};
-use crate::graph::Graph;
+use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
 
 /// Which graphs are written to files: a sum of the `STERNA_DUMP_MODE_*` numbers, which are those of
@@ -50,23 +49,24 @@ fn write(name: &str, text: &str) {
     }
 }
 
-/// Writes a graph that has been cut into partitions, without them.
-pub(crate) fn graph(graph: &Graph) {
+/// Writes a graph that has been cut into partitions, without them. The number of the graph stands in the name of the
+/// file.
+pub(crate) fn graph(number: usize, graph: &sterna::Graph) {
     if is_on(GRAPH) {
-        write(&format!("graph-{}.json", graph.id()), &graph.core().to_json());
+        write(&format!("graph-{number}.json"), &graph.to_json());
     }
 }
 
 /// Writes a graph with the partition of each op among its attributes.
-pub(crate) fn partitioning(graph: &Graph) {
+pub(crate) fn partitioning(number: usize, graph: &sterna::Graph, partitions: &[sterna::Partition]) {
     if !is_on(GRAPH) {
         return;
     }
-    let Ok(mut document) = serde_json::from_str::<Value>(&graph.core().to_json()) else { return };
+    let Ok(mut document) = serde_json::from_str::<Value>(&graph.to_json()) else { return };
     let ops = document.get_mut("graph").and_then(Value::as_array_mut);
-    for (value, op) in ops.into_iter().flatten().zip(graph.core().ops()) {
+    for (value, op) in ops.into_iter().flatten().zip(graph.ops()) {
         let has_op = |partition: &&sterna::Partition| partition.ops().iter().any(|one| one.id() == op.id());
-        let Some(partition) = graph.partitions().iter().find(has_op) else { continue };
+        let Some(partition) = partitions.iter().find(has_op) else { continue };
         let backend = if partition.is_supported() { "sterna" } else { "none" };
         if let Some(attrs) = value.get_mut("attrs").and_then(Value::as_object_mut) {
             let id = partition.id().to_string();
@@ -75,7 +75,7 @@ pub(crate) fn partitioning(graph: &Graph) {
         }
     }
     if let Ok(text) = serde_json::to_string_pretty(&document) {
-        write(&format!("graph-{}-partitioning.json", graph.id()), &text);
+        write(&format!("graph-{number}-partitioning.json"), &text);
     }
 }
 
@@ -109,11 +109,11 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
 /// (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
 /// (`graph-<partition>-<hash>.json`).
 ///
-/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and where that is not set
+/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and if that is not set
 /// `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_dump_mode_set(mode: DumpMode) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if !(0..=SUBGRAPH | GRAPH).contains(&mode) {
             return Err(Fault::unknown("dump mode", mode));
         }

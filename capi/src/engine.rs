@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::allocator::{Allocator, Callbacks};
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::level::Level;
 use crate::status::Status;
 
@@ -29,7 +29,7 @@ pub(crate) const CPU: EngineKind = 1;
 /// other thread is inside a call at that moment: the child starts workers of its own.
 pub struct Engine {
     core: sterna::Engine,
-    /// Where tensors get memory of their own, unless it is that of the system.
+    /// The source of the memory of tensors, unless the system is.
     callbacks: Option<Callbacks>,
 }
 
@@ -54,8 +54,8 @@ pub(crate) type Shared = Arc<Engine>;
 ///
 /// Unless it is null, the pointer is an engine that has not been destroyed.
 pub(crate) unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
-    let engine = needed(std::ptr::NonNull::new(engine.cast_mut()), "engine")?;
-    // SAFETY: handles come from `give`, so the pointer is that of an `Arc` whose owner the caller has not destroyed.
+    let engine = require(std::ptr::NonNull::new(engine.cast_mut()), "engine")?;
+    // SAFETY: handles come from `create`, so the pointer is that of an `Arc` whose owner the caller has not destroyed.
     unsafe {
         Arc::increment_strong_count(engine.as_ptr());
         Ok(Arc::from_raw(engine.as_ptr()))
@@ -84,7 +84,7 @@ fn create(
     allocator: Option<&Allocator>,
     threads: Option<usize>,
 ) -> Result<(), Fault> {
-    let engine = needed(engine, "engine")?;
+    let engine = require(engine, "engine")?;
     check_kind(kind)?;
     if index != 0 {
         return Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}")));
@@ -109,7 +109,7 @@ pub extern "C" fn sterna_engine_get_count(kind: EngineKind) -> usize {
 
 /// Makes an engine with the memory of the system and as many threads as the machine runs at once.
 ///
-/// The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
+/// The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads of
 /// every engine; they are read once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_create(
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn sterna_engine_create(
     kind: EngineKind,
     index: usize,
 ) -> Status {
-    status_of(|| create(engine, kind, index, None, None))
+    ffi_guard(|| create(engine, kind, index, None, None))
 }
 
 /// Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn sterna_engine_create_with_allocator(
     index: usize,
     allocator: Option<&Allocator>,
 ) -> Status {
-    status_of(|| create(engine, kind, index, Some(needed(allocator, "allocator")?), None))
+    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None))
 }
 
 /// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn sterna_engine_create_with_threads(
     allocator: Option<&Allocator>,
     threads: usize,
 ) -> Status {
-    status_of(|| create(engine, kind, index, allocator, Some(threads)))
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads)))
 }
 
 /// Reads the kind of an engine: always `cpu`.
@@ -150,9 +150,9 @@ pub unsafe extern "C" fn sterna_engine_get_kind(
     engine: Option<&Engine>,
     kind: Option<&mut MaybeUninit<EngineKind>>,
 ) -> Status {
-    status_of(|| {
-        needed(engine, "engine")?;
-        needed(kind, "kind")?.write(CPU);
+    ffi_guard(|| {
+        require(engine, "engine")?;
+        require(kind, "kind")?.write(CPU);
         Ok(())
     })
 }
@@ -163,9 +163,9 @@ pub unsafe extern "C" fn sterna_engine_get_threads(
     engine: Option<&Engine>,
     threads: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let engine = needed(engine, "engine")?;
-        needed(threads, "threads")?.write(engine.core.threads());
+    ffi_guard(|| {
+        let engine = require(engine, "engine")?;
+        require(threads, "threads")?.write(engine.core.threads());
         Ok(())
     })
 }
@@ -176,9 +176,9 @@ pub unsafe extern "C" fn sterna_engine_get_level(
     engine: Option<&Engine>,
     level: Option<&mut MaybeUninit<Level>>,
 ) -> Status {
-    status_of(|| {
-        let engine = needed(engine, "engine")?;
-        needed(level, "level")?.write(engine.core.level() as Level);
+    ffi_guard(|| {
+        let engine = require(engine, "engine")?;
+        require(level, "level")?.write(engine.core.level() as Level);
         Ok(())
     })
 }
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn sterna_engine_get_level(
 /// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_destroy(engine: *mut Engine) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if !engine.is_null() {
             // SAFETY: the caller gives back what `create` handed out.
             drop(unsafe { Arc::from_raw(engine.cast_const()) });

@@ -1,5 +1,5 @@
-//! What every function of the interface goes through: null checks, the panic barrier, and the way from an error to a
-//! status and a message.
+//! What all functions of the interface share: null checks, the panic barrier, and the way from an error to a status and
+//! a message.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -56,9 +56,9 @@ thread_local! {
     static LAST_MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the body of a function of the interface; whatever happens in it comes back as a status.
+/// Runs the body of a function of the interface. An error or a panic comes back as a status.
 #[inline]
-pub fn status_of(body: impl FnOnce() -> Result<(), Fault>) -> Status {
+pub fn ffi_guard(body: impl FnOnce() -> Result<(), Fault>) -> Status {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => status::SUCCESS,
         Ok(Err(fault)) => record(fault),
@@ -66,7 +66,7 @@ pub fn status_of(body: impl FnOnce() -> Result<(), Fault>) -> Status {
     }
 }
 
-/// Runs the body of a function that answers with something else than a status, which has to be made up for a panic.
+/// Runs the body of a function that returns no status; a panic returns `made_up`.
 pub(crate) fn value_of<T>(made_up: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         record(panicked(panic));
@@ -91,7 +91,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Fault {
     fault
 }
 
-/// The sentence of the last fault on this thread; empty where there was none. It is good until the next fault.
+/// The sentence of the last fault on this thread; empty if there was none. The text is valid until the next fault.
 pub(crate) fn last_message() -> *const c_char {
     LAST_MESSAGE.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
@@ -101,9 +101,9 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text).or_else(|_| CString::new(text.replace('\0', "\\0"))).unwrap_or_default()
 }
 
-/// What stands behind a pointer that must not be null.
+/// The object behind a pointer that must not be null.
 #[inline]
-pub fn needed<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
+pub fn require<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
     #[cold]
     fn is_null(name: &str) -> Fault {
         Fault::invalid_arguments(format!("`{name}` is null"))
@@ -111,11 +111,11 @@ pub fn needed<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
     pointer.ok_or_else(|| is_null(name))
 }
 
-/// An array of a caller's.
+/// An array of the caller.
 ///
 /// # Safety
 ///
-/// Unless it is null, so many values can be read at the address, and nobody writes to them for `'a`.
+/// Unless the address is null, `len` values can be read there, and nobody writes to them for `'a`.
 #[inline]
 pub unsafe fn array<'a, T>(at: *const T, len: usize, name: &'static str) -> Result<&'a [T], Fault> {
     check_array(at, len, name)?;
@@ -126,11 +126,11 @@ pub unsafe fn array<'a, T>(at: *const T, len: usize, name: &'static str) -> Resu
     Ok(unsafe { slice::from_raw_parts(at, len) })
 }
 
-/// Fills an array of a caller's.
+/// Fills an array of the caller.
 ///
 /// # Safety
 ///
-/// Unless it is null, so many values can be written at the address.
+/// Unless the address is null, all values can be written there.
 pub(crate) unsafe fn fill<T>(
     at: *mut T,
     values: impl ExactSizeIterator<Item = T>,
@@ -163,13 +163,13 @@ fn check_array<T>(at: *const T, len: usize, name: &'static str) -> Result<(), Fa
     }
 }
 
-/// Text of a caller's, up to its zero.
+/// Text of the caller, up to its zero.
 ///
 /// # Safety
 ///
-/// Unless it is null, the address is that of text that ends with a zero, which nobody changes for `'a`.
+/// Unless the address is null, text that ends with a zero stands there, and nobody changes it for `'a`.
 pub(crate) unsafe fn text<'a>(at: *const c_char, name: &'static str) -> Result<&'a str, Fault> {
-    let at = needed(std::ptr::NonNull::new(at.cast_mut()), name)?;
+    let at = require(std::ptr::NonNull::new(at.cast_mut()), name)?;
     // SAFETY: the address is not null; the rest is promised by the caller.
     let text = unsafe { CStr::from_ptr(at.as_ptr()) };
     text.to_str().map_err(|_| Fault::invalid_arguments(format!("`{name}` is not UTF-8")))

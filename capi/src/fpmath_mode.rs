@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
 /// How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are those of
@@ -29,8 +29,8 @@ pub(crate) fn default() -> FpMathMode {
 pub unsafe extern "C" fn sterna_fpmath_mode_get_default(
     mode: Option<&mut MaybeUninit<FpMathMode>>,
 ) -> Status {
-    status_of(|| {
-        needed(mode, "mode")?.write(default());
+    ffi_guard(|| {
+        require(mode, "mode")?.write(default());
         Ok(())
     })
 }
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn sterna_fpmath_mode_get_default(
 /// Sets the mode that graphs created without one get from now on, in the whole process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_fpmath_mode_set_default(mode: FpMathMode) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         from_code(mode)?;
         DEFAULT.store(mode, Ordering::Relaxed);
         Ok(())

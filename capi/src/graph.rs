@@ -9,7 +9,7 @@ use sterna::{Explanation, FpMath, FusionVerdict};
 
 use crate::dump;
 use crate::engine::{self, EngineKind};
-use crate::ffi::{Fault, array, fill, needed, status_of};
+use crate::ffi::{Fault, array, ffi_guard, fill, require};
 use crate::fpmath_mode::{self, FpMathMode};
 use crate::op::Op;
 use crate::partition::Partition;
@@ -26,6 +26,7 @@ pub type PartitionPolicy = c_int;
 /// partitions. Functions that take it as `const` may be called from any number of threads at once, the others need it
 /// for themselves.
 pub struct Graph {
+    /// The number of the graph, for the names of files that the graph is written to.
     id: usize,
     core: sterna::Graph,
     partitions: Vec<sterna::Partition>,
@@ -37,16 +38,6 @@ impl Graph {
     /// The graph behind the handle.
     pub fn core(&self) -> &sterna::Graph {
         &self.core
-    }
-
-    /// The number of the graph, by which files that it is written to are named.
-    pub fn id(&self) -> usize {
-        self.id
-    }
-
-    /// What the last filtering found.
-    pub fn partitions(&self) -> &[sterna::Partition] {
-        &self.partitions
     }
 
     fn new(core: sterna::Graph) -> Box<Self> {
@@ -61,7 +52,7 @@ fn create(
     engine_kind: EngineKind,
     mode: FpMathMode,
 ) -> Result<(), Fault> {
-    let graph = needed(graph, "graph")?;
+    let graph = require(graph, "graph")?;
     engine::check_kind(engine_kind)?;
     let mut core = sterna::Graph::new();
     core.set_fpmath(FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: false })?;
@@ -75,7 +66,7 @@ pub unsafe extern "C" fn sterna_graph_create(
     graph: Option<&mut MaybeUninit<Box<Graph>>>,
     engine_kind: EngineKind,
 ) -> Status {
-    status_of(|| create(graph, engine_kind, fpmath_mode::default()))
+    ffi_guard(|| create(graph, engine_kind, fpmath_mode::default()))
 }
 
 /// Makes a graph without ops, for engines of a kind, with a floating-point math mode.
@@ -85,13 +76,13 @@ pub unsafe extern "C" fn sterna_graph_create_with_fpmath_mode(
     engine_kind: EngineKind,
     mode: FpMathMode,
 ) -> Status {
-    status_of(|| create(graph, engine_kind, mode))
+    ffi_guard(|| create(graph, engine_kind, mode))
 }
 
 /// Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_destroy(graph: Option<Box<Graph>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(graph);
         Ok(())
     })
@@ -105,8 +96,8 @@ pub unsafe extern "C" fn sterna_graph_set_fpmath_mode(
     mode: FpMathMode,
     apply_to_int: c_int,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
         let fpmath = FpMath { mode: fpmath_mode::from_code(mode)?, apply_to_int: apply_to_int != 0 };
         Ok(graph.core.set_fpmath(fpmath)?)
     })
@@ -119,9 +110,9 @@ pub unsafe extern "C" fn sterna_graph_get_fpmath_mode(
     mode: Option<&mut MaybeUninit<FpMathMode>>,
     apply_to_int: Option<&mut MaybeUninit<c_int>>,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
-        let (mode, apply_to_int) = (needed(mode, "mode")?, needed(apply_to_int, "apply_to_int")?);
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        let (mode, apply_to_int) = (require(mode, "mode")?, require(apply_to_int, "apply_to_int")?);
         let fpmath = graph.core.fpmath();
         mode.write(fpmath.mode.code() as FpMathMode);
         apply_to_int.write(fpmath.apply_to_int.into());
@@ -129,23 +120,23 @@ pub unsafe extern "C" fn sterna_graph_get_fpmath_mode(
     })
 }
 
-/// Adds a copy of an op to a graph. `invalid_graph_op` where the op is not what one of its kind must be (counts,
-/// types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
+/// Adds a copy of an op to a graph. `invalid_graph_op` if the op does not fit its kind (counts, types,
+/// attributes; shapes are checked when a partition is compiled), or if its id is taken; `invalid_graph` after
 /// `sterna_graph_finalize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Option<&Op>) -> Status {
-    status_of(|| {
-        let (graph, op) = (needed(graph, "graph")?, needed(op, "op")?);
+    ffi_guard(|| {
+        let (graph, op) = (require(graph, "graph")?, require(op, "op")?);
         Ok(graph.core.add_op(op.core()?.clone())?)
     })
 }
 
-/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If ops describe one tensor in
 /// different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
 /// `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_finalize(graph: Option<&mut Graph>) -> Status {
-    status_of(|| Ok(needed(graph, "graph")?.core.finalize()?))
+    ffi_guard(|| Ok(require(graph, "graph")?.core.finalize()?))
 }
 
 /// Reads whether a graph has been fixed: 1 or 0.
@@ -154,9 +145,9 @@ pub unsafe extern "C" fn sterna_graph_is_finalized(
     graph: Option<&Graph>,
     is_finalized: Option<&mut MaybeUninit<u8>>,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
-        needed(is_finalized, "is_finalized")?.write(graph.core.is_finalized().into());
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        require(is_finalized, "is_finalized")?.write(graph.core.is_finalized().into());
         Ok(())
     })
 }
@@ -164,12 +155,12 @@ pub unsafe extern "C" fn sterna_graph_is_finalized(
 /// Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_filter(graph: Option<&mut Graph>, policy: PartitionPolicy) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
         let known = u32::try_from(policy).ok().and_then(sterna::Policy::from_code);
         let policy = known.ok_or_else(|| Fault::unknown("partition policy", policy))?;
         graph.partitions = graph.core.partitions(policy)?;
-        dump::graph(graph);
+        dump::graph(graph.id, &graph.core);
         Ok(())
     })
 }
@@ -180,9 +171,9 @@ pub unsafe extern "C" fn sterna_graph_get_partition_num(
     graph: Option<&Graph>,
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
-        needed(num, "num")?.write(graph.partitions.len());
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        require(num, "num")?.write(graph.partitions.len());
         Ok(())
     })
 }
@@ -196,15 +187,15 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
     num: usize,
     partitions: *mut Box<Partition>,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
         if num != graph.partitions.len() {
             return Err(Fault::count("partitions", num, graph.partitions.len()));
         }
         let handles = graph.partitions.iter().map(|core| Box::new(Partition::new(core.clone())));
         // SAFETY: the caller promises room for so many.
         unsafe { fill(partitions, handles, "partitions") }?;
-        dump::partitioning(graph);
+        dump::partitioning(graph.id, &graph.core, &graph.partitions);
         Ok(())
     })
 }
@@ -213,7 +204,7 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
 /// graph is not fixed yet. The message of an error names the line and the column, the op and the key.
 ///
 /// The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
-/// tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+/// tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted it in
 /// anything but the type, `sterna_graph_get_json_notes` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_from_json(
@@ -221,9 +212,9 @@ pub unsafe extern "C" fn sterna_graph_from_json(
     json: *const c_char,
     length: usize,
 ) -> Status {
-    status_of(|| {
-        let graph = needed(graph, "graph")?;
-        needed(std::ptr::NonNull::new(json.cast_mut()), "json")?;
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        require(std::ptr::NonNull::new(json.cast_mut()), "json")?;
         // SAFETY: the caller promises so many bytes.
         let json = unsafe { array(json.cast::<u8>(), length, "json") }?;
         let json = std::str::from_utf8(json).map_err(|_| Fault::invalid_arguments("`json` is not UTF-8"))?;
@@ -243,10 +234,10 @@ pub unsafe extern "C" fn sterna_graph_get_json_notes(
     graph: Option<&Graph>,
     text: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> Status {
-    status_of(|| {
-        let (graph, text) = (needed(graph, "graph")?, needed(text, "text")?);
+    ffi_guard(|| {
+        let (graph, text) = (require(graph, "graph")?, require(text, "text")?);
         let lines: String = graph.notes.iter().map(|note| format!("{note}\n")).collect();
-        string::give(&lines, text, None);
+        string::into_c_string(&lines, text, None);
         Ok(())
     })
 }
@@ -259,9 +250,9 @@ pub unsafe extern "C" fn sterna_graph_to_json(
     json: Option<&mut MaybeUninit<*mut c_char>>,
     length: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let (graph, json) = (needed(graph, "graph")?, needed(json, "json")?);
-        string::give(&graph.core.to_json(), json, length);
+    ffi_guard(|| {
+        let (graph, json) = (require(graph, "graph")?, require(json, "json")?);
+        string::into_c_string(&graph.core.to_json(), json, length);
         Ok(())
     })
 }
@@ -275,8 +266,8 @@ pub unsafe extern "C" fn sterna_graph_explain(
     op_id: usize,
     text: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> Status {
-    status_of(|| {
-        let (graph, text) = (needed(graph, "graph")?, needed(text, "text")?);
+    ffi_guard(|| {
+        let (graph, text) = (require(graph, "graph")?, require(text, "text")?);
         if !graph.core.ops().iter().any(|op| op.id() == op_id) {
             return Err(Fault::invalid_arguments(format!("the graph has no op {op_id}")));
         }
@@ -295,7 +286,7 @@ pub unsafe extern "C" fn sterna_graph_explain(
                 FusionVerdict::Rejected(why) => writeln!(lines, "rejected: {why}"),
             };
         }
-        string::give(&lines, text, None);
+        string::into_c_string(&lines, text, None);
         Ok(())
     })
 }

@@ -43,6 +43,8 @@ pub mod engine;
 pub mod ffi;
 pub mod fpmath_mode;
 pub mod graph;
+pub mod handle;
+pub mod last_error;
 pub mod level;
 pub mod logical_tensor;
 pub mod op;

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use sterna::{Layout as CoreLayout, MAX_RANK, UNKNOWN_DIM};
 
 use crate::data_type::{self, DataType};
-use crate::ffi::{Fault, array, needed, status_of};
+use crate::ffi::{Fault, array, ffi_guard, require};
 use crate::status::Status;
 
 /// How the elements of a tensor lie in memory: one of the `STERNA_LAYOUT_TYPE_*` numbers, which are those of
@@ -26,7 +26,7 @@ const OPAQUE: LayoutType = 3;
 /// `dnnl_graph_tensor_property_t`.
 pub type TensorProperty = c_int;
 
-/// The rank of which nothing is known.
+/// An unknown rank.
 const UNKNOWN_RANK: c_int = -1;
 
 /// Where the elements of a tensor are: the field that goes with its layout type.
@@ -50,7 +50,7 @@ const _: () = assert!(MAX_RANK == 12);
 pub struct LogicalTensor {
     /// The id by which ops are linked.
     pub id: usize,
-    /// The number of dims; -1 where it is unknown.
+    /// The number of dims; -1 if it is unknown.
     pub ndims: c_int,
     /// The dims; `STERNA_UNKNOWN_DIM` stands for one that is unknown.
     pub dims: [i64; 12],
@@ -131,7 +131,7 @@ fn rank(ndims: i32) -> Result<usize, Fault> {
 ///
 /// Unless it is null, a description can be written at the address.
 unsafe fn write(at: *mut LogicalTensor, value: LogicalTensor) -> Result<(), Fault> {
-    let at = needed(std::ptr::NonNull::new(at), "logical_tensor")?;
+    let at = require(std::ptr::NonNull::new(at), "logical_tensor")?;
     value.to_core()?;
     // SAFETY: the address is not null, and the caller promises that it can be written.
     unsafe { at.write(value) };
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init(
     layout_type: LayoutType,
     property: TensorProperty,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         let fill = if ndims == 0 { 0 } else { UNKNOWN_DIM };
         let (dims, layout) = ([fill; MAX_RANK], Layout { strides: [fill; MAX_RANK] });
         let value = LogicalTensor { id, ndims, dims, data_type, property, layout_type, layout };
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init(
     })
 }
 
-/// Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. Where all are known and the layout is
+/// Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. If all are known and the layout is
 /// strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
 /// Dims behind the last one are 0.
 #[unsafe(no_mangle)]
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_dims(
     layout_type: LayoutType,
     property: TensorProperty,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         // SAFETY: the caller promises that there are so many dims.
         let given = unsafe { array(dims, rank(ndims)?, "dims") }?;
         let mut strides = [UNKNOWN_DIM; MAX_RANK];
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_strides(
     strides: *const i64,
     property: TensorProperty,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         let rank = rank(ndims)?;
         // SAFETY: the caller promises that there are so many dims and strides.
         let (given_dims, given_strides) =
@@ -222,15 +222,15 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_strides(
 }
 
 /// Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
-/// 0 if any dim is 0. It is SIZE_MAX where the layout is not strided or something is unknown, and 0 for a strided
+/// 0 if any dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided
 /// tensor of unknown rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_get_mem_size(
     logical_tensor: Option<&LogicalTensor>,
     size: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let (logical_tensor, size) = (needed(logical_tensor, "logical_tensor")?, needed(size, "size")?);
+    ffi_guard(|| {
+        let (logical_tensor, size) = (require(logical_tensor, "logical_tensor")?, require(size, "size")?);
         size.write(logical_tensor.to_core()?.memory_size());
         Ok(())
     })
@@ -243,9 +243,9 @@ pub unsafe extern "C" fn sterna_logical_tensor_is_equal(
     right: Option<&LogicalTensor>,
     is_equal: Option<&mut MaybeUninit<u8>>,
 ) -> Status {
-    status_of(|| {
-        let (left, right) = (needed(left, "left")?.to_core()?, needed(right, "right")?.to_core()?);
-        needed(is_equal, "is_equal")?.write(u8::from(left == right));
+    ffi_guard(|| {
+        let (left, right) = (require(left, "left")?.to_core()?, require(right, "right")?.to_core()?);
+        require(is_equal, "is_equal")?.write(u8::from(left == right));
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use sterna::{Attr, AttrType, AttrValue};
 
-use crate::ffi::{self, Fault, array, needed, status_of};
+use crate::ffi::{self, Fault, array, ffi_guard, require};
 use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
 use crate::string::{name, names};
@@ -45,7 +45,7 @@ impl Op {
         attr: OpAttr,
         value: impl FnOnce(Attr) -> Result<AttrValue, Fault>,
     ) -> Result<(), Fault> {
-        let op = needed(op, "op")?;
+        let op = require(op, "op")?;
         let known = u32::try_from(attr).ok().and_then(Attr::from_code);
         let attr = known.ok_or_else(|| Fault::unknown("attribute", attr))?;
         let value = value(attr)?;
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn sterna_op_create(
     kind: OpKind,
     verbose_name: *const c_char,
 ) -> Status {
-    status_of(|| {
-        let op = needed(op, "op")?;
+    ffi_guard(|| {
+        let op = require(op, "op")?;
         // SAFETY: the caller promises text that ends with a zero.
         let verbose_name = unsafe { ffi::text(verbose_name, "verbose_name") }?;
         let core = sterna::Op::new(id, kind_from_code(kind)?).named(verbose_name);
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn sterna_op_create(
 /// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_destroy(op: Option<Box<Op>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(op);
         Ok(())
     })
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn sterna_op_destroy(op: Option<Box<Op>>) -> Status {
 /// Adds the next input to an op; the description is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_add_input(op: Option<&mut Op>, input: Option<&LogicalTensor>) -> Status {
-    status_of(|| {
-        let (op, input) = (needed(op, "op")?, needed(input, "input")?.to_core()?);
+    ffi_guard(|| {
+        let (op, input) = (require(op, "op")?, require(input, "input")?.to_core()?);
         op.change(|op| op.input(input))
     })
 }
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn sterna_op_add_input(op: Option<&mut Op>, input: Option<
 /// Adds the next output to an op; the description is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_add_output(op: Option<&mut Op>, output: Option<&LogicalTensor>) -> Status {
-    status_of(|| {
-        let (op, output) = (needed(op, "op")?, needed(output, "output")?.to_core()?);
+    ffi_guard(|| {
+        let (op, output) = (require(op, "op")?, require(output, "output")?.to_core()?);
         op.change(|op| op.output(output))
     })
 }
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_f32(
     value_len: usize,
 ) -> Status {
     // SAFETY: the caller promises so many values.
-    status_of(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
+    ffi_guard(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
 }
 
 /// Sets an attribute that is a truth value: 0 is false, all else true. `value_len` is 1.
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_bool(
     value: *const u8,
     value_len: usize,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         Op::set(op, attr, |_| match value_len {
             // SAFETY: the caller promises one value.
             1 => Ok(AttrValue::Bool(unsafe { array(value, 1, "value") }? != [0])),
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_s64(
     value_len: usize,
 ) -> Status {
     // SAFETY: the caller promises so many values.
-    status_of(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
+    ffi_guard(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
 }
 
 /// Sets an attribute that is a word, which ends with a zero and is copied. `value_len` must not be 0 and is not looked
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_str(
     value: *const c_char,
     value_len: usize,
 ) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         Op::set(op, attr, |_| match value_len {
             0 => Err(Fault::invalid_arguments("the length of a word is 0")),
             // SAFETY: the caller promises text that ends with a zero.
@@ -194,9 +194,9 @@ pub unsafe extern "C" fn sterna_op_set_attr_str(
 /// Reads the id of an op.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_get_id(op: Option<&Op>, id: Option<&mut MaybeUninit<usize>>) -> Status {
-    status_of(|| {
-        let op = needed(op, "op")?.core()?;
-        needed(id, "id")?.write(op.id());
+    ffi_guard(|| {
+        let op = require(op, "op")?.core()?;
+        require(id, "id")?.write(op.id());
         Ok(())
     })
 }
@@ -207,9 +207,9 @@ pub unsafe extern "C" fn sterna_op_get_kind(
     op: Option<&Op>,
     kind: Option<&mut MaybeUninit<OpKind>>,
 ) -> Status {
-    status_of(|| {
-        let op = needed(op, "op")?.core()?;
-        needed(kind, "kind")?.write(op.kind().code() as OpKind);
+    ffi_guard(|| {
+        let op = require(op, "op")?.core()?;
+        require(kind, "kind")?.write(op.kind().code() as OpKind);
         Ok(())
     })
 }

@@ -4,41 +4,24 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use crate::compiled_partition::CompiledPartition;
 use crate::engine::{self, CPU, Engine, EngineKind};
-use crate::ffi::{Fault, array, fill, needed, status_of};
+use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::handle::CompiledPartition;
+pub use crate::handle::Partition;
 use crate::logical_tensor::LogicalTensor;
 use crate::op::Op;
 use crate::status::Status;
 use crate::{dump, string, verbose};
 
-/// Ops of a graph that run as one, or one op that nothing here runs.
-///
-/// Any thread may use it at any time. It does not need its graph any more.
-pub struct Partition {
-    core: sterna::Partition,
-}
-
-impl Partition {
-    /// The partition behind the handle.
-    pub fn core(&self) -> &sterna::Partition {
-        &self.core
-    }
-
-    pub(crate) fn new(core: sterna::Partition) -> Self {
-        Self { core }
-    }
-}
-
-/// Makes a partition of one op, without a graph. `invalid_graph_op` where the op is not what one of its kind must be.
+/// Makes a partition of one op, without a graph. `invalid_graph_op` if the op does not fit its kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_create_with_op(
     partition: Option<&mut MaybeUninit<Box<Partition>>>,
     op: Option<&Op>,
     engine_kind: EngineKind,
 ) -> Status {
-    status_of(|| {
-        let (partition, op) = (needed(partition, "partition")?, needed(op, "op")?);
+    ffi_guard(|| {
+        let (partition, op) = (require(partition, "partition")?, require(op, "op")?);
         engine::check_kind(engine_kind)?;
         let core = sterna::Partition::from_op(op.core()?.clone())?;
         partition.write(Box::new(Partition::new(core)));
@@ -50,7 +33,7 @@ pub unsafe extern "C" fn sterna_partition_create_with_op(
 /// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_destroy(partition: Option<Box<Partition>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(partition);
         Ok(())
     })
@@ -62,9 +45,9 @@ pub unsafe extern "C" fn sterna_partition_get_op_num(
     partition: Option<&Partition>,
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let partition = needed(partition, "partition")?;
-        needed(num, "num")?.write(partition.core.ops().len());
+    ffi_guard(|| {
+        let partition = require(partition, "partition")?;
+        require(num, "num")?.write(partition.core.ops().len());
         Ok(())
     })
 }
@@ -77,8 +60,8 @@ pub unsafe extern "C" fn sterna_partition_get_ops(
     num: usize,
     ids: *mut usize,
 ) -> Status {
-    status_of(|| {
-        let ops = needed(partition, "partition")?.core.ops();
+    ffi_guard(|| {
+        let ops = require(partition, "partition")?.core.ops();
         if num != ops.len() {
             return Err(Fault::count("ops", num, ops.len()));
         }
@@ -93,15 +76,15 @@ pub unsafe extern "C" fn sterna_partition_get_id(
     partition: Option<&Partition>,
     id: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| {
-        let partition = needed(partition, "partition")?;
-        needed(id, "id")?.write(partition.core.id());
+    ffi_guard(|| {
+        let partition = require(partition, "partition")?;
+        require(id, "id")?.write(partition.core.id());
         Ok(())
     })
 }
 
 fn ports_num(ports: &[sterna::LogicalTensor], num: Option<&mut MaybeUninit<usize>>) -> Result<(), Fault> {
-    needed(num, "num")?.write(ports.len());
+    require(num, "num")?.write(ports.len());
     Ok(())
 }
 
@@ -122,7 +105,7 @@ pub unsafe extern "C" fn sterna_partition_get_input_ports_num(
     partition: Option<&Partition>,
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| ports_num(needed(partition, "partition")?.core.inputs(), num))
+    ffi_guard(|| ports_num(require(partition, "partition")?.core.inputs(), num))
 }
 
 /// Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num` says, and
@@ -134,7 +117,7 @@ pub unsafe extern "C" fn sterna_partition_get_input_ports(
     inputs: *mut LogicalTensor,
 ) -> Status {
     // SAFETY: the caller promises room for so many.
-    status_of(|| unsafe { ports(needed(partition, "partition")?.core.inputs(), num, inputs) })
+    ffi_guard(|| unsafe { ports(require(partition, "partition")?.core.inputs(), num, inputs) })
 }
 
 /// Reads how many tensors a partition gives.
@@ -143,7 +126,7 @@ pub unsafe extern "C" fn sterna_partition_get_output_ports_num(
     partition: Option<&Partition>,
     num: Option<&mut MaybeUninit<usize>>,
 ) -> Status {
-    status_of(|| ports_num(needed(partition, "partition")?.core.outputs(), num))
+    ffi_guard(|| ports_num(require(partition, "partition")?.core.outputs(), num))
 }
 
 /// Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num` says,
@@ -155,7 +138,7 @@ pub unsafe extern "C" fn sterna_partition_get_output_ports(
     outputs: *mut LogicalTensor,
 ) -> Status {
     // SAFETY: the caller promises room for so many.
-    status_of(|| unsafe { ports(needed(partition, "partition")?.core.outputs(), num, outputs) })
+    ffi_guard(|| unsafe { ports(require(partition, "partition")?.core.outputs(), num, outputs) })
 }
 
 /// Reads whether a partition can be compiled: 1 or 0.
@@ -164,23 +147,23 @@ pub unsafe extern "C" fn sterna_partition_is_supported(
     partition: Option<&Partition>,
     is_supported: Option<&mut MaybeUninit<u8>>,
 ) -> Status {
-    status_of(|| {
-        let partition = needed(partition, "partition")?;
-        needed(is_supported, "is_supported")?.write(partition.core.is_supported().into());
+    ffi_guard(|| {
+        let partition = require(partition, "partition")?;
+        require(is_supported, "is_supported")?.write(partition.core.is_supported().into());
         Ok(())
     })
 }
 
-/// Says why a partition cannot be compiled; null where it can. The text is to be freed by `sterna_string_destroy`.
+/// Says why a partition cannot be compiled; null if it can. The text is to be freed by `sterna_string_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_unsupported_reason(
     partition: Option<&Partition>,
     text: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> Status {
-    status_of(|| {
-        let (partition, text) = (needed(partition, "partition")?, needed(text, "text")?);
+    ffi_guard(|| {
+        let (partition, text) = (require(partition, "partition")?, require(text, "text")?);
         match partition.core.unsupported_reason() {
-            Some(reason) => string::give(&reason, text, None),
+            Some(reason) => string::into_c_string(&reason, text, None),
             None => {
                 text.write(std::ptr::null_mut());
             }
@@ -195,9 +178,9 @@ pub unsafe extern "C" fn sterna_partition_get_engine_kind(
     partition: Option<&Partition>,
     kind: Option<&mut MaybeUninit<EngineKind>>,
 ) -> Status {
-    status_of(|| {
-        needed(partition, "partition")?;
-        needed(kind, "kind")?.write(CPU);
+    ffi_guard(|| {
+        require(partition, "partition")?;
+        require(kind, "kind")?.write(CPU);
         Ok(())
     })
 }
@@ -221,15 +204,15 @@ pub unsafe extern "C" fn sterna_partition_compile(
     outputs: *const Option<&LogicalTensor>,
     engine: *const Engine,
 ) -> Status {
-    status_of(|| {
-        let partition = needed(partition, "partition")?;
-        let compiled_partition = needed(compiled_partition, "compiled_partition")?;
+    ffi_guard(|| {
+        let partition = require(partition, "partition")?;
+        let compiled_partition = require(compiled_partition, "compiled_partition")?;
         // SAFETY: the caller promises so many pointers to descriptions, and that the engine is alive.
         let (inputs, outputs, engine) = unsafe {
             (array(inputs, in_num, "inputs")?, array(outputs, out_num, "outputs")?, engine::share(engine)?)
         };
         let descs = |given: &[Option<&LogicalTensor>], name| -> Result<Vec<_>, Fault> {
-            given.iter().map(|desc| needed(*desc, name)?.to_core()).collect()
+            given.iter().map(|desc| require(*desc, name)?.to_core()).collect()
         };
         let (inputs, outputs) = (descs(inputs, "inputs[i]")?, descs(outputs, "outputs[i]")?);
         let started = verbose::is_on().then(Instant::now);

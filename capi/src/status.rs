@@ -2,8 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::ffi;
-
 /// How a call ended: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of `dnnl_status_t`.
 pub type Status = c_int;
 
@@ -33,12 +31,4 @@ pub const STATUSES: &[(Status, &CStr)] = &[
 pub extern "C" fn sterna_status_string(status: Status) -> *const c_char {
     let row = STATUSES.iter().find(|(code, _)| *code == status);
     row.map_or(c"unknown status", |(_, name)| name).as_ptr()
-}
-
-/// What was wrong with the last call on this thread that failed, as one sentence that names the op, the port and the
-/// values that clash; empty if none has failed. A call that succeeds does not change it. The text is in UTF-8, belongs
-/// to the library, and stays as it is until the next call on this thread that fails.
-#[unsafe(no_mangle)]
-pub extern "C" fn sterna_last_error_message() -> *const c_char {
-    ffi::last_message()
 }

@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 use std::mem::MaybeUninit;
 
 use crate::engine::{self, Engine, Shared};
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
 /// How a stream behaves: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of `dnnl_stream_flags_t`.
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn sterna_stream_create(
     engine: *mut Engine,
     flags: StreamFlags,
 ) -> Status {
-    status_of(|| {
-        let stream = needed(stream, "stream")?;
+    ffi_guard(|| {
+        let stream = require(stream, "stream")?;
         // SAFETY: the caller promises that the engine, unless null, is alive.
         let engine = unsafe { engine::share(engine) }?;
         match flags {
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn sterna_stream_get_engine(
     stream: Option<&Stream>,
     engine: Option<&mut MaybeUninit<*mut Engine>>,
 ) -> Status {
-    status_of(|| {
-        let stream = needed(stream, "stream")?;
-        needed(engine, "engine")?.write(engine::handle(&stream.engine));
+    ffi_guard(|| {
+        let stream = require(stream, "stream")?;
+        require(engine, "engine")?.write(engine::handle(&stream.engine));
         Ok(())
     })
 }
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn sterna_stream_get_engine(
 /// Returns when everything executed so far is done, which is at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_wait(stream: Option<&Stream>) -> Status {
-    status_of(|| {
-        needed(stream, "stream")?.core.wait();
+    ffi_guard(|| {
+        require(stream, "stream")?.core.wait();
         Ok(())
     })
 }
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn sterna_stream_wait(stream: Option<&Stream>) -> Status {
 /// Destroys a stream. Null is fine; destroying one twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_destroy(stream: Option<Box<Stream>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(stream);
         Ok(())
     })

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::allocator::Block;
 use crate::engine::{self, Engine, Shared};
-use crate::ffi::{Fault, needed, status_of};
+use crate::ffi::{Fault, ffi_guard, require};
 use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
 
@@ -28,7 +28,7 @@ enum Memory {
     At {
         engine: Shared,
         address: *mut u8,
-        /// What is at the address, where it is not the caller's.
+        /// The memory at the address, if it is not the caller's.
         _own: Option<Own>,
     },
     /// The value of a host scalar, its bytes first.
@@ -90,7 +90,7 @@ impl Tensor {
         self.engine().is_some_and(|own| own.core().is_same(engine))
     }
 
-    /// Where the memory is; null for a host scalar, and where there is none.
+    /// The address of the memory; null for a host scalar, and if there is none.
     pub(crate) fn address(&self) -> *mut u8 {
         match &self.memory {
             Memory::At { address, .. } => *address,
@@ -142,7 +142,7 @@ pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
 /// What an execution writes.
 pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
 
-/// Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
+/// Makes a tensor on memory of the caller's, or on its own if the handle is `STERNA_MEMORY_ALLOCATE`: that comes
 /// from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
 /// asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
 ///
@@ -155,9 +155,9 @@ pub unsafe extern "C" fn sterna_tensor_create(
     engine: *mut Engine,
     handle: *mut c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
         // SAFETY: the caller promises that the engine, unless null, is alive.
         let engine = unsafe { engine::share(engine) }?;
         if desc.is_host_scalar() {
@@ -179,10 +179,10 @@ pub unsafe extern "C" fn sterna_tensor_create_scalar(
     logical_tensor: Option<&LogicalTensor>,
     value: *const c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        let desc = needed(logical_tensor, "logical_tensor")?.to_core()?;
-        let value = needed(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
+        let value = require(ptr::NonNull::new(value.cast::<u8>().cast_mut()), "value")?;
         let size = desc.data_type().size().filter(|_| desc.is_host_scalar());
         let (Some(size), true) = (size, value.addr().get() != ALLOCATE) else {
             let id = desc.id();
@@ -199,21 +199,21 @@ pub unsafe extern "C" fn sterna_tensor_create_scalar(
 /// Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_destroy(tensor: Option<Box<Tensor>>) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         drop(tensor);
         Ok(())
     })
 }
 
-/// Reads where the memory of a tensor is; null for a host scalar.
+/// Reads the address of the memory of a tensor; null for a host scalar.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_get_data_handle(
     tensor: Option<&Tensor>,
     handle: Option<&mut MaybeUninit<*mut c_void>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(handle, "handle")?.write(tensor.address().cast());
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(handle, "handle")?.write(tensor.address().cast());
         Ok(())
     })
 }
@@ -225,8 +225,8 @@ pub unsafe extern "C" fn sterna_tensor_set_data_handle(
     tensor: Option<&mut Tensor>,
     handle: *mut c_void,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
         let engine = tensor.engine().cloned();
         let engine =
             engine.ok_or_else(|| Fault::invalid_arguments("a host scalar has no memory to replace"))?;
@@ -245,9 +245,9 @@ pub unsafe extern "C" fn sterna_tensor_get_engine(
     tensor: Option<&Tensor>,
     engine: Option<&mut MaybeUninit<*mut Engine>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(engine, "engine")?.write(tensor.engine().map_or(ptr::null_mut(), engine::handle));
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(engine, "engine")?.write(tensor.engine().map_or(ptr::null_mut(), engine::handle));
         Ok(())
     })
 }
@@ -258,9 +258,9 @@ pub unsafe extern "C" fn sterna_tensor_get_logical_tensor(
     tensor: Option<&Tensor>,
     logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
 ) -> Status {
-    status_of(|| {
-        let tensor = needed(tensor, "tensor")?;
-        needed(logical_tensor, "logical_tensor")?.write(LogicalTensor::from_core(&tensor.desc));
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        require(logical_tensor, "logical_tensor")?.write(LogicalTensor::from_core(&tensor.desc));
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! Lines on what is compiled and executed, for whoever watches.
+//! Lines on each compilation and each execution.
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use crate::ffi::{Fault, status_of};
+use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
 
 /// Not asked for yet: the environment decides.
@@ -28,7 +28,7 @@ fn of_environment() -> c_int {
     static LEVEL_OF_ENVIRONMENT: OnceLock<c_int> = OnceLock::new();
     let level = *LEVEL_OF_ENVIRONMENT.get_or_init(|| {
         let value = std::env::var("STERNA_VERBOSE").or_else(|_| std::env::var("ONEDNN_VERBOSE"));
-        // oneDNN takes words and lists as well; whoever sets any of them wants to see something.
+        // oneDNN takes words and lists as well; any of them asks for output.
         value.map_or(0, |value| value.parse().unwrap_or_else(|_| c_int::from(value != "none")).clamp(0, 2))
     });
     // A level that was set meanwhile stays.
@@ -64,10 +64,10 @@ pub(crate) fn line(
 }
 
 /// Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
-/// Until it is set, the environment variable `STERNA_VERBOSE` decides, and where that is not set `ONEDNN_VERBOSE`.
+/// Until it is set, the environment variable `STERNA_VERBOSE` decides, and if that is not set `ONEDNN_VERBOSE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_verbose_set(level: c_int) -> Status {
-    status_of(|| {
+    ffi_guard(|| {
         if !(0..=2).contains(&level) {
             return Err(Fault::unknown("verbosity", level));
         }

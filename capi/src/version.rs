@@ -6,11 +6,11 @@ use std::ffi::{c_char, c_int, c_uint};
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Version {
-    /// Changes where programs have to change.
+    /// Changes if programs have to change.
     pub major: c_int,
-    /// Changes where something is added.
+    /// Changes if something is added.
     pub minor: c_int,
-    /// Changes where something is put right.
+    /// Changes if something is corrected.
     pub patch: c_int,
     /// The version as text, with the name of the library.
     pub hash: *const c_char,

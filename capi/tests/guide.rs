@@ -19,7 +19,7 @@ use sterna::{Graph, Policy};
 
 /// The languages of blocks, with what tests them.
 const LANGUAGES: [(&str, &str); 6] = [
-    ("rust", "the documentation tests of src/guide.rs"),
+    ("rust", "the documentation tests of RUST_PAGES"),
     ("c", "compiled and run here"),
     ("cpp", "compiled and run here"),
     ("cmake", "a file for the commands of its page"),
@@ -27,11 +27,14 @@ const LANGUAGES: [(&str, &str); 6] = [
     ("json", "read as a graph here"),
 ];
 
+/// The files that name the pages with Rust: of the library, and of the reader of models.
+const RUST_PAGES: [&str; 2] = ["src/guide.rs", "import/src/guide.rs"];
+
 /// The page whose program needs oneDNN's headers; the package `sterna-dnnl` tests its C++ and its commands.
 const NEEDS_ONEDNN: &str = "guide/libdnnl.md";
 
 /// The most pages that the guide may have, references aside.
-const MOST_PAGES: usize = 10;
+const MOST_PAGES: usize = 11;
 
 fn blocks(languages: &[&str]) -> Vec<Block> {
     let all = pages(&repository()).into_iter().filter(|page| page.path != NEEDS_ONEDNN);
@@ -43,7 +46,8 @@ fn blocks(languages: &[&str]) -> Vec<Block> {
 
 #[test]
 fn every_block_has_a_test() {
-    let tested_in_rust = fs::read_to_string(repository().join("src/guide.rs")).expect("the pages are named");
+    let named = |file: &str| fs::read_to_string(repository().join(file)).expect("the pages are named");
+    let tested_in_rust = RUST_PAGES.map(named).concat();
     let mut wrong = Vec::new();
     for page in pages(&repository()) {
         let blocks = page.blocks();
@@ -59,7 +63,7 @@ fn every_block_has_a_test() {
         let file = page.path.strip_prefix("guide/");
         let has_rust = blocks.iter().any(|block| block.language == "rust");
         if has_rust && !file.is_some_and(|file| tested_in_rust.contains(&format!("\"{file}\""))) {
-            wrong.push(format!("{}: src/guide.rs does not name the page", page.path));
+            wrong.push(format!("{}: none of {RUST_PAGES:?} names the page", page.path));
         }
     }
     report(&wrong);

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use select::{CPU, SUCCESS, Select, made};
 use sterna_capi::allocator::{sterna_allocator_create, sterna_allocator_destroy};
 use sterna_capi::engine::{Engine, sterna_engine_create_with_allocator, sterna_engine_destroy};
+use sterna_capi::last_error::sterna_last_error_message;
 use sterna_capi::logical_tensor::sterna_logical_tensor_init_with_dims;
-use sterna_capi::status::sterna_last_error_message;
 use sterna_capi::tensor::{
     Tensor, sterna_tensor_create, sterna_tensor_destroy, sterna_tensor_set_data_handle,
 };

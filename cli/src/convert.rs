@@ -19,8 +19,8 @@ pub(crate) struct ConvertArgs {
     /// Writes to a file instead of standard output.
     #[arg(short, long, value_name = "FILE.json")]
     pub(crate) output: Option<PathBuf>,
-    /// Writes the constants of a model, which graph JSON cannot hold, into a folder: ID.npy each. In the graph they are
-    /// inputs.
+    /// Writes the constants of a model, which graph JSON cannot hold, into a folder: ID.npy each. In the
+    /// graph they are inputs.
     #[arg(long, value_name = "DIR")]
     pub(crate) constants: Option<PathBuf>,
 }

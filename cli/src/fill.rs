@@ -16,7 +16,7 @@ use crate::room::room_for;
 pub(crate) enum Fill {
     /// Elements that suit the ops that use the tensor.
     Random,
-    /// 1 where the column is not beyond the row, else 0, in the last two dims.
+    /// 1 if the column is not beyond the row, else 0, in the last two dims.
     Causal,
     /// 1 in the first elements of each row of the last dim, a random number of them, else 0.
     Padding,

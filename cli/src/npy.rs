@@ -14,7 +14,8 @@ use crate::room::room_for;
 /// The longest header that is read. Plain arrays need less.
 const LONGEST_HEADER: usize = 1024;
 
-/// What a tensor of a type is called in a file, the preferred one first; the number of bytes is that of the type.
+/// What a tensor of a type is called in a file, the preferred one first; the number of bytes is that of the
+/// type.
 fn file_types(data_type: DataType) -> &'static [TypeChar] {
     use DataType as D;
     match data_type {
@@ -104,8 +105,8 @@ fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
     }
 }
 
-/// Parses the header, after a look at its length and its form: the parser trusts the length, and takes exponential
-/// time for nested brackets.
+/// Parses the header, after a look at its length and its form: the parser trusts the length, and takes
+/// exponential time for nested brackets.
 fn header(file: &mut impl Read) -> Result<NpyHeader> {
     let mut start = [0; 10];
     file.read_exact(&mut start).context("it is too short for an .npy file")?;
@@ -128,8 +129,9 @@ fn header(file: &mut impl Read) -> Result<NpyHeader> {
     NpyHeader::from_reader(&text[..]).context("its header makes no sense")
 }
 
-/// Checks that a header is a flat dict, as plain arrays have it: strings in single or double quotes, and one level of
-/// tuples for the shape. Strings are not empty and hold no escapes, so that quotes alone say where they end.
+/// Checks that a header is a flat dict, as plain arrays have it: strings in single or double quotes, and one
+/// level of tuples for the shape. Strings are not empty and hold no escapes, so that quotes alone say where
+/// they end.
 fn check_form(header: &[u8]) -> Result<()> {
     let mut depth = 0;
     let mut bytes = header.iter().copied();

@@ -108,7 +108,7 @@ pub(crate) struct Execution {
     pub(crate) gb_per_second: Option<f64>,
 }
 
-/// One output held against the reference.
+/// The comparison of one output with the reference.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) tensor: TensorId,
@@ -122,7 +122,7 @@ pub(crate) struct Check {
     pub(crate) first_difference: Option<Difference>,
 }
 
-/// Where two values differ, and the bits of both there.
+/// The place at which two values differ, and the bits of both.
 #[derive(Debug, Serialize)]
 pub(crate) struct Difference {
     pub(crate) index: Vec<i64>,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-/// An empty list with room for so many elements of so many bytes.
+/// An empty list with room for `count` elements of `size` bytes.
 pub(crate) fn room_for(count: usize, size: usize) -> Result<Vec<u8>> {
     let mut list = Vec::new();
     let bytes = count.checked_mul(size).context("it has more elements than memory can hold")?;

@@ -21,11 +21,13 @@ use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport
 use crate::shapes::in_memory;
 use crate::source::{Loaded, Side};
 
-/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go on.
+/// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
+/// on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     let mut loaded = args.source.load(&args.input)?;
     let partitions = loaded.graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
-    let asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
+    let mut asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
+    loaded.notes.extend(asked.leave_unused(&loaded));
     asked.check(&loaded.graph, &partitions).map_err(Ending::usage)?;
     let graph = &loaded.graph;
 
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         failures: Vec::new(),
     };
     let fills = Fills::new(graph, std::mem::take(&mut loaded.constants), asked.fill.clone(), args.seed);
-    let mut run = Run {
+    let mut run = GraphRun {
         repeat: args.repeat,
         check: args.check,
         tensors: inputs(&asked, graph, &fills, &engine, &mut report.notes)?,
@@ -70,7 +72,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
 }
 
 /// The small results of a model, and of a graph whose inputs were written out.
-fn results(args: &RunArgs, loaded: &Loaded, run: &Run) -> Result<Vec<ResultReport>> {
+fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
     let is_written_out = args.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
     let outputs: Vec<(String, TensorId)> = match &loaded.named {
         Some(named) => named.outputs.iter().map(|port| (port.name().to_owned(), port.tensor.id())).collect(),
@@ -109,6 +111,24 @@ impl Asked {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
             None => Ok(Self { input, output, fill }),
         }
+    }
+
+    /// Passes over inputs of a model that no op uses, and says so.
+    fn leave_unused(&mut self, loaded: &Loaded) -> Vec<String> {
+        let inputs = loaded.named.as_ref().map_or(&[][..], |named| &named.inputs);
+        let used: Vec<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
+        let unused: Vec<_> = inputs.iter().filter(|port| !used.contains(&port.tensor.id())).collect();
+        let mut notes = Vec::new();
+        for port in unused {
+            let is_asked = |id: TensorId| id == port.tensor.id();
+            if self.input.iter().any(|(id, _)| is_asked(*id)) || self.fill.iter().any(|(id, _)| is_asked(*id))
+            {
+                notes.push(format!("no op uses the input {:?} of the model", port.name()));
+            }
+            self.input.retain(|(id, _)| !is_asked(*id));
+            self.fill.retain(|(id, _)| !is_asked(*id));
+        }
+        notes
     }
 
     /// Checks that the tensors are there.
@@ -177,7 +197,7 @@ fn made_up(partitions: &[PartitionReport]) -> Option<String> {
     Some(format!("nothing here computes {what}; {results} made up for those that follow"))
 }
 
-fn write_outputs(asked: &Asked, run: &Run, report: &mut Report) -> Result<(), Ending> {
+fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(), Ending> {
     for (id, path) in &asked.output {
         let Some(tensor) = run.tensors.get(id) else {
             let why = "was not computed";
@@ -195,7 +215,7 @@ fn write_outputs(asked: &Asked, run: &Run, report: &mut Report) -> Result<(), En
 }
 
 /// A run under way, with the tensors that have values so far.
-struct Run {
+struct GraphRun {
     repeat: u32,
     check: bool,
     fills: Fills,
@@ -206,7 +226,7 @@ struct Run {
     made_up: BTreeSet<TensorId>,
 }
 
-impl Run {
+impl GraphRun {
     fn run(&mut self, partition: &Partition) -> PartitionReport {
         let mut report = PartitionReport::of(partition);
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {
@@ -275,8 +295,8 @@ impl Run {
         }
     }
 
-    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op, made-up
-    /// ones.
+    /// Gives an unsupported partition results: those of the reference interpreter, or if it knows no such op,
+    /// made-up ones.
     fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();

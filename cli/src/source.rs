@@ -1,5 +1,5 @@
-//! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of OpenVINO, with the
-//! shapes that options give.
+//! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of
+//! OpenVINO, with the shapes that options give.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -22,9 +22,9 @@ use crate::shapes::settle;
 pub(crate) struct GraphArgs {
     /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input.
     pub(crate) graph: PathBuf,
-    /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are inferred
-    /// anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only if its shape does
-    /// not follow from those of the op's inputs.
+    /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are
+    /// inferred anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only
+    /// if its shape does not follow from those of the op's inputs.
     #[arg(long, value_name = "ID=SHAPE", value_parser = parse::key_and_shape)]
     pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
     /// The constants of a model; unless given, the file beside it that ends in .bin.
@@ -53,7 +53,7 @@ pub(crate) struct Named {
     pub(crate) outputs: Vec<Port>,
 }
 
-/// Where the tensors are that an option may name.
+/// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Inputs,
@@ -101,7 +101,7 @@ fn id_of(key: &str) -> Result<TensorId> {
 }
 
 impl GraphArgs {
-    /// Where the graph comes from, in words.
+    /// The origin of the graph, in words.
     pub(crate) fn name(&self) -> String {
         match self.graph == Path::new("-") {
             true => "standard input".into(),
@@ -109,7 +109,8 @@ impl GraphArgs {
         }
     }
 
-    /// The graph. `given` are the values of inputs, from which a model takes types and shapes that it does not say.
+    /// The graph. `given` are the values of inputs, from which a model takes types and shapes that it does
+    /// not say.
     pub(crate) fn load(&self, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
         let text = read(&self.graph).map_err(Ending::usage)?;
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
@@ -163,7 +164,14 @@ impl GraphArgs {
                 options.shapes.entry(port.name().into()).or_insert(dims);
             }
         }
-        let mut loaded = loaded(read(&options)?);
+        let as_it_stands = options.shapes.is_empty() && options.types.is_empty();
+        let mut loaded = match as_it_stands && (self.partial || survey.notes.is_empty()) {
+            true => survey,
+            false => {
+                drop(survey);
+                loaded(read(&options)?)
+            }
+        };
         loaded.graph = settle(loaded.graph, &inner)?;
         Ok(loaded)
     }

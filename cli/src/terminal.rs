@@ -1,4 +1,4 @@
-//! Where text goes: standard output, standard error, and files.
+//! Output of text: standard output, standard error, and files.
 
 use std::fmt::Display;
 use std::io::{self, Write};

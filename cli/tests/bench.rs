@@ -162,7 +162,7 @@ fn suites_list_their_cases() {
         all
     };
     assert_eq!(count(&["--suite", "select", "--list"]), 13);
-    assert_eq!(count(&["--suite", "fusion", "--list"]), 27);
+    assert_eq!(count(&["--suite", "fusion", "--list"]), 30);
     assert_eq!(count(&["--suite", "select", "--list", "--filter", "f16", "--filter", "causal"]), 2);
 }
 

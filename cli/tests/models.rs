@@ -1,5 +1,5 @@
-//! Promise: models of OpenVINO run, are shown, timed and converted as graphs are, with inputs and outputs by name; small
-//! values are written and printed.
+//! Promise: models of OpenVINO run, are shown, timed and converted as graphs are, with inputs and outputs by
+//! name; small values are written and printed.
 
 mod common;
 
@@ -133,7 +133,8 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
     let room = Room::new();
     let layer = |kind: &str| {
         format!(
-            "<layer id=\"1\" name=\"wave\" type=\"{kind}\"><input><port id=\"0\" precision=\"FP32\"><dim>4</dim></port></input>\
+            "<layer id=\"1\" name=\"wave\" type=\"{kind}\">\
+             <input><port id=\"0\" precision=\"FP32\"><dim>4</dim></port></input>\
              <output><port id=\"1\" precision=\"FP32\"><dim>4</dim></port></output></layer>"
         )
     };
@@ -152,6 +153,27 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
         );
         assert!(partial.out.contains("Wildcard"), "{command}: {}", partial.out);
     }
+}
+
+#[test]
+fn an_input_that_no_op_uses_is_passed_over() {
+    let room = Room::new();
+    let parameter = |id: usize, name: &str| {
+        format!(
+            "<layer id=\"{id}\" name=\"{name}\" type=\"Parameter\"><data shape=\"2\" element_type=\"i32\"/>\
+             <output><port id=\"0\"/></output></layer>"
+        )
+    };
+    let text = format!(
+        "<net version=\"11\"><layers>{}{}<layer id=\"2\" name=\"r\" type=\"Result\"><input><port id=\"0\"/></input>\
+         </layer></layers><edges><edge from-layer=\"0\" from-port=\"0\" to-layer=\"2\" to-port=\"0\"/></edges></net>",
+        parameter(0, "x"),
+        parameter(1, "idle")
+    );
+    let model = room.write("model.xml", text);
+    let ended = sterna(&["run", &model, "--input", "x=[3,-4]", "--input", "idle=[1,2]"]);
+    assert!(ended.code == 0 && ended.out.ends_with("\nx = [3, -4]\n"), "{} {}", ended.out, ended.err);
+    assert!(ended.err.contains("no op uses the input \"idle\""), "{}", ended.err);
 }
 
 #[test]

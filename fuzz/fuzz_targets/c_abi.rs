@@ -23,6 +23,7 @@ use sterna_capi::dump::sterna_dump_mode_set;
 use sterna_capi::engine::*;
 use sterna_capi::fpmath_mode::*;
 use sterna_capi::graph::*;
+use sterna_capi::last_error::*;
 use sterna_capi::level::*;
 use sterna_capi::logical_tensor::*;
 use sterna_capi::op::*;

@@ -49,7 +49,8 @@ impl Imported {
     ///
     /// ```
     /// use sterna_import::openvino;
-    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let text = r#"<layer type="Exp">
+    ///     <input><port id="0"/></input><output><port id="1"/></output></layer>"#;
     /// let imported = openvino::read(text, &[])?;
     /// assert_eq!(imported.input("data")?.tensor.rank(), Some(0));
     /// assert_eq!(imported.input("x").unwrap_err().to_string(), "no input is named `x`; there are `data`");
@@ -67,7 +68,8 @@ impl Imported {
     ///
     /// ```
     /// use sterna_import::openvino;
-    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let text = r#"<layer type="Exp">
+    ///     <input><port id="0"/></input><output><port id="1"/></output></layer>"#;
     /// let imported = openvino::read(text, &[])?;
     /// assert_eq!(imported.output("1")?.name(), "dst");
     /// # Ok::<(), sterna_import::Error>(())
@@ -81,7 +83,8 @@ impl Imported {
 ///
 /// ```
 /// use sterna_import::{Options, openvino};
-/// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim></port></input><output><port id="1"/></output></layer>"#;
+/// let text = r#"<layer type="Exp"><input><port id="0"><dim>-1</dim></port></input>
+///               <output><port id="1"/></output></layer>"#;
 /// let imported = openvino::read(text, &[])?;
 /// let port = &imported.inputs[0];
 /// assert_eq!((port.name(), port.tensor.dims()), ("data", Some(&[sterna::UNKNOWN_DIM][..])));
@@ -101,7 +104,8 @@ impl Port {
     ///
     /// ```
     /// use sterna_import::openvino;
-    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let text = r#"<layer type="Exp">
+    ///     <input><port id="0"/></input><output><port id="1"/></output></layer>"#;
     /// assert_eq!(openvino::read(text, &[])?.inputs[0].name(), "data");
     /// # Ok::<(), sterna_import::Error>(())
     /// ```
@@ -109,8 +113,8 @@ impl Port {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// The port of a name among several; `what` says in an error what they are. A port whose own name it is comes
-    /// before others that have it among theirs.
+    /// The port of a name among several; `what` says in an error what they are. A port whose own name it is
+    /// comes before others that have it among theirs.
     ///
     /// # Errors
     ///
@@ -118,7 +122,8 @@ impl Port {
     ///
     /// ```
     /// use sterna_import::{Port, openvino};
-    /// let text = r#"<layer type="Exp"><input><port id="0"/></input><output><port id="1"/></output></layer>"#;
+    /// let text = r#"<layer type="Exp">
+    ///     <input><port id="0"/></input><output><port id="1"/></output></layer>"#;
     /// let imported = openvino::read(text, &[])?;
     /// let both = [imported.inputs, imported.outputs].concat();
     /// assert_eq!(Port::find(&both, "tensor", "dst")?.tensor.id(), 1);
@@ -247,7 +252,8 @@ impl<'a> Builder<'a> {
 
     /// Adds an op of one result, or works it out where all its operands are constants and it is exact.
     ///
-    /// The shape of the result follows from those of the operands where all are known; else it is the one given.
+    /// The shape of the result follows from those of the operands where all are known; else it is the one
+    /// given.
     pub(crate) fn op(
         &mut self,
         name: &str,
@@ -316,20 +322,15 @@ impl<'a> Builder<'a> {
         let given: BTreeSet<TensorId> = self.outputs.iter().map(|(_, id)| *id).collect();
 
         let mut graph = Graph::new();
-        let mut weights = BTreeMap::new();
         let mut next = ops.len();
         for &id in &used {
-            match &self.tensors[id].origin {
-                Origin::Computed => {}
-                Origin::Constant(value) => drop(weights.insert(id, value.clone())),
-                Origin::Number(number, _) => {
-                    let fill = Op::new(next, OpKind::Fill)
-                        .attr(Attr::Shape, &[][..] as &[i64])
-                        .attr(Attr::Value, *number)
-                        .output(self.describe(id)?);
-                    graph.add_op(fill)?;
-                    next += 1;
-                }
+            if let Origin::Number(number, _) = &self.tensors[id].origin {
+                let fill = Op::new(next, OpKind::Fill)
+                    .attr(Attr::Shape, &[][..] as &[i64])
+                    .attr(Attr::Value, *number)
+                    .output(self.describe(id)?);
+                graph.add_op(fill)?;
+                next += 1;
             }
         }
         for (id, op) in ops.into_iter().enumerate() {
@@ -344,13 +345,14 @@ impl<'a> Builder<'a> {
         let port = |(names, id): &(Vec<String>, TensorId)| -> Result<Port, Error> {
             Ok(Port { names: names.clone(), tensor: self.describe(*id)? })
         };
-        Ok(Imported {
-            inputs: self.inputs.iter().map(port).collect::<Result<_, _>>()?,
-            outputs: self.outputs.iter().map(port).collect::<Result<_, _>>()?,
-            graph,
-            weights,
-            skipped: self.skipped,
-        })
+        let inputs = self.inputs.iter().map(port).collect::<Result<_, _>>()?;
+        let outputs = self.outputs.iter().map(port).collect::<Result<_, _>>()?;
+        let weight = |(id, tensor): (TensorId, Tensor)| match tensor.origin {
+            Origin::Constant(value) if used.contains(&id) => Some((id, value)),
+            _ => None,
+        };
+        let weights = self.tensors.into_iter().enumerate().filter_map(weight).collect();
+        Ok(Imported { inputs, outputs, graph, weights, skipped: self.skipped })
     }
 
     /// Lets an op `Identity` give each output that is an input of the model or a constant.

@@ -1,5 +1,5 @@
-//! What can go wrong, as data. A message shows names of layers, ports and attributes, and numbers; no other contents of
-//! a file.
+//! What can go wrong, as data. A message shows names of layers, ports and attributes, and numbers; no other
+//! contents of a file.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -15,8 +15,8 @@ pub(crate) fn reshaped(value: &Value, dims: &[i64]) -> Result<Value, sterna::Err
     Value::new(value.data_type(), dims, bytes)
 }
 
-/// A value repeated to a shape. `view` has as many dims as `dims`, each of them equal to its counterpart or 1, and as
-/// many elements as the value.
+/// A value repeated to a shape. `view` has as many dims as `dims`, each of them equal to its counterpart or
+/// 1, and as many elements as the value.
 pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Value, sterna::Error> {
     let size = value.data_type().size().unwrap_or(0);
     let count = dims.iter().product::<i64>() as usize;

@@ -3,12 +3,13 @@
 //! | step | what happens | where |
 //! |---|---|---|
 //! | read | the text of a format becomes layers and edges, within limits | [`openvino`], [`Limits`] |
-//! | map | each layer becomes ops of the same meaning, or an error that says what would be needed | [`openvino`], [`Error`] |
+//! | map | each layer becomes ops of the same meaning, or an error | [`openvino`], [`Error`] |
 //! | fold | what follows from constants alone is computed | [`Imported::weights`] |
 //! | use | a graph, its inputs and outputs by name, the values of its constants | [`Imported`], [`Port`] |
 //!
-//! A model becomes a [`Graph`](sterna::Graph) whose constants are inputs; [`Imported::weights`] holds their values. What
-//! a format says of names, limits, types and shapes is the same for every format; only `openvino` knows OpenVINO.
+//! A model becomes a [`Graph`](sterna::Graph) whose constants are inputs; [`Imported::weights`] holds their
+//! values. What a format says of names, limits, types and shapes is the same for every format; only
+//! `openvino` knows OpenVINO.
 //!
 //! ```
 //! use sterna_import::openvino;
@@ -35,6 +36,8 @@
 mod builder;
 mod error;
 mod fold;
+#[cfg(doctest)]
+mod guide;
 mod limits;
 mod names;
 pub mod openvino;

@@ -28,8 +28,8 @@ pub struct Limits {
     pub layers: usize,
     /// Bytes of all constants together, as they are stored.
     pub constant_bytes: usize,
-    /// Bytes of all constants together that are computed when the model is read. What would be larger is left to the
-    /// execution.
+    /// Bytes of all constants together that are computed when the model is read. What would be larger is left
+    /// to the execution.
     pub folded_bytes: usize,
 }
 
@@ -61,7 +61,8 @@ impl Limits {
 ///
 /// ```
 /// use sterna_import::{Options, openvino};
-/// let text = r#"<layer type="Abs"><input><port id="0"><dim>-1</dim></port></input><output><port id="1"/></output></layer>"#;
+/// let text = r#"<layer type="Abs"><input><port id="0"><dim>-1</dim></port></input>
+///               <output><port id="1"/></output></layer>"#;
 /// let mut options = Options::default();
 /// options.shapes.insert("data".into(), vec![8]);
 /// let imported = openvino::read_with(text, &[], &options)?;
@@ -72,10 +73,11 @@ impl Limits {
 pub struct Options {
     /// How much the file may ask for.
     pub limits: Limits,
-    /// Whether a layer that cannot be mapped becomes an op `Wildcard`, around which the rest is partitioned, instead of
-    /// an error.
+    /// Whether a layer that cannot be mapped becomes an op `Wildcard`, around which the rest is partitioned,
+    /// instead of an error.
     pub partial: bool,
-    /// Shapes of inputs, by name, in place of those in the file. The shapes of all that follows are inferred anew.
+    /// Shapes of inputs, by name, in place of those in the file. The shapes of all that follows are inferred
+    /// anew.
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Types of inputs, by name, for files that say none: a lone layer of OpenVINO's specification.
     pub types: BTreeMap<String, DataType>,

@@ -64,7 +64,8 @@ pub(crate) fn integers(value: &Value) -> Option<Vec<i64>> {
     }
 }
 
-/// The number that every element of a value of a floating-point type is; `None` where they differ or there is none.
+/// The number that every element of a value of a floating-point type is; `None` where they differ or there is
+/// none.
 pub(crate) fn one_float(value: &Value) -> Option<f64> {
     let size = value.data_type().size()?;
     let mut elements = value.bytes().chunks_exact(size);

@@ -1,5 +1,5 @@
-//! Promise: a file that is damaged, too large or made to do harm is refused with an error that shows nothing of its
-//! contents but names and numbers, and takes no more time or memory than its limits allow.
+//! Promise: a file that is damaged, too large or made to do harm is refused with an error that shows nothing
+//! of its contents but names and numbers, and takes no more time or memory than its limits allow.
 
 mod common;
 
@@ -109,6 +109,7 @@ fn document_types_entities_and_namespaces_are_refused() {
 #[test]
 fn an_error_shows_nothing_of_what_is_no_model() {
     let secret = "sesame";
+    let ports = "<input><port/></input><output><port/></output></layer>";
     let rows = [
         format!("root:{secret}:0:0\n"),
         format!("<{secret}/>"),
@@ -118,18 +119,10 @@ fn an_error_shows_nothing_of_what_is_no_model() {
         format!("<net version=\"11\">&{secret};</net>"),
         format!("<net version=\"11\"><layers><layer id=\"{secret}\"/></layers></net>"),
         format!("<layer type=\"Exp\"><input><port id=\"0\"><dim>{secret}</dim></port></input></layer>"),
-        format!(
-            "<layer type=\"Elu\"><data alpha=\"{secret}\"/><input><port/></input><output><port/></output></layer>"
-        ),
-        format!(
-            "<layer type=\"Round\"><data mode=\"{secret}\"/><input><port/></input><output><port/></output></layer>"
-        ),
-        format!(
-            "<layer type=\"Exp\" version=\"{secret}\"><input><port/></input><output><port/></output></layer>"
-        ),
-        format!(
-            "<layer type=\"Exp\"><input><port precision=\"{secret}\"/></input><output><port/></output></layer>"
-        ),
+        format!("<layer type=\"Elu\"><data alpha=\"{secret}\"/>{ports}"),
+        format!("<layer type=\"Round\"><data mode=\"{secret}\"/>{ports}"),
+        format!("<layer type=\"Exp\" version=\"{secret}\">{ports}"),
+        format!("<layer type=\"Exp\"><input><port precision=\"{secret}\"/></input></layer>"),
         format!("\u{0}{secret}"),
     ];
     let mut wrong = Vec::new();
@@ -153,7 +146,8 @@ fn edges_that_make_no_graph_are_refused() {
     };
     let add = |id: u32| {
         format!(
-            "<layer id=\"{id}\" name=\"a{id}\" type=\"Add\"><input><port id=\"0\"/><port id=\"1\"/></input><output><port id=\"2\"/></output></layer>"
+            "<layer id=\"{id}\" name=\"a{id}\" type=\"Add\"><input><port id=\"0\"/><port id=\"1\"/></input>\
+             <output><port id=\"2\"/></output></layer>"
         )
     };
     let result = "<layer id=\"9\" name=\"r\" type=\"Result\"><input><port id=\"0\"/></input></layer>";

@@ -1,5 +1,5 @@
-//! Promise: a lone layer, as the specification of OpenVINO prints it, computes what the specification says; what cannot
-//! be said exactly is refused by name.
+//! Promise: a lone layer, as the specification of OpenVINO prints it, computes what the specification says;
+//! what cannot be said exactly is refused by name.
 
 mod common;
 
@@ -171,6 +171,7 @@ fn truth_values_and_integers_have_their_own_ways() {
 
     let integers = |x: &[i64]| Value::from_slice(&[x.len() as i64], x).unwrap();
     let rows: &[(&str, &str, &[i64], &[i64])] = &[
+        ("Abs", "", &[-5, 5], &[5, 5]),
         ("ReLU", "", &[-5, 5], &[0, 5]),
         ("Negative", "", &[i64::MIN, 5], &[i64::MIN, -5]),
         ("Clamp", "min=\"-1.5\" max=\"2.5\"", &[-9, -1, 2, 9], &[-1, -1, 2, 2]),
@@ -182,6 +183,12 @@ fn truth_values_and_integers_have_their_own_ways() {
         let text = lone(kind, data, &[("I64", vec![given.len() as i64])], Some("I64"));
         let result = &by_name(&openvino::read(&text, &[]).unwrap(), &[("data", integers(given))])["dst"];
         assert_eq!(result, &integers(expected), "{kind}");
+    }
+    for (kind, expected) in [("Divide", [-4, -4, 3]), ("FloorMod", [1, -1, 1])] {
+        let text = lone(kind, "", &[("I64", vec![3]), ("I64", vec![3])], Some("I64"));
+        let given = [("a", integers(&[-7, 7, 7])), ("b", integers(&[2, -2, 2]))];
+        let result = &by_name(&openvino::read(&text, &[]).unwrap(), &given)["dst"];
+        assert_eq!(result, &integers(&expected), "{kind}");
     }
 }
 
@@ -255,12 +262,18 @@ fn what_has_no_exact_form_is_refused_by_name() {
         ),
         ("Add", "auto_broadcast=\"pdpd\"", vec![f(&[2]), f(&[2, 3])], "a place within the dims of input 0"),
         ("Add", "auto_broadcast=\"pdpd\"", vec![f(&[2, 1]), f(&[3])], "dims that are those of input 0"),
-        ("Divide", "", vec![("I32", vec![2]), ("I32", vec![2])], "input port 0 (`a`) is s32; needed: f32"),
         ("Power", "", vec![f(&[2]), f(&[])], "input port 1 (`b`) is no constant"),
         ("Power", "", vec![("I32", vec![2]), ("I32", vec![])], "input port 0 (`a`) is s32; needed: f32"),
         ("Equal", "", vec![("F8E4M3", vec![2]), ("F8E4M3", vec![2])], "is f8_e4m3; needed: f32"),
         ("Less", "", vec![("BOOL", vec![2]), ("BOOL", vec![2])], "is boolean; needed: a numeric type"),
         ("LogicalAnd", "", vec![f(&[2]), f(&[2])], "input port 0 (`a`) is f32; needed: boolean"),
+        (
+            "Divide",
+            "m_pythondiv=\"false\"",
+            vec![("I32", vec![2]), ("I32", vec![2])],
+            "`m_pythondiv`; needed: true",
+        ),
+        ("Divide", "", vec![("U8", vec![2]), ("U8", vec![2])], "input port 0 (`a`) is u8; needed: f32"),
         ("IsNaN", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("IsInf", "", vec![("I32", vec![2])], "input port 0 (`data`) is s32; needed: f32"),
         ("Convert", "", vec![f(&[2])], "attribute `destination_type` is missing"),

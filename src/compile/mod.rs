@@ -1,16 +1,11 @@
 //! From a partition and concrete tensors to a plan.
 
 pub(crate) mod cache;
-mod expr;
-mod group;
-mod in_place;
-mod kernel;
+mod elementwise;
 mod key;
-mod lower;
-mod nest;
+mod memory;
 mod once_cache;
-mod register_fusion;
-mod tile;
+mod shapes;
 
 /// The locks of `once_cache`, which a model checker replaces.
 mod sync {
@@ -22,13 +17,12 @@ mod sync {
 use smallvec::SmallVec;
 
 use self::key::Key;
-use crate::error::{CompileFault, Direction, Error, Result, ShapeFault};
+use crate::error::{CompileFault, Direction, Error, Result};
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
-use crate::graph::logical_tensor::{Layout, LogicalTensor};
-use crate::graph::op::Op;
+use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::types::shape::{self, Dims, UNKNOWN_DIM};
+use crate::partition::fusion::Lowering;
 
 impl Partition {
     /// Compiles the partition for tensors of concrete shapes and layouts.
@@ -70,9 +64,8 @@ impl Partition {
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
-        if let Some(reason) = self.unsupported_reason() {
-            return Err(refuse(CompileFault::Unsupported(reason)));
-        }
+        let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
+        let lowering = self.lowering().ok_or_else(unsupported)?;
         let inputs = ports(Direction::Input, self.inputs(), inputs).map_err(refuse)?;
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
@@ -80,7 +73,9 @@ impl Partition {
         let (level, single_thread) = (engine.level(), engine.threads() == 1);
         let ports = inputs.iter().chain(&outputs).copied();
         let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
-        let plan = cache::plan_of(&key, || lower::plan(self, &inputs, &outputs, level, single_thread))?;
+        let plan = cache::plan_of(&key, || match lowering {
+            Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
+        })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
         ports.extend(inputs.iter().map(|&input| input.clone()));
@@ -127,55 +122,5 @@ fn check_concrete(input: &LogicalTensor) -> Result<(), CompileFault> {
     match input.strides() {
         Some(_) => Ok(()),
         None => Err(CompileFault::NotStrided { tensor }),
-    }
-}
-
-/// Checks the inferred shape of an op's result: its bytes must be countable, and for an output it must match
-/// the given shape.
-fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Result<()> {
-    let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
-    let size = op.outputs()[0].data_type().size().unwrap_or(1) as i64;
-    if shape::element_count(inferred).and_then(|count| count.checked_mul(size)).is_none() {
-        return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
-    }
-    let Some(given) = given.and_then(LogicalTensor::dims) else { return Ok(()) };
-    let agrees = |(&given, &inferred): (&i64, &i64)| given == UNKNOWN_DIM || given == inferred;
-    if given.len() == inferred.len() && given.iter().zip(inferred).all(agrees) {
-        return Ok(());
-    }
-    let (port, given, inferred) = (op.output_ref(0), given.into(), inferred.clone());
-    refuse(ShapeFault::Contradiction { port, given, inferred })
-}
-
-/// The strides of an output: the given ones, or dense ones; under layout `any` in the dim order of the first
-/// given input that has the full shape.
-fn output_strides(
-    output: &LogicalTensor,
-    dims: &Dims,
-    layout_hints: &[&LogicalTensor],
-) -> Result<Dims, CompileFault> {
-    let tensor = output.id();
-    let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
-    let strides = match output.layout() {
-        Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
-        Layout::Strided(_) => shape::row_major_strides(dims),
-        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.known_dims() == Some(dims))
-        {
-            Some(hint) => {
-                let strides = hint.strides().unwrap_or_default();
-                shape::dense_strides(dims, &shape::memory_order(dims, strides))
-            }
-            None => shape::row_major_strides(dims),
-        },
-        Layout::Opaque(_) => return Err(CompileFault::NotStrided { tensor }),
-    };
-    let strides = strides.ok_or_else(too_large)?;
-    if shape::overlaps_itself(dims, &strides) {
-        return Err(CompileFault::OverlappingStrides { tensor, dims: dims.clone(), strides });
-    }
-    // Strides may have been given for unknown dims, so only now can the size of both be checked.
-    match LogicalTensor::with_strides(tensor, output.data_type(), dims, &strides) {
-        Ok(_) => Ok(strides),
-        Err(_) => Err(too_large()),
     }
 }

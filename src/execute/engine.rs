@@ -107,8 +107,8 @@ unsafe impl Allocator for SystemAllocator {
 /// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
 /// inside a call at that moment; the child starts its own workers.
 ///
-/// A panic, which only an allocator or a hook of a caller's pool can begin, leaves an engine, its streams and its compiled
-/// partitions as they were; they are [`UnwindSafe`], and work on.
+/// A panic, which only an allocator or a hook of a caller's pool can begin, leaves an engine, its streams and
+/// its compiled partitions as they were; they are [`UnwindSafe`], and work on.
 ///
 /// ```
 /// use sterna::Engine;
@@ -120,9 +120,9 @@ pub struct Engine {
     inner: Arc<EngineInner>,
 }
 
-// What an engine changes is one address, in one step; and an allocator is called before anything is written and while no
-// lock is held, so a panic of it leaves the engine as it was. What it leaves of its own is its own matter, as with Rust's
-// global allocator.
+// What an engine changes is one address, in one step; and an allocator is called before anything is written
+// and while no lock is held, so a panic of it leaves the engine as it was. What it leaves of its own is its
+// own matter, as with Rust's global allocator.
 impl UnwindSafe for Engine {}
 impl RefUnwindSafe for Engine {}
 
@@ -130,12 +130,12 @@ struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
-    /// Started at the first execution that is worth more than one thread, and there as long as the engine. No lock guards
-    /// them: a child of a fork would wait for whoever held it in the parent.
+    /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
+    /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
 }
 
-/// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
+/// Worker threads, and the process in which they run: a fork copies the pool, but none of its threads.
 pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
@@ -220,7 +220,7 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Those who run all but the caller's share of an execution.
+    /// The workers that run everything except the caller's share of an execution.
     pub(super) fn workers(&self) -> Result<&Workers> {
         let slot = &self.inner.workers;
         let mut seen = slot.load(Ordering::Acquire);

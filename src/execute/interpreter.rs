@@ -14,16 +14,14 @@ use crate::plan::{
     Base, Branch, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Plan, Select, Step, StepSet, Traversal,
 };
 
-/// Tiles to look through for the next one that computes a branch (decision: lookahead-tiles).
-const MAX_LOOKAHEAD: usize = 16;
-
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
 /// Runs tiles of one nest on one thread.
 pub(super) struct Interpreter<'a> {
     nest: &'a LoopNest,
-    bindings: &'a Bindings,
+    /// Where the selects write; see [`select_dests`].
+    select_dests: &'a [SelectDest],
     scratch: *mut u8,
     /// At the current tile.
     cursor: Cursor<'a>,
@@ -39,10 +37,16 @@ pub(super) struct Interpreter<'a> {
 impl<'a> Interpreter<'a> {
     /// Starts at the first tile. Inlined, so that the interpreter is not moved after it is made.
     #[inline(always)]
-    pub(super) fn new(plan: &Plan, nest: &'a LoopNest, bindings: &'a Bindings, scratch: *mut u8) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        nest: &'a LoopNest,
+        bindings: &Bindings,
+        select_dests: &'a [SelectDest],
+        scratch: *mut u8,
+    ) -> Self {
         Self {
             nest,
-            bindings,
+            select_dests,
             scratch,
             cursor: Cursor::new(nest, &plan.constants, bindings),
             valid: StepSet::none_of(nest.steps.len()),
@@ -100,7 +104,10 @@ impl<'a> Interpreter<'a> {
                 // with room for a tile, and the plan's level was available when the plan was made.
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
-            Instr::Select(select) => self.select(select, step, extent, to),
+            Instr::Select(select) => {
+                let dest = self.select_dests.get(index).copied().unwrap_or(SelectDest::Out);
+                self.select(select, dest, extent, to);
+            }
             Instr::Move { from, kernel } => {
                 let from = self.source(*from);
                 // SAFETY: source and target cover the part of the tile. Steps share scratch only if the
@@ -178,7 +185,7 @@ impl<'a> Interpreter<'a> {
             lookahead_cursor => lookahead_cursor.insert(self.cursor.clone()),
         };
         self.queue.clear();
-        for _ in 0..MAX_LOOKAHEAD {
+        for _ in 0..lookahead.tiles {
             if lookahead_cursor.advance().is_none() {
                 return;
             }
@@ -239,10 +246,13 @@ impl<'a> Interpreter<'a> {
 
     /// Tests the mask first, then runs the steps that are needed: those of one branch if the mask is uniform,
     /// else of both.
-    fn select(&mut self, select: &Select, step: &Step, extent: Extent, to: Target) {
+    fn select(&mut self, select: &Select, dest: SelectDest, extent: Extent, to: Target) {
+        if dest == SelectDest::OverBoth {
+            return;
+        }
         let cond = self.source(select.cond);
         if select.cond_inner == InnerStride::Broadcast {
-            return self.select_rows(select, step, extent, cond, to);
+            return self.select_rows(select, dest, extent, cond, to);
         }
         let class = match select.classify_mask {
             Some(classify_mask) => {
@@ -253,45 +263,42 @@ impl<'a> Interpreter<'a> {
             None => MaskClass::Mixed,
         };
         match class {
-            MaskClass::AllTrue => self.copy_branch(&select.then, step, extent, 0, to),
-            MaskClass::AllFalse => self.copy_branch(&select.else_, step, extent, 0, to),
-            MaskClass::Mixed => self.select_elements(select, step, extent, cond, to),
+            MaskClass::AllTrue => self.copy_branch(select, true, dest, extent, 0, to),
+            MaskClass::AllFalse => self.copy_branch(select, false, dest, extent, 0, to),
+            MaskClass::Mixed => self.select_elements(select, dest, extent, cond, to),
         }
     }
 
     /// Selects element by element. If the result is in place of a branch, that branch needs no copy.
-    fn select_elements(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
-        // SAFETY: every operand covers the tile. The target overlaps none, except a branch that it is in
-        // place of; then it holds that branch.
-        unsafe {
-            if self.is_in_place(&select.then, step) {
-                (select.then.select_in_place)(
-                    extent,
-                    cond,
-                    self.source(select.else_.operand),
-                    to,
-                    select.stores,
-                );
-            } else if self.is_in_place(&select.else_, step) {
-                (select.else_.select_in_place)(
-                    extent,
-                    cond,
-                    self.source(select.then.operand),
-                    to,
-                    select.stores,
-                );
-            } else {
+    fn select_elements(
+        &mut self,
+        select: &Select,
+        dest: SelectDest,
+        extent: Extent,
+        cond: Source,
+        to: Target,
+    ) {
+        let (own, other) = match dest {
+            SelectDest::OverBoth => return,
+            SelectDest::OverThen => (&select.then, &select.else_),
+            SelectDest::OverElse => (&select.else_, &select.then),
+            SelectDest::Out => {
                 let (then, else_) = (self.source(select.then.operand), self.source(select.else_.operand));
-                (select.blend)(extent, cond, then, else_, to, select.distance);
+                // SAFETY: every operand covers the tile, and the target overlaps none.
+                return unsafe { (select.blend)(extent, cond, then, else_, to, select.distance) };
             }
-        }
+        };
+        let other = self.source(other.operand);
+        // SAFETY: every operand covers the tile. The target holds the branch that it is in place of, and
+        // overlaps no other operand.
+        unsafe { (own.select_in_place)(extent, cond, other, to, select.stores) };
     }
 
     /// Selects whole rows, if the condition does not vary along a row; neighbouring rows of one branch are
     /// moved together.
-    fn select_rows(&mut self, select: &Select, step: &Step, extent: Extent, cond: Source, to: Target) {
+    fn select_rows(&mut self, select: &Select, dest: SelectDest, extent: Extent, cond: Source, to: Target) {
         if let Some(blend_rows) = select.blend_rows
-            && self.bindings.in_place.is_empty()
+            && dest == SelectDest::Out
         {
             let (then, else_) = (self.source(select.then.operand), self.source(select.else_.operand));
             // SAFETY: every operand covers the tile, and the target overlaps none.
@@ -314,33 +321,76 @@ impl<'a> Interpreter<'a> {
                 0 => extent.rows - row,
                 _ => (row..extent.rows).take_while(|&row| is_true(row) == decision).count(),
             };
-            let branch = if decision { &select.then } else { &select.else_ };
-            self.copy_branch(branch, step, Extent { rows: count, ..extent }, row, to);
+            self.copy_branch(select, decision, dest, Extent { rows: count, ..extent }, row, to);
             row += count;
         }
     }
 
-    /// Copies some rows of one branch to the result, from row `first` on.
-    fn copy_branch(&mut self, branch: &Branch, step: &Step, rows: Extent, first: usize, to: Target) {
-        if self.is_in_place(branch, step) {
-            return;
-        }
+    /// Copies some rows of the branch for a condition to the result, from row `first` on.
+    fn copy_branch(
+        &mut self,
+        select: &Select,
+        cond: bool,
+        dest: SelectDest,
+        rows: Extent,
+        first: usize,
+        to: Target,
+    ) {
+        let (branch, over) = match cond {
+            true => (&select.then, SelectDest::OverThen),
+            false => (&select.else_, SelectDest::OverElse),
+        };
+        let copy = match dest {
+            SelectDest::Out => branch.copy,
+            _ if dest == over => return,
+            // The result is where the other branch was read a moment ago, so probably in the caches.
+            _ => branch.copy_in_place,
+        };
         let from = self.source(branch.operand).at_row(first);
-        // A result in place is where the other branch was read a moment ago, so probably in the caches.
-        let copy = if self.bindings.in_place.is_empty() { branch.copy } else { branch.copy_in_place };
-        // SAFETY: the rows are within the tile, which both cover; if both are one buffer, they are the same
-        // rows of it.
+        // SAFETY: the rows are within the tile, which both cover, and the two do not overlap.
         unsafe { copy(rows, from, to.at_row(first)) };
     }
+}
 
-    /// Whether the result is in place of this branch.
-    fn is_in_place(&self, branch: &Branch, step: &Step) -> bool {
-        let Dest::Port(access) = step.to else { return false };
-        let is_of = |&(input, output): &(usize, usize)| {
-            branch.in_place_of == Some(input) && self.nest.accesses[access].base == Base::Port(output)
-        };
-        self.bindings.in_place.iter().any(is_of)
+/// Where a select writes in an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SelectDest {
+    /// Beside its branches.
+    Out,
+    /// Over the branch for true.
+    OverThen,
+    /// Over the branch for false.
+    OverElse,
+    /// Over the one input that both branches are, which the result already is.
+    OverBoth,
+}
+
+/// For each step of a nest where it writes if it is a select; empty if no output is in place. Resolved once
+/// for each execution.
+pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
+
+/// Resolves where selects write, given the pairs of ports that share one buffer.
+pub(super) fn select_dests(nest: &LoopNest, in_place: &[(usize, usize)]) -> SelectDests {
+    if in_place.is_empty() {
+        return SelectDests::new();
     }
+    let is_over = |branch: &Branch, to: Dest| {
+        let Dest::Port(access) = to else { return false };
+        let is_of = |&(input, output): &(usize, usize)| {
+            branch.in_place_of == Some(input) && nest.accesses[access].base == Base::Port(output)
+        };
+        in_place.iter().any(is_of)
+    };
+    let dest = |step: &Step| match &step.instr {
+        Instr::Select(select) => match (is_over(&select.then, step.to), is_over(&select.else_, step.to)) {
+            (false, false) => SelectDest::Out,
+            (true, false) => SelectDest::OverThen,
+            (false, true) => SelectDest::OverElse,
+            (true, true) => SelectDest::OverBoth,
+        },
+        _ => SelectDest::Out,
+    };
+    nest.steps.iter().map(dest).collect()
 }
 
 /// Whether a tile computes the branch; true if only its mask test can tell.

@@ -18,8 +18,8 @@ mod sync {
     /// How often a caller looks whether the others are done before it lets the system run something else.
     pub(super) const SPINS: usize = 10_000;
 
-    /// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside more callers
-    /// than that, each of which has a thread.
+    /// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside
+    /// more callers than that, each of which has a thread.
     pub(super) const MIN_SLOTS: usize = 16;
 
     /// The cell of the standard library, with the methods of the one that a model checker watches.
@@ -47,12 +47,12 @@ use smallvec::SmallVec;
 
 use self::chunks::ChunkQueue;
 use self::engine::Engine;
-use self::interpreter::Interpreter;
+use self::interpreter::{Interpreter, select_dests};
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
-use crate::plan::{PARALLEL_BYTES, Plan};
+use crate::plan::Plan;
 
 /// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
@@ -73,7 +73,7 @@ unsafe impl Sync for Bindings {}
 
 /// Number of threads that may run a plan.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
-    if plan.estimated_work < PARALLEL_BYTES { 1 } else { engine.threads() }
+    if plan.is_parallel { engine.threads() } else { 1 }
 }
 
 /// Runs a plan.
@@ -81,11 +81,12 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     for nest in &plan.nests {
         let tiles = nest.tiles();
         let threads = threads(plan, engine).min(tiles);
+        let select_dests = select_dests(nest, &bindings.in_place);
         let interpreter = |thread: usize| {
             let scratch = bindings
                 .scratch
                 .map_or(std::ptr::null_mut(), |s| s.as_ptr().wrapping_add(plan.scratch * thread));
-            Interpreter::new(plan, nest, bindings, scratch)
+            Interpreter::new(plan, nest, bindings, &select_dests, scratch)
         };
         // Each thread fences its non-temporal stores and restores its floating-point environment, on
         // unwinding too.

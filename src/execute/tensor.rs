@@ -347,8 +347,8 @@ fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Re
     }
 }
 
-/// The bytes from the first to the last element; `None` if dims or strides are unknown. Elements of four bits lie
-/// two in a byte.
+/// The bytes from the first to the last element; `None` if dims or strides are unknown. Elements of four bits
+/// lie two in a byte.
 fn span_bytes(desc: &LogicalTensor) -> Option<usize> {
     match desc.data_type().size() {
         Some(size) => Some(desc.span()? * size),

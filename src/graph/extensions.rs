@@ -3,8 +3,10 @@
 //! They follow the conventions of the op set: ports are called `src`, `src_0`, `src_1` and `dst`, and two
 //! inputs broadcast by `auto_broadcast`.
 
-use super::row::{AttrType, Check, Port, Schema, ShapeRule};
-use super::schema::{AUTO_BROADCAST, BOOLEAN, FLOATS_INTEGERS, comparison, op, p, required};
+use super::row::{
+    AUTO_BROADCAST, AttrType, BOOLEAN, Check, FLOATS_INTEGERS, Port, Schema, ShapeRule, comparison, op, p,
+    required,
+};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
 

@@ -303,8 +303,8 @@ pub(crate) fn norm_axis(op: &Op, dims: &[i64]) -> Result<usize> {
         .ok_or_else(|| unfit(op, 0, dims, "the attribute `begin_norm_axis` is not one of its dims"))
 }
 
-/// The result has the shape of the input, the statistics its dims before `begin_norm_axis`; gamma and beta broadcast
-/// one way onto those from there on, that of RMSNorm onto all.
+/// The result has the shape of the input, the statistics its dims before `begin_norm_axis`; gamma and beta
+/// broadcast one way onto those from there on, that of RMSNorm onto all.
 fn norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     let begin = norm_axis(op, inputs[0])?;
     let (onto, affine) = match op.kind() {
@@ -319,8 +319,8 @@ fn norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     Ok(shapes)
 }
 
-/// The gradient of the source has its shape, that of gamma and beta the shape of gamma; without gamma, the dims from
-/// `begin_norm_axis` on.
+/// The gradient of the source has its shape, that of gamma and beta the shape of gamma; without gamma, the
+/// dims from `begin_norm_axis` on.
 fn norm_backward_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     let begin = norm_axis(op, inputs[0])?;
     same_shape(op, inputs, 1)?;
@@ -359,7 +359,8 @@ pub(crate) fn channel_groups(op: &Op, dims: &[i64]) -> Result<ChannelGroups> {
     Ok(ChannelGroups { axis, groups, channels: dims[axis] / groups })
 }
 
-/// The result has the shape of the input, the statistics have a number for each group of each of its first dim.
+/// The result has the shape of the input, the statistics have a number for each group of each of its first
+/// dim.
 fn group_norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     let ChannelGroups { axis, groups, .. } = channel_groups(op, inputs[0])?;
     for (port, &dims) in inputs.iter().enumerate().skip(1).filter(|_| op.bool_attr(Attr::UseAffine)) {
@@ -372,8 +373,8 @@ fn group_norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> 
     Ok(shapes)
 }
 
-/// How many scales there are along each dim of the source: one, one for each element, or one for each group of
-/// neighbours, all of one size.
+/// How many scales there are along each dim of the source: one, one for each element, or one for each group
+/// of neighbours, all of one size.
 pub(crate) fn parameter_counts(op: &Op, inputs: &[&[i64]]) -> Result<Dims> {
     let dims = inputs[0];
     let mut counts = Dims::from_elem(1, dims.len());
@@ -425,15 +426,13 @@ fn dropout_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     }
 }
 
-/// The attribute `order` as indices of dims: negative values count from the end.
+/// The attribute `order` as indices of dims: negative values count from the end, and none reverse the dims.
 pub(crate) fn resolved_order(op: &Op, dims: &[i64]) -> Result<SmallVec<[usize; 6]>> {
-    let rank = dims.len() as i64;
     let order = op.s64s_attr(Attr::Order);
-    let resolved: SmallVec<[usize; 6]> = order
-        .iter()
-        .filter(|axis| (-rank..rank).contains(*axis))
-        .map(|axis| axis.rem_euclid(rank) as usize)
-        .collect();
+    if order.is_empty() {
+        return Ok((0..dims.len()).rev().collect());
+    }
+    let resolved: SmallVec<[usize; 6]> = order.iter().filter_map(|&axis| dim_of(axis, dims)).collect();
     let is_permutation = (0..dims.len()).all(|axis| resolved.contains(&axis));
     if order.len() != dims.len() || !is_permutation {
         return Err(unfit(op, 0, dims, "the attribute `order` is no permutation of its dims"));

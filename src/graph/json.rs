@@ -49,9 +49,9 @@ impl Graph {
     /// The kind of engine says where the graph was dumped. It is [kept](Graph::engine_kind) and written
     /// again; partitions run on CPU.
     ///
-    /// Of a tensor that an op of the graph produces, the producer's description counts: where a consumer's
+    /// Of a tensor that an op of the graph produces, the producer's description counts: if a consumer's
     /// contradicts it in anything but the type, the producer's takes its place.
-    /// [`from_json_with_notes`](Graph::from_json_with_notes) says where that was so.
+    /// [`from_json_with_notes`](Graph::from_json_with_notes) lists these cases.
     ///
     /// Booleans may be 0 and 1 or `false` and `true`. A number of type f32 is rounded once, from its decimal
     /// digits; the strings `"inf"`, `"-inf"` and `"nan"` stand for values that JSON cannot write as numbers.
@@ -119,15 +119,15 @@ impl Graph {
             mode: mode.map_or(Ok(FpMathMode::Strict), Node::named)?,
             apply_to_int: to_int.map_or(Ok(false), Node::truth)?,
         })?;
-        let (mut places, mut read) = (Vec::new(), Vec::new());
+        let (mut nodes, mut read) = (Vec::new(), Vec::new());
         for (index, op) in ops.ok_or_else(|| root.missing("graph"))?.items()?.enumerate() {
-            let op = op.at(Place { op: Some((index, op.text)), ..Place::default() });
+            let op = op.at(JsonPath { op: Some((index, op.text)), ..JsonPath::default() });
             read.push(read_op(op)?);
-            places.push(op);
+            nodes.push(op);
         }
         let replaced = let_producers_decide(&mut read);
-        for (place, op) in places.into_iter().zip(read) {
-            graph.add_op(op).map_err(|cause| place.refused(cause))?;
+        for (node, op) in nodes.into_iter().zip(read) {
+            graph.add_op(op).map_err(|cause| node.refused(cause))?;
         }
         let notes = replaced.into_iter().map(|replaced| replaced.note(&graph.ops)).collect();
         Ok((graph, notes))
@@ -276,7 +276,7 @@ fn read_op(op: Node<'_>) -> Result<Op> {
         if NOTES.contains(&&*name) {
             continue;
         }
-        let entry = entry.at(Place { attr: Some(&name), key: None, ..op.place });
+        let entry = entry.at(JsonPath { attr: Some(&name), key: None, ..op.path });
         let attr: Attr = name.parse().map_err(|unknown: UnknownName| entry.fault(unknown))?;
         if seen.contains(&attr) {
             return Err(entry.fault(GIVEN_TWICE));
@@ -355,12 +355,12 @@ const GIVEN_TWICE: &str = "the key is given twice";
 struct Node<'a> {
     document: &'a str,
     text: &'a str,
-    place: Place<'a>,
+    path: JsonPath<'a>,
 }
 
-/// The purpose of a value: the op, port, attribute and key that it belongs to.
+/// The way from the document to a value: the op, port, attribute and key that it belongs to.
 #[derive(Clone, Copy, Default)]
-struct Place<'a> {
+struct JsonPath<'a> {
     /// The index and the text of an op.
     op: Option<(usize, &'a str)>,
     port: Option<(Direction, usize)>,
@@ -371,7 +371,7 @@ struct Place<'a> {
 impl<'a> Node<'a> {
     /// The value of a whole text. Everything inside it is known to be well-formed JSON afterwards.
     fn document(text: &'a str) -> Result<Self> {
-        let whole = Self { document: text, text, place: Place::default() };
+        let whole = Self { document: text, text, path: JsonPath::default() };
         if let Some(offset) = too_deep(text) {
             let deep = Self { text: &text[offset..], ..whole };
             return Err(deep.fault(format!("lists and objects are nested more than {MAX_DEPTH} deep")));
@@ -386,16 +386,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn at(self, place: Place<'a>) -> Self {
-        Self { place, ..self }
+    fn at(self, path: JsonPath<'a>) -> Self {
+        Self { path, ..self }
     }
 
     fn at_port(self, direction: Direction, index: usize) -> Self {
-        self.at(Place { port: Some((direction, index)), key: None, ..self.place })
+        self.at(JsonPath { port: Some((direction, index)), key: None, ..self.path })
     }
 
     fn at_key(self, key: &'static str) -> Self {
-        self.at(Place { key: Some(key), ..self.place })
+        self.at(JsonPath { key: Some(key), ..self.path })
     }
 
     /// The values of the given keys. Other keys are ignored.
@@ -497,14 +497,14 @@ impl<'a> Node<'a> {
         Error::Json(Box::new(JsonFault {
             line: 1 + before.bytes().filter(|&byte| byte == b'\n').count(),
             column: 1 + before[line_start..].chars().count(),
-            place: self.place.to_string(),
+            place: self.path.to_string(),
             message,
             cause,
         }))
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for JsonPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let op = self.op.map(|(index, text)| match id_and_kind(text) {
             (Some(id), Some(kind)) => format!("op {index} ({kind}, id {id})"),

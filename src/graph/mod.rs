@@ -122,7 +122,7 @@ impl Graph {
 
     /// Fixes the graph: links ops by tensor id and finds a run order. A second call does nothing.
     ///
-    /// Where ops describe one tensor in different ways, what one of them leaves open is taken from the
+    /// If ops describe one tensor in different ways, what one of them leaves open is taken from the
     /// others: an unknown rank, dim or stride, and the layout `undef`. The ops hold the same description
     /// afterwards.
     ///

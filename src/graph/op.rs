@@ -278,7 +278,7 @@ impl Op {
         }
     }
 
-    /// An attribute of type f32[]; empty where it is not set.
+    /// An attribute of type f32[]; empty if it is not set.
     pub(crate) fn f32s_attr(&self, attr: Attr) -> &[f32] {
         match self.attrs.get(&attr) {
             Some(AttrValue::F32s(values)) => values,

@@ -4,10 +4,9 @@
 //! integers in arithmetic and comparisons, and checks the shapes of pointwise ops, of quantisation and of
 //! softmaxes more strictly.
 
-use super::row::{AttrDefault, AttrRow, AttrType, Check, Count, Schema, ShapeRule};
-use super::schema::{
-    AUTO_BROADCAST, BOOLEAN, FLOATS, FLOATS_INTEGERS, comparison, default, op, optional, p, required,
-    required_word, shape_of, word,
+use super::row::{
+    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, FLOATS_INTEGERS, Schema,
+    ShapeRule, comparison, default, op, optional, p, required, required_word, shape_of, word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -70,7 +69,8 @@ const ZPS: AttrRow = optional(A::Zps, T::S64s);
 
 /// The rows of the op set, by code.
 pub(super) const OP_SET: &[Schema] = &[
-    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64 too.
+    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64
+    // too.
     op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
     op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
     op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])

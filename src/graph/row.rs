@@ -1,7 +1,9 @@
-//! The vocabulary of the schema table: what a row can say about an op kind.
+//! The vocabulary of the schema table: what a row can say about an op kind, and constructors of rows.
 
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
+
+use DataType as D;
 
 /// The schema of one op kind.
 ///
@@ -198,9 +200,9 @@ pub enum ShapeRule {
     Prelu,
     /// The attribute `shape`.
     Fill,
-    /// Both inputs have one shape, of which `axis` is a dim, and so has the output.
+    /// Both inputs and the output have one shape, and `axis` is one of its dims.
     SoftmaxBackward,
-    /// The shape of the first input, of which the scales and zero points divide each dim into groups.
+    /// The shape of the first input. The scales and zero points divide each of its dims into groups.
     Quantization,
 }
 
@@ -240,3 +242,101 @@ pub enum Check {
     /// `shape` is a possible shape: at most twelve dims, none negative.
     ShapeOfTensor,
 }
+
+/// What a row says beside its ports.
+impl Schema {
+    pub(super) const fn types(self, types: &'static [(&'static str, &'static [DataType])]) -> Self {
+        Self { types, ..self }
+    }
+
+    pub(super) const fn attrs(self, attributes: &'static [AttrRow]) -> Self {
+        Self { attributes, ..self }
+    }
+
+    pub(super) const fn input_count(self, input_count: Count) -> Self {
+        Self { input_count, ..self }
+    }
+
+    pub(super) const fn output_count(self, output_count: Count) -> Self {
+        Self { output_count, ..self }
+    }
+
+    pub(super) const fn shape(self, shape_rule: ShapeRule) -> Self {
+        Self { shape_rule, ..self }
+    }
+
+    pub(super) const fn checks(self, checks: &'static [Check]) -> Self {
+        Self { checks, ..self }
+    }
+}
+
+/// A row with the named inputs and outputs, one type variable `T` of [`FLOATS`], no attributes, and the shape
+/// of the first input.
+pub(super) const fn op(kind: OpKind, inputs: &'static [Port], outputs: &'static [Port]) -> Schema {
+    const fn all_of(ports: &[Port]) -> Count {
+        match ports.len() {
+            0 => Count::OneOf(&[0]),
+            1 => Count::OneOf(&[1]),
+            2 => Count::OneOf(&[2]),
+            3 => Count::OneOf(&[3]),
+            4 => Count::OneOf(&[4]),
+            _ => Count::OneOf(&[5]),
+        }
+    }
+    Schema {
+        kind,
+        inputs,
+        outputs,
+        input_count: all_of(inputs),
+        output_count: all_of(outputs),
+        types: &[("T", FLOATS)],
+        attributes: &[],
+        shape_rule: ShapeRule::Identity,
+        checks: &[],
+    }
+}
+
+/// A row of a comparison of two numbers of one type.
+pub(super) const fn comparison(kind: OpKind) -> Schema {
+    const SRCS: &[Port] = &[p("src_0", "T1"), p("src_1", "T1")];
+    const DST: &[Port] = &[p("dst", "T2")];
+    op(kind, SRCS, DST)
+        .types(&[("T1", DataType::NUMERIC), ("T2", BOOLEAN)])
+        .attrs(&[AUTO_BROADCAST])
+        .shape(ShapeRule::ElemwiseArithmetic)
+}
+
+/// A port whose data the op uses.
+pub(super) const fn p(name: &'static str, type_variable: &'static str) -> Port {
+    Port { name, type_variable, shape_only: false }
+}
+
+/// A shape-only port.
+pub(super) const fn shape_of(name: &'static str, type_variable: &'static str) -> Port {
+    Port { name, type_variable, shape_only: true }
+}
+
+pub(super) const fn optional(attr: Attr, value_type: AttrType) -> AttrRow {
+    AttrRow { attr, value_type, required: false, default: None, allowed: &[] }
+}
+
+pub(super) const fn required(attr: Attr, value_type: AttrType) -> AttrRow {
+    AttrRow { required: true, ..optional(attr, value_type) }
+}
+
+pub(super) const fn default(attr: Attr, value: AttrDefault) -> AttrRow {
+    AttrRow { default: Some(value), ..optional(attr, value.value_type()) }
+}
+
+pub(super) const fn word(attr: Attr, value: &'static str, allowed: &'static [&'static str]) -> AttrRow {
+    AttrRow { allowed, ..default(attr, AttrDefault::String(value)) }
+}
+
+pub(super) const fn required_word(attr: Attr, allowed: &'static [&'static str]) -> AttrRow {
+    AttrRow { allowed, ..required(attr, AttrType::String) }
+}
+
+pub(super) const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
+pub(super) const FLOATS_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
+pub(super) const BOOLEAN: &[DataType] = &[D::Boolean];
+pub(super) const AUTO_BROADCAST: AttrRow = word(Attr::AutoBroadcast, "numpy", &["none", "numpy"]);

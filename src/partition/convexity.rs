@@ -1,27 +1,26 @@
 //! Whether a group stays convex when an op joins it: whether no path leaves the group and comes back into it.
 //!
-//! Each group formed so far runs as one, so the graph is seen with its groups contracted to a node each, in
-//! an order in which the nodes can run. A question is answered by two searches that take turns, an edge each:
-//! one from the group, one from the op that would join. The first that ends answers, so a question costs no
-//! more than twice the easier search. The search from the group is kept while the group grows. Trees along
-//! the edges, made once, answer for long paths: an op below a member in a tree is reached from the group,
-//! however far it is.
+//! Each group formed so far runs as one, so each group is contracted to one node, and the nodes are kept in
+//! an order in which they can run. Two interleaved searches answer a question, an edge each: one from the
+//! group, one from the candidate. The first search that ends answers, so a question costs at most twice the
+//! easier search. The search from the group is kept while the group grows. Trees along the edges, built once,
+//! answer for long paths: the group reaches every op below a member in a tree.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::op_graph::{OpGraph, Side};
+use super::op_graph::{EdgeDirection, OpGraph};
 use super::run_order::RunOrder;
 
 /// The graph with its groups contracted, and the group that grows.
 pub(super) struct Convexity<'g> {
-    links: Links<'g>,
+    contracted: ContractedGraph<'g>,
     /// The growth in which an op last became a member.
     member_in: Vec<u32>,
     growth: u32,
-    /// What the growing group leads to, and what leads to it.
+    /// The search along consumers and the search along producers of the growing group.
     from_group: [Search; 2],
     from_candidate: Search,
     below_group: [Below; 2],
@@ -31,24 +30,27 @@ impl<'g> Convexity<'g> {
     pub(super) fn new(graph: &'g OpGraph<'_>) -> Self {
         let count = graph.ops.len();
         Self {
-            links: Links::new(graph),
+            contracted: ContractedGraph::new(graph),
             member_in: vec![0; count],
             growth: 0,
-            from_group: [Side::Consumers, Side::Producers].map(|side| Search::new(side, count)),
-            from_candidate: Search::new(Side::Producers, count),
+            from_group: [EdgeDirection::Consumers, EdgeDirection::Producers]
+                .map(|direction| Search::new(direction, count)),
+            from_candidate: Search::new(EdgeDirection::Producers, count),
             below_group: [
-                // The latest producer stands at the end of the longest path, most often.
+                // The latest producer most often ends the longest path.
                 Below::new(0..count, |op| graph.producers[op].iter().copied().max()),
                 Below::new((0..count).rev(), |op| graph.consumers[op].iter().copied().min()),
             ],
         }
     }
 
-    /// How many edges were followed and nodes were labelled so far, a measure of the work.
+    /// A measure of the work so far: edges followed and nodes labelled.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         let searches = self.from_group.iter().chain([&self.from_candidate]);
-        searches.map(|search| search.steps).sum::<u64>() + self.links.steps + self.links.order.labelled()
+        searches.map(|search| search.steps).sum::<u64>()
+            + self.contracted.steps
+            + self.contracted.order.labelled()
     }
 
     /// Begins a group without ops.
@@ -58,49 +60,51 @@ impl<'g> Convexity<'g> {
         self.below_group.iter_mut().for_each(|below| below.ranges.clear());
     }
 
-    /// Adds an op to the group, which stays convex.
+    /// Adds an op that leaves the group convex.
     pub(super) fn join(&mut self, op: usize) {
         self.member_in[op] = self.growth;
         for search in &mut self.from_group {
-            search.forget_detours_over(op, &self.links);
-            search.reach(op, &self.links);
+            search.forget_detours_over(op, &self.contracted);
+            search.reach(op, &self.contracted);
         }
         self.below_group.iter_mut().for_each(|below| below.add(op));
     }
 
-    /// Whether a path that passes an op outside of the group would connect it with a candidate. The candidate
-    /// is a neighbour of the group, on one side.
-    pub(super) fn has_detour(&mut self, candidate: usize, side: Side) -> bool {
-        let Self { links, member_in, growth, from_group, from_candidate, below_group } = self;
+    /// Whether a path between the group and a candidate passes an op outside of both. The candidate is a
+    /// neighbour of the group in one direction.
+    pub(super) fn has_detour(&mut self, candidate: usize, direction: EdgeDirection) -> bool {
+        let Self { contracted, member_in, growth, from_group, from_candidate, below_group } = self;
         let is_member = |node: usize| member_in[node] == *growth;
-        let (from_group, below_group) = (&mut from_group[side as usize], &below_group[side as usize]);
-        from_candidate.side = side.opposite();
+        let (from_group, below_group) =
+            (&mut from_group[direction as usize], &below_group[direction as usize]);
+        from_candidate.direction = direction.opposite();
         from_candidate.restart();
-        from_candidate.reach(candidate, links);
+        from_candidate.reach(candidate, contracted);
         loop {
             if from_group.detours(candidate) > 0 {
                 return true;
             }
-            // What the group leads to is known up to its front. Whatever leads on to the candidate is nearer
-            // than the candidate, and nearer than what is left of the candidate's own search.
+            // The search from the group has seen all nodes up to its front. A node on a path to the candidate
+            // is nearer than the candidate, and nearer than the front of the candidate's own search.
             let front = from_group.front();
-            if front >= links.distance(side, candidate) || front > u64::MAX - from_candidate.front() {
+            if front >= contracted.distance(direction, candidate) || front > u64::MAX - from_candidate.front()
+            {
                 return false;
             }
-            let Some((from, op)) = from_candidate.follow(links) else { return false };
-            let to = links.node_of[op];
+            let Some((from, op)) = from_candidate.follow(contracted) else { return false };
+            let to = contracted.node_of[op];
             if is_member(to) {
                 if from != candidate {
-                    from_group.reach(from, links);
+                    from_group.reach(from, contracted);
                     return true;
                 }
             } else if from_group.has_reached(to) || below_group.contains(op) {
-                from_group.reach(to, links);
+                from_group.reach(to, contracted);
                 return true;
-            } else if links.distance(side, to) > from_group.front() {
-                from_candidate.reach(to, links);
+            } else if contracted.distance(direction, to) > from_group.front() {
+                from_candidate.reach(to, contracted);
             }
-            let Some((_, met)) = from_group.advance(links, is_member) else { continue };
+            let Some((_, met)) = from_group.advance(contracted, is_member) else { continue };
             if met != candidate && from_candidate.has_reached(met) {
                 return true;
             }
@@ -112,52 +116,55 @@ impl<'g> Convexity<'g> {
         if group.len() < 2 {
             return;
         }
-        let Self { links, member_in, growth, from_group, .. } = self;
+        let Self { contracted, member_in, growth, from_group, .. } = self;
         let is_member = |node: usize| member_in[node] == *growth;
-        let label = |op: &&usize| links.order.label(**op);
+        let label = |op: &&usize| contracted.order.label(**op);
         let (Some(&first), Some(&last)) = (group.iter().min_by_key(label), group.iter().max_by_key(label))
         else {
             return;
         };
-        // The group moves to the place of its last op, and what it leads to behind it; or to the place of its
-        // first op, and what leads to it before it: whichever is found first.
+        // The group moves to the place of its last op, and its consumers behind that place; or to the place of
+        // its first op, and its producers before that place. The search that ends first decides.
         let [after, before] = from_group;
         let is_after = loop {
-            if after.front() >= links.distance(Side::Consumers, last) {
+            if after.front() >= contracted.distance(EdgeDirection::Consumers, last) {
                 break true;
             }
-            if before.front() >= links.distance(Side::Producers, first) {
+            if before.front() >= contracted.distance(EdgeDirection::Producers, first) {
                 break false;
             }
-            after.advance(links, is_member);
-            before.advance(links, is_member);
+            after.advance(contracted, is_member);
+            before.advance(contracted, is_member);
         };
-        let (search, anchor, side) =
-            if is_after { (after, last, Side::Consumers) } else { (before, first, Side::Producers) };
-        let limit = links.distance(side, if is_after { last } else { first });
-        let is_between = |&node: &usize| !is_member(node) && links.distance(side, node) < limit;
+        let (search, anchor, direction) = if is_after {
+            (after, last, EdgeDirection::Consumers)
+        } else {
+            (before, first, EdgeDirection::Producers)
+        };
+        let limit = contracted.distance(direction, if is_after { last } else { first });
+        let is_between = |&node: &usize| !is_member(node) && contracted.distance(direction, node) < limit;
         let mut moving: Vec<usize> = search.reached.iter().copied().filter(is_between).collect();
         search.steps += search.reached.len() as u64;
-        moving.sort_unstable_by_key(|&node| links.order.label(node));
+        moving.sort_unstable_by_key(|&node| contracted.order.label(node));
         match is_after {
-            true => links.order.move_after(anchor, &moving),
-            false => links.order.move_before(anchor, &moving),
+            true => contracted.order.move_after(anchor, &moving),
+            false => contracted.order.move_before(anchor, &moving),
         }
-        links.contract(group, anchor);
+        contracted.contract(group, anchor);
     }
 }
 
 /// Nodes in an order in which they can run, and the edges between them. A node is an op, or a group named by
 /// one of its ops.
-struct Links<'g> {
+struct ContractedGraph<'g> {
     node_of: Vec<usize>,
-    /// The ops to which the edges of a node lead, by side.
+    /// The ops to which the edges of a node lead, by direction.
     edges: [Vec<Cow<'g, [usize]>>; 2],
     order: RunOrder,
     steps: u64,
 }
 
-impl<'g> Links<'g> {
+impl<'g> ContractedGraph<'g> {
     fn new(graph: &'g OpGraph<'_>) -> Self {
         let count = graph.ops.len();
         let borrowed =
@@ -170,17 +177,17 @@ impl<'g> Links<'g> {
         }
     }
 
-    /// A number that grows along every edge of a side.
-    fn distance(&self, side: Side, node: usize) -> u64 {
-        match side {
-            Side::Consumers => self.order.label(node),
-            Side::Producers => u64::MAX - self.order.label(node),
+    /// A number that grows along every edge in a direction.
+    fn distance(&self, direction: EdgeDirection, node: usize) -> u64 {
+        match direction {
+            EdgeDirection::Consumers => self.order.label(node),
+            EdgeDirection::Producers => u64::MAX - self.order.label(node),
         }
     }
 
     /// The op to which an edge of a node leads.
-    fn edge(&self, side: Side, node: usize, index: usize) -> Option<usize> {
-        self.edges[side as usize][node].get(index).copied()
+    fn edge(&self, direction: EdgeDirection, node: usize, index: usize) -> Option<usize> {
+        self.edges[direction as usize][node].get(index).copied()
     }
 
     fn contract(&mut self, group: &[usize], node: usize) {
@@ -200,10 +207,10 @@ impl<'g> Links<'g> {
     }
 }
 
-/// A search along the edges of one side, nearest nodes first.
+/// A search along the edges in one direction, nearest nodes first.
 struct Search {
-    side: Side,
-    /// Marks of earlier rounds count as none.
+    direction: EdgeDirection,
+    /// Marks of earlier rounds do not count.
     round: u32,
     reached_in: Vec<u32>,
     reached: Vec<usize>,
@@ -216,9 +223,9 @@ struct Search {
 }
 
 impl Search {
-    fn new(side: Side, count: usize) -> Self {
+    fn new(direction: EdgeDirection, count: usize) -> Self {
         Self {
-            side,
+            direction,
             round: 0,
             reached_in: vec![0; count],
             reached: Vec::new(),
@@ -239,15 +246,15 @@ impl Search {
         self.reached_in[node] == self.round
     }
 
-    /// Marks a node; whether it was not marked before.
-    fn reach(&mut self, node: usize, links: &Links<'_>) -> bool {
+    /// Marks a node; true if the node was not marked before.
+    fn reach(&mut self, node: usize, contracted: &ContractedGraph<'_>) -> bool {
         if self.has_reached(node) {
             return false;
         }
         self.reached_in[node] = self.round;
         self.next_edge[node] = 0;
         self.reached.push(node);
-        self.frontier.push(Reverse((links.distance(self.side, node), node)));
+        self.frontier.push(Reverse((contracted.distance(self.direction, node), node)));
         true
     }
 
@@ -257,10 +264,10 @@ impl Search {
     }
 
     /// Follows one more edge of the nearest node that has one, to an op.
-    fn follow(&mut self, links: &Links<'_>) -> Option<(usize, usize)> {
+    fn follow(&mut self, contracted: &ContractedGraph<'_>) -> Option<(usize, usize)> {
         while let Some(&Reverse((_, node))) = self.frontier.peek() {
             self.steps += 1;
-            if let Some(to) = links.edge(self.side, node, self.next_edge[node]) {
+            if let Some(to) = contracted.edge(self.direction, node, self.next_edge[node]) {
                 self.next_edge[node] += 1;
                 return Some((node, to));
             }
@@ -271,13 +278,17 @@ impl Search {
 
     /// Follows one more edge from the group. The edge is returned if it leads to a node that was not reached
     /// before.
-    fn advance(&mut self, links: &Links<'_>, is_member: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
-        let (from, op) = self.follow(links)?;
-        let to = links.node_of[op];
+    fn advance(
+        &mut self,
+        contracted: &ContractedGraph<'_>,
+        is_member: impl Fn(usize) -> bool,
+    ) -> Option<(usize, usize)> {
+        let (from, op) = self.follow(contracted)?;
+        let to = contracted.node_of[op];
         if !is_member(from) {
             self.detours[to] = (self.round, self.detours(to) + 1);
         }
-        self.reach(to, links).then_some((from, to))
+        self.reach(to, contracted).then_some((from, to))
     }
 
     fn detours(&self, node: usize) -> usize {
@@ -285,24 +296,24 @@ impl Search {
         if round == self.round { count } else { 0 }
     }
 
-    /// Takes back what was counted of edges that started outside of the group, now that their start is in it.
-    fn forget_detours_over(&mut self, node: usize, links: &Links<'_>) {
+    /// Takes back the detours counted over a node that has joined the group.
+    fn forget_detours_over(&mut self, node: usize, contracted: &ContractedGraph<'_>) {
         if self.has_reached(node) {
             for index in 0..self.next_edge[node] {
                 self.steps += 1;
-                if let Some(op) = links.edge(self.side, node, index) {
-                    self.detours[links.node_of[op]].1 -= 1;
+                if let Some(op) = contracted.edge(self.direction, node, index) {
+                    self.detours[contracted.node_of[op]].1 -= 1;
                 }
             }
         }
     }
 }
 
-/// Trees in which each op hangs below one that leads to it, and what hangs below the members of the group.
+/// Trees in which each op hangs below one of its neighbours in one direction, and the places below members.
 struct Below {
-    /// For each op, the places of itself and all that hangs below it.
+    /// For each op, the places of the op itself and of all ops below it.
     places: Vec<Range<usize>>,
-    /// Places below members: ranges that are apart, ascending.
+    /// Places below members: disjoint ranges, ascending.
     ranges: Vec<Range<usize>>,
 }
 

@@ -1,65 +1,31 @@
-//! The table of fusions, by priority. To add one is to add an entry.
+//! The table of fusions, by priority. To add a fusion is to add a row.
 
-use super::grow::FusionVerdict;
+use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
 use super::pointwise::Pointwise;
 use crate::graph::function::Function;
-use crate::graph::op::Op;
 
-/// The most ops of a fused group: a plan then has a few hundred steps at most, whose order is worked out at
+/// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
 /// once.
 const MAX_OPS: usize = 64;
 
-/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
-/// exact result.
-///
-/// ```
-/// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};
-/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
-/// let partition = Partition::from_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
-/// assert_eq!(partition.accuracy(), Some(Accuracy::Exact));
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Accuracy {
-    /// The bits are those of the ops run one by one, and each element is computed on its own.
-    Exact,
-    /// The bits are those of the ops run one by one. An op adds up many elements, in an order that depends on
-    /// the op, its types, its shapes and the CPU level alone, and stays within a bound of the exact result.
-    Ordered,
-    /// The result stays within a bound of the exact one, but its bits may differ from those of the ops run
-    /// one by one.
-    Bounded,
-}
-
-/// A kind of partition that can be run, as data: where it starts, what it takes in, and when it is worth it.
-pub(super) struct Fusion {
-    /// What it is called in explanations.
-    pub(super) name: &'static str,
-    /// Whether a group may start at an op.
-    pub(super) seed: fn(&Op) -> bool,
-    /// Whether a group takes in one more op, a neighbour along an edge.
-    pub(super) grow: fn(group: &[&Op], op: &Op) -> FusionVerdict,
-    /// How exact its partitions are.
-    pub(super) accuracy: Accuracy,
-    /// Whether the grown group is to be a partition.
-    pub(super) accept: fn(group: &[&Op]) -> FusionVerdict,
-}
-
-/// Every fusion, the one that is tried first first.
+/// Every fusion, the one with the highest priority first.
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     name: "pointwise",
-    accuracy: Accuracy::Exact,
     seed: |op| Pointwise::of(op).is_some(),
-    grow: |group, op| match Pointwise::of(op) {
-        Some(_) if group.len() == MAX_OPS => {
-            FusionVerdict::Rejected("the group has as many ops as a group may have")
+    grow: |group, op| {
+        let op = group.graph.ops[op];
+        match Pointwise::of(op) {
+            Some(_) if group.members.len() == MAX_OPS => {
+                FusionVerdict::Rejected("the group has as many ops as a group may have")
+            }
+            Some(_) => FusionVerdict::Matched,
+            None if Function::of(op).is_some() => {
+                FusionVerdict::Rejected("no kernel runs the op on these types together")
+            }
+            None => FusionVerdict::NoMatch,
         }
-        Some(_) => FusionVerdict::Matched,
-        None if Function::of(op).is_some() => {
-            FusionVerdict::Rejected("no kernel runs the op on these types together")
-        }
-        None => FusionVerdict::NoMatch,
     },
     accept: |_| FusionVerdict::Matched,
+    lowering: Lowering::Elementwise,
+    accuracy: Accuracy::Exact,
 }];

@@ -1,63 +1,19 @@
-//! The engine behind every fusion: grows convex groups of ops from seeds. It knows graphs, and no particular
+//! The growth behind every fusion: convex groups of ops, grown from seeds. It knows graphs, and no particular
 //! op.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::convexity::Convexity;
-use super::fusions::{Accuracy, Fusion};
-use super::op_graph::{OpGraph, Side};
-use crate::error::OpRef;
-use crate::graph::op::Op;
+use super::fusion::{Accuracy, Explanation, Fusion, FusionVerdict, GroupView, Lowering};
+use super::op_graph::{EdgeDirection, OpGraph};
 
-/// What a fusion says of an op, or of a group of ops.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FusionVerdict {
-    /// It takes it.
-    Matched,
-    /// It is not for it.
-    NoMatch,
-    /// It would be for it, but for a reason that the text gives.
-    Rejected(&'static str),
-}
-
-/// One verdict of a fusion: the answer to "why was this not fused?".
-///
-/// `Graph::explain` lists them.
-///
-/// ```
-/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, FusionVerdict};
-/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
-/// let mut graph = Graph::new();
-/// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
-/// graph.add_op(Op::new(1, OpKind::SoftMax).input(tensor(1)?).output(tensor(2)?))?;
-/// graph.finalize()?;
-/// for line in graph.explain()? {
-///     if let FusionVerdict::Rejected(why) = line.verdict {
-///         println!("{} at {}: {why}", line.fusion, line.seed);
-///     }
-/// }
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
-    /// The fusion.
-    pub fusion: &'static str,
-    /// The op at which the group started.
-    pub seed: OpRef,
-    /// The neighbour that was held against the group; `None` where the verdict is on the seed or the whole
-    /// group.
-    pub neighbour: Option<OpRef>,
-    /// What was decided.
-    pub verdict: FusionVerdict,
-}
-
-/// Ops that share a partition, as positions in the run order, ascending; and how exact it is, if a fusion
-/// took them.
+/// Ops that share a partition, as positions in the run order, ascending; and the lowering and the accuracy of
+/// the partition, if a fusion took the ops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpGroup {
     pub(super) ops: Vec<usize>,
-    pub(super) accuracy: Option<Accuracy>,
+    pub(super) fused: Option<(Lowering, Accuracy)>,
 }
 
 impl AsRef<[usize]> for OpGroup {
@@ -66,7 +22,7 @@ impl AsRef<[usize]> for OpGroup {
     }
 }
 
-/// Applies fusions in the order of the table; ops that none takes are groups of their own. Where `grow` is
+/// Applies fusions in the order of the table; an op that no fusion takes is a group of its own. If `grow` is
 /// false, no group has more than its seed.
 pub(super) fn group(
     graph: &OpGraph<'_>,
@@ -88,16 +44,16 @@ struct Growth<'g, E> {
     convexity: Convexity<'g>,
     /// How many groups have been grown.
     grown: usize,
-    /// The group of which an op was last a candidate, counted from 1, and its place among the candidates.
+    /// For each op, the group whose candidate it last was, counted from 1, and its place among the candidates.
     candidate: Vec<(usize, usize)>,
-    /// How often an op was looked at.
+    /// How often an op was examined.
     looks: u64,
 }
 
 /// A neighbour of a group, or one of its ops.
 struct Candidate {
     op: usize,
-    side: Side,
+    direction: EdgeDirection,
     state: State,
 }
 
@@ -130,13 +86,12 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     continue;
                 }
                 let ops = if grow { self.grown(fusion, seed) } else { vec![seed] };
-                let members: Vec<&Op> = ops.iter().map(|&op| self.graph.ops[op]).collect();
-                let verdict = (fusion.accept)(&members);
+                let verdict = (fusion.accept)(&GroupView { graph: self.graph, members: &ops });
                 if verdict == FusionVerdict::Matched {
                     if grow {
                         self.convexity.contract(&ops);
                     }
-                    self.form(ops, Some(fusion.accuracy));
+                    self.form(ops, Some((fusion.lowering, fusion.accuracy)));
                 }
                 (self.explain)(Explanation {
                     fusion: fusion.name,
@@ -153,40 +108,41 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         }
     }
 
-    fn form(&mut self, ops: Vec<usize>, accuracy: Option<Accuracy>) {
+    fn form(&mut self, ops: Vec<usize>, fused: Option<(Lowering, Accuracy)>) {
         ops.iter().for_each(|&op| self.is_taken[op] = true);
-        self.groups.push(OpGroup { ops, accuracy });
+        self.groups.push(OpGroup { ops, fused });
     }
 
-    /// Takes in neighbours, nearest first, for as long as the fusion wants one and the group stays convex.
+    /// Takes in neighbours, nearest first, as long as the fusion takes one and the group stays convex.
     fn grown(&mut self, fusion: &Fusion, seed: usize) -> Vec<usize> {
-        let mut group = Vec::new();
-        let mut members: Vec<&Op> = Vec::new();
-        let mut candidates = vec![Candidate { op: seed, side: Side::Consumers, state: State::Waiting }];
+        let mut members = Vec::new();
+        let mut candidates =
+            vec![Candidate { op: seed, direction: EdgeDirection::Consumers, state: State::Waiting }];
         self.grown += 1;
         self.candidate[seed] = (self.grown, 0);
         self.convexity.start();
-        let mut asked = 0;
-        // Places of candidates that were refused before, and beside which an op has joined since.
+        // The candidates before this place have been examined.
+        let mut examined = 0;
+        // Places of candidates that were refused, and whose neighbour has joined since.
         let mut again: BinaryHeap<Reverse<usize>> = BinaryHeap::new();
         loop {
-            // The candidate that stands first, so that groups are the same as if each joining started the
+            // The earliest candidate comes first, so that groups are the same as if each joining started the
             // round anew.
-            let place = again.pop().map_or(asked, |Reverse(place)| place);
-            let Some(&Candidate { op, side, .. }) = candidates.get(place) else { break };
-            asked += usize::from(place == asked);
+            let place = again.pop().map_or(examined, |Reverse(place)| place);
+            let Some(&Candidate { op, direction, .. }) = candidates.get(place) else { break };
+            examined += usize::from(place == examined);
             self.looks += 1;
             let joins = op == seed
-                || (fusion.grow)(&members, self.graph.ops[op]) == FusionVerdict::Matched
-                    && !self.convexity.has_detour(op, side);
+                || (fusion.grow)(&GroupView { graph: self.graph, members: &members }, op)
+                    == FusionVerdict::Matched
+                    && !self.convexity.has_detour(op, direction);
             candidates[place].state = if joins { State::Joined } else { State::Refused };
             if !joins {
                 continue;
             }
-            group.push(op);
-            members.push(self.graph.ops[op]);
+            members.push(op);
             self.convexity.join(op);
-            for (neighbour, side) in self.graph.neighbours(op) {
+            for (neighbour, direction) in self.graph.neighbours(op) {
                 self.looks += 1;
                 let (of, place) = self.candidate[neighbour];
                 if self.is_taken[neighbour] {
@@ -194,10 +150,10 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                 }
                 if of != self.grown {
                     self.candidate[neighbour] = (self.grown, candidates.len());
-                    candidates.push(Candidate { op: neighbour, side, state: State::Waiting });
+                    candidates.push(Candidate { op: neighbour, direction, state: State::Waiting });
                 } else if candidates[place].state == State::Refused {
-                    // Each path that would come back passes a neighbour of the candidate, maybe the one that
-                    // has joined.
+                    // Each path that would come back passes a neighbour of the candidate. The op that has joined
+                    // may be that neighbour.
                     candidates[place].state = State::Waiting;
                     again.push(Reverse(place));
                 }
@@ -205,7 +161,8 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
         }
         for candidate in candidates.iter().filter(|candidate| candidate.state == State::Refused) {
             let neighbour = self.graph.ops[candidate.op];
-            let verdict = match (fusion.grow)(&members, neighbour) {
+            let group = GroupView { graph: self.graph, members: &members };
+            let verdict = match (fusion.grow)(&group, candidate.op) {
                 FusionVerdict::Matched => {
                     FusionVerdict::Rejected("a path would leave the group and come back into it")
                 }
@@ -214,11 +171,11 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
             let (seed, neighbour) = (self.graph.ops[seed].op_ref(), Some(neighbour.op_ref()));
             (self.explain)(Explanation { fusion: fusion.name, seed, neighbour, verdict });
         }
-        group.sort_unstable();
-        group
+        members.sort_unstable();
+        members
     }
 
-    /// How much work was done: ops looked at, edges followed, nodes moved.
+    /// A measure of the work so far: ops examined, edges followed, nodes moved.
     #[cfg(test)]
     fn steps(&self) -> u64 {
         self.looks + self.convexity.steps()

@@ -1,8 +1,9 @@
 //! Which ops go together: from a graph to partitions.
 
 mod convexity;
-pub(crate) mod fusions;
-pub(crate) mod grow;
+pub(crate) mod fusion;
+mod fusions;
+mod grow;
 mod op_graph;
 pub(crate) mod pointwise;
 mod run_order;
@@ -12,8 +13,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use self::fusions::{Accuracy, FUSIONS};
-use self::grow::{Explanation, OpGroup};
+use self::fusion::{Accuracy, Explanation, Lowering};
+use self::fusions::FUSIONS;
+use self::grow::OpGroup;
 use self::op_graph::OpGraph;
 pub(crate) use self::signature::Signature;
 use crate::error::Result;
@@ -23,10 +25,10 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Policy, TensorId};
 
-/// Ops of a graph that run as one, or one op that nothing here runs.
+/// Ops of a graph that run as one, or one op that no kernel runs.
 ///
-/// A clone is the same partition. Its ports are the tensors that it takes from and gives to the rest of the
-/// graph, each listed once.
+/// A clone is the same partition. Its ports are the tensors that it shares with the rest of the graph, each
+/// listed once.
 ///
 /// ```
 /// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, Policy};
@@ -52,7 +54,8 @@ struct PartitionInner {
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
     outputs: Vec<LogicalTensor>,
-    accuracy: Option<Accuracy>,
+    /// The lowering and the accuracy; `None` if no fusion took the ops.
+    fused: Option<(Lowering, Accuracy)>,
     signature: Signature,
 }
 
@@ -106,15 +109,20 @@ impl Partition {
 
     /// Whether the partition can be compiled.
     pub fn is_supported(&self) -> bool {
-        self.inner.accuracy.is_some()
+        self.inner.fused.is_some()
     }
 
     /// How exact the partition is; `None` if the partition is not supported.
     pub fn accuracy(&self) -> Option<Accuracy> {
-        self.inner.accuracy
+        self.inner.fused.map(|(_, accuracy)| accuracy)
     }
 
-    /// Why the partition cannot be compiled; `None` where it can.
+    /// How the partition is compiled; `None` if the partition is not supported.
+    pub(crate) fn lowering(&self) -> Option<Lowering> {
+        self.inner.fused.map(|(lowering, _)| lowering)
+    }
+
+    /// Why the partition cannot be compiled; `None` if it can.
     pub fn unsupported_reason(&self) -> Option<String> {
         let types = |tensors: &[LogicalTensor]| {
             tensors.iter().map(|tensor| tensor.data_type().name()).collect::<Vec<_>>().join(", ")
@@ -138,7 +146,7 @@ impl Partition {
         let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();
         let links = graph.links()?;
         let is_inside = |op: usize| members.contains(&graph.ops()[op].id());
-        // Whoever consumes it outside needs it handed out; so does a caller, where nobody consumes it.
+        // A tensor with a consumer outside is an output, and so is a tensor without any consumer.
         let leaves = |tensor: TensorId| match links.consumers.get(&tensor) {
             Some(consumers) => consumers.iter().any(|&op| !is_inside(op)),
             None => true,
@@ -153,14 +161,14 @@ impl Partition {
         let outputs = ports(Op::outputs, &leaves);
         let signature = Signature::new(&ops, &inputs, &outputs);
         Ok(Self {
-            inner: Arc::new(PartitionInner { id, ops, inputs, outputs, accuracy: group.accuracy, signature }),
+            inner: Arc::new(PartitionInner { id, ops, inputs, outputs, fused: group.fused, signature }),
         })
     }
 }
 
 impl Graph {
-    /// Cuts the graph into partitions, in an order in which they can run. Ops that nothing here runs come
-    /// back each in a partition that is [not supported](Partition::is_supported). Each call starts afresh.
+    /// Cuts the graph into partitions, in an order in which they can run. An op that no kernel runs gets a
+    /// partition of its own that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors
     ///
@@ -171,8 +179,8 @@ impl Graph {
         groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()
     }
 
-    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order in which
-    /// they fell: why two neighbours share a partition or do not.
+    /// The verdicts of every fusion on the ops of the graph under [`Policy::Fusion`], in the order of the
+    /// decisions: why two neighbours share a partition or do not.
     ///
     /// # Errors
     ///

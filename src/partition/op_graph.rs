@@ -7,16 +7,16 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::op::Op;
 
-/// A way along the edges of a graph.
+/// A direction along the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    /// From an op to those that use its results.
+pub(super) enum EdgeDirection {
+    /// From an op to the ops that use its results.
     Consumers,
-    /// From an op to those whose results it uses.
+    /// From an op to the ops whose results it uses.
     Producers,
 }
 
-impl Side {
+impl EdgeDirection {
     pub(super) fn opposite(self) -> Self {
         match self {
             Self::Consumers => Self::Producers,
@@ -25,11 +25,10 @@ impl Side {
     }
 }
 
-/// A finalized graph as the engine sees it: ops by their position in the run order, and the edges between
-/// them.
+/// A finalized graph as fusions see it: ops by their position in the run order, and the edges between them.
 ///
-/// A port of which only the shape is used is an edge like any other. In a group, the shape is known when the
-/// group is compiled; outside of it, the tensor is a port of the group.
+/// A shape-only input is an edge like any other: within a group, the shape is known when the group is
+/// compiled; if the edge crosses the border of the group, the tensor is a port of the group.
 pub(super) struct OpGraph<'g> {
     pub(super) ops: Vec<&'g Op>,
     pub(super) producers: Vec<Vec<usize>>,
@@ -46,7 +45,7 @@ impl<'g> OpGraph<'g> {
         }
         let none = || vec![Vec::new(); ops.len()];
         let (mut producers, mut consumers) = (none(), none());
-        // The op that was last seen as a consumer of each op.
+        // The last consumer that was linked to each op.
         let mut linked = vec![usize::MAX; ops.len()];
         for (at, op) in ops.iter().enumerate() {
             for input in op.inputs() {
@@ -62,15 +61,14 @@ impl<'g> OpGraph<'g> {
         Ok(Self { ops, producers, consumers })
     }
 
-    /// The ops with which an op shares a tensor that one of them makes, producers first, and on which side
-    /// each one is.
-    pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, Side)> {
-        let producers = self.producers[op].iter().map(|&other| (other, Side::Producers));
-        producers.chain(self.consumers[op].iter().map(|&other| (other, Side::Consumers)))
+    /// The neighbours of an op along edges, producers first, and the direction of each.
+    pub(super) fn neighbours(&self, op: usize) -> impl Iterator<Item = (usize, EdgeDirection)> {
+        let producers = self.producers[op].iter().map(|&other| (other, EdgeDirection::Producers));
+        producers.chain(self.consumers[op].iter().map(|&other| (other, EdgeDirection::Consumers)))
     }
 
-    /// Puts groups of ops, each ascending, in an order in which they can run: the first that can, by its
-    /// first op.
+    /// Puts groups of ops, each ascending, in an order in which they can run. Of the groups that can run, the
+    /// one whose first op is earliest comes first.
     pub(super) fn in_run_order<G: AsRef<[usize]>>(&self, mut groups: Vec<G>) -> Vec<G> {
         groups.sort_unstable_by_key(|group| group.as_ref()[0]);
         let mut group_of = vec![0; self.ops.len()];

@@ -1,4 +1,4 @@
-//! Which pointwise ops run, and in which type they compute.
+//! Which pointwise ops have a kernel, and the type in which they compute.
 
 use crate::graph::function::Function;
 use crate::graph::op::Op;
@@ -8,17 +8,17 @@ use crate::types::function::Binary;
 use DataType as D;
 use Function as F;
 
-/// An op that runs: its function, and the type in which it computes.
+/// An op that has a kernel: its function, and the type in which it computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pointwise {
     pub(crate) function: Function,
-    /// Operands are brought to this type and the result is rounded from it: f32 for f32, bf16 and f16.
+    /// Operands are converted to this type and the result is rounded from it: f32 for f32, bf16 and f16.
     /// Functions that only move bits compute in the type of their result.
     pub(crate) computes_in: DataType,
 }
 
 impl Pointwise {
-    /// What an op computes; `None` where nothing here runs it.
+    /// What an op computes; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;

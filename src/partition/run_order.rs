@@ -1,10 +1,9 @@
-//! A run order that changes while groups form: a list of nodes, each with a label that is larger than those
-//! before it.
+//! A run order that changes while groups form: a list of nodes whose labels ascend.
 
-/// An order of nodes. A node moves in the time of its own move, however long the order is.
+/// An order of nodes. The time of a move does not depend on the length of the order.
 pub(super) struct RunOrder {
     labels: Vec<u64>,
-    /// The node before and the node after each one. The list is a ring, closed by an end that is no node.
+    /// The node before and the node after each one. The list is a ring, closed by an end mark that is no node.
     before: Vec<usize>,
     after: Vec<usize>,
     /// How often a label has been given.
@@ -21,7 +20,7 @@ impl RunOrder {
         order
     }
 
-    /// A number that is larger than that of any node before.
+    /// The label of a node, larger than the labels of all nodes before.
     pub(super) fn label(&self, node: usize) -> u64 {
         self.labels[node]
     }

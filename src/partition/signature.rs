@@ -1,5 +1,5 @@
-//! What a partition computes, by position: two partitions of equal signature run the same plans, whatever the
-//! ids of their ops and tensors.
+//! What a partition computes, by position: two partitions with equal signatures run the same plans, whatever
+//! the ids of their ops and tensors.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,7 +10,7 @@ use crate::graph::op::{AttrValue, Op};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind, TensorId};
 
-/// The ops of a partition with tensors named by the order of their first mention, and a hash of it all.
+/// The ops of a partition, with each tensor named by the order of its first mention; and their hash.
 #[derive(Debug)]
 pub(crate) struct Signature {
     hash: u64,

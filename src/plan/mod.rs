@@ -5,12 +5,14 @@
 //! its root [`Step`]s after the steps on which they depend. A plan has no ids: tensors are ports by position.
 
 pub(crate) mod loops;
+pub(crate) mod register_fusion;
 pub(crate) mod scalar_op;
 pub(crate) mod summary;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::loops::{Loop, Role};
+use self::register_fusion::RegisterFusionVerdict;
 use self::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
 use crate::kernels::pack::{PackTile, UnpackTile};
@@ -21,9 +23,6 @@ use crate::types::shape::{Dims, MAX_RANK};
 
 /// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
 pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
-
-/// Bytes moved, or work of the same time, from which an execution wakes workers (decision: parallel-bytes).
-pub(crate) const PARALLEL_BYTES: usize = 8 * 1024 * 1024;
 
 /// A partition compiled for concrete shapes and layouts.
 #[derive(Debug)]
@@ -43,8 +42,8 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// Bytes of the distinct elements that are read and written, each counted once.
     pub(crate) bytes_moved: usize,
-    /// Estimated work, in bytes that could be moved in the same time.
-    pub(crate) estimated_work: usize,
+    /// Whether an execution wakes workers.
+    pub(crate) is_parallel: bool,
     /// Whether a step computes on floating-point numbers, which depends on the thread's environment.
     pub(crate) computes_floats: bool,
     /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
@@ -83,6 +82,8 @@ pub(crate) struct LoopNest {
 /// prefetch the next such tile a few lines a block; the rest is prefetched when its tile starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LookaheadPrefetch {
+    /// Number of tiles to look through for the next one that computes the branch.
+    pub(crate) tiles: usize,
     /// The step that computes the branch.
     pub(crate) step: usize,
     /// Accesses that read one range of memory in a tile.
@@ -221,6 +222,8 @@ pub(crate) struct Step {
     pub(crate) space: StepSpace,
     /// How its elements are traversed.
     pub(crate) traversal: Traversal,
+    /// Why register fusion did not make more of it.
+    pub(crate) register_fusion: RegisterFusionVerdict,
 }
 
 /// How a step traverses its part of a tile. One long row takes less time than many short ones.

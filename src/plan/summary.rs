@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::loops::Role;
+use super::register_fusion::RegisterFusionVerdict;
 use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
@@ -109,6 +110,8 @@ pub struct StepSummary {
     pub varies_by_column: bool,
     /// Whether it tests the condition of a tile first, and computes a branch only if an element selects it.
     pub lazy_branches: bool,
+    /// Whether it is several operations fused in registers, and if not, why.
+    pub register_fusion: RegisterFusionVerdict,
 }
 
 /// An operand of a step.
@@ -195,6 +198,7 @@ impl LoopNest {
             varies_by_row: step.space.rows,
             varies_by_column: step.space.columns == InnerStride::Contiguous,
             lazy_branches: matches!(&step.instr, Instr::Select(select) if select.classify_mask.is_some()),
+            register_fusion: step.register_fusion,
         }
     }
 }
@@ -246,6 +250,9 @@ impl Display for StepSummary {
         f.write_str(self.once())?;
         if self.lazy_branches {
             f.write_str("; skips a branch that no element of a tile chooses")?;
+        }
+        if self.register_fusion.is_refusal() {
+            write!(f, "; not fused: {}", self.register_fusion)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Dropout, and the random numbers that it draws.
 
 use super::number::{floats, in_f32, integers, store_arithmetic};
+use super::odometer::Odometer;
 use super::value::Value;
-use super::walk::Walk;
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::types::shape::Dims;
@@ -10,30 +10,32 @@ use crate::types::shape::Dims;
 /// `src / (1 − P)` where a random 32-bit word is above `P · (2³² − 1)`, else +0, whatever stood there; P is
 /// `probability`. The second output, if there is one, is 1 where an element is kept, else 0.
 ///
-/// `1 / (1 − P)` and its product with `src` are rounded to f32. P = 1 gives zeros; for the bound P is kept within
-/// [0, 1], and NaN keeps nothing. `seed`, `offset` and `probability` are tensors of one element or host scalars.
+/// `1 / (1 − P)` and its product with `src` are rounded to f32. P = 1 gives zeros; for the bound P is kept
+/// within [0, 1], and NaN keeps nothing. `seed`, `offset` and `probability` are tensors of one element or
+/// host scalars.
 ///
-/// The words are those of Philox4x32-10, bit for bit the ones of oneDNN's reference, by the row-major index `i` of an
-/// element, whatever the strides. With an offset that is not 0, the key is the seed, the counter the offset and `i`
-/// without its last two bits, low halves first; of the four words the last two bits of `i` choose one. With offset 0 all
-/// that follows is in 32 bits: with `x` as `i` without its last two bits, the key is the seed twice, the counter
-/// {x, x + 1, x, x + 3}, and the word is the third, so four neighbours are kept or dropped together.
+/// The words are those of Philox4x32-10, bit for bit the ones of oneDNN's reference, by the row-major index
+/// `i` of an element, whatever the strides. With an offset that is not 0, the key is the seed, the counter
+/// the offset and `i` without its last two bits, low halves first; of the four words the last two bits of `i`
+/// choose one. With offset 0 all that follows is in 32 bits: with `x` as `i` without its last two bits, the
+/// key is the seed twice, the counter {x, x + 1, x, x + 3}, and the word is the third, so four neighbours are
+/// kept or dropped together.
 pub(super) fn dropout(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let integer = |port: usize| {
         let mut number = [0];
-        integers(&inputs[port], &Walk::new([]), 0..1, &mut number);
+        integers(&inputs[port], &Odometer::new([]), 0..1, &mut number);
         number[0] as u64
     };
     let (seed, offset) = (integer(1), integer(2));
     let mut probability = [0.0];
-    floats(&inputs[3], &Walk::new([]), 0..1, &mut probability);
+    floats(&inputs[3], &Odometer::new([]), 0..1, &mut probability);
     let [probability] = probability;
 
     let bound = f64::from(u32::MAX) * probability.clamp(0.0, 1.0);
     let is_kept = |i: usize| f64::from(word(seed, offset, i as u64)) > bound;
     let factor = if probability == 1.0 { 0.0 } else { in_f32(1.0 / in_f32(1.0 - probability)) };
     let dims = &shapes[0];
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     let dst = op.outputs()[0].data_type();
     let mut results = vec![Value::compute(dst, dims, |range, bytes| {
         let mut numbers = vec![0.0; range.len()];

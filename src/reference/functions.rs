@@ -133,14 +133,14 @@ fn floor_of_quotient(x: i128, y: i128) -> i128 {
 }
 
 /// Whether a comparison of each two numbers is true, as 0 or 1.
-pub(super) fn compare<T: PartialOrd + Copy>(comparison: Comparison, xs: &[T], ys: &[T], truths: &mut [u8]) {
+pub(super) fn compare<T: PartialOrd + Copy>(comparison: Comparison, xs: &[T], ys: &[T], mask: &mut [u8]) {
     match comparison {
-        Comparison::Equal => judge(xs, ys, truths, |x, y| x == y),
-        Comparison::NotEqual => judge(xs, ys, truths, |x, y| x != y),
-        Comparison::Less => judge(xs, ys, truths, |x, y| x < y),
-        Comparison::LessEqual => judge(xs, ys, truths, |x, y| x <= y),
-        Comparison::Greater => judge(xs, ys, truths, |x, y| x > y),
-        Comparison::GreaterEqual => judge(xs, ys, truths, |x, y| x >= y),
+        Comparison::Equal => answer_each(xs, ys, mask, |x, y| x == y),
+        Comparison::NotEqual => answer_each(xs, ys, mask, |x, y| x != y),
+        Comparison::Less => answer_each(xs, ys, mask, |x, y| x < y),
+        Comparison::LessEqual => answer_each(xs, ys, mask, |x, y| x <= y),
+        Comparison::Greater => answer_each(xs, ys, mask, |x, y| x > y),
+        Comparison::GreaterEqual => answer_each(xs, ys, mask, |x, y| x >= y),
     }
 }
 
@@ -154,11 +154,11 @@ pub(super) fn logic(logic: Logic, xs: &mut [u8], ys: &[u8]) {
 }
 
 /// Whether each number is of a class, as 0 or 1.
-pub(super) fn classify(class: Class, xs: &[f64], truths: &mut [u8]) {
+pub(super) fn classify(class: Class, xs: &[f64], mask: &mut [u8]) {
     match class {
-        Class::Nan => judge(xs, xs, truths, |x, _| x.is_nan()),
-        Class::Infinite => judge(xs, xs, truths, |x, _| x.is_infinite()),
-        Class::Finite => judge(xs, xs, truths, |x, _| x.is_finite()),
+        Class::Nan => answer_each(xs, xs, mask, |x, _| x.is_nan()),
+        Class::Infinite => answer_each(xs, xs, mask, |x, _| x.is_infinite()),
+        Class::Finite => answer_each(xs, xs, mask, |x, _| x.is_finite()),
     }
 }
 
@@ -173,9 +173,9 @@ fn pair<T: Copy>(xs: &mut [T], ys: &[T], function: impl Fn(T, T) -> T) {
 }
 
 /// The answers to a question to each two elements, as 0 or 1.
-fn judge<T: Copy>(xs: &[T], ys: &[T], truths: &mut [u8], answer: impl Fn(T, T) -> bool) {
+fn answer_each<T: Copy>(xs: &[T], ys: &[T], mask: &mut [u8], answer: impl Fn(T, T) -> bool) {
     let pairs = xs.iter().zip(ys);
-    truths.iter_mut().zip(pairs).for_each(|(truth, (&x, &y))| *truth = answer(x, y).into());
+    mask.iter_mut().zip(pairs).for_each(|(truth, (&x, &y))| *truth = answer(x, y).into());
 }
 
 /// The larger number; NaN if either is one; 0 is larger than −0.

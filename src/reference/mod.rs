@@ -1,12 +1,13 @@
 //! A slow and obvious interpreter of ops: what every fast path is held against.
 //!
-//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and writes its
-//! outputs, some thousand elements a task. What moves elements or their sign bit works on bytes. Integers are computed
-//! exactly and wrap around. Floating-point arithmetic is done in f64, which holds every f32, bf16 and f16 exactly, in
-//! the order of the elements, and rounded at the end: to f32, and from there to the type of the output. For a sum,
-//! difference, product, quotient or square root of f32 numbers that is f32 arithmetic: the detour over f64 never
-//! changes the result. A NaN that comes out of arithmetic has positive sign and no payload, on every machine. Results
-//! are the same on any number of threads, which are those of rayon's global pool.
+//! Nothing here is clever: an op reads its inputs as numbers, loops over them as its definition does, and
+//! writes its outputs, some thousand elements a task. What moves elements or their sign bit works on bytes.
+//! Integers are computed exactly and wrap around. Floating-point arithmetic is done in f64, which holds every
+//! f32, bf16 and f16 exactly, in the order of the elements, and rounded at the end: to f32, and from there to
+//! the type of the output. For a sum, difference, product, quotient or square root of f32 numbers that is f32
+//! arithmetic: the detour over f64 never changes the result. A NaN that comes out of arithmetic has positive
+//! sign and no payload, on every machine. Results are the same on any number of threads, which are those of
+//! rayon's global pool.
 //!
 //! ```
 //! use sterna::reference::{self, Value};
@@ -26,19 +27,19 @@
 //! ```
 
 mod dropout;
+mod element;
 mod functions;
 mod moves;
 mod number;
+mod odometer;
 mod pointwise;
 mod products;
 mod quantization;
 mod rows;
 mod value;
-mod walk;
 
 pub use value::Value;
-use value::{count, zeroed};
-use walk::{CHUNK, Walk, in_pieces};
+use value::count;
 
 use crate::error::{Direction, Error, OpFault, Result, TensorFault};
 use crate::graph::function::Function;
@@ -54,7 +55,7 @@ use crate::types::shape::Dims;
 use OpKind as K;
 
 /// What the interpreter does for an op.
-enum Meaning {
+enum Semantics {
     /// Each element of the result is a function of one element of each input.
     Pointwise(Function),
     /// A function of whole tensors.
@@ -99,7 +100,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row; [`Error::Unimplemented`] with the reason where it
+/// [`Error::Op`] if the op does not fit its schema row; [`Error::Unimplemented`] with the reason if it
 /// does, but cannot be interpreted.
 ///
 /// ```
@@ -110,7 +111,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
 /// assert!(reference::supports(&Op::new(0, OpKind::Wildcard).input(tensor(0)).output(tensor(1))).is_err());
 /// ```
 pub fn supports(op: &Op) -> Result<()> {
-    meaning(&verified(op)?).map(|_| ())
+    semantics(&verified(op)?).map(|_| ())
 }
 
 /// How many units in the last place of its output's type a compiled op may be off the interpreter.
@@ -133,6 +134,44 @@ pub fn ulps(op: &Op) -> u32 {
     let ulps = Function::of(op).map_or(0, Function::ulps);
     let in_f32 = op.outputs().iter().all(|output| output.data_type() == DataType::F32);
     if in_f32 { ulps } else { ulps.min(1) }
+}
+
+/// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
+/// to its type: a compiled op adds up in f32, in an order of its own.
+///
+/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by
+/// [`ulps`]. A sum whose terms hold NaN or ∞ has a bound of NaN or ∞.
+///
+/// ```
+/// use sterna::reference::{self, Value};
+/// use sterna::{Attr, DataType, LogicalTensor, Op, OpKind};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = Op::new(0, OpKind::ReduceSum).input(tensor(0)).output(tensor(1)).attr(Attr::Axes, vec![0i64]);
+/// let bounds = reference::bounds(&op, &[Value::from_slice(&[2], &[3.0f32, -1.0])?])?;
+/// assert_eq!(bounds, Some(vec![2.0 * 4.0 / (1 << 24) as f64]));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
+    let op = &verified(op)?;
+    check_inputs(op, inputs)?;
+    let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
+    Ok(match op.kind() {
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 if inputs.len() > 1 => {
+            return bounds(&with_axes(op, &inputs[1]), &inputs[..1]);
+        }
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::BiasAddBackward => {
+            Some(rows::bounds(op, &inputs[0])?)
+        }
+        K::MatMul => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            Some(products::bounds(op, inputs, &shapes[0])?)
+        }
+        _ => None,
+    })
 }
 
 /// Runs one op on values of the types of its inputs, and gives values of the types of its outputs.
@@ -159,33 +198,33 @@ pub fn ulps(op: &Op) -> u32 {
 /// # Errors
 ///
 /// Those of [`supports`]; [`Error::Op`] for another number of values than the op has inputs;
-/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] where the shapes contradict the op's rule;
+/// [`Error::Tensor`] for a value of another type; [`Error::Shape`] if the shapes contradict the op's rule;
 /// [`Error::OutOfMemory`].
 pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
     let op = &verified(op)?;
-    let meaning = meaning(op)?;
+    let semantics = semantics(op)?;
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     if let (ShapeRule::Reduce, Some(axes)) = (Schema::of(op.kind()).shape_rule, inputs.get(1)) {
         return run(&with_axes(op, axes), &inputs[..1]);
     }
     let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-    match meaning {
-        Meaning::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
+    match semantics {
+        Semantics::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
             let outputs = op.outputs().iter().zip(&shapes);
             outputs.map(|(output, dims)| Value::new(output.data_type(), dims, Vec::new())).collect()
         }
-        Meaning::Tensors(function) => function(op, inputs, &shapes),
-        Meaning::Pointwise(Function::Index) => gen_index(op, dims[0]),
-        Meaning::Pointwise(function) => {
+        Semantics::Tensors(function) => function(op, inputs, &shapes),
+        Semantics::Pointwise(Function::Index) => gen_index(op, dims[0]),
+        Semantics::Pointwise(function) => {
             let placement = infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
             pointwise::pointwise(function, op.outputs()[0].data_type(), inputs, &placement)
         }
     }
 }
 
-/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled partition
-/// has them; `None` where nothing here knows the rule of its kind.
+/// The shapes of an op's outputs that follow from known shapes of its inputs, by the rule by which a compiled
+/// partition has them; `None` if the rule of its kind is unknown.
 ///
 /// ```
 /// use sterna::{DataType, LogicalTensor, Op, OpKind, reference};
@@ -198,9 +237,9 @@ pub fn run(op: &Op, inputs: &[Value]) -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// [`Error::Op`] where the op does not fit its schema row, or another number of shapes is given than the op has inputs;
-/// [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] where the shapes contradict
-/// the op's rule.
+/// [`Error::Op`] if the op does not fit its schema row, or another number of shapes is given than the op has
+/// inputs; [`Error::Tensor`] for a shape that no tensor has, or that is not known; [`Error::Shape`] if the
+/// shapes contradict the op's rule.
 pub fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<Vec<Dims>>> {
     let op = &verified(op)?;
     check_count(op, inputs.len())?;
@@ -221,17 +260,18 @@ fn with_axes(op: &Op, axes: &Value) -> Op {
     reduction.attr(Attr::KeepDims, op.bool_attr(Attr::KeepDims))
 }
 
-/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are not set.
+/// The op as a graph would take it: held against its schema row, with defaults for the attributes that are
+/// not set.
 fn verified(op: &Op) -> Result<Op> {
     let mut op = op.clone();
     verify(&mut op)?;
     Ok(op)
 }
 
-fn meaning(op: &Op) -> Result<Meaning> {
+fn semantics(op: &Op) -> Result<Semantics> {
     let tensor_function = TENSOR_FUNCTIONS.iter().find(|(kind, _)| *kind == op.kind());
     if let Some(&(_, function)) = tensor_function {
-        return Ok(Meaning::Tensors(function));
+        return Ok(Semantics::Tensors(function));
     }
     let function = Function::of(op).ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     let mut types = op.inputs().iter().chain(op.outputs()).map(LogicalTensor::data_type);
@@ -240,7 +280,7 @@ fn meaning(op: &Op) -> Result<Meaning> {
     if matches!(function, Function::Binary(..)) && mixed {
         return Err(unimplemented(op, "the reference interpreter does not mix integers with other types"));
     }
-    Ok(Meaning::Pointwise(function))
+    Ok(Semantics::Pointwise(function))
 }
 
 const UNKNOWN_KIND: &str = "the reference interpreter does not know ops of this kind";
@@ -269,10 +309,6 @@ fn check_inputs(op: &Op, inputs: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn one(result: Result<Value>) -> Result<Vec<Value>> {
-    Ok(vec![result?])
-}
-
 /// Each element is its own index along the axis.
 fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
     let axis = infer::resolved_axis(op, dims)?;
@@ -280,22 +316,4 @@ fn gen_index(op: &Op, dims: &[i64]) -> Result<Vec<Value>> {
         return Err(unimplemented(op, "an index along the axis does not fit into s32"));
     }
     pointwise::indices(axis, op.outputs()[0].data_type(), dims)
-}
-
-/// All elements of a value as numbers, as a walk visits them.
-fn numbers_of(value: &Value, walk: &Walk) -> Result<Vec<f64>> {
-    let mut numbers = zeroed(count(value.dims()))?;
-    in_pieces(&mut numbers, CHUNK, |n, piece| {
-        number::floats(value, walk, n * CHUNK..n * CHUNK + piece.len(), piece);
-    });
-    Ok(numbers)
-}
-
-/// A value of numbers, rounded to f32 and from there to the type, that lie where a walk over its dims says.
-fn value_of(numbers: &[f64], walk: &Walk, data_type: DataType, dims: &[i64]) -> Result<Value> {
-    Value::compute(data_type, dims, |range, bytes| {
-        let mut piece = vec![0.0; range.len()];
-        walk.gather(range, &mut piece, |at| numbers[at]);
-        number::store_arithmetic(&mut piece, data_type, bytes);
-    })
 }

@@ -1,21 +1,20 @@
 //! Ops that move elements and leave their bits alone.
 
-use super::one;
-use super::value::{Value, count, reserve};
+use super::value::{Value, count, one, reserve};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::shape::Dims;
 
-/// Dim `i` of the result is dim `order[i]` of the input; negative values count from the end.
+/// Dim `i` of the result is dim `order[i]` of the input; an empty `order` reverses the dims.
 pub(super) fn static_transpose(op: &Op, inputs: &[Value], _: &[Dims]) -> Result<Vec<Value>> {
     one(inputs[0].permuted(&infer::resolved_order(op, inputs[0].dims())?))
 }
 
 /// The elements of the input, in the same order, in the shape `shape`.
 ///
-/// One −1 stands for what is left; beside a dim of 0 it is an error. With `special_zero` a 0 stands for the dim of the
-/// input at that place, else for itself.
+/// One −1 stands for what is left; beside a dim of 0 it is an error. With `special_zero` a 0 stands for the
+/// dim of the input at that place, else for itself.
 pub(super) fn static_reshape(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     one(inputs[0].reshaped(&shapes[0]))
 }
@@ -25,7 +24,7 @@ pub(super) fn reorder(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<V
     one(inputs[0].reshaped(&shapes[0]))
 }
 
-/// The inputs one after the other along `axis`; a negative value counts from the end.
+/// The inputs one after the other along `axis`; their other dims are equal.
 pub(super) fn concat(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let axis = infer::resolved_axis(op, &shapes[0])?;
     let outer = count(&shapes[0][..axis]);

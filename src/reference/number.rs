@@ -2,35 +2,31 @@
 
 use std::ops::Range;
 
-use super::value::{Value, nibble};
-use super::walk::Walk;
+use super::element::{elements, elements_mut, nibble};
+use super::odometer::{CHUNK, Odometer, in_pieces};
+use super::value::{Value, count, zeroed};
+use crate::error::Result;
 use crate::types::dtype::DataType;
 
 use DataType as D;
 
-/// The elements of a type of `N` bytes.
-pub(super) fn elements<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
-    bytes.as_chunks().0
-}
+/// Half a unit in the last place of an f32 that is 1.
+pub(super) const HALF_A_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
-/// The elements of a type of `N` bytes, to be written.
-pub(super) fn elements_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
-    bytes.as_chunks_mut().0
-}
-
-/// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as [`floats`].
+/// Whether a type is of integers or truth values, which are read as [`integers`]; all others are read as
+/// [`floats`].
 pub(super) fn is_integer(data_type: DataType) -> bool {
     use DataType::{Boolean, S4, S8, S16, S32, S64, U4, U8, U16, U32, U64};
     matches!(data_type, S4 | S8 | S16 | S32 | S64 | U4 | U8 | U16 | U32 | U64 | Boolean)
 }
 
 /// Reads a range of elements as the nearest f64, which of all but 64-bit integers is the number itself.
-pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut [f64]) {
+pub(super) fn floats(value: &Value, odometer: &Odometer, range: Range<usize>, into: &mut [f64]) {
     let bytes = value.bytes();
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            walk.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
+            odometer.read(range, into, |at| <$Type>::from_ne_bytes(elements[at]) as f64)
         }};
     }
     match value.data_type() {
@@ -38,14 +34,14 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
         D::F32 => read!(f32),
         D::Bf16 => {
             let elements = elements(bytes);
-            walk.gather(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
+            odometer.read(range, into, |at| half::bf16::from_ne_bytes(elements[at]).to_f64());
         }
         D::F16 => {
             let elements = elements(bytes);
-            walk.gather(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
+            odometer.read(range, into, |at| half::f16::from_ne_bytes(elements[at]).to_f64());
         }
-        D::F8E5m2 => walk.gather(range, into, |at| of_e5m2(bytes[at])),
-        D::F8E4m3 => walk.gather(range, into, |at| of_e4m3(bytes[at])),
+        D::F8E5m2 => odometer.read(range, into, |at| of_e5m2(bytes[at])),
+        D::F8E4m3 => odometer.read(range, into, |at| of_e4m3(bytes[at])),
         D::S8 => read!(i8),
         D::S16 => read!(i16),
         D::S32 => read!(i32),
@@ -54,9 +50,9 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => walk.gather(range, into, |at| f64::from(bytes[at] != 0)),
-        D::S4 => walk.gather(range, into, |at| f64::from(signed(nibble(bytes, at)))),
-        D::U4 => walk.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.read(range, into, |at| f64::from(bytes[at] != 0)),
+        D::S4 => odometer.read(range, into, |at| f64::from(signed(nibble(bytes, at)))),
+        D::U4 => odometer.read(range, into, |at| nibble(bytes, at).into()),
         D::Undef | D::E8m0 | D::F4E2m1 | D::F4E3m0 => {
             unreachable!("the schema lets none of these through to here")
         }
@@ -64,12 +60,12 @@ pub(super) fn floats(value: &Value, walk: &Walk, range: Range<usize>, into: &mut
 }
 
 /// Reads a range of integers or truth values, exactly; of a truth value 0 or 1.
-pub(super) fn integers(value: &Value, walk: &Walk, range: Range<usize>, into: &mut [i128]) {
+pub(super) fn integers(value: &Value, odometer: &Odometer, range: Range<usize>, into: &mut [i128]) {
     let bytes = value.bytes();
     macro_rules! read {
         ($Type:ty) => {{
             let elements = elements(bytes);
-            walk.gather(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
+            odometer.read(range, into, |at| <$Type>::from_ne_bytes(elements[at]).into())
         }};
     }
     match value.data_type() {
@@ -81,11 +77,40 @@ pub(super) fn integers(value: &Value, walk: &Walk, range: Range<usize>, into: &m
         D::U16 => read!(u16),
         D::U32 => read!(u32),
         D::U64 => read!(u64),
-        D::Boolean => walk.gather(range, into, |at| (bytes[at] != 0).into()),
-        D::S4 => walk.gather(range, into, |at| signed(nibble(bytes, at)).into()),
-        D::U4 => walk.gather(range, into, |at| nibble(bytes, at).into()),
+        D::Boolean => odometer.read(range, into, |at| (bytes[at] != 0).into()),
+        D::S4 => odometer.read(range, into, |at| signed(nibble(bytes, at)).into()),
+        D::U4 => odometer.read(range, into, |at| nibble(bytes, at).into()),
         other => unreachable!("{other} is no type of integers"),
     }
+}
+
+/// All elements of a value as numbers, as an odometer visits them.
+pub(super) fn numbers_of(value: &Value, odometer: &Odometer) -> Result<Vec<f64>> {
+    let mut numbers = zeroed(count(value.dims()))?;
+    in_pieces(&mut numbers, CHUNK, |n, piece| {
+        floats(value, odometer, n * CHUNK..n * CHUNK + piece.len(), piece);
+    });
+    Ok(numbers)
+}
+
+/// A value of numbers in row-major order, rounded to f32 and from there to the type.
+pub(super) fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    value_of(numbers, &Odometer::dense(dims), data_type, dims)
+}
+
+/// A value of numbers, rounded to f32 and from there to the type, that lie where an odometer over its dims
+/// finds them.
+pub(super) fn value_of(
+    numbers: &[f64],
+    odometer: &Odometer,
+    data_type: DataType,
+    dims: &[i64],
+) -> Result<Value> {
+    Value::compute(data_type, dims, |range, bytes| {
+        let mut piece = vec![0.0; range.len()];
+        odometer.read(range, &mut piece, |at| numbers[at]);
+        store_arithmetic(&mut piece, data_type, bytes);
+    })
 }
 
 /// Four bits as a number from −8 to 7.
@@ -109,11 +134,11 @@ fn of_e4m3(byte: u8) -> f64 {
     if byte & 0x80 == 0 { size } else { -size }
 }
 
-/// Writes numbers as elements of a type: rounded once to nearest in floating point, kept within the bounds of an
-/// integer, where NaN is 0; as a truth value, whether it is not 0.
+/// Writes numbers as elements of a type: rounded once to nearest in floating point, kept within the bounds of
+/// an integer, where NaN is 0; as a truth value, whether it is not 0.
 pub(super) fn store_floats(numbers: &[f64], data_type: DataType, bytes: &mut [u8]) {
-    // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any other. As
-    // an integer it is the same everywhere.
+    // Of a NaN out of arithmetic, sign and payload are left open: the compiler may take any NaN for any
+    // other. As an integer it is the same everywhere.
     macro_rules! put {
         ($Type:ty) => {
             put(numbers, bytes, |number| (number as $Type).to_ne_bytes())
@@ -142,8 +167,8 @@ pub(super) fn store_floats(numbers: &[f64], data_type: DataType, bytes: &mut [u8
     }
 }
 
-/// Writes integers as elements of a type: rounded once to nearest in floating point, wrapped around in an integer; as
-/// a truth value, whether it is not 0.
+/// Writes integers as elements of a type: rounded once to nearest in floating point, wrapped around in an
+/// integer; as a truth value, whether it is not 0.
 pub(super) fn store_integers(numbers: &[i128], data_type: DataType, bytes: &mut [u8]) {
     macro_rules! put {
         ($Type:ty) => {
@@ -184,8 +209,8 @@ fn put<T: Copy, const N: usize>(numbers: &[T], bytes: &mut [u8], element: impl F
     places.zip(numbers).for_each(|(place, &number)| *place = element(number));
 }
 
-/// A number in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit. Rounding that
-/// to nearest in a type of 16 bits gives what rounding the number itself would give.
+/// A number in f32, rounded to odd: what does not fit is cut off, and leaves its trace in the last bit.
+/// Rounding that to nearest in a type of 16 bits gives what rounding the number itself would give.
 fn to_odd(number: f64) -> f32 {
     let nearest = number as f32;
     if f64::from(nearest) == number || number.is_nan() {

@@ -1,14 +1,13 @@
-//! Ops whose result has a function of one element of each input for each element: one loop over numbers a function,
-//! between one that reads each input and one that writes the result.
+//! Ops whose result has a function of one element of each input for each element: one loop over numbers a
+//! function, between one that reads each input and one that writes the result.
 
 use std::ops::Range;
 
-use super::number::{
-    elements, elements_mut, floats, integers, is_integer, store_arithmetic, store_floats, store_integers,
-};
-use super::value::{Value, copy};
-use super::walk::Walk;
-use super::{functions, one};
+use super::element::{elements, elements_mut};
+use super::functions;
+use super::number::{floats, integers, is_integer, store_arithmetic, store_floats, store_integers};
+use super::odometer::Odometer;
+use super::value::{Value, copy, one};
 use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::infer::Placement;
@@ -19,31 +18,31 @@ use crate::types::shape::Dims;
 /// The inputs of an op, in the order of the elements of its result.
 struct Inputs<'a> {
     values: &'a [Value],
-    walks: Vec<Walk>,
+    odometers: Vec<Odometer>,
 }
 
 impl Inputs<'_> {
     fn floats(&self, port: usize, range: &Range<usize>) -> Vec<f64> {
         let mut numbers = vec![0.0; range.len()];
-        floats(&self.values[port], &self.walks[port], range.clone(), &mut numbers);
+        floats(&self.values[port], &self.odometers[port], range.clone(), &mut numbers);
         numbers
     }
 
     fn integers(&self, port: usize, range: &Range<usize>) -> Vec<i128> {
         let mut numbers = vec![0; range.len()];
-        integers(&self.values[port], &self.walks[port], range.clone(), &mut numbers);
+        integers(&self.values[port], &self.odometers[port], range.clone(), &mut numbers);
         numbers
     }
 
     /// Copies elements of `N` bytes as they are.
     fn copy<const N: usize>(&self, port: usize, range: &Range<usize>, into: &mut [u8]) {
-        copy::<N>(&self.walks[port], range.clone(), self.values[port].bytes(), into);
+        copy::<N>(&self.odometers[port], range.clone(), self.values[port].bytes(), into);
     }
 
-    fn truths(&self, port: usize, range: &Range<usize>) -> Vec<u8> {
-        let mut truths = vec![0; range.len()];
-        self.copy::<1>(port, range, &mut truths);
-        truths
+    fn mask(&self, port: usize, range: &Range<usize>) -> Vec<u8> {
+        let mut mask = vec![0; range.len()];
+        self.copy::<1>(port, range, &mut mask);
+        mask
     }
 }
 
@@ -56,8 +55,8 @@ pub(super) fn pointwise(
 ) -> Result<Vec<Value>> {
     let Placement { result, starts } = placement;
     let placed = values.iter().zip(starts);
-    let walks = placed.map(|(value, &start)| Walk::broadcast(value.dims(), result, start)).collect();
-    let inputs = Inputs { values, walks };
+    let odometers = placed.map(|(value, &start)| Odometer::broadcast(value.dims(), result, start)).collect();
+    let inputs = Inputs { values, odometers };
     let from = values.first().map_or(to, Value::data_type);
     one(Value::compute(to, result, |range, bytes| {
         run(function, from, &inputs, &range, to, bytes);
@@ -99,7 +98,7 @@ fn run(
         }
         Function::Logic(logic) => {
             inputs.copy::<1>(0, range, bytes);
-            functions::logic(logic, bytes, &inputs.truths(1, range));
+            functions::logic(logic, bytes, &inputs.mask(1, range));
         }
         Function::Not => {
             inputs.copy::<1>(0, range, bytes);
@@ -148,7 +147,7 @@ fn moved_bytes<const N: usize>(
             let mut otherwise = vec![0; bytes.len()];
             inputs.copy::<N>(2, range, &mut otherwise);
             let (places, elements) = (elements_mut::<N>(bytes), elements::<N>(&otherwise));
-            let conditions = inputs.truths(0, range);
+            let conditions = inputs.mask(0, range);
             for ((place, element), condition) in places.iter_mut().zip(elements).zip(conditions) {
                 *place = if condition != 0 { *place } else { *element };
             }
@@ -170,10 +169,10 @@ fn moved_bytes<const N: usize>(
 pub(super) fn indices(axis: usize, to: DataType, dims: &[i64]) -> Result<Vec<Value>> {
     let mut strides = Dims::from_elem(0, dims.len());
     strides[axis] = 1;
-    let walk = Walk::of(dims, &strides);
+    let odometer = Odometer::of(dims, &strides);
     one(Value::compute(to, dims, |range, bytes| {
         let mut indices = vec![0; range.len()];
-        walk.gather(range, &mut indices, |index| index as i128);
+        odometer.read(range, &mut indices, |index| index as i128);
         store_integers(&indices, to, bytes);
     }))
 }

@@ -1,9 +1,8 @@
 //! Matrix products.
 
-use super::number::{floats, store_arithmetic};
-use super::value::{Value, count, zeroed};
-use super::walk::{Walk, in_pieces};
-use super::{numbers_of, one};
+use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of};
+use super::odometer::{Odometer, in_pieces};
+use super::value::{Value, count, one, zeroed};
 use crate::error::Result;
 use crate::graph::op::Op;
 use crate::types::kind::Attr;
@@ -15,16 +14,34 @@ const COLUMNS: usize = 8;
 /// How many rows one task works out.
 const ROWS: usize = 64;
 
-/// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of no elements
-/// sums up to 0.
+/// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of
+/// no elements sums up to 0.
 ///
-/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in the
-/// result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way onto the result.
+/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in
+/// the result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way
+/// onto the result.
 pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let sums = sums(op, inputs, &shapes[0], |x| x)?;
+    one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
+}
+
+/// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
+/// half a unit in the last place of the sum of their sizes.
+pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
+    let src = inputs[0].dims();
+    let last = src.len() - 1;
+    let columns = if op.bool_attr(Attr::TransposeA) && last > 0 { src[last - 1] } else { src[last] };
+    let terms = columns as f64 + f64::from(inputs.len() > 2);
+    let mut sums = sums(op, inputs, result, f64::abs)?;
+    sums.iter_mut().for_each(|sum| *sum *= terms * HALF_A_UNIT);
+    Ok(sums)
+}
+
+/// The sums of products and bias of a function of each number.
+fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
     let (src, weights, bias) = (&inputs[0], &inputs[1], inputs.get(2));
-    let rows = Matrices::of(src, op.bool_attr(Attr::TransposeA))?;
-    let columns = Matrices::of(weights, !op.bool_attr(Attr::TransposeB))?;
-    let result = &shapes[0];
+    let rows = Matrices::of(src, op.bool_attr(Attr::TransposeA), of)?;
+    let columns = Matrices::of(weights, !op.bool_attr(Attr::TransposeB), of)?;
     let own_dims = usize::from(src.dims().len() > 1) + usize::from(weights.dims().len() > 1);
     let batch = &result[..result.len() - own_dims];
 
@@ -37,16 +54,13 @@ pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<V
             multiply(&rows[first..first + sums.len() / n * k], columns, k, sums);
         });
     });
-    one(Value::compute(op.outputs()[0].data_type(), result, |range, bytes| {
-        let mut sums = sums[range.clone()].to_vec();
-        if let Some(bias) = bias {
-            let walk = Walk::broadcast(bias.dims(), result, result.len() - bias.dims().len());
-            let mut addends = vec![0.0; sums.len()];
-            floats(bias, &walk, range, &mut addends);
-            sums.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
-        }
-        store_arithmetic(&mut sums, op.outputs()[0].data_type(), bytes);
-    }))
+    if let Some(bias) = bias {
+        let odometer = Odometer::broadcast(bias.dims(), result, result.len() - bias.dims().len());
+        let mut addends = zeroed(sums.len())?;
+        floats(bias, &odometer, 0..sums.len(), &mut addends);
+        sums.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += of(addend));
+    }
+    Ok(sums)
 }
 
 /// A batch of matrices as numbers, row by row.
@@ -59,14 +73,15 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// The matrices of a value, or their transposes; a vector is one row either way.
-    fn of(value: &Value, transpose: bool) -> Result<Self> {
+    /// The matrices of a function of each number, or their transposes; a vector is one row either way.
+    fn of(value: &Value, transpose: bool, of: fn(f64) -> f64) -> Result<Self> {
         let rank = value.dims().len();
         let mut order: Vec<usize> = (0..rank).collect();
         if transpose && rank > 1 {
             order.swap(rank - 2, rank - 1);
         }
-        let numbers = numbers_of(value, &Walk::permuted(value.dims(), &order))?;
+        let mut numbers = numbers_of(value, &Odometer::permuted(value.dims(), &order))?;
+        numbers.iter_mut().for_each(|number| *number = of(*number));
         let mut dims: Dims = order.iter().map(|&axis| value.dims()[axis]).collect();
         let length = dims.pop().unwrap_or(1) as usize;
         let count = dims.pop().unwrap_or(1) as usize;
@@ -75,9 +90,9 @@ impl Matrices {
 
     /// The matrix of a place in a batch onto which these broadcast.
     fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
-        let walk = Walk::broadcast(&self.batch, batch, batch.len() - self.batch.len());
+        let odometer = Odometer::broadcast(&self.batch, batch, batch.len() - self.batch.len());
         let mut own = [0];
-        walk.gather(at..at + 1, &mut own, |place| place);
+        odometer.read(at..at + 1, &mut own, |place| place);
         let size = self.count * self.length;
         &self.numbers[own[0] * size..][..size]
     }

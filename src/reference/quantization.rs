@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::number::{floats, in_f32, is_integer, store_arithmetic, store_floats};
-use super::value::Value;
-use super::walk::Walk;
-use super::{numbers_of, one};
+use super::number::{floats, in_f32, is_integer, numbers_of, store_arithmetic, store_floats};
+use super::odometer::Odometer;
+use super::value::{Value, one};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::{AttrValue, Op};
@@ -13,12 +12,13 @@ use crate::types::dtype::DataType;
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
 
-/// `x / scale + zp`, both steps rounded to f32; into an integer rounded to nearest, ties to even, and kept within its
-/// bounds, NaN as 0; into f8 rounded once more.
+/// `x / scale + zp`, both steps rounded to f32; into an integer rounded to nearest, ties to even, and kept
+/// within its bounds, NaN as 0; into f8 rounded once more.
 ///
-/// With `qtype` = `per_tensor` there is one scale, with `per_channel` one for each place along `axis`. Zero points are as
-/// many as scales, or there are none, which is as if all were 0. What is too large for f8_e5m2 becomes ∞, for f8_e4m3 NaN. (The code of oneDNN
-/// multiplies by the reciprocal of the scale instead, and may be one step off where a quotient is about a half.)
+/// With `qtype` = `per_tensor` there is one scale, with `per_channel` one for each place along `axis`. Zero
+/// points are as many as scales, or there are none, which is as if all were 0. What is too large for f8_e5m2
+/// becomes ∞, for f8_e4m3 NaN. (The code of oneDNN multiplies by the reciprocal of the scale instead, and may
+/// be one step off where a quotient is about a half.)
 pub(super) fn quantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     quantized(op, &inputs[0], &Parameters::of_attributes(op, inputs)?, &shapes[0])
 }
@@ -30,17 +30,18 @@ pub(super) fn dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
     dequantized(op, &inputs[0], &Parameters::of_attributes(op, inputs)?, &shapes[0])
 }
 
-/// As Quantize, with scales and zero points that are tensors; a single zero point goes with any number of scales.
+/// As Quantize, with scales and zero points that are tensors; a single zero point goes with any number of
+/// scales.
 pub(super) fn dynamic_quantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     quantized(op, &inputs[0], &Parameters::of_inputs(op, inputs)?, &shapes[0])
 }
 
-/// As Dequantize, with scales and zero points that are tensors; zero points are rounded to f32, and the result to the
-/// type of the scales.
+/// As Dequantize, with scales and zero points that are tensors; zero points are rounded to f32, and the
+/// result to the type of the scales.
 ///
-/// With `qtype` = `per_group`, `group_shape` is the number of neighbours along each dim that share a scale; scales, and
-/// zero points if there are any, have the dims of `src` divided by it. Of s4 and u4, two elements lie in a byte, the
-/// first in the low half.
+/// With `qtype` = `per_group`, `group_shape` is the number of neighbours along each dim that share a scale;
+/// scales, and zero points if there are any, have the dims of `src` divided by it. Of s4 and u4, two elements
+/// lie in a byte, the first in the low half.
 pub(super) fn dynamic_dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     dequantized(op, &inputs[0], &Parameters::of_inputs(op, inputs)?, &shapes[0])
 }
@@ -49,7 +50,7 @@ pub(super) fn dynamic_dequantize(op: &Op, inputs: &[Value], shapes: &[Dims]) -> 
 struct Parameters {
     scales: Vec<f64>,
     zero_points: Option<Vec<f64>>,
-    walk: Walk,
+    odometer: Odometer,
 }
 
 impl Parameters {
@@ -59,11 +60,11 @@ impl Parameters {
             Some(AttrValue::S64s(zps)) => Some(zps.iter().map(|&zp| in_f32(zp as f64)).collect()),
             _ => None,
         };
-        Ok(Self { scales, zero_points, walk: walk(op, inputs)? })
+        Ok(Self { scales, zero_points, odometer: odometer(op, inputs)? })
     }
 
     fn of_inputs(op: &Op, inputs: &[Value]) -> Result<Self> {
-        let numbers = |value: &Value| numbers_of(value, &Walk::dense(value.dims()));
+        let numbers = |value: &Value| numbers_of(value, &Odometer::dense(value.dims()));
         let scales = numbers(&inputs[1])?;
         let zero_points = inputs.get(2).map(|zps| -> Result<Vec<f64>> {
             let mut zps: Vec<f64> = numbers(zps)?.into_iter().map(in_f32).collect();
@@ -72,14 +73,14 @@ impl Parameters {
             }
             Ok(zps)
         });
-        Ok(Self { scales, zero_points: zero_points.transpose()?, walk: walk(op, inputs)? })
+        Ok(Self { scales, zero_points: zero_points.transpose()?, odometer: odometer(op, inputs)? })
     }
 
     /// The scales of a range of elements, and their zero points, if there are any.
     fn of(&self, range: &Range<usize>) -> (Vec<f64>, Option<Vec<f64>>) {
         let of_elements = |all: &Vec<f64>| {
             let mut own = vec![0.0; range.len()];
-            self.walk.gather(range.clone(), &mut own, |at| all[at]);
+            self.odometer.read(range.clone(), &mut own, |at| all[at]);
             own
         };
         (of_elements(&self.scales), self.zero_points.as_ref().map(of_elements))
@@ -87,7 +88,7 @@ impl Parameters {
 }
 
 /// The way over the parameters in the order of the elements: each dim is one of groups and one in a group.
-fn walk(op: &Op, inputs: &[Value]) -> Result<Walk> {
+fn odometer(op: &Op, inputs: &[Value]) -> Result<Odometer> {
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     let counts = infer::parameter_counts(op, &dims)?;
     let mut stride = 1;
@@ -98,12 +99,12 @@ fn walk(op: &Op, inputs: &[Value]) -> Result<Walk> {
         stride *= count as usize;
     }
     loops.reverse();
-    Ok(Walk::new(loops))
+    Ok(Odometer::new(loops))
 }
 
 fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to = op.outputs()[0].data_type();
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];
@@ -121,7 +122,7 @@ fn quantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Res
 
 fn dequantized(op: &Op, src: &Value, parameters: &Parameters, dims: &[i64]) -> Result<Vec<Value>> {
     let to: DataType = op.outputs()[0].data_type();
-    let dense = Walk::dense(dims);
+    let dense = Odometer::dense(dims);
     one(Value::compute(to, dims, |range, bytes| {
         let (scales, zero_points) = parameters.of(&range);
         let mut numbers = vec![0.0; range.len()];

@@ -3,15 +3,14 @@
 use rayon::prelude::*;
 
 use super::functions::{maximum, minimum};
-use super::number::floats;
-use super::value::{Value, count, reserve, zeroed};
-use super::walk::{CHUNK, Walk};
-use super::{numbers_of, one, value_of};
+use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, value_of};
+use super::odometer::{CHUNK, Odometer};
+use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
-use crate::types::kind::Attr;
+use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::Dims;
 
 /// A tensor cut into rows: what lies along some of its axes, for each place along the others.
@@ -35,7 +34,7 @@ impl Rows {
 
     /// The numbers of a tensor, row by row.
     fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
-        numbers_of(value, &Walk::permuted(&self.dims, &self.order))
+        numbers_of(value, &Odometer::permuted(&self.dims, &self.order))
     }
 
     /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
@@ -46,7 +45,7 @@ impl Rows {
             strides[axis] = stride;
             stride = stride.wrapping_mul(self.dims[axis]);
         }
-        value_of(numbers, &Walk::of(&self.dims, &strides), data_type, dims)
+        value_of(numbers, &Odometer::of(&self.dims, &strides), data_type, dims)
     }
 
     /// One result for each row.
@@ -93,8 +92,8 @@ fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
 /// `exp(x − max) / sum` with `sum` over `exp(x − max)` along the axis; the statistics are `max + ln(sum)`.
 ///
 /// A row that is −inf throughout gives NaN under `mode` = `none`; under `inf_as_zero` it gives zeros, and its
-/// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics, under
-/// `inf_as_zero` 0.
+/// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics,
+/// under `inf_as_zero` 0.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
     let rows = rows_along_axis(op, src.dims())?;
@@ -151,7 +150,8 @@ pub(super) fn log_softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -
     })
 }
 
-/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and of `dst`.
+/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and
+/// of `dst`.
 fn backward_of_rows(
     op: &Op,
     inputs: &[Value],
@@ -227,17 +227,17 @@ pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> R
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst · src` over
-/// the elements of `src` that are not above 0 and share a slope.
+/// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst
+/// · src` over the elements of `src` that are not above 0 and share a slope.
 pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let [src, slope, diff_dst] = inputs else { unreachable!("the schema asks for three inputs") };
     let dims = src.dims();
     let start = infer::slope_start(op, &[dims, slope.dims()])?;
-    let walk = Walk::broadcast(slope.dims(), dims, start);
+    let odometer = Odometer::broadcast(slope.dims(), dims, start);
     let mut places = zeroed(count(dims))?;
-    walk.gather(0..count(dims), &mut places, |place| place);
-    let slopes = numbers_of(slope, &Walk::dense(slope.dims()))?;
-    let dense = Walk::dense(dims);
+    odometer.read(0..count(dims), &mut places, |place| place);
+    let slopes = numbers_of(slope, &Odometer::dense(slope.dims()))?;
+    let dense = Odometer::dense(dims);
     let (numbers, mut gradient) = (numbers_of(src, &dense)?, numbers_of(diff_dst, &dense)?);
     let mut of_slopes = zeroed(slopes.len())?;
     for ((x, d), &place) in numbers.iter().zip(&mut gradient).zip(&places) {
@@ -252,8 +252,8 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 /// `gamma · (x − mean) / √(variance + epsilon) + beta` over the dims from `begin_norm_axis` on, with
 /// `mean = sum(x) / n` and `variance = sum((x − mean)²) / n`, which are the second and third output.
 ///
-/// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no elements, mean
-/// and variance are 0.
+/// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
+/// elements, mean and variance are 0.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -262,11 +262,11 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
     normalised(op, &inputs[0], &rows, shapes, |_, i| parameters.at(i))
 }
 
-/// The formula of LayerNorm over the channels of a group, all that lies beside them included, for each of the first
-/// dim: `groups` groups of neighbouring channels.
+/// The formula of LayerNorm over the channels of a group, all that lies beside them included, for each of the
+/// first dim: `groups` groups of neighbouring channels.
 ///
-/// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and variance have the
-/// shape {N, groups}; of no elements they are 0.
+/// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
+/// variance have the shape {N, groups}; of no elements they are 0.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -303,9 +303,9 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
     one(rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0]))
 }
 
-/// With `x' = (src − mean) / √(variance + epsilon)` and means over the dims from `begin_norm_axis` on, `diff_src` is
-/// `(g − mean(g) − x' · mean(g · x')) / √(variance + epsilon)` of `g = gamma · diff_dst`; `diff_gamma` is the sum of
-/// `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
+/// With `x' = (src − mean) / √(variance + epsilon)` and means over the dims from `begin_norm_axis` on,
+/// `diff_src` is `(g − mean(g) − x' · mean(g · x')) / √(variance + epsilon)` of `g = gamma · diff_dst`;
+/// `diff_gamma` is the sum of `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
 ///
 /// Without `use_affine` gamma is 1.
 pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
@@ -313,7 +313,7 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     let begin = infer::norm_axis(op, dims)?;
     let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
     let (src, mut gradient) = (rows.numbers(&inputs[0])?, rows.numbers(&inputs[1])?);
-    let statistic = |port: usize| numbers_of(&inputs[port], &Walk::dense(inputs[port].dims()));
+    let statistic = |port: usize| numbers_of(&inputs[port], &Odometer::dense(inputs[port].dims()));
     let (means, variances) = (statistic(2)?, statistic(3)?);
     let parameters = affine(op, inputs, 4, &dims[begin..])?;
     let epsilon = epsilon(op);
@@ -323,8 +323,9 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     let mut of_gamma = zeroed(count(of_parameters))?;
     let mut of_beta = of_gamma.clone();
     let mut places = zeroed(rows.length)?;
-    let walk = Walk::broadcast(of_parameters, &dims[begin..], dims.len() - begin - of_parameters.len());
-    walk.gather(0..rows.length, &mut places, |place| place);
+    let odometer =
+        Odometer::broadcast(of_parameters, &dims[begin..], dims.len() - begin - of_parameters.len());
+    odometer.read(0..rows.length, &mut places, |place| place);
     for (i, x) in src.iter().enumerate() {
         let (row, place) = (i / rows.length, places[i % rows.length]);
         of_gamma[place] += gradient[i] * (x - means[row]) / deviations[row];
@@ -350,8 +351,9 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
     Ok(results)
 }
 
-/// The rows of a value less their mean and by their deviation, times one number and plus another, which follow from the
-/// numbers of the row and of the element in it; besides them, if they are asked for, means and variances.
+/// The rows of a value less their mean and by their deviation, times one number and plus another, which
+/// follow from the numbers of the row and of the element in it; besides them, if they are asked for, means
+/// and variances.
 fn normalised(
     op: &Op,
     src: &Value,
@@ -361,25 +363,32 @@ fn normalised(
 ) -> Result<Vec<Value>> {
     let epsilon = epsilon(op);
     let mut numbers = rows.numbers(src)?;
-    let mut moments: Vec<(usize, f64, f64)> = reserve(rows.count)?;
-    moments.extend((0..rows.count).map(|at| (at, 0.0, 0.0)));
-    rows.each(&mut numbers, &mut moments, |row, (at, mean, variance)| {
-        let n = row.len().max(1) as f64;
-        *mean = sum(row) / n;
-        *variance = row.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
+    let mut moments = reserve(rows.count)?;
+    moments.extend((0..rows.count).map(|row| Moments { row, mean: 0.0, variance: 0.0 }));
+    rows.each(&mut numbers, &mut moments, |numbers, Moments { row, mean, variance }| {
+        let n = numbers.len().max(1) as f64;
+        *mean = sum(numbers) / n;
+        *variance = numbers.iter().fold(0.0, |sum, x| sum + (x - *mean).powi(2)) / n;
         let deviation = (*variance + epsilon).sqrt();
-        for (i, x) in row.iter_mut().enumerate() {
-            let (factor, addend) = parameters(*at, i);
+        for (i, x) in numbers.iter_mut().enumerate() {
+            let (factor, addend) = parameters(*row, i);
             *x = factor * (*x - *mean) / deviation + addend;
         }
     });
     let mut results = vec![rows.value(&numbers, op.outputs()[0].data_type(), &shapes[0])?];
-    let statistics: [fn(&(usize, f64, f64)) -> f64; 2] = [|(_, mean, _)| *mean, |(.., variance)| *variance];
+    let statistics: [fn(&Moments) -> f64; 2] = [|row| row.mean, |row| row.variance];
     for ((output, dims), statistic) in op.outputs().iter().zip(shapes).skip(1).zip(statistics) {
         let numbers: Vec<f64> = moments.iter().map(statistic).collect();
         results.push(dense_value(&numbers, output.data_type(), dims)?);
     }
     Ok(results)
+}
+
+/// What is known of a row.
+struct Moments {
+    row: usize,
+    mean: f64,
+    variance: f64,
 }
 
 /// Factors and addends, as many as there are elements that they belong to, or none.
@@ -415,13 +424,27 @@ fn sum(row: &[f64]) -> f64 {
 
 /// The numbers of a value that broadcasts onto dims, its last dim onto their last.
 fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
-    let walk = Walk::broadcast(value.dims(), dims, dims.len() - value.dims().len());
+    let odometer = Odometer::broadcast(value.dims(), dims, dims.len() - value.dims().len());
     let mut numbers = zeroed(count(dims))?;
-    floats(value, &walk, 0..numbers.len(), &mut numbers);
+    floats(value, &odometer, 0..numbers.len(), &mut numbers);
     Ok(numbers)
 }
 
-/// A value of numbers in row-major order.
-fn dense_value(numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
-    value_of(numbers, &Walk::dense(dims), data_type, dims)
+/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the
+/// number of its terms times half a unit in the last place of the sum of their sizes.
+pub(super) fn bounds(op: &Op, src: &Value) -> Result<Vec<f64>> {
+    let axes = match op.kind() {
+        OpKind::BiasAddBackward => {
+            let channels = infer::channel_axis(op, src.dims())?;
+            (0..src.dims().len()).filter(|&axis| axis != channels).collect()
+        }
+        _ => infer::reduced_axes(op, src.dims())?,
+    };
+    let rows = Rows::along(&axes, src.dims());
+    let is_mean = op.kind() == OpKind::ReduceMean;
+    rows.reduce(&rows.numbers(src)?, |row| {
+        let (sizes, terms) = (row.iter().fold(0.0, |sum, x| sum + x.abs()), row.len() as f64);
+        // The quotient of a mean is divided by the number of terms again.
+        if is_mean { sizes * HALF_A_UNIT } else { sizes * terms * HALF_A_UNIT }
+    })
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::number::{elements, elements_mut};
-use super::walk::{CHUNK, Walk, in_pieces};
+use super::element::{elements, elements_mut, nibble, set_nibble};
+use super::odometer::{CHUNK, Odometer, in_pieces};
 use crate::error::{Error, Result, TensorFault};
 use crate::execute::tensor::{Tensor, TensorBuf};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -12,8 +12,8 @@ use crate::types::shape::{self, Dims};
 
 /// A tensor as plain data: its elements dense, in row-major order, in the byte order of the machine.
 ///
-/// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0. Values are
-/// equal where type, dims and all bits are.
+/// Elements of four bits lie two in a byte, the first in the low half; what is left of the last byte is 0.
+/// Values are equal where type, dims and all bits are.
 ///
 /// ```
 /// use sterna::DataType;
@@ -34,8 +34,8 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes that are
-    /// not as many as type and dims ask for.
+    /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes
+    /// that are not as many as type and dims ask for.
     pub fn new(data_type: DataType, dims: &[i64], mut bytes: Vec<u8>) -> Result<Self> {
         let (needed, given) = (byte_count(data_type, dims)?, bytes.len());
         if given != needed {
@@ -78,11 +78,11 @@ impl Value {
         if given < needed {
             return Err(fault(TensorFault::TooShort { needed, given }));
         }
-        let walk = Walk::of(dims, strides);
+        let odometer = Odometer::of(dims, strides);
         if bits == 4 {
             let mut packed = zeroed(byte_count(desc.data_type(), dims)?)?;
             let mut at = 0;
-            walk.each_run(0..count(dims), |first, stride, length| {
+            odometer.each_run(0..count(dims), |first, stride, length| {
                 for place in (0..length).map(|i| first + i * stride) {
                     set_nibble(&mut packed, at, nibble(bytes, place));
                     at += 1;
@@ -90,7 +90,7 @@ impl Value {
             });
             return Ok(Self { data_type: desc.data_type(), dims: dims.into(), bytes: packed });
         }
-        Self::gather(desc.data_type(), dims, &walk, bytes)
+        Self::reordered(desc.data_type(), dims, &odometer, bytes)
     }
 
     /// Scatters the elements into a tensor, whatever its strides; the bytes between its elements stay as they
@@ -112,10 +112,10 @@ impl Value {
         if dims != self.dims() {
             return Err(fault(TensorFault::Shape { expected: dims.into(), given: self.dims.clone() }));
         }
-        let (walk, bytes) = (Walk::of(dims, strides), tensor.as_mut_bytes());
+        let (odometer, bytes) = (Odometer::of(dims, strides), tensor.as_mut_bytes());
         let Some(size) = self.data_type.size() else {
             let mut at = 0;
-            walk.each_run(0..count(dims), |first, stride, length| {
+            odometer.each_run(0..count(dims), |first, stride, length| {
                 for place in (0..length).map(|i| first + i * stride) {
                     set_nibble(bytes, place, nibble(&self.bytes, at));
                     at += 1;
@@ -124,7 +124,7 @@ impl Value {
             return Ok(());
         };
         let mut elements = self.bytes.chunks_exact(size);
-        walk.each_run(0..count(dims), |first, stride, length| {
+        odometer.each_run(0..count(dims), |first, stride, length| {
             for (i, element) in elements.by_ref().take(length).enumerate() {
                 let place = (first + i * stride) * size;
                 bytes[place..place + size].copy_from_slice(element);
@@ -154,13 +154,18 @@ impl Value {
         of_this_type.then(|| self.bytes.chunks_exact(size_of::<T>()).filter_map(element_of).collect())
     }
 
-    /// A value whose elements are those that a walk visits.
-    pub(super) fn gather(data_type: DataType, dims: &[i64], walk: &Walk, from: &[u8]) -> Result<Self> {
+    /// A value whose elements are those that an odometer visits.
+    pub(super) fn reordered(
+        data_type: DataType,
+        dims: &[i64],
+        odometer: &Odometer,
+        from: &[u8],
+    ) -> Result<Self> {
         Self::compute(data_type, dims, |range, into| match data_type.size() {
-            Some(1) => copy::<1>(walk, range, from, into),
-            Some(2) => copy::<2>(walk, range, from, into),
-            Some(4) => copy::<4>(walk, range, from, into),
-            _ => copy::<8>(walk, range, from, into),
+            Some(1) => copy::<1>(odometer, range, from, into),
+            Some(2) => copy::<2>(odometer, range, from, into),
+            Some(4) => copy::<4>(odometer, range, from, into),
+            _ => copy::<8>(odometer, range, from, into),
         })
     }
 
@@ -189,25 +194,14 @@ impl Value {
     /// The value whose dim `i` is dim `order[i]` of this one.
     pub(super) fn permuted(&self, order: &[usize]) -> Result<Self> {
         let dims: Dims = order.iter().map(|&axis| self.dims[axis]).collect();
-        Self::gather(self.data_type, &dims, &Walk::permuted(&self.dims, order), &self.bytes)
+        Self::reordered(self.data_type, &dims, &Odometer::permuted(&self.dims, order), &self.bytes)
     }
 }
 
-/// Copies the elements of a range that a walk visits.
-pub(super) fn copy<const N: usize>(walk: &Walk, range: Range<usize>, from: &[u8], into: &mut [u8]) {
+/// Copies the elements of a range that an odometer visits.
+pub(super) fn copy<const N: usize>(odometer: &Odometer, range: Range<usize>, from: &[u8], into: &mut [u8]) {
     let from = elements::<N>(from);
-    walk.gather(range, elements_mut(into), |at| from[at]);
-}
-
-/// The n-th of the elements of four bits, of which a byte holds two, the first in its low half.
-pub(super) fn nibble(bytes: &[u8], at: usize) -> u8 {
-    bytes[at / 2] >> (4 * (at % 2)) & 0xf
-}
-
-/// Replaces the n-th of the elements of four bits.
-fn set_nibble(bytes: &mut [u8], at: usize, element: u8) {
-    let (byte, shift) = (&mut bytes[at / 2], 4 * (at % 2));
-    *byte = *byte & !(0xf << shift) | element << shift;
+    odometer.read(range, elements_mut(into), |at| from[at]);
 }
 
 /// How many bytes the elements of a dense tensor have.
@@ -226,6 +220,11 @@ fn byte_count(data_type: DataType, dims: &[i64]) -> Result<usize> {
         Some(size) => elements * size,
         None => elements.div_ceil(2),
     })
+}
+
+/// The results of an op with one output.
+pub(super) fn one(result: Result<Value>) -> Result<Vec<Value>> {
+    Ok(vec![result?])
 }
 
 /// The number of elements of a shape that has been checked.

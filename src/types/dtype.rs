@@ -30,9 +30,9 @@ coded_enum! {
         Boolean = 8 => "boolean",
         F8E5m2 = 9 => "f8_e5m2",
         F8E4m3 = 10 => "f8_e4m3",
-        /// Known by name; no op runs on it.
+        /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
         S4 = 11 => "s4",
-        /// Known by name; no op runs on it.
+        /// Two elements a byte, the first in its low half; `DynamicDequantize` alone takes it.
         U4 = 12 => "u4",
         /// Known by name; no op runs on it.
         E8m0 = 13 => "e8m0",
@@ -69,8 +69,8 @@ impl DataType {
         Self::U64,
     ];
 
-    /// The types that ops compare, convert and fill with: integers of whole bytes, and floating-point types of 16
-    /// bits or more.
+    /// The types that ops compare, convert and fill with: integers of whole bytes, and floating-point types
+    /// of 16 bits or more.
     pub const NUMERIC: &'static [DataType] = &[
         Self::F32,
         Self::Bf16,

@@ -11,7 +11,7 @@ use std::arch::naked_asm;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use sterna_capi::ffi::{needed, status_of};
+use sterna_capi::ffi::{ffi_guard, require};
 use sterna_capi::status::Status;
 use sterna_capi::{
     allocator, compiled_partition, constant_tensor_cache, cpu_isa, dump, engine, fpmath_mode, graph,
@@ -169,8 +169,8 @@ extern "C" fn dnnl_version() -> *const version::Version {
 /// Lines of verbose levels above 0 say how long things took.
 #[unsafe(no_mangle)]
 extern "C" fn dnnl_verbose_profiling_enabled(enabled: Option<&mut MaybeUninit<c_int>>) -> Status {
-    status_of(|| {
-        needed(enabled, "enabled")?.write(verbose::is_on().into());
+    ffi_guard(|| {
+        require(enabled, "enabled")?.write(verbose::is_on().into());
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::measure::{Sample, median};
 use super::record::{Case, Run};
 
-/// Medians that differ by no more than this part are the same however little the rounds spread.
+/// Medians that differ by at most this part count as equal, however little the rounds spread.
 pub(crate) const MIN_CHANGE: f64 = 0.03;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,10 +40,10 @@ impl Comparison {
 #[derive(Debug, Serialize)]
 pub(crate) struct RunComparison {
     pub(crate) cases: Vec<Compared>,
-    /// Cases that one run alone has: name and number of threads.
+    /// Cases that only one run has: name and number of threads.
     pub(crate) only_before: Vec<(String, usize)>,
     pub(crate) only_now: Vec<(String, usize)>,
-    /// What else differs between the runs.
+    /// Other differences between the runs.
     pub(crate) notes: Vec<String>,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Compared {
     pub(crate) threads: usize,
     pub(crate) before: Sample,
     pub(crate) now: Sample,
-    /// By which part the time grew.
+    /// The part by which the time grew.
     pub(crate) change: f64,
-    /// By which part the time of the streaming limit grew.
+    /// The part by which the time of the streaming limit grew.
     pub(crate) limit_change: f64,
     pub(crate) verdict: Comparison,
 }
@@ -141,7 +141,7 @@ mod tests {
             ([100.0, 100.0, 100.0], [96.5, 96.5, 96.5], Comparison::Faster),
             ([95.0, 100.0, 105.0], [105.0, 110.0, 115.0], Comparison::Same),
             ([95.0, 100.0, 105.0], [105.1, 110.0, 115.0], Comparison::Slower),
-            // Half of the rounds met with something else that ran.
+            // Something else ran during half of the rounds.
             ([199.0, 200.0, 201.0], [200.0, 600.0, 610.0], Comparison::Same),
             ([90.0, 100.0, 300.0], [80.0, 85.0, 89.0], Comparison::Faster),
             ([90.0, 100.0, 300.0], [80.0, 85.0, 90.0], Comparison::Same),

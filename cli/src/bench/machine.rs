@@ -1,4 +1,4 @@
-//! Which machine was measured.
+//! The measured machine.
 
 use std::env::consts::{ARCH, OS};
 use std::fmt::{self, Display, Formatter};
@@ -7,16 +7,16 @@ use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
 
-/// What tells machines apart, as far as times go.
+/// Facts that tell machines apart, as far as times go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// The processor's own name; empty if it has none.
+    /// The processor's name; empty if unknown.
     pub(crate) cpu: String,
     /// Threads that it runs at once.
     pub(crate) threads: usize,
     pub(crate) arch: String,
     pub(crate) os: String,
-    /// Bytes of the caches for data that one core sees, from the first level on; empty if they are not known.
+    /// Bytes of the data caches that one core sees, from the first level on; empty if unknown.
     pub(crate) caches: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Interleaved timing, and what the times come to.
+//! Interleaved timing, and its results.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::progress::Progress;
 
-/// How long the executions that are timed together take at least, so that the clock does not matter.
+/// Least time of the executions of one sample, so that reading the clock does not matter.
 const SAMPLE_SECONDS: f64 = 0.002;
 
-/// How many rounds there are however long they take.
+/// Least number of rounds, however long they take.
 const MIN_ROUNDS: usize = 5;
 
 /// Seconds of one execution over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) median: f64,
-    /// A quarter of the rounds took less, or as much.
+    /// A quarter of the rounds took at most this.
     pub(crate) lower: f64,
-    /// A quarter of the rounds took more, or as much.
+    /// A quarter of the rounds took at least this.
     pub(crate) upper: f64,
 }
 
@@ -31,7 +31,7 @@ impl Sample {
         Self { median, lower, upper }
     }
 
-    /// By which part of the median the rounds in the middle half are off it, the lower half below and the upper above.
+    /// Distances of the quartiles from the median, as parts of it: the lower one, and the upper one.
     pub(crate) fn spread(self) -> [f64; 2] {
         [self.lower, self.upper].map(|quartile| quartile / self.median - 1.0)
     }
@@ -42,7 +42,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     Sample::of(values).median
 }
 
-/// The value with this part of the sorted values below it, on the line between the two nearest.
+/// The value with this part of the sorted values below it, interpolated between the two nearest.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = part * last as f64;
@@ -50,7 +50,7 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// What a case and its limit came to.
+/// Results of a case and its limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     pub(crate) case: Sample,
@@ -60,7 +60,7 @@ pub(crate) struct Measured {
     pub(crate) rounds: usize,
 }
 
-/// Times two things, interleaved, for so long; nothing if the user interrupts.
+/// Times two runs, interleaved, for some time; nothing if the user interrupts.
 pub(crate) fn interleaved(
     mut case: impl FnMut() -> Result<()>,
     mut limit: impl FnMut() -> Result<()>,
@@ -95,7 +95,7 @@ pub(crate) fn interleaved(
     }))
 }
 
-/// The least seconds of one run, of many samples taken for so long; nothing if the user interrupts.
+/// The least seconds of one run, of many samples in some time; nothing if the user interrupts.
 pub(crate) fn best(
     mut run: impl FnMut() -> Result<()>,
     time: Duration,
@@ -115,7 +115,7 @@ pub(crate) fn best(
     Ok(Some(best))
 }
 
-/// Runs something until it is warm, and says how many runs make a sample.
+/// Warms a run up, and returns the number of runs in a sample.
 fn warmed_up(run: &mut impl FnMut() -> Result<()>) -> Result<usize> {
     seconds(1, run)?;
     let mut runs = 1;
@@ -129,7 +129,7 @@ fn warmed_up(run: &mut impl FnMut() -> Result<()>) -> Result<usize> {
     }
 }
 
-/// Seconds that one run takes, of so many in a row.
+/// Seconds of one run, from several runs in a row.
 fn seconds(runs: usize, run: &mut impl FnMut() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..runs {

@@ -14,7 +14,7 @@ use super::measure::Sample;
 /// The number of the form in which runs are saved.
 const FORMAT: u32 = 1;
 
-/// Everything that was measured in one go.
+/// All results of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
     format: u32,

@@ -1,4 +1,4 @@
-//! A run: which cases there are, and how each is made ready and measured.
+//! A run: its cases, and how each is prepared and measured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::shapes::in_memory;
 const MIN_CEILING: usize = 4 << 10;
 const MAX_CEILING: usize = 256 << 20;
 
-/// The longest that one size is measured for.
+/// The longest measurement of one size.
 const CEILING_TIME: Duration = Duration::from_millis(30);
 
 type Tensors = BTreeMap<TensorId, HostTensor>;
@@ -45,7 +45,7 @@ struct Prepared<'a> {
     fills: Fills,
 }
 
-/// Everything that is measured in one go.
+/// Everything that one run measures.
 pub(crate) struct Session<'a> {
     args: &'a BenchArgs,
     prepared: Vec<Prepared<'a>>,
@@ -53,12 +53,12 @@ pub(crate) struct Session<'a> {
     notes: Vec<String>,
 }
 
-/// What came of it.
+/// The outcome of a run.
 pub(crate) struct Ended {
     pub(crate) run: Run,
-    /// What the reader should know.
+    /// Remarks for the reader.
     pub(crate) notes: Vec<String>,
-    /// Whether the user ended it before its end.
+    /// Whether the user interrupted the run.
     pub(crate) interrupted: bool,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// The names of the cases that the filters take.
+    /// The names of the selected cases.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let supported = self.prepared.iter().flat_map(|prepared| &prepared.partitions);
         let supported = supported.filter(|(_, partition)| partition.is_supported());
@@ -203,7 +203,7 @@ fn teams(args: &BenchArgs, notes: &mut Vec<String>) -> Result<Vec<Team>> {
     Ok(teams)
 }
 
-/// The partitions of a subject; a single one bears the name of the subject.
+/// The partitions of a subject; a single partition's case has the name of the subject.
 fn partitions(subject: &Subject) -> Result<Vec<(String, Partition)>> {
     const NAMED_KINDS: usize = 3;
     let partitions = subject.graph.partitions(Policy::Fusion)?;
@@ -244,7 +244,8 @@ fn copied(tensors: &Tensors, engine: &Engine) -> Result<Tensors> {
     tensors.iter().map(|(id, tensor)| Ok((*id, tensor.copied(engine)?))).collect()
 }
 
-/// Makes up the results of a partition that does not run, for those that follow it, as far as their shapes are known.
+/// Fills the outputs of a partition that does not run, for those that follow it, as far as their shapes are
+/// known.
 fn make_up(partition: &Partition, tensors: &mut Tensors, fills: &Fills, engine: &Engine) -> Result<()> {
     for port in partition.outputs().iter().filter(|port| port.known_dims().is_some()) {
         tensors.insert(port.id(), filled(port, fills, engine)?);
@@ -252,10 +253,10 @@ fn make_up(partition: &Partition, tensors: &mut Tensors, fills: &Fills, engine: 
     Ok(())
 }
 
-/// What became of a partition.
+/// The outcome of a partition.
 enum Step {
     Measured(Case),
-    /// It is no case, or the filters do not take it; it ran for the partitions that follow it.
+    /// It is no case, or not a selected one, and ran for those that follow it.
     Passed,
     /// It cannot run, which is worth a note.
     LeftOut(String),
@@ -337,7 +338,7 @@ impl Meter<'_> {
     }
 }
 
-/// What one execution reads and writes, each distinct element counted once.
+/// Bytes that one execution reads and writes, each distinct element counted once.
 fn traffic(compiled: &CompiledPartition) -> Traffic {
     let bytes = |desc: &LogicalTensor| {
         desc.element_count().unwrap_or(0).saturating_mul(desc.data_type().size().unwrap_or(0))

@@ -76,6 +76,15 @@ const FUSIONS: &[Fusion] = &[
         ],
     ),
     (
+        "implicit_causal_mask",
+        graph!("implicit_causal_mask"),
+        &[
+            ("16", &[(0, &[1, 1, 4, 4])]),
+            ("65536", &[(0, &[1, 16, 64, 64])]),
+            ("2359296", &[(0, &[1, 16, 384, 384])]),
+        ],
+    ),
+    (
         "padding_bias_select",
         graph!("padding_bias_select"),
         &[

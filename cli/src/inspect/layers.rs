@@ -37,7 +37,7 @@ pub(super) struct Route {
     pub(super) label: (f64, f64),
 }
 
-/// Where boxes and edges are.
+/// The places of boxes and edges.
 pub(super) struct Places {
     /// The middle of each box.
     pub(super) boxes: Vec<(f64, f64)>,

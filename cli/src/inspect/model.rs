@@ -84,7 +84,7 @@ impl Inspection {
         };
         let partitions = graph.partitions(Policy::Fusion)?;
         let explanations = graph.explain()?;
-        let wiring = Wiring::new(&partitions, &explanations);
+        let wiring = PartitionEdges::new(&partitions, &explanations);
         // Tensors as the graph describes them; those of compiled partitions have known strides.
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
@@ -185,34 +185,34 @@ fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<Tensor
 }
 
 /// A tensor that leads from one partition to another.
-struct Link<'a> {
+struct PartitionEdge<'a> {
     producer: (usize, &'a Op),
     consumer: (usize, &'a Op),
 }
 
 /// The tensors between partitions.
-struct Wiring<'a> {
-    links: Vec<Link<'a>>,
-    /// The links of each partition.
-    links_of: HashMap<usize, Vec<usize>>,
+struct PartitionEdges<'a> {
+    edges: Vec<PartitionEdge<'a>>,
+    /// The edges of each partition.
+    edges_of: HashMap<usize, Vec<usize>>,
     /// What was said of an op beside a group that became a partition, by the partition and the id of the op.
     said_of: HashMap<(usize, OpId), Vec<&'a Explanation>>,
 }
 
-impl<'a> Wiring<'a> {
+impl<'a> PartitionEdges<'a> {
     fn new(partitions: &'a [Partition], explanations: &'a [Explanation]) -> Self {
         let ops = || partitions.iter().flat_map(|part| part.ops().iter().map(move |op| (part.id(), op)));
         let makers: HashMap<TensorId, (usize, &Op)> =
             ops().flat_map(|(part, op)| op.outputs().iter().map(move |out| (out.id(), (part, op)))).collect();
-        let mut links = Vec::new();
-        let mut links_of: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut edges = Vec::new();
+        let mut edges_of: HashMap<usize, Vec<usize>> = HashMap::new();
         for (part, op) in ops() {
             for input in op.inputs() {
                 let Some(&producer) = makers.get(&input.id()) else { continue };
                 if producer.0 != part {
-                    links_of.entry(producer.0).or_default().push(links.len());
-                    links_of.entry(part).or_default().push(links.len());
-                    links.push(Link { producer, consumer: (part, op) });
+                    edges_of.entry(producer.0).or_default().push(edges.len());
+                    edges_of.entry(part).or_default().push(edges.len());
+                    edges.push(PartitionEdge { producer, consumer: (part, op) });
                 }
             }
         }
@@ -224,27 +224,27 @@ impl<'a> Wiring<'a> {
                 said_of.entry((part, neighbour.id)).or_default().push(explanation);
             }
         }
-        Self { links, links_of, said_of }
+        Self { edges, edges_of, said_of }
     }
 
     /// The neighbours of a partition, and why they are not part of it.
     fn neighbours(&self, part: usize) -> Vec<Neighbour> {
         let mut neighbours: Vec<Neighbour> = Vec::new();
         let mut seen = HashSet::new();
-        for &link in self.links_of.get(&part).into_iter().flatten() {
-            let link = &self.links[link];
-            let (producer, consumer) = (op_ref(link.producer.1), op_ref(link.consumer.1));
-            let other = if link.producer.0 == part { link.consumer.0 } else { link.producer.0 };
+        for &edge in self.edges_of.get(&part).into_iter().flatten() {
+            let edge = &self.edges[edge];
+            let (producer, consumer) = (op_ref(edge.producer.1), op_ref(edge.consumer.1));
+            let other = if edge.producer.0 == part { edge.consumer.0 } else { edge.producer.0 };
             if seen.insert((producer.id, consumer.id)) {
-                neighbours.push(Neighbour { part: other, producer, consumer, why: self.why(link) });
+                neighbours.push(Neighbour { part: other, producer, consumer, why: self.why(edge) });
             }
         }
         neighbours
     }
 
-    /// The verdicts that kept the two ends of a link apart.
-    fn why(&self, link: &Link<'_>) -> String {
-        let ends = [(link.producer, link.consumer), (link.consumer, link.producer)];
+    /// The verdicts that kept the two ends of an edge apart.
+    fn why(&self, edge: &PartitionEdge<'_>) -> String {
+        let ends = [(edge.producer, edge.consumer), (edge.consumer, edge.producer)];
         let said = ends.iter().flat_map(|((part, _), (_, op))| self.said_of.get(&(*part, op.id())));
         let verdicts = said.flatten().filter_map(|explanation| {
             let neighbour = explanation.neighbour?;
@@ -260,7 +260,7 @@ impl<'a> Wiring<'a> {
         let mut verdicts: Vec<String> = verdicts.collect();
         verdicts.dedup();
         match &verdicts[..] {
-            [] => format!("no fusion starts at {} or at {}", link.producer.1.kind(), link.consumer.1.kind()),
+            [] => format!("no fusion starts at {} or at {}", edge.producer.1.kind(), edge.consumer.1.kind()),
             verdicts => verdicts.join("; "),
         }
     }

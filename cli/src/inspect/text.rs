@@ -10,7 +10,7 @@ use super::model::{Inspection, Outcome, Part};
 const COLOURS: [AnsiColor; 5] =
     [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
 
-/// The graph as text with colours; whoever prints it takes the colours out if the output is no terminal.
+/// The graph as text with colours; the printer removes the colours if the output is no terminal.
 pub(super) fn text(inspection: &Inspection) -> String {
     let Inspection { source, level, threads, parts, .. } = inspection;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());

@@ -123,6 +123,7 @@ const ROWS: &[Row] = &[
     comparison(&["Equal"], K::Equal),
     unary(&["Exp"], Map::Unary(K::Exp)),
     unary(&["Floor"], Map::Rounding(K::Floor)),
+    binary(&["FloorMod"], K::Modulo),
     row(&["Gelu"], DATA, &["approximation_mode"], Map::By(compose::gelu)),
     comparison(&["Greater"], K::Greater),
     comparison(&["GreaterEqual"], K::GreaterEqual),
@@ -148,7 +149,7 @@ const ROWS: &[Row] = &[
     binary(&["Minimum"], K::Minimum),
     unary(&["Mish"], Map::Unary(K::Mish)),
     binary(&["Multiply"], K::Multiply),
-    unary(&["Negative"], Map::By(compose::negative)),
+    unary(&["Negative"], Map::Unary(K::Negative)),
     comparison(&["NotEqual"], K::NotEqual),
     row(
         &["PReLU", "PRelu", "Prelu"],
@@ -353,8 +354,8 @@ impl Context<'_, '_> {
         (self.shapes_hold && (!dims.is_empty() || ranks_known)).then_some(dims)
     }
 
-    /// A number of rank 0 beside an input of a type: made by an op where the number has an exact form in f32, else a
-    /// constant.
+    /// A number of rank 0 beside an input of a type: made by an op where the number has an exact form in f32,
+    /// else a constant.
     pub(super) fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
         let value = match data_type {
             DataType::Boolean => Value::from_slice(&[], &[number != 0.0]).ok(),

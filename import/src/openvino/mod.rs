@@ -1,14 +1,33 @@
 //! OpenVINO IR: an XML file, and a `.bin` with the constants.
 //!
 //! Versions 10 and 11 of the format are read, which OpenVINO writes since 2020. The layers of the types that
-//! [`layer_types`] names become ops; whatever differs in meaning becomes a composition of ops that means the same, or an
-//! error that names the layer, its type, the port or attribute, and what would be needed. What of a model no `Result`
-//! hangs on is left out.
+//! [`layer_types`] names become ops; whatever differs in meaning becomes a composition of ops that means the
+//! same, or an error that names the layer, its type, the port or attribute, and what would be needed. What of
+//! a model no `Result` hangs on is left out.
 //!
-//! A text that holds one element `layer` and no model, as OpenVINO's specification prints them, is read as a model of
-//! that layer: `...` among its attributes is passed over, inputs and outputs go by the number of their port or by their
-//! name in the specification (`cond`, `then`, `else`; the output is `dst`), and types that are not written are taken from
-//! [`Options::types`], else they are boolean for truth values and f32 for all others.
+//! A text that holds one element `layer` and no model, as OpenVINO's specification prints them, is read as a
+//! model of that layer: `...` among its attributes is passed over, inputs and outputs go by the number of
+//! their port or by their name in the specification (`cond`, `then`, `else`; the output is `dst`), and types
+//! that are not written are taken from [`Options::types`], else they are boolean for truth values and f32 for
+//! all others.
+//!
+//! ```
+//! use sterna::{Attr, OpKind};
+//! use sterna_import::openvino;
+//! let text = r#"<layer ... type="Select">
+//!     <data auto_broadcast="pdpd" axis="0"/>
+//!     <input>
+//!         <port id="0"><dim>3</dim></port>
+//!         <port id="1"><dim>3</dim><dim>2</dim></port>
+//!         <port id="2"/>
+//!     </input>
+//!     <output><port id="3"><dim>3</dim><dim>2</dim></port></output>
+//! </layer>"#;
+//! let imported = openvino::read(text, &[])?;
+//! let op = &imported.graph.ops()[0];
+//! assert_eq!((op.kind(), op.get_attr(Attr::Axis)), (OpKind::Select, Some(&0i64.into())));
+//! # Ok::<(), sterna_import::Error>(())
+//! ```
 
 mod layers;
 mod types;
@@ -27,7 +46,8 @@ use crate::limits::Options;
 use crate::names::Shown;
 use crate::weights;
 
-/// Reads a model: the text of the `.xml` and the bytes of the `.bin`, which are empty for a model without constants.
+/// Reads a model: the text of the `.xml` and the bytes of the `.bin`, which are empty for a model without
+/// constants.
 ///
 /// # Errors
 ///
@@ -80,10 +100,7 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 /// let text = r#"<layer id="0" name="wave" type="Sin"><input><port id="0"/></input>
 ///               <output><port id="1"/></output></layer>"#;
 /// let error = openvino::read(text, &[]).unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     "layer `wave` (id 0, type Sin): layers of this type are not mapped; needed: ops of Sterna that compute the same"
-/// );
+/// assert!(error.to_string().starts_with("layer `wave` (id 0, type Sin): layers of this type are not"));
 /// let imported = openvino::read_with(text, &[], &Options { partial: true, ..Options::default() })?;
 /// assert_eq!(imported.graph.ops()[0].kind(), OpKind::Wildcard);
 /// assert_eq!(imported.skipped, [error]);

@@ -178,8 +178,8 @@ fn interpret(op: &Op, values: &mut BTreeMap<TensorId, Value>) {
     values.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
 }
 
-/// Runs a model on values of its inputs by name: every partition by what compiles it, or else by the reference. Gives the
-/// outputs by their own names.
+/// Runs a model on values of its inputs by name: every partition by what compiles it, or else by the
+/// reference. Gives the outputs by their own names.
 #[track_caller]
 pub(crate) fn by_name(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<String, Value> {
     let values = eval(imported, inputs);

@@ -187,7 +187,7 @@ BINARY = {
     "squared_difference": op.squared_difference, "subtract": op.subtract, "equal": op.equal, "not_equal": op.not_equal,
     "less": op.less, "less_equal": op.less_equal, "greater": op.greater, "greater_equal": op.greater_equal,
 }
-ON_INTEGERS = {name: BINARY[name] for name in BINARY if name not in ("divide", "squared_difference")}
+ON_INTEGERS = {name: BINARY[name] for name in BINARY if name != "squared_difference"} | {"floor_mod": op.floor_mod}
 LOGIC = {"and": op.logical_and, "or": op.logical_or, "xor": op.logical_xor, "equal": op.equal, "not_equal": op.not_equal}
 
 
@@ -211,7 +211,7 @@ def singles(writer: Writer) -> None:
     for kind in ("i32", "i64"):
         for name, make in ON_INTEGERS.items():
             one(name, kind, make, np.round(grid), np.array([[1], [2], [-3], [4]]))
-        for name in ("relu", "negative", "clamp"):
+        for name in ("abs", "relu", "negative", "clamp"):
             one(name, kind, UNARY[name], np.round(grid))
     for kind in ("i8", "u8", "i16", "u16", "u32", "u64", "f64"):
         for name in ("equal", "less", "greater_equal"):

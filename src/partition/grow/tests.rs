@@ -1,19 +1,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::error::OpRef;
 use crate::graph::Graph;
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
 /// A fusion that takes every op but `Exp`, up to four of them.
 const ALL_BUT_EXP: Fusion = Fusion {
     name: "all_but_exp",
+    lowering: Lowering::Elementwise,
     accuracy: Accuracy::Exact,
     seed: |op| op.kind() != OpKind::Exp,
-    grow: |group, op| match op.kind() {
+    grow: |group, op| match group.graph.ops[op].kind() {
         OpKind::Exp => FusionVerdict::NoMatch,
-        _ if group.len() == 4 => FusionVerdict::Rejected("four ops are enough"),
+        _ if group.members.len() == 4 => FusionVerdict::Rejected("four ops are enough"),
         _ => FusionVerdict::Matched,
     },
     accept: |_| FusionVerdict::Matched,
@@ -40,9 +43,13 @@ fn graph(ops: &[(OpKind, &[usize], usize)]) -> Graph {
 }
 
 fn groups(graph: &Graph) -> (Vec<Vec<usize>>, Vec<Explanation>) {
+    groups_of(graph, ALL_BUT_EXP)
+}
+
+fn groups_of(graph: &Graph, fusion: Fusion) -> (Vec<Vec<usize>>, Vec<Explanation>) {
     let op_graph = OpGraph::new(graph).unwrap();
     let mut explanations = Vec::new();
-    let groups = group(&op_graph, &[ALL_BUT_EXP], true, |explanation| explanations.push(explanation));
+    let groups = group(&op_graph, &[fusion], true, |explanation| explanations.push(explanation));
     let ids = |group: &OpGroup| group.ops.iter().map(|&op| op_graph.ops[op].id()).collect();
     (groups.iter().map(ids).collect(), explanations)
 }
@@ -94,13 +101,39 @@ fn two_groups_never_wait_for_each_other() {
 }
 
 #[test]
-fn a_group_grows_along_ports_of_which_only_the_shape_is_used() {
+fn a_group_grows_along_shape_only_inputs() {
     use OpKind::{Abs, Exp, GenIndex};
     let (joined, _) = groups(&graph(&[(Abs, &[0], 1), (GenIndex, &[1], 2)]));
     assert_eq!(joined, [vec![0, 1]]);
     // Such an edge lies on paths as well.
     let (apart, _) = groups(&graph(&[(Abs, &[0], 1), (Exp, &[1], 2), (GenIndex, &[2], 3)]));
     assert_eq!(apart, [vec![0], vec![1], vec![2]]);
+}
+
+#[test]
+fn a_fusion_sees_the_edges_around_its_group() {
+    use OpKind::{Abs, Add, ReLU};
+    // A fusion that takes in a consumer only if nothing else uses the results of its producers.
+    let sole_consumers = Fusion {
+        grow: |group, op| {
+            let is_shared = |&&producer: &&usize| group.graph.consumers[producer].len() > 1;
+            let shared = group.graph.producers[op].iter().find(is_shared);
+            match shared {
+                Some(producer) if group.members.contains(producer) => {
+                    FusionVerdict::Rejected("another op uses the result as well")
+                }
+                _ => FusionVerdict::Matched,
+            }
+        },
+        ..ALL_BUT_EXP
+    };
+    // The result of ReLU goes to Abs and Add.
+    let graph = graph(&[(Abs, &[0], 1), (ReLU, &[1], 2), (Abs, &[2], 3), (Add, &[2, 4], 5)]);
+    let (groups, explanations) = groups_of(&graph, sole_consumers);
+    assert_eq!(groups, [vec![0, 1], vec![2], vec![3]]);
+    let refused = explanations.iter().filter(|line| matches!(line.verdict, FusionVerdict::Rejected(_)));
+    let refused: Vec<_> = refused.map(|line| (line.seed.id, line.neighbour.map(|op| op.id))).collect();
+    assert_eq!(refused, [(0, Some(2)), (0, Some(3))]);
 }
 
 #[test]
@@ -146,7 +179,6 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
         }
         let mut group = vec![seed];
         let refused = loop {
-            let members: Vec<&Op> = group.iter().map(|&op| graph.ops[op]).collect();
             let mut seen: BTreeSet<usize> = group.iter().copied().collect();
             let mut refused = Vec::new();
             let mut neighbours = group.iter().flat_map(|&op| graph.neighbours(op));
@@ -154,7 +186,7 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
                 if is_taken(neighbour) || !seen.insert(neighbour) {
                     return false;
                 }
-                let mut verdict = (fusion.grow)(&members, graph.ops[neighbour]);
+                let mut verdict = (fusion.grow)(&GroupView { graph, members: &group }, neighbour);
                 if verdict == FusionVerdict::Matched
                     && !is_plainly_convex(graph, &[&group[..], &[neighbour]].concat(), &formed)
                 {
@@ -182,8 +214,9 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
         formed.push(group);
     }
     let alone = (0..graph.ops.len()).filter(|op| !formed.iter().any(|group| group.contains(op)));
-    let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], accuracy: None }).collect();
-    let formed = formed.into_iter().map(|ops| OpGroup { ops, accuracy: Some(fusion.accuracy) });
+    let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], fused: None }).collect();
+    let formed =
+        formed.into_iter().map(|ops| OpGroup { ops, fused: Some((fusion.lowering, fusion.accuracy)) });
     (graph.in_run_order(formed.chain(alone).collect()), explanations)
 }
 
@@ -216,9 +249,9 @@ impl Random {
 /// A fusion with other limits than those of the table.
 fn limited<const MOST: usize>() -> Fusion {
     Fusion {
-        grow: |group, op| match op.kind() {
+        grow: |group, op| match group.graph.ops[op].kind() {
             OpKind::Exp => FusionVerdict::NoMatch,
-            _ if group.len() == MOST => FusionVerdict::Rejected("the group is full"),
+            _ if group.members.len() == MOST => FusionVerdict::Rejected("the group is full"),
             _ => FusionVerdict::Matched,
         },
         ..ALL_BUT_EXP

@@ -1,7 +1,7 @@
 //! Layers that become an op with attributes, or several ops.
 //!
-//! What has no op of its own is put together from ops whose composition is the formula of the specification. On bf16
-//! and f16 the steps between are f32, so that only the result is rounded.
+//! What has no op of its own is put together from ops whose composition is the formula of the specification.
+//! On bf16 and f16 the steps between are f32, so that only the result is rounded.
 
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
@@ -70,9 +70,11 @@ fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Faul
     layer.emit(kind, &[], &[source], to)
 }
 
-/// On floating point alone: what becomes of integers depends on an attribute, and no op divides them.
+/// Integers are rounded down, as the attribute says unless it says that they are cut off.
 pub(super) fn divide(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    layer.truth("m_pythondiv", true)?;
+    if !layer.truth("m_pythondiv", true)? && is_integer(layer.data_type(0)) {
+        return Err(Fault::of_attribute("m_pythondiv", "true; an op that cuts quotients of integers off"));
+    }
     let (pair, attr) = layer.pair()?;
     layer.emit(K::Divide, &[attr], &pair, layer.data_type(0))
 }
@@ -127,16 +129,8 @@ pub(super) fn is_inf(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.emit(K::Equal, &[], &[source, infinity], D::Boolean)
 }
 
-pub(super) fn negative(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
-    if !is_integer(data_type) {
-        return layer.emit(K::Negative, &[], &[source], data_type);
-    }
-    let zero = layer.number(data_type, 0.0)?;
-    layer.emit(K::Subtract, &[], &[zero, source], data_type)
-}
-
-/// A slope of rank 1 that is as long as dim 1 of the data stands there; any other slope is aligned on the right.
+/// A slope of rank 1 that is as long as dim 1 of the data stands there; any other slope is aligned on the
+/// right.
 pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     const WHY: &str = "known dims, which decide where the slope stands";
     let (data, slope) = (layer.builder.dims(layer.inputs[0]), layer.builder.dims(layer.inputs[1]));

@@ -1,4 +1,5 @@
-//! Layers that move elements or speak of shapes: folded on constants, and on other tensors where an op does the same.
+//! Layers that move elements or speak of shapes: folded on constants, and on other tensors where an op does
+//! the same.
 
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
@@ -68,7 +69,8 @@ pub(super) fn range(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     folded(layer, value)
 }
 
-/// The elements in the shape that a constant gives, whose 0 stands for the dim of the input and whose −1 for the rest.
+/// The elements in the shape that a constant gives, whose 0 stands for the dim of the input and whose −1 for
+/// the rest.
 pub(super) fn reshape(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let pattern = numbers(layer, 1)?;
     let special_zero = layer.truth("special_zero", false)?;
@@ -133,8 +135,8 @@ enum Mode {
 
 /// The elements repeated to a shape that a constant gives.
 ///
-/// On a tensor that is no constant, a select does so whose condition alone has the shape and chooses between twice the
-/// same.
+/// On a tensor that is no constant, a select does so whose condition alone has the shape and chooses between
+/// twice the same.
 pub(super) fn broadcast(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let words = [
         ("numpy", Mode::Numpy),

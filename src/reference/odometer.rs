@@ -1,4 +1,4 @@
-//! The way from the elements of a result to those of an operand, and loops over both.
+//! The way from the elements of a result to those of an operand.
 
 use std::ops::Range;
 
@@ -12,64 +12,65 @@ pub(super) const CHUNK: usize = 4096;
 
 /// Where the elements of an operand lie, in the order of the elements of a result.
 ///
-/// It is a loop a dim, stepped like an odometer: no index is ever divided into its digits but the first of a range.
+/// It has a wheel for each dim: a step turns the innermost, and one that comes round turns the next. No index
+/// is divided into its digits but the first of a range.
 #[derive(Debug)]
-pub(super) struct Walk {
-    /// From the outermost loop to the innermost; there is at least one.
-    loops: SmallVec<[Loop; 6]>,
+pub(super) struct Odometer {
+    /// From the outermost to the innermost; there is at least one.
+    wheels: SmallVec<[Wheel; 6]>,
 }
 
 /// So many steps, each of so many elements of the operand.
 #[derive(Debug, Clone, Copy)]
-struct Loop {
+struct Wheel {
     count: usize,
     stride: usize,
 }
 
-impl Walk {
-    /// The walk over dims, whose strides are given; neighbours that are one loop become one.
+impl Odometer {
+    /// The odometer over dims, whose strides are given; neighbours that turn as one become one.
     pub(super) fn new(dims: impl IntoIterator<Item = (usize, usize)>) -> Self {
-        let mut loops: SmallVec<[Loop; 6]> = SmallVec::new();
+        let mut wheels: SmallVec<[Wheel; 6]> = SmallVec::new();
         for (count, stride) in dims.into_iter().filter(|&(count, _)| count != 1) {
-            match loops.last_mut() {
+            match wheels.last_mut() {
                 Some(outer) if outer.stride == stride.wrapping_mul(count) => {
-                    *outer = Loop { count: outer.count.wrapping_mul(count), stride };
+                    *outer = Wheel { count: outer.count.wrapping_mul(count), stride };
                 }
-                _ => loops.push(Loop { count, stride }),
+                _ => wheels.push(Wheel { count, stride }),
             }
         }
-        if loops.is_empty() {
-            loops.push(Loop { count: 1, stride: 0 });
+        if wheels.is_empty() {
+            wheels.push(Wheel { count: 1, stride: 0 });
         }
-        Self { loops }
+        Self { wheels }
     }
 
-    /// The walk over a dense operand in the order of a result that it broadcasts onto, its first dim standing at dim
-    /// `start` of the result.
+    /// The odometer over a dense operand in the order of a result that it broadcasts onto, its first dim
+    /// standing at dim `start` of the result.
     pub(super) fn broadcast(operand: &[i64], onto: &[i64], start: usize) -> Self {
         let strides = shape::access_strides(operand, &dense(operand), onto, start);
         Self::of(onto, &strides)
     }
 
-    /// The walk over dense elements in their own order.
+    /// The odometer over dense elements in their own order.
     pub(super) fn dense(dims: &[i64]) -> Self {
         Self::new([(shape::element_count(dims).unwrap_or(0) as usize, 1)])
     }
 
-    /// The walk over a dense operand whose dims are taken in another order.
+    /// The odometer over a dense operand whose dims are taken in another order.
     pub(super) fn permuted(operand: &[i64], order: &[usize]) -> Self {
         let strides = dense(operand);
         Self::new(order.iter().map(|&axis| (operand[axis] as usize, strides[axis] as usize)))
     }
 
-    /// The walk over dims by strides that fit them.
+    /// The odometer over dims by strides that fit them.
     pub(super) fn of(dims: &[i64], strides: &[i64]) -> Self {
         Self::new(dims.iter().zip(strides).map(|(&dim, &stride)| (dim as usize, stride as usize)))
     }
 
     /// Reads the elements of a range into a slice of as many.
     #[inline]
-    pub(super) fn gather<T>(&self, range: Range<usize>, into: &mut [T], read: impl Fn(usize) -> T) {
+    pub(super) fn read<T>(&self, range: Range<usize>, into: &mut [T], read: impl Fn(usize) -> T) {
         let mut into = into;
         self.each_run(range, |first, stride, length| {
             let (now, rest) = std::mem::take(&mut into).split_at_mut(length);
@@ -81,20 +82,20 @@ impl Walk {
         });
     }
 
-    /// Calls a function for each stretch of a range along the innermost loop: with the place of its first element, the
-    /// stride and the number of elements.
+    /// Calls a function for each stretch of a range along the innermost wheel: with the place of its first
+    /// element, the stride and the number of elements.
     pub(super) fn each_run(&self, range: Range<usize>, mut run: impl FnMut(usize, usize, usize)) {
-        let Some((inner, outer)) = self.loops.split_last() else { return };
+        let Some((inner, outer)) = self.wheels.split_last() else { return };
         if range.is_empty() {
             return;
         }
         let (mut rest, mut column) = (range.start / inner.count, range.start % inner.count);
         let mut place = 0;
         let mut index: SmallVec<[usize; 6]> = SmallVec::from_elem(0, outer.len());
-        for (i, level) in index.iter_mut().zip(outer).rev() {
-            *i = rest % level.count;
-            rest /= level.count;
-            place += *i * level.stride;
+        for (i, wheel) in index.iter_mut().zip(outer).rev() {
+            *i = rest % wheel.count;
+            rest /= wheel.count;
+            place += *i * wheel.stride;
         }
         let mut left = range.len();
         loop {
@@ -105,13 +106,13 @@ impl Walk {
                 return;
             }
             column = 0;
-            for (i, level) in index.iter_mut().zip(outer).rev() {
+            for (i, wheel) in index.iter_mut().zip(outer).rev() {
                 *i += 1;
-                place += level.stride;
-                if *i < level.count {
+                place += wheel.stride;
+                if *i < wheel.count {
                     break;
                 }
-                place -= level.count * level.stride;
+                place -= wheel.count * wheel.stride;
                 *i = 0;
             }
         }
@@ -127,7 +128,8 @@ fn dense(dims: &[i64]) -> Dims {
     strides
 }
 
-/// Calls a function with the number and the elements of each piece of so many, on all threads if there are more than one.
+/// Calls a function with the number and the elements of each piece of so many, on all threads if there are
+/// more than one.
 pub(super) fn in_pieces<T: Send>(all: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     if all.len() <= size {
         if !all.is_empty() {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::register_fusion::StageShape;
+use crate::kernels::fused::Stage;
 use crate::kernels::pointwise::{Impls, Kernel1, Kernel2, Params};
 use crate::kernels::select::{self, PrefetchDistance};
 use crate::kernels::{InnerStride, StorePolicy, Width, fused, pointwise};
@@ -14,12 +14,45 @@ use crate::types::kind::Level;
 /// The operands of a step with their inner strides.
 pub(super) type Operands = SmallVec<[(Operand, InnerStride); 3]>;
 
+/// A step as a part of a fused kernel.
+#[derive(Debug)]
+pub(super) struct Fusible {
+    pub(super) shape: StageShape,
+    pub(super) operands: Operands,
+}
+
+/// How a step uses the two register classes of a fused kernel: the block of elements and its mask.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StageShape {
+    /// Nothing: the result is the operand.
+    Same,
+    /// A number from a number, with any NaN payload.
+    Number1 { stage: Stage, params: Params, produces_noncanonical_nan: bool },
+    /// A number from the bits of a number.
+    Bits(Stage),
+    /// A boolean from a number.
+    Predicate1(Stage, Params),
+    /// A number from two, with any NaN payload.
+    Number2 { stage: Stage, params: Params, commutes: bool, produces_noncanonical_nan: bool },
+    /// A boolean from two numbers; and the same with swapped operands.
+    Predicate2 { stage: Stage, swapped: Stage },
+    /// A boolean from a boolean.
+    Not(Stage),
+    /// A boolean from two, in any order; and the same with the second one in the saved mask.
+    Logic { stage: Stage, of_masks: Stage },
+    /// One of two numbers by a boolean: with the block as the number for true, and for false.
+    Select { if_true: Stage, if_false: Stage },
+}
+
 /// Cost of copying an element, and of packing or unpacking a strided one.
 pub(super) const COPY_COST: usize = 1;
 pub(super) const PACK_COST: usize = 4;
 
-/// Selects the kernel for an instruction and, if it can be fused, its stage; `None` if no kernel takes its
-/// types. `input` says which input of the partition an operand is, `distance` gives an operand's prefetch
+/// No kernel runs an op on its types.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoKernel(pub(super) ScalarOp);
+
+/// Selects the kernel for an instruction and, if it can be fused, its stage. `input` says which input of the partition an operand is, `distance` gives an operand's prefetch
 /// distance.
 pub(super) fn instr(
     op: ScalarOp,
@@ -29,7 +62,8 @@ pub(super) fn instr(
     stores: StorePolicy,
     input: impl Fn(Operand) -> Option<usize>,
     distance: impl Fn(Operand) -> isize,
-) -> Option<(Instr, Option<StageShape>)> {
+) -> Result<(Instr, Option<StageShape>), NoKernel> {
+    let none = || NoKernel(op);
     let runs = |operand: usize| operands[operand].1;
     let one = |impls: Impls<Kernel1>, params| Instr::Unary { x: operands[0].0, kernel: impls.kernel, params };
     let two = |impls: Impls<Kernel2>, params| Instr::Binary {
@@ -45,17 +79,18 @@ pub(super) fn instr(
             impls.stage.map(|stage| StageShape::Number1 { stage, params, produces_noncanonical_nan }),
         )
     };
-    Some(match op {
+    Ok(match op {
         ScalarOp::Unary(function, params) => number(pointwise::unary(level, function), params),
         ScalarOp::Binary(function, params, of) => {
-            let impls = pointwise::binary(level, function, of, runs(0), runs(1))?;
+            let impls = pointwise::binary(level, function, of, runs(0), runs(1)).ok_or_else(none)?;
             let (commutes, produces_noncanonical_nan) =
                 (function.commutes(), impls.produces_noncanonical_nan);
             let shape = |stage| StageShape::Number2 { stage, params, commutes, produces_noncanonical_nan };
             (two(impls, params), impls.stage.map(shape))
         }
         ScalarOp::Compare(comparison, of) => {
-            let (impls, swapped) = pointwise::compare(level, comparison, of, runs(0), runs(1))?;
+            let (impls, swapped) =
+                pointwise::compare(level, comparison, of, runs(0), runs(1)).ok_or_else(none)?;
             let shape =
                 impls.stage.zip(swapped).map(|(stage, swapped)| StageShape::Predicate2 { stage, swapped });
             (two(impls, NO_PARAMS), shape)
@@ -72,18 +107,20 @@ pub(super) fn instr(
             (one(impls, NO_PARAMS), impls.stage.map(StageShape::Not))
         }
         ScalarOp::Classify(class, of) => {
-            let impls = pointwise::classify(level, class, of)?;
+            let impls = pointwise::classify(level, class, of).ok_or_else(none)?;
             (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
         }
         ScalarOp::Sign(sign) => {
             let impls = pointwise::sign(level, width, sign);
             (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
         }
-        ScalarOp::Convert(from, to) => number(pointwise::convert(level, from, to)?, NO_PARAMS),
-        ScalarOp::Round(to) => number(pointwise::round_to(level, to)?, NO_PARAMS),
+        ScalarOp::Convert(from, to) => {
+            number(pointwise::convert(level, from, to).ok_or_else(none)?, NO_PARAMS)
+        }
+        ScalarOp::Round(to) => number(pointwise::round_to(level, to).ok_or_else(none)?, NO_PARAMS),
         ScalarOp::Index => match operands[0].0 {
             Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
-            Operand::Step(_) => return None,
+            Operand::Step(_) => return Err(none()),
         },
         ScalarOp::Select => {
             let stages = [true, false].map(|taken| fused::select(width, taken)[level as usize]);

@@ -3,93 +3,99 @@
 
 use smallvec::SmallVec;
 
-use super::expr::ExprGraph;
-use super::kernel::{NO_PARAMS, Operands};
-use super::nest::{IterationSpace, UnplacedStep};
-use super::tile;
+use super::schedule::{Schedule, UnplacedStep, skippable};
+use super::select_kernel::{Fusible, NO_PARAMS, StageShape};
+use crate::compile::memory::MemoryPolicy;
 use crate::kernels::fused::{
     self, BLOCK, FusedProgram, Location, ProgramOperand, Stage, StageUse, StoreKind,
 };
 use crate::kernels::pointwise::Params;
-use crate::kernels::{InnerStride, StorePolicy, Width};
+use crate::kernels::{InnerStride, Width};
+use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::{FusedKernel, Instr, Operand};
 use crate::types::kind::Level;
 
 /// Most steps of a fused kernel: the depth of nested calls if the compiler does not make tail calls of them.
 const MAX_STEPS: usize = 32;
 
-/// A step as a part of a fused kernel.
-#[derive(Debug)]
-pub(super) struct Fusible {
-    pub(super) shape: StageShape,
-    pub(super) operands: Operands,
+/// A schedule with fused kernels in place of the steps that they absorb, and a verdict for each step.
+pub(super) struct FusedSchedule<'a> {
+    pub(super) schedule: Schedule<'a>,
+    pub(super) verdicts: Vec<RegisterFusionVerdict>,
 }
 
-/// How a step uses the two register classes of a fused kernel: the block of elements and its mask.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum StageShape {
-    /// Nothing: the result is the operand.
-    Same,
-    /// A number from a number, with any NaN payload.
-    Number1 { stage: Stage, params: Params, produces_noncanonical_nan: bool },
-    /// A number from the bits of a number.
-    Bits(Stage),
-    /// A boolean from a number.
-    Predicate1(Stage, Params),
-    /// A number from two, with any NaN payload.
-    Number2 { stage: Stage, params: Params, commutes: bool, produces_noncanonical_nan: bool },
-    /// A boolean from two numbers; and the same with swapped operands.
-    Predicate2 { stage: Stage, swapped: Stage },
-    /// A boolean from a boolean.
-    Not(Stage),
-    /// A boolean from two, in any order; and the same with the second one in the saved mask.
-    Logic { stage: Stage, of_masks: Stage },
-    /// One of two numbers by a boolean: with the block as the number for true, and for false.
-    Select { if_true: Stage, if_false: Stage },
-}
-
-/// The steps of a nest and its roots, with fused kernels in place of the steps that they absorb. `is_far`
-/// says whether the plan moves more than half of the last level.
-pub(super) fn fuse(
-    expr: &ExprGraph<'_>,
-    iter_space: &IterationSpace,
-    mut steps: Vec<UnplacedStep>,
-    mut roots: SmallVec<[usize; 2]>,
-    level: Level,
-    is_far: bool,
-) -> (Vec<UnplacedStep>, SmallVec<[usize; 2]>) {
-    let mut users = vec![Vec::new(); steps.len()];
-    for (user, step) in steps.iter().enumerate() {
+/// Fuses the steps of a schedule as far as that pays.
+pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPolicy) -> FusedSchedule<'a> {
+    let count = schedule.steps.len();
+    let fusible: Vec<Result<(), RegisterFusionVerdict>> =
+        (0..count).map(|step| check_fusible(&schedule, step)).collect();
+    let lone = |why: RegisterFusionVerdict| {
+        fusible.iter().map(|fusible| fusible.err().unwrap_or(why)).collect::<Vec<_>>()
+    };
+    if count < 2 {
+        return FusedSchedule { schedule, verdicts: vec![RegisterFusionVerdict::NoPartner; count] };
+    }
+    // A fused kernel of two steps must save more than a pass through the caches.
+    if count == 2 && !policy.fuses_pairs {
+        let is_pair = fusible.iter().all(Result::is_ok);
+        let why =
+            if is_pair { RegisterFusionVerdict::PairInCaches } else { RegisterFusionVerdict::NoPartner };
+        return FusedSchedule { verdicts: lone(why), schedule };
+    }
+    let mut verdicts = lone(RegisterFusionVerdict::NoPartner);
+    let mut users = vec![Vec::new(); count];
+    for (user, step) in schedule.steps.iter().enumerate() {
         step.instr.deps().for_each(|used| users[used].push(user));
     }
-    let mut taken = vec![false; steps.len()];
-    let is_fusible: Vec<bool> =
-        (0..steps.len()).map(|step| is_fusible(expr, iter_space, &steps, &roots, step)).collect();
-    for root in (0..steps.len()).rev() {
-        if taken[root] || !is_fusible[root] {
+    let mut taken = vec![false; count];
+    let mut kernels: Vec<Option<(FusedKernel, Vec<usize>)>> = (0..count).map(|_| None).collect();
+    for root in (0..count).rev() {
+        if taken[root] || fusible[root].is_err() {
             continue;
         }
-        let members = members(&steps, &users, &is_fusible, root);
+        let members = members(&schedule.steps, &users, &fusible, root, &mut verdicts);
         if members.len() < 2 {
             continue;
         }
-        let Some(fused) = Writer::new(expr, iter_space, &steps, &members, level, is_far).fused() else {
-            continue;
-        };
-        let cost = members.iter().map(|&step| steps[step].cost).sum();
-        members.iter().filter(|&&step| step != root).for_each(|&step| taken[step] = true);
-        steps[root].labels = members.iter().flat_map(|&step| &steps[step].labels).copied().collect();
-        steps[root].instr = Instr::FusedKernel(fused);
-        steps[root].cost = cost;
+        match Writer::new(&schedule, &members, level, policy).fused() {
+            Ok(kernel) => {
+                members.iter().for_each(|&step| taken[step] = true);
+                verdicts[root] = RegisterFusionVerdict::Fused;
+                kernels[root] = Some((kernel, members));
+            }
+            Err(reason) => verdicts[root] = reason,
+        }
     }
+    with_kernels(schedule, kernels, &verdicts)
+}
+
+/// The schedule with kernels in place of steps, each given with the steps that it absorbs.
+fn with_kernels<'a>(
+    schedule: Schedule<'a>,
+    mut kernels: Vec<Option<(FusedKernel, Vec<usize>)>>,
+    verdicts: &[RegisterFusionVerdict],
+) -> FusedSchedule<'a> {
+    let Schedule { expr, space, steps, roots } = schedule;
+    let absorbed: Vec<_> = steps.iter().map(|step| (step.labels.clone(), step.cost)).collect();
+    let fused = |(index, step): (usize, UnplacedStep)| match kernels[index].take() {
+        None => step,
+        Some((kernel, members)) => UnplacedStep {
+            labels: members.iter().flat_map(|&member| &absorbed[member].0).copied().collect(),
+            instr: Instr::FusedKernel(kernel),
+            cost: members.iter().map(|&member| absorbed[member].1).sum(),
+            ..step
+        },
+    };
+    let steps: Vec<UnplacedStep> = steps.into_iter().enumerate().map(fused).collect();
     let order = execution_order(&steps, &roots);
     let mut numbers = vec![0; steps.len()];
     order.iter().enumerate().for_each(|(number, &step)| numbers[step] = number);
+    let verdicts = order.iter().map(|&step| verdicts[step]).collect();
     let mut open: Vec<Option<UnplacedStep>> = steps.into_iter().map(Some).collect();
     let mut steps: Vec<UnplacedStep> = order.into_iter().filter_map(|step| open[step].take()).collect();
     steps.iter_mut().for_each(|step| step.instr.renumber(&numbers));
-    roots.iter_mut().for_each(|root| *root = numbers[*root]);
-    (steps, roots)
+    let roots = roots.into_iter().map(|root| numbers[root]).collect();
+    FusedSchedule { schedule: Schedule { expr, space, steps, roots }, verdicts }
 }
 
 /// The steps that roots need, in run order if none is skipped. A fused kernel needs its operands in another
@@ -113,16 +119,35 @@ fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
 }
 
 /// The steps that a fused kernel can absorb, in order: each is used only within the fused kernel, and varies
-/// along the same loops.
-fn members(steps: &[UnplacedStep], users: &[Vec<usize>], is_fusible: &[bool], root: usize) -> Vec<usize> {
+/// along the same loops. Notes why a fusible operand is none of them.
+fn members(
+    steps: &[UnplacedStep],
+    users: &[Vec<usize>],
+    fusible: &[Result<(), RegisterFusionVerdict>],
+    root: usize,
+    verdicts: &mut [RegisterFusionVerdict],
+) -> Vec<usize> {
     let mut members = vec![root];
     for step in (0..root).rev() {
-        // A result that is written to a port is used outside.
-        let fits = is_fusible[step] && steps[step].varies == steps[root].varies && steps[step].port.is_none();
-        let is_inner =
-            fits && !users[step].is_empty() && users[step].iter().all(|user| members.contains(user));
-        if is_inner && members.len() < MAX_STEPS {
-            members.push(step);
+        let is_used = users[step].iter().any(|user| members.contains(user));
+        if !is_used || fusible[step].is_err() {
+            continue;
+        }
+        let refusal = if steps[step].port.is_some() {
+            // A result that is written to a port is used outside.
+            Some(RegisterFusionVerdict::Stored)
+        } else if steps[step].varies != steps[root].varies {
+            Some(RegisterFusionVerdict::OtherLoops)
+        } else if !users[step].iter().all(|user| members.contains(user)) {
+            Some(RegisterFusionVerdict::UsedElsewhere)
+        } else if members.len() == MAX_STEPS {
+            Some(RegisterFusionVerdict::TooLong)
+        } else {
+            None
+        };
+        match refusal {
+            None => members.push(step),
+            Some(reason) => verdicts[step] = reason,
         }
     }
     members.reverse();
@@ -130,29 +155,33 @@ fn members(steps: &[UnplacedStep], users: &[Vec<usize>], is_fusible: &[bool], ro
 }
 
 /// Whether a step can be part of a fused kernel: it covers the whole tile, and has a stage.
-fn is_fusible(
-    expr: &ExprGraph<'_>,
-    iter_space: &IterationSpace,
-    steps: &[UnplacedStep],
-    roots: &[usize],
-    index: usize,
-) -> bool {
+fn check_fusible(schedule: &Schedule<'_>, index: usize) -> Result<(), RegisterFusionVerdict> {
+    let Schedule { space, steps, .. } = schedule;
     let step = &steps[index];
-    let is_whole = step.space.rows && step.space.columns == InnerStride::Contiguous;
+    if step.fusible.is_none() {
+        return Err(RegisterFusionVerdict::NoStage);
+    }
+    if !step.space.rows || step.space.columns != InnerStride::Contiguous {
+        return Err(RegisterFusionVerdict::Repeated);
+    }
     // Half-empty blocks take as long as full ones.
-    let columns = iter_space.columns.extent;
-    let fills_blocks = columns.next_multiple_of(BLOCK) <= columns / 4 * 5 || iter_space.rows.extent == 1;
-    is_whole
-        && step.fusible.is_some()
-        && (fills_blocks || tile::lies_flat(expr, iter_space, steps, index))
-        && !skips_work(steps, roots, index)
+    let columns = space.columns.extent;
+    let fills_blocks = columns.next_multiple_of(BLOCK) <= columns / 4 * 5 || space.rows.extent == 1;
+    if !fills_blocks && !schedule.lies_flat(index) {
+        return Err(RegisterFusionVerdict::ShortRows);
+    }
+    if skips_work(schedule, index) {
+        return Err(RegisterFusionVerdict::SkipsWork);
+    }
+    Ok(())
 }
 
 /// Whether a mask test may skip a heavy step, which no fused kernel absorbs, for a branch of this select.
-fn skips_work(steps: &[UnplacedStep], roots: &[usize], index: usize) -> bool {
+fn skips_work(schedule: &Schedule<'_>, index: usize) -> bool {
+    let Schedule { steps, roots, .. } = schedule;
     let Instr::Select(select) = &steps[index].instr else { return false };
     let is_heavy = |step: usize| steps[step].fusible.is_none() && steps[step].varies == steps[index].varies;
-    select.computed_branches().any(|first| tile::skippable(steps, roots, index, first).any(is_heavy))
+    select.computed_branches().any(|first| skippable(steps, roots, index, first).any(is_heavy))
 }
 
 /// For each member, by step, whether the NaN payload of its result is demanded: it is stored, or moved or
@@ -177,14 +206,16 @@ fn demands_nan_bits(steps: &[UnplacedStep], members: &[usize]) -> Vec<bool> {
     demanded
 }
 
+/// Whether a part of a program is written; if not, why the fused kernel is given up.
+type Written = Result<(), RegisterFusionVerdict>;
+
 /// Writes the program of a fused kernel.
 struct Writer<'a> {
-    expr: &'a ExprGraph<'a>,
-    iter_space: &'a IterationSpace,
+    schedule: &'a Schedule<'a>,
     steps: &'a [UnplacedStep],
     members: &'a [usize],
     level: Level,
-    is_far: bool,
+    policy: &'a MemoryPolicy,
     stages: Vec<StageUse>,
     /// Operands that are in memory before the fused kernel begins.
     operands: SmallVec<[(Operand, ProgramOperand); 4]>,
@@ -204,14 +235,8 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(
-        expr: &'a ExprGraph<'a>,
-        iter_space: &'a IterationSpace,
-        steps: &'a [UnplacedStep],
-        members: &'a [usize],
-        level: Level,
-        is_far: bool,
-    ) -> Self {
+    fn new(schedule: &'a Schedule<'a>, members: &'a [usize], level: Level, policy: &'a MemoryPolicy) -> Self {
+        let steps = &schedule.steps[..];
         let mut uses = vec![0; steps.len()];
         for operands in
             members.iter().filter_map(|&step| steps[step].fusible.as_ref()).map(|fusible| &fusible.operands)
@@ -223,12 +248,11 @@ impl<'a> Writer<'a> {
             }
         }
         Self {
-            expr,
-            iter_space,
+            schedule,
             steps,
             members,
             level,
-            is_far,
+            policy,
             stages: Vec::new(),
             operands: SmallVec::new(),
             spilled: Vec::new(),
@@ -241,10 +265,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The fused kernel of all members; `None` if a value has no stage.
-    fn fused(mut self) -> Option<FusedKernel> {
-        let root = *self.members.last()?;
-        let fusible = self.steps[root].fusible.as_ref()?;
+    /// The fused kernel of all members.
+    fn fused(mut self) -> Result<FusedKernel, RegisterFusionVerdict> {
+        let root = *self.members.last().ok_or(RegisterFusionVerdict::NoPartner)?;
+        let fusible = self.fusible(root)?;
         let result = match fusible.shape {
             StageShape::Same => fusible.operands[0].0,
             _ => Operand::Step(root),
@@ -259,26 +283,27 @@ impl<'a> Writer<'a> {
             StoreKind::Block(self.steps[root].width, self.steps[root].stores)
         };
         let (operands, of_feeds) = self.operands.into_iter().unzip();
-        let program = FusedProgram::new(self.level, &self.stages, of_feeds, ending, self.spilled.len())?;
-        Some(FusedKernel { program, operands })
+        let program = FusedProgram::new(self.level, &self.stages, of_feeds, ending, self.spilled.len())
+            .ok_or(RegisterFusionVerdict::NoProgram)?;
+        Ok(FusedKernel { program, operands })
     }
 
     /// Lists the operands in memory.
-    fn declare(&mut self) -> Option<()> {
+    fn declare(&mut self) -> Written {
         for &member in self.members {
-            for &(operand, inner) in &self.steps[member].fusible.as_ref()?.operands {
+            for &(operand, inner) in &self.fusible(member)?.operands {
                 if !self.is_member(operand) && self.operands.iter().all(|(known, _)| *known != operand) {
                     self.operands.push((operand, ProgramOperand { width: self.width(operand), inner }));
                 }
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// Prefetches the operands that are contiguous along rows, if memory binds by far. The stages of a block
     /// are so many instructions that the hardware does not see the next loads coming; within the last level
     /// it does (decision: prefetch-fused).
-    fn prefetch(&mut self) -> Option<()> {
+    fn prefetch(&mut self) -> Written {
         let from_memory =
             |(index, &(operand, ProgramOperand { width, inner })): (usize, &(Operand, ProgramOperand))| {
                 (matches!(operand, Operand::Access(_)) && inner == InnerStride::Contiguous).then_some((
@@ -294,27 +319,35 @@ impl<'a> Writer<'a> {
         let varies = self.members.last().map(|&root| self.steps[root].varies);
         let as_often = self.steps.iter().filter(|step| Some(step.varies) == varies);
         let cost: usize = as_often.map(|step| step.cost).sum();
-        let runs_along = |&access: &usize| self.iter_space.columns.strides[access] != 0;
-        let accesses = (0..self.expr.accesses.len()).filter(runs_along);
-        let moved: usize = accesses.map(|access| self.expr.accesses[access].width.bytes()).sum();
-        // If results are stored non-temporally, operands come from beyond the caches.
-        let is_beyond = self.steps.iter().any(|step| step.stores == StorePolicy::NonTemporal);
+        let runs_along = |&access: &usize| self.schedule.space.columns.strides[access] != 0;
+        let accesses = (0..self.schedule.expr.accesses.len()).filter(runs_along);
+        let moved: usize = accesses.map(|access| self.schedule.expr.accesses[access].width.bytes()).sum();
+        // Nests all of whose results are unpacked read and write their tiles by small pieces.
+        let writes_rows =
+            self.steps.iter().any(|s| s.port.is_some() && !matches!(s.instr, Instr::UnpackTile { .. }));
         // Tiles are then pieces of rows that are too short for the hardware prefetcher
         // (decision: prefetch-fused-pack).
         let packs = self.steps.iter().any(UnplacedStep::packs);
-        if is_beyond && (packs || (self.is_far && 2 * cost <= moved)) {
+        if writes_rows && (packs || (self.policy.prefetches_fused && 2 * cost <= moved)) {
             for (at, operand, width) in from_memory {
                 // The distance is passed as an f32; beyond the precision of f32 a neighbouring line is
                 // prefetched.
-                match self.iter_space.distance(self.expr, packs, operand) {
+                match self.schedule.space.distance(self.schedule.expr, self.policy, packs, operand) {
                     0 => {}
-                    distance => {
-                        self.push(fused::prefetch(width)[self.level as usize]?, at, [distance as f32, 0.0])
-                    }
+                    distance => self.push(
+                        fused::prefetch(width)[self.level as usize]
+                            .ok_or(RegisterFusionVerdict::NoProgram)?,
+                        at,
+                        [distance as f32, 0.0],
+                    ),
                 }
             }
         }
-        Some(())
+        Ok(())
+    }
+
+    fn fusible(&self, step: usize) -> Result<&'a Fusible, RegisterFusionVerdict> {
+        self.steps[step].fusible.as_ref().ok_or(RegisterFusionVerdict::NoStage)
     }
 
     fn is_member(&self, operand: Operand) -> bool {
@@ -323,15 +356,15 @@ impl<'a> Writer<'a> {
 
     fn width(&self, operand: Operand) -> Width {
         match operand {
-            Operand::Access(access) => self.expr.accesses[access].width,
+            Operand::Access(access) => self.schedule.expr.accesses[access].width,
             Operand::Step(step) => self.steps[step].width,
         }
     }
 
-    fn call(&mut self, stages: fused::Stages, at: Location) -> Option<()> {
-        let stage = stages[self.level as usize]?;
+    fn call(&mut self, stages: fused::Stages, at: Location) -> Written {
+        let stage = stages[self.level as usize].ok_or(RegisterFusionVerdict::NoProgram)?;
         self.push(stage, at, NO_PARAMS);
-        Some(())
+        Ok(())
     }
 
     fn push(&mut self, stage: Stage, at: Location, params: Params) {
@@ -339,12 +372,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Emits the stages of a value, once, behind those of its operands.
-    fn emit(&mut self, value: Operand) -> Option<()> {
+    fn emit(&mut self, value: Operand) -> Written {
         let mut open: Vec<usize> = self.begin(value).into_iter().collect();
         while let Some(&step) = open.last() {
-            let operands = &self.steps[step].fusible.as_ref()?.operands;
-            // The condition comes first: the mask register holds it while the branches are computed, the first
-            // branch last.
+            let operands = &self.fusible(step)?.operands;
+            // The condition comes first. The mask register holds it while the branches are computed, the
+            // first branch last.
             let order: &[usize] = if operands.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
             let mut operands = order.iter().filter_map(|&index| operands.get(index));
             match operands.find_map(|&(operand, _)| self.begin(operand)) {
@@ -355,7 +388,7 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// The member that gives a value, unless its stages have been begun; from here on they have.
@@ -365,12 +398,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Emits the stages of a member whose operands have theirs.
-    fn emit_step(&mut self, step: usize) -> Option<()> {
-        let steps = self.steps;
-        let Fusible { shape, operands } = steps[step].fusible.as_ref()?;
+    fn emit_step(&mut self, step: usize) -> Written {
+        let Fusible { shape, operands } = self.fusible(step)?;
         let operand = |index: usize| operands[index].0;
         match *shape {
-            StageShape::Same => return None,
+            StageShape::Same => return Err(RegisterFusionVerdict::NoStage),
             StageShape::Number1 { stage, params, produces_noncanonical_nan } => {
                 self.load_block(operand(0))?;
                 self.replace_block(step)?;
@@ -434,14 +466,14 @@ impl<'a> Writer<'a> {
             }
         }
         self.release();
-        Some(())
+        Ok(())
     }
 
     /// Makes any NaN in the block, the result of a step, the canonical NaN, if its payload is demanded.
-    fn canonicalise_nan(&mut self, step: usize, produces_noncanonical_nan: bool) -> Option<()> {
+    fn canonicalise_nan(&mut self, step: usize, produces_noncanonical_nan: bool) -> Written {
         match produces_noncanonical_nan && self.demands_nan_bits[step] {
             true => self.call(fused::canonicalise(), Location::Nowhere),
-            false => Some(()),
+            false => Ok(()),
         }
     }
 
@@ -451,12 +483,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Location of a value in memory; spills it first if it is only in registers.
-    fn in_memory(&mut self, value: Operand) -> Option<Location> {
+    fn in_memory(&mut self, value: Operand) -> Result<Location, RegisterFusionVerdict> {
         if let Some(index) = self.operands.iter().position(|(operand, _)| *operand == value) {
-            return Some(Location::Operand(index));
+            return Ok(Location::Operand(index));
         }
         if let Some(index) = self.spilled.iter().position(|held| *held == Some(value)) {
-            return Some(Location::Spilled(index));
+            return Ok(Location::Spilled(index));
         }
         let index = self.spilled.iter().position(Option::is_none).unwrap_or_else(|| {
             self.spilled.push(None);
@@ -473,32 +505,32 @@ impl<'a> Writer<'a> {
         } else {
             self.call(fused::spill(self.width(value)), at)?;
         }
-        Some(at)
+        Ok(at)
     }
 
     /// Exchanges the mask and the saved mask.
-    fn swap_masks(&mut self) -> Option<()> {
+    fn swap_masks(&mut self) -> Written {
         std::mem::swap(&mut self.lane_mask, &mut self.saved_mask);
         self.saved_mask = self.saved_mask.filter(|&value| self.is_used_later(value));
         self.call(fused::swap_masks(), Location::Nowhere)
     }
 
     /// Loads a value into the block registers.
-    fn load_block(&mut self, value: Operand) -> Option<()> {
+    fn load_block(&mut self, value: Operand) -> Written {
         if self.block == Some(value) {
-            return Some(());
+            return Ok(());
         }
         let at = self.in_memory(value)?;
         self.spill(self.block)?;
         self.call(fused::load(self.width(value)), at)?;
         self.block = Some(value);
-        Some(())
+        Ok(())
     }
 
     /// Loads a value into the mask register.
-    fn load_lane_mask(&mut self, value: Operand) -> Option<()> {
+    fn load_lane_mask(&mut self, value: Operand) -> Written {
         if self.lane_mask == Some(value) {
-            return Some(());
+            return Ok(());
         }
         if self.saved_mask == Some(value) {
             return self.swap_masks();
@@ -507,14 +539,14 @@ impl<'a> Writer<'a> {
         self.save_lane_mask()?;
         self.call(fused::load_mask(), at)?;
         self.lane_mask = Some(value);
-        Some(())
+        Ok(())
     }
 
     /// Spills a value that is used later.
-    fn spill(&mut self, value: Option<Operand>) -> Option<()> {
+    fn spill(&mut self, value: Option<Operand>) -> Written {
         match value {
             Some(value) if self.is_used_later(value) => self.in_memory(value).map(|_| ()),
-            _ => Some(()),
+            _ => Ok(()),
         }
     }
 
@@ -523,23 +555,23 @@ impl<'a> Writer<'a> {
     }
 
     /// The block becomes the result of a step, which uses its operands.
-    fn replace_block(&mut self, step: usize) -> Option<()> {
+    fn replace_block(&mut self, step: usize) -> Written {
         self.use_operands(step);
         self.spill(self.block)?;
         self.block = Some(Operand::Step(step));
-        Some(())
+        Ok(())
     }
 
     /// The mask becomes the result of a step, which uses its operands.
-    fn replace_lane_mask(&mut self, step: usize) -> Option<()> {
+    fn replace_lane_mask(&mut self, step: usize) -> Written {
         self.use_operands(step);
         self.save_lane_mask()?;
         self.lane_mask = Some(Operand::Step(step));
-        Some(())
+        Ok(())
     }
 
     /// Saves the mask if it is used later: in the saved mask register if that is free, else by a spill.
-    fn save_lane_mask(&mut self) -> Option<()> {
+    fn save_lane_mask(&mut self) -> Written {
         match self.lane_mask {
             Some(value) if self.saved_mask.is_none() && self.is_used_later(value) => {
                 self.saved_mask = self.lane_mask;

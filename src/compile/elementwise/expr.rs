@@ -13,7 +13,7 @@ use crate::kernels::pointwise::compared_in;
 use crate::plan::Base;
 use crate::plan::scalar_op::ScalarOp;
 use crate::types::dtype::DataType;
-use crate::types::shape;
+use crate::types::shape::{self, Dims};
 
 /// A set of axes of a nest's index space, one bit each.
 pub(super) type Axes = u16;
@@ -348,6 +348,78 @@ impl<'a> ExprGraph<'a> {
             self.accesses.len() - 1
         })
     }
+}
+
+/// An expression graph, its index space, and its outputs: the access and the value of each.
+pub(super) struct NestExpr<'a> {
+    pub(super) expr: ExprGraph<'a>,
+    pub(super) roots: Vec<(usize, ExprRef)>,
+}
+
+/// One expression graph for each shape of outputs, small shapes first, so that later ones can read what
+/// earlier ones write.
+pub(super) fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExpr<'a>> {
+    // Values, each with its output.
+    let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
+    for (output, &value) in group.outputs.iter().enumerate() {
+        by_shape.entry(&group.values[value].dims).or_default().push((value, output));
+    }
+    let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
+        by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
+    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0].1));
+
+    let mut written = vec![None; group.values.len()];
+    let mut constants = 0;
+    let mut exprs = Vec::with_capacity(shapes.len());
+    for (dims, mut outputs) in shapes {
+        let mut expr = ExprGraph::new(group, ports, written.clone(), dims, constants);
+        // Values from which others are computed come first.
+        outputs.sort_unstable();
+        let mut roots = Vec::with_capacity(outputs.len());
+        for &(value, output) in &outputs {
+            let value = expr.storage(value, 0);
+            roots.push((expr.access_output(output), value));
+        }
+        outputs.iter().for_each(|&(value, output)| written[value] = Some(output));
+        constants += expr.constants.len();
+        exprs.push(NestExpr { expr, roots });
+    }
+    exprs
+}
+
+/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be
+/// addressed, all of them together need not, and elements of an input that overlap are counted each.
+pub(super) fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
+    let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
+    for NestExpr { expr, .. } in exprs {
+        for access in &expr.accesses {
+            let Base::Port(port) = access.base else { continue };
+            let varying = expr.dims.iter().zip(&access.strides).filter(|&(_, &stride)| stride != 0);
+            let bytes =
+                varying.map(|(&dim, _)| dim as usize).fold(access.width.bytes(), usize::saturating_mul);
+            let most = of_port.entry(port).or_default();
+            *most = bytes.max(*most);
+        }
+    }
+    of_port.into_values().fold(0, usize::saturating_add)
+}
+
+/// Whether each row of a result leaves one branch unread, because the condition does not vary along the
+/// innermost dim.
+pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
+    exprs.iter().any(|NestExpr { expr, roots, .. }| {
+        roots.iter().any(|&(access, value)| {
+            let strides = &expr.accesses[access].strides;
+            let innermost =
+                (0..strides.len()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis]);
+            match (value, innermost) {
+                (ExprRef::Node(node), Some(axis)) if expr.nodes[node].op == ScalarOp::Select => {
+                    expr.varies(expr.nodes[node].operands[0]) & 1 << axis == 0
+                }
+                _ => false,
+            }
+        })
+    })
 }
 
 fn width_of(data_type: DataType) -> Width {

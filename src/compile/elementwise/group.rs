@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::check_inferred;
+use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::Function;
 use crate::graph::infer;
@@ -99,5 +99,27 @@ impl ShapedGroup {
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
         Ok(Self { values, outputs })
+    }
+
+    /// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
+    pub(super) fn sizes(&self, ports: &[&[i64]]) -> Vec<usize> {
+        // A value whose shape alone is used is never computed, and needs nothing.
+        let mut is_used = vec![false; self.values.len()];
+        self.outputs.iter().for_each(|&output| is_used[output] = true);
+        for (value, def) in self.values.iter().enumerate().rev() {
+            if let Some(def) = def.def.as_ref().filter(|_| is_used[value]) {
+                def.operands.iter().for_each(|&(operand, _)| is_used[operand] = true);
+            }
+        }
+        let inputs = 0..ports.len() - self.outputs.len();
+        let values = inputs
+            .map(|value| (value, is_used[value]))
+            .chain(self.outputs.iter().map(|&value| (value, true)));
+        let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
+            let value = &self.values[value];
+            let span = shape::span(&value.dims, strides).unwrap_or(0) as usize;
+            if is_used { span * value.data_type.size().unwrap_or(0) } else { 0 }
+        };
+        values.zip(ports).map(size).collect()
     }
 }

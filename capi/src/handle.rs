@@ -1,0 +1,64 @@
+//! The handles of partitions and compiled partitions, which functions of either noun take.
+
+use crate::ffi::Fault;
+
+/// Ops of a graph that run as one, or one op that no kernel runs.
+///
+/// Any thread may use it at any time. It does not need its graph any more.
+pub struct Partition {
+    pub(crate) core: sterna::Partition,
+}
+
+impl Partition {
+    /// The partition behind the handle.
+    pub fn core(&self) -> &sterna::Partition {
+        &self.core
+    }
+
+    pub(crate) fn new(core: sterna::Partition) -> Self {
+        Self { core }
+    }
+}
+
+/// Two tensors that may share one buffer: the output replaces the input. The layout is that of
+/// `dnnl_graph_inplace_pair_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct InplacePair {
+    /// The id of the input.
+    pub input_id: usize,
+    /// The id of the output.
+    pub output_id: usize,
+}
+
+/// A partition compiled for concrete tensors, to be executed any number of times.
+///
+/// Functions that take it as `const` may be called from any number of threads at once; executions then run at once.
+/// `sterna_partition_compile` and `sterna_compiled_partition_destroy` need it for themselves.
+pub struct CompiledPartition {
+    pub(crate) partition: sterna::Partition,
+    compiled: Option<sterna::CompiledPartition>,
+    pub(crate) inplace_pairs: Vec<InplacePair>,
+}
+
+impl CompiledPartition {
+    /// A handle that is still to be filled.
+    pub(crate) fn new(partition: sterna::Partition) -> Self {
+        Self { partition, compiled: None, inplace_pairs: Vec::new() }
+    }
+
+    /// The compiled partition behind the handle, once it has been compiled.
+    pub fn core(&self) -> Result<&sterna::CompiledPartition, Fault> {
+        #[cold]
+        fn is_empty() -> Fault {
+            Fault::invalid_arguments("the compiled partition has not been compiled yet")
+        }
+        self.compiled.as_ref().ok_or_else(is_empty)
+    }
+
+    pub(crate) fn fill(&mut self, compiled: sterna::CompiledPartition) {
+        let pair = |pair: &sterna::InPlacePair| InplacePair { input_id: pair.input, output_id: pair.output };
+        self.inplace_pairs = compiled.inplace_ports().iter().map(pair).collect();
+        self.compiled = Some(compiled);
+    }
+}

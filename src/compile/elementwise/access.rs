@@ -1,0 +1,135 @@
+//! The index space of a nest: loops, and how accesses and results go along them.
+
+use smallvec::SmallVec;
+
+use super::expr::{Axes, ExprGraph};
+use crate::compile::memory::MemoryPolicy;
+use crate::kernels::InnerStride;
+use crate::plan::loops::{Loop, Role, Strides, normalise};
+use crate::plan::{Operand, StepSpace};
+use crate::types::shape;
+
+/// The loops of a nest, and the strides along each.
+pub(super) struct IterationSpace {
+    /// All loops but the two innermost.
+    pub(super) outer: SmallVec<[Loop; 4]>,
+    pub(super) rows: Loop,
+    pub(super) columns: Loop,
+    accesses: usize,
+    masks: SmallVec<[Axes; 4]>,
+}
+
+impl IterationSpace {
+    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one access.
+    pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
+        let dims = expr.dims;
+        let result = &expr.accesses[along].strides;
+        let order =
+            shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
+        let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
+        for node in &expr.nodes {
+            if !masks.contains(&node.varies) {
+                masks.push(node.varies);
+            }
+        }
+        // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
+        // merges with one along which it does not.
+        let strides_of = |mask: Axes| {
+            let varying: SmallVec<[i64; 6]> =
+                (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
+            let strides = shape::dense_strides(&varying, &order).unwrap_or_default();
+            let of_axis =
+                |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
+            strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
+        };
+        let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
+        let loops = (0..dims.len()).map(|axis| Loop {
+            extent: dims[axis] as usize,
+            strides: expr
+                .accesses
+                .iter()
+                .map(|access| access.strides[axis])
+                .chain(of_masks.iter().map(|s| s[axis]))
+                .collect(),
+            role: Role::Spatial,
+            pinned: false,
+        });
+        let mut outer = normalise(loops, along);
+        let once = |strides: Strides| Loop { extent: 1, strides, role: Role::Spatial, pinned: false };
+        let widths = expr.accesses.iter().map(|access| access.width.bytes() as isize);
+        let columns = outer.pop().unwrap_or_else(|| once(widths.chain(masks.iter().map(|_| 0)).collect()));
+        let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, columns.strides.len())));
+        Self { outer, rows, columns, accesses: expr.accesses.len(), masks }
+    }
+
+    /// The bit of the row loop, and of the column loop, after those of the outer loops.
+    pub(super) fn row_bit(&self) -> u32 {
+        1 << self.outer.len()
+    }
+
+    pub(super) fn column_bit(&self) -> u32 {
+        2 << self.outer.len()
+    }
+
+    fn loops(&self) -> impl DoubleEndedIterator<Item = &Loop> {
+        self.outer.iter().chain([&self.rows, &self.columns])
+    }
+
+    /// The loops along which the strides are not 0, one bit each: outer loops, rows, columns.
+    pub(super) fn varies(&self, strides_at: usize) -> u32 {
+        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.strides[strides_at] != 0);
+        moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+
+    pub(super) fn node_varies(&self, varies: Axes) -> u32 {
+        let mask = self.masks.iter().position(|&mask| mask == varies);
+        mask.map_or(0, |mask| self.varies(self.accesses + mask))
+    }
+
+    /// All loops of more than one iteration.
+    pub(super) fn all(&self) -> u32 {
+        let iterating = self.loops().enumerate().filter(|(_, l)| l.extent > 1);
+        iterating.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+
+    /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it is
+    /// read.
+    ///
+    /// With transposed and
+    /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
+    /// the next row (decision: prefetch-next-row).
+    pub(super) fn distance(
+        &self,
+        expr: &ExprGraph<'_>,
+        policy: &MemoryPolicy,
+        packs: bool,
+        operand: Operand,
+    ) -> isize {
+        let (Operand::Access(access), distance) = (operand, policy.prefetch_distance) else { return 0 };
+        if distance == 0 {
+            return 0;
+        }
+        let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
+        let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
+        let width = expr.accesses[access].width.bytes();
+        let bytes = between.fold(width, usize::saturating_mul);
+        if self.loops().any(is_repeated) && policy.keeps(bytes) {
+            return 0;
+        }
+        // Rows are short and may lie apart, so a later row is prefetched.
+        let rows = match distance.div_ceil(self.columns.extent.saturating_mul(width).max(1)) {
+            _ if packs => 1,
+            1 => return distance as isize,
+            rows => rows as isize,
+        };
+        self.rows.strides[access].saturating_mul(rows)
+    }
+
+    pub(super) fn space(&self, varies: u32) -> StepSpace {
+        let columns = varies & self.column_bit() != 0 || self.columns.extent == 1;
+        StepSpace {
+            rows: varies & self.row_bit() != 0 || self.rows.extent == 1,
+            columns: if columns { InnerStride::Contiguous } else { InnerStride::Broadcast },
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Lowers a partition of pointwise ops to a plan.
+//!
+//! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
+//! (`group`), expressions (`expr`), loops and strides (`access`), kernels (`select_kernel`), steps in run order
+//! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
+//! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
+
+mod access;
+mod expr;
+mod group;
+mod in_place;
+mod register_fusion;
+mod schedule;
+mod scratch;
+mod select_kernel;
+mod tiling;
+
+use self::expr::{ExprRef, NestExpr};
+use self::group::ShapedGroup;
+use self::schedule::{Root, Schedule};
+use self::select_kernel::NoKernel;
+use self::tiling::TiledNest;
+use super::memory::{self, MemoryPolicy, Traffic};
+use super::shapes::output_strides;
+use crate::error::{CompileFault, Error, Result};
+use crate::graph::function::Function;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::kernels::StorePolicy;
+use crate::partition::Partition;
+use crate::plan::Plan;
+use crate::types::kind::Level;
+
+/// The plan of a partition for concrete inputs, for one thread or for more.
+pub(super) fn lower(
+    partition: &Partition,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+    level: Level,
+    single_thread: bool,
+) -> Result<Plan> {
+    let refuse = |fault| Error::Compile { partition: partition.id(), fault };
+    let group = ShapedGroup::new(partition, inputs, outputs)?;
+    let layout_hints = layout_hints(&group, inputs);
+    let mut resolved = Vec::with_capacity(outputs.len());
+    for (&output, &value) in outputs.iter().zip(&group.outputs) {
+        let dims = &group.values[value].dims;
+        let strides = output_strides(output, dims, &layout_hints).map_err(refuse)?;
+        resolved.push((dims.clone(), strides));
+    }
+    let in_strides = inputs.iter().map(|input| input.strides().unwrap_or_default());
+    let ports: Vec<&[i64]> = in_strides.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect();
+
+    let exprs = expr::nest_exprs(&group, &ports);
+    let policy = memory::decide(traffic(&group, &exprs, single_thread));
+    let tiled = |index: usize| {
+        let nest = &exprs[index];
+        let roots = roots(nest, &exprs[index + 1..], &policy);
+        let schedule = Schedule::new(&nest.expr, &roots, level, &policy)?;
+        Ok(TiledNest::new(register_fusion::fuse(schedule, level, &policy), &policy))
+    };
+    let unsupported =
+        |NoKernel(op)| refuse(CompileFault::Unsupported(format!("no kernel runs {op} on its types")));
+    let tiled: Vec<TiledNest<'_>> =
+        (0..exprs.len()).map(tiled).collect::<Result<_, _>>().map_err(unsupported)?;
+    let cost = tiled.iter().map(TiledNest::cost).fold(0, usize::saturating_add);
+    let lookahead = policy.lookahead(cost);
+    let (nests, scratch): (Vec<_>, Vec<usize>) =
+        tiled.into_iter().map(|nest| nest.into_nest(lookahead)).unzip();
+
+    let mut nodes = exprs.iter().flat_map(|nest| &nest.expr.nodes);
+    Ok(Plan {
+        sizes: group.sizes(&ports),
+        in_place: in_place::pairs(&nests, &group, &ports),
+        nests,
+        constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
+        scratch: scratch.into_iter().max().unwrap_or(0),
+        bytes_moved: policy.bytes,
+        is_parallel: policy.is_parallel(cost),
+        computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
+        stores: policy.stores,
+        outputs: resolved,
+    })
+}
+
+fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> Traffic {
+    let outputs = group.outputs.iter().map(|&value| group.values[value].bytes());
+    Traffic {
+        bytes: expr::bytes_moved(exprs),
+        output: outputs.fold(0, usize::saturating_add),
+        reads_one_branch: expr::reads_one_branch(exprs),
+        single_thread,
+    }
+}
+
+/// The outputs of a nest; those that later nests read are stored temporally.
+fn roots(nest: &NestExpr<'_>, later: &[NestExpr<'_>], policy: &MemoryPolicy) -> Vec<Root> {
+    let root = |&(access, value): &(usize, ExprRef)| {
+        let base = nest.expr.accesses[access].base;
+        let is_read_later =
+            later.iter().any(|later| later.expr.accesses.iter().any(|access| access.base == base));
+        Root { access, value, stores: if is_read_later { StorePolicy::Temporal } else { policy.stores } }
+    };
+    nest.roots.iter().map(root).collect()
+}
+
+/// The inputs whose layout an output of the same shape takes; for a lone select these are its branches.
+fn layout_hints<'a>(group: &ShapedGroup, inputs: &[&'a LogicalTensor]) -> Vec<&'a LogicalTensor> {
+    let results = &group.values[inputs.len()..];
+    match results {
+        [value] => match &value.def {
+            Some(def) if def.pointwise.function == Function::Select => {
+                def.operands[1..].iter().map(|&(value, _)| inputs[value]).collect()
+            }
+            _ => inputs.to_vec(),
+        },
+        _ => inputs.to_vec(),
+    }
+}

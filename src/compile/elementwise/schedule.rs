@@ -1,0 +1,393 @@
+//! Schedules an expression graph: which kernels run as steps, and in which order.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::access::IterationSpace;
+use super::expr::{ExprGraph, ExprRef};
+use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
+use crate::compile::memory::MemoryPolicy;
+use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
+use crate::plan::scalar_op::{ScalarOp, StepLabel};
+use crate::plan::{Instr, Operand, StepSpace, Traversal};
+use crate::types::kind::Level;
+
+/// An output of a nest.
+pub(super) struct Root {
+    /// Its access.
+    pub(super) access: usize,
+    /// The value written there.
+    pub(super) value: ExprRef,
+    pub(super) stores: StorePolicy,
+}
+
+/// A step that has no place in scratch yet.
+pub(super) struct UnplacedStep {
+    /// What the step does; see [`Step::labels`](crate::plan::Step::labels).
+    pub(super) labels: SmallVec<[StepLabel; 1]>,
+    pub(super) instr: Instr,
+    /// The access of the port that it writes; `None` for scratch.
+    pub(super) port: Option<usize>,
+    pub(super) width: Width,
+    pub(super) space: StepSpace,
+    pub(super) traversal: Traversal,
+    /// The loops along which its result varies; see [`IterationSpace::varies`].
+    pub(super) varies: u32,
+    /// Cost of an element, in bytes that could be moved in the same time.
+    pub(super) cost: usize,
+    /// How the result is stored.
+    pub(super) stores: StorePolicy,
+    /// The step as a part of a fused kernel, if it can be one.
+    pub(super) fusible: Option<Fusible>,
+}
+
+impl UnplacedStep {
+    /// Whether it packs an operand or unpacks a result; tiles are then short pieces of rows.
+    pub(super) fn packs(&self) -> bool {
+        matches!(self.instr, Instr::PackTile { .. } | Instr::UnpackTile { .. })
+    }
+}
+
+/// The steps of a nest in run order, without a place for their results.
+pub(super) struct Schedule<'a> {
+    pub(super) expr: &'a ExprGraph<'a>,
+    pub(super) space: IterationSpace,
+    pub(super) steps: Vec<UnplacedStep>,
+    /// The steps that complete the outputs.
+    pub(super) roots: SmallVec<[usize; 2]>,
+}
+
+impl<'a> Schedule<'a> {
+    /// Selects the steps of an expression graph.
+    pub(super) fn new(
+        expr: &'a ExprGraph<'a>,
+        roots: &[Root],
+        level: Level,
+        policy: &MemoryPolicy,
+    ) -> Result<Self, NoKernel> {
+        let space = IterationSpace::new(expr, roots[0].access);
+        let mut builder = Builder {
+            expr,
+            iter_space: &space,
+            level,
+            roots,
+            policy,
+            steps: Vec::new(),
+            of_node: vec![None; expr.nodes.len()],
+            packed: Vec::new(),
+        };
+        let roots = roots.iter().map(|root| builder.root(root)).collect::<Result<_, _>>()?;
+        let steps = builder.steps;
+        Ok(Self { expr, space, steps, roots })
+    }
+
+    /// Whether the rows of a step's result and of all its operands follow each other without a gap.
+    pub(super) fn lies_flat(&self, index: usize) -> bool {
+        let Self { expr, space: iter_space, steps, .. } = self;
+        let step = &steps[index];
+        let follows = |access: usize| {
+            let width = expr.accesses[access].width.bytes() as isize;
+            let (row_stride, along) = (iter_space.rows.strides[access], iter_space.columns.strides[access]);
+            along == width && row_stride == width * iter_space.columns.extent as isize
+        };
+        let is_everywhere_one =
+            |access: usize| (iter_space.rows.strides[access], iter_space.columns.strides[access]) == (0, 0);
+        let is_whole = |space: StepSpace| space.rows && space.columns == InnerStride::Contiguous;
+        let fits = |operand: Operand| match operand {
+            Operand::Access(access) => follows(access) || is_everywhere_one(access),
+            Operand::Step(step) => {
+                let UnplacedStep { space, port, .. } = steps[step];
+                let is_one = !space.rows && space.columns == InnerStride::Broadcast;
+                is_one || (is_whole(space) && port.is_none_or(follows))
+            }
+        };
+        let is_map = !step.packs() && !matches!(step.instr, Instr::Index { .. });
+        is_map
+            && is_whole(step.space)
+            && step.port.is_none_or(follows)
+            && step.instr.operands().into_iter().all(fits)
+    }
+}
+
+/// The steps that only one branch of a select needs, which starts at step `first`.
+pub(super) fn skippable<'a>(
+    steps: &'a [UnplacedStep],
+    roots: &[usize],
+    select: usize,
+    first: usize,
+) -> impl Iterator<Item = usize> + 'a {
+    let inside = reached(steps, [first], |_, _| true);
+    let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (select, first));
+    (0..steps.len()).filter(move |&step| inside[step] && !without[step])
+}
+
+/// The steps that a skippable branch of a select needs, and others too.
+pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<bool> {
+    let mut conditional = vec![false; steps.len()];
+    for (index, step) in steps.iter().enumerate() {
+        let Instr::Select(select) = &step.instr else { continue };
+        for first in select.computed_branches() {
+            let inside = reached(steps, [first], |_, _| true);
+            let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
+            for step in 0..steps.len() {
+                conditional[step] |= inside[step] && without[step];
+            }
+        }
+    }
+    conditional
+}
+
+/// The steps that some steps need, including themselves, along the uses that are followed.
+pub(super) fn reached(
+    steps: &[UnplacedStep],
+    from: impl IntoIterator<Item = usize>,
+    follow: impl Fn(usize, usize) -> bool,
+) -> Vec<bool> {
+    let mut seen = vec![false; steps.len()];
+    let mut open: Vec<usize> = from.into_iter().collect();
+    while let Some(index) = open.pop() {
+        if !std::mem::replace(&mut seen[index], true) {
+            open.extend(steps[index].instr.deps().filter(|&used| follow(index, used)));
+        }
+    }
+    seen
+}
+
+struct Builder<'a> {
+    expr: &'a ExprGraph<'a>,
+    iter_space: &'a IterationSpace,
+    level: Level,
+    roots: &'a [Root],
+    policy: &'a MemoryPolicy,
+    /// The steps so far, in run order if none is skipped.
+    steps: Vec<UnplacedStep>,
+    /// The step of each node, if it has one by now.
+    of_node: Vec<Option<usize>>,
+    /// Packed accesses, and the steps that pack them.
+    packed: Vec<(usize, usize)>,
+}
+
+impl Builder<'_> {
+    /// The inner stride of an access; `None` if the operand has to be packed.
+    fn inner(&self, access: usize) -> Option<InnerStride> {
+        let width = self.expr.accesses[access].width.bytes() as isize;
+        match self.iter_space.columns.strides[access] {
+            _ if self.iter_space.columns.extent == 1 => Some(InnerStride::Contiguous),
+            0 => Some(InnerStride::Broadcast),
+            step if step == width => Some(InnerStride::Contiguous),
+            _ => None,
+        }
+    }
+
+    /// Location of an operand, and its inner stride.
+    fn operand(&mut self, operand: ExprRef) -> Result<(Operand, InnerStride), NoKernel> {
+        Ok(match operand {
+            ExprRef::Node(node) => {
+                let step = self.of_node[node].ok_or(NoKernel(self.expr.nodes[node].op))?;
+                (Operand::Step(step), self.steps[step].space.columns)
+            }
+            ExprRef::AxisAccess(access) => match self.inner(access) {
+                Some(inner) => (Operand::Access(access), inner),
+                None => (Operand::Step(self.pack_tile(access)), InnerStride::Contiguous),
+            },
+        })
+    }
+
+    /// Stride from row to row of an operand of one element a row; `None` if there are gaps.
+    fn down(&self, operand: Operand) -> Option<InnerStride> {
+        match operand {
+            Operand::Step(step) => Some(if self.steps[step].space.rows {
+                InnerStride::Contiguous
+            } else {
+                InnerStride::Broadcast
+            }),
+            Operand::Access(access) => match self.iter_space.rows.strides[access] {
+                0 => Some(InnerStride::Broadcast),
+                row_stride if row_stride == self.expr.accesses[access].width.bytes() as isize => {
+                    Some(InnerStride::Contiguous)
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn pack_tile(&mut self, access: usize) -> usize {
+        if let Some(&(_, step)) = self.packed.iter().find(|(packed, _)| *packed == access) {
+            return step;
+        }
+        let width = self.expr.accesses[access].width;
+        let prefetch_columns = self.policy.prefetch_columns(width);
+        let distance = self.iter_space.columns.strides[access].saturating_mul(prefetch_columns);
+        let instr = Instr::PackTile { from: access, distance, kernel: pack::pack_tile(self.level, width) };
+        let varies = self.iter_space.varies(access);
+        let cost = select_kernel::PACK_COST;
+        let step = self.push(self.to_scratch(StepLabel::PackTile, instr, width, varies, cost));
+        self.packed.push((access, step));
+        step
+    }
+
+    fn push(&mut self, step: UnplacedStep) -> usize {
+        self.steps.push(step);
+        self.steps.len() - 1
+    }
+
+    /// A step that goes through its part of the tile row by row, to scratch.
+    fn to_scratch(
+        &self,
+        label: StepLabel,
+        instr: Instr,
+        width: Width,
+        varies: u32,
+        cost: usize,
+    ) -> UnplacedStep {
+        UnplacedStep {
+            labels: smallvec![label],
+            instr,
+            port: None,
+            width,
+            space: self.iter_space.space(varies),
+            traversal: Traversal::RowByRow,
+            varies,
+            cost,
+            stores: StorePolicy::Temporal,
+            fusible: None,
+        }
+    }
+
+    /// Makes the step of a node, if that has none, behind those of its operands.
+    fn node(&mut self, index: usize) -> Result<(), NoKernel> {
+        let mut open = vec![index];
+        while let Some(&node) = open.last() {
+            if self.of_node[node].is_none() {
+                if let Some(operand) = self.missing(node) {
+                    open.push(operand);
+                    continue;
+                }
+                self.make_node(node)?;
+            }
+            open.pop();
+        }
+        Ok(())
+    }
+
+    /// The first operand of a node that has no step yet; those before it that have to be packed are.
+    fn missing(&mut self, index: usize) -> Option<usize> {
+        let expr = self.expr;
+        let node = &expr.nodes[index];
+        node.operands.iter().find_map(|&operand| match operand {
+            ExprRef::Node(node) => self.of_node[node].is_none().then_some(node),
+            ExprRef::AxisAccess(access) => {
+                if node.op != ScalarOp::Index && self.inner(access).is_none() {
+                    self.pack_tile(access);
+                }
+                None
+            }
+        })
+    }
+
+    /// Makes the step of a node whose operands have theirs.
+    fn make_node(&mut self, index: usize) -> Result<(), NoKernel> {
+        let node = &self.expr.nodes[index];
+        let varies = self.iter_space.node_varies(node.varies);
+        let is_index = node.op == ScalarOp::Index;
+        let operands: Operands = match node.operands[..] {
+            [ExprRef::AxisAccess(access)] if is_index => {
+                [(Operand::Access(access), InnerStride::Contiguous)].as_slice().into()
+            }
+            _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?,
+        };
+        // If all operands are repeated along a row, one element a row is computed; if these elements follow
+        // each other, the elements of all rows are computed as one row.
+        let space = self.iter_space.space(varies);
+        let down = || {
+            operands
+                .iter()
+                .map(|&(operand, _)| Some((operand, self.down(operand)?)))
+                .collect::<Option<Operands>>()
+        };
+        let (operands, traversal) = match space.columns {
+            InnerStride::Contiguous => (operands, Traversal::RowByRow),
+            InnerStride::Broadcast => match down().filter(|_| space.rows && !is_index) {
+                Some(down) => (down, Traversal::Column),
+                None => (
+                    operands.iter().map(|&(operand, _)| (operand, InnerStride::Contiguous)).collect(),
+                    Traversal::RowByRow,
+                ),
+            },
+        };
+        let writes = self.writes(index, varies);
+        let stores = writes.map_or(StorePolicy::Temporal, |root| root.stores);
+        let input = |operand: Operand| match operand {
+            Operand::Access(access) => self.expr.accesses[access].base.input(self.expr.inputs()),
+            Operand::Step(_) => None,
+        };
+        // A result in scratch is computed tile by tile, and its operands were mostly read by then.
+        let packs = self.steps.iter().any(UnplacedStep::packs);
+        let distance = |operand: Operand| match writes {
+            Some(_) => self.iter_space.distance(self.expr, self.policy, packs, operand),
+            None => 0,
+        };
+        let (instr, shape) =
+            select_kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
+        let port = writes.map(|root| root.access);
+        let cost = select_kernel::cost(node.op);
+        let step = self.push(UnplacedStep {
+            port,
+            traversal,
+            stores,
+            fusible: shape.map(|shape| Fusible { shape, operands }),
+            ..self.to_scratch(StepLabel::ScalarOp(node.op), instr, node.width, varies, cost)
+        });
+        self.of_node[index] = Some(step);
+        Ok(())
+    }
+
+    /// The root to which a node can write directly: the port takes its result, element for element. A result
+    /// that is stored non-temporally needs a kernel with such stores, and may have no other reader.
+    fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
+        let root = self.roots.iter().find(|root| root.value == ExprRef::Node(index))?;
+        let is_non_temporal = root.stores == StorePolicy::NonTemporal;
+        let is_read = || self.expr.nodes.iter().any(|node| node.operands.contains(&ExprRef::Node(index)));
+        let can = match self.expr.nodes[index].op {
+            ScalarOp::Select => !is_non_temporal || !is_read(),
+            _ => !is_non_temporal,
+        };
+        let is_whole =
+            varies == self.iter_space.all() && self.inner(root.access) == Some(InnerStride::Contiguous);
+        (can && is_whole).then_some(root)
+    }
+
+    /// Makes the step that completes an output.
+    fn root(&mut self, root: &Root) -> Result<usize, NoKernel> {
+        let all = self.iter_space.all();
+        if let ExprRef::Node(node) = root.value {
+            self.node(node)?;
+        }
+        let (mut operand, mut inner) = self.operand(root.value)?;
+        if let Operand::Step(step) = operand
+            && self.steps[step].port == Some(root.access)
+        {
+            return Ok(step);
+        }
+        let width = self.expr.accesses[root.access].width;
+        let is_strided = self.inner(root.access).is_none();
+        let is_dense_step = match operand {
+            Operand::Step(step) => self.steps[step].varies == all && self.steps[step].port.is_none(),
+            Operand::Access(_) => false,
+        };
+        if !is_strided || !is_dense_step {
+            let stores = if is_strided { StorePolicy::Temporal } else { root.stores };
+            let instr = Instr::Move { from: operand, kernel: select::copy(self.level, width, inner, stores) };
+            let copy = self.to_scratch(StepLabel::Copy, instr, width, all, select_kernel::COPY_COST);
+            if !is_strided {
+                let operands = [(operand, inner)].as_slice().into();
+                let fusible = Some(Fusible { shape: StageShape::Same, operands });
+                return Ok(self.push(UnplacedStep { port: Some(root.access), stores, fusible, ..copy }));
+            }
+            (operand, inner) = (Operand::Step(self.push(copy)), InnerStride::Contiguous);
+        }
+        debug_assert_eq!(inner, InnerStride::Contiguous);
+        let instr = Instr::UnpackTile { from: operand, kernel: pack::unpack_tile(self.level, width) };
+        let unpack = self.to_scratch(StepLabel::UnpackTile, instr, width, all, select_kernel::PACK_COST);
+        Ok(self.push(UnplacedStep { port: Some(root.access), ..unpack }))
+    }
+}

@@ -1,0 +1,280 @@
+//! Cuts the loops of a nest into tiles.
+
+use smallvec::SmallVec;
+
+use super::access::IterationSpace;
+use super::expr::ExprGraph;
+use super::register_fusion::FusedSchedule;
+use super::schedule::{Schedule, UnplacedStep, reached};
+use super::scratch::{ScratchSlots, Uses};
+use crate::compile::memory::MemoryPolicy;
+use crate::kernels::{Extent, InnerStride, LINE};
+use crate::plan::loops::{Loop, Role};
+use crate::plan::{
+    Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Select, Step, StepSet, Traversal,
+};
+
+/// A schedule whose tiles, loops and scratch are decided.
+pub(super) struct TiledNest<'a> {
+    fused: FusedSchedule<'a>,
+    tile: Extent,
+    loops: TileLoops,
+    slots: ScratchSlots,
+}
+
+impl<'a> TiledNest<'a> {
+    pub(super) fn new(fused: FusedSchedule<'a>, policy: &MemoryPolicy) -> Self {
+        let Schedule { expr, space, steps, roots } = &fused.schedule;
+        let uses = Uses::new(steps, roots);
+        // The tile decides which results outlive it, so the largest scratch is assumed first.
+        let in_tile = space.row_bit() | space.column_bit();
+        let slots = ScratchSlots::new(steps, &uses, |step| step.varies & in_tile == 0);
+        let whole = Extent { rows: space.rows.extent, columns: space.columns.extent };
+        let tile = extent(expr, steps, &slots, whole, policy);
+        let loops = TileLoops::new(space, tile, steps);
+        let slots = ScratchSlots::new(steps, &uses, |step| loops.outlives_an_iteration(step.varies));
+        Self { fused, tile, loops, slots }
+    }
+
+    /// Cost of all elements.
+    pub(super) fn cost(&self) -> usize {
+        self.loops.cost(&self.fused.schedule.steps, &self.loops.order, self.tile)
+    }
+
+    /// The nest, and the bytes of scratch that it needs; `lookahead` is the number of tiles in which to look
+    /// for the next one that computes a skippable branch, if that is prefetched.
+    pub(super) fn into_nest(self, lookahead: Option<usize>) -> (LoopNest, usize) {
+        let Self { fused: FusedSchedule { schedule, verdicts }, tile, loops, slots } = self;
+        let flat: Vec<bool> =
+            (0..schedule.steps.len()).map(|index| is_flat(&schedule, tile, index)).collect();
+        let Schedule { expr, space, steps, roots } = schedule;
+        let (dests, fused_scratch) = slots.dests(tile);
+        let of_fused = |step: &UnplacedStep| match &step.instr {
+            Instr::FusedKernel(fused) => fused.program.scratch(),
+            _ => 0,
+        };
+        let scratch = fused_scratch + steps.iter().map(of_fused).max().unwrap_or(0).next_multiple_of(LINE);
+        let invalidated_by = loops.invalidated_by(&steps);
+        let accesses: SmallVec<[Access; 4]> = (expr.accesses.iter().enumerate())
+            .map(|(i, access)| Access {
+                base: access.base,
+                row_stride: space.rows.strides[i],
+                col_stride: space.columns.strides[i],
+            })
+            .collect();
+        let placed = |(index, step): (usize, UnplacedStep)| Step {
+            labels: step.labels,
+            instr: step.instr,
+            to: step.port.map_or(dests[index], Dest::Port),
+            space: step.space,
+            traversal: if flat[index] { Traversal::Flat } else { step.traversal },
+            register_fusion: verdicts[index],
+        };
+        let steps: Vec<Step> = steps.into_iter().enumerate().map(placed).collect();
+        let (row_blocks, column_blocks, loops) = loops.in_order(expr.accesses.len());
+        let lookahead =
+            lookahead.and_then(|tiles| lookahead_prefetch(expr, &steps, &accesses, &loops, tile, tiles));
+        let nest = LoopNest {
+            loops,
+            row_blocks,
+            column_blocks,
+            space: Extent { rows: space.rows.extent, columns: space.columns.extent },
+            tile,
+            steps,
+            roots,
+            invalidated_by,
+            accesses,
+            fused_scratch,
+            lookahead,
+        };
+        (nest, scratch)
+    }
+}
+
+/// The inputs of a branch that a mask test may skip, and the number of tiles to look through for the next one
+/// that computes the branch.
+fn lookahead_prefetch<'n>(
+    expr: &ExprGraph<'_>,
+    steps: &'n [Step],
+    accesses: &[Access],
+    loops: &[Loop],
+    tile: Extent,
+    tiles: usize,
+) -> Option<LookaheadPrefetch> {
+    let computed = |step: &'n Step| match &step.instr {
+        Instr::Select(select) => select.computed_branches().next().map(|branch| (branch, select, step.to)),
+        _ => None,
+    };
+    let (step, select, to) = steps.iter().find_map(computed)?;
+    let is_input = |access: usize| accesses[access].base.input(expr.inputs()).is_some();
+    let is_one_piece = |&access: &usize| {
+        let (Access { row_stride, col_stride, .. }, width) =
+            (&accesses[access], expr.accesses[access].width.bytes());
+        let follows = tile.rows == 1 || *row_stride == (width * tile.columns) as isize;
+        is_input(access) && *col_stride == width as isize && follows
+    };
+    // Operands that the next tile reads again are in the caches (decision: lookahead-moving).
+    let innermost = loops.iter().rev().find(|l| l.extent > 1);
+    let moves_on = |&access: &usize| innermost.is_some_and(|l| l.strides[access] != 0);
+    let read: SmallVec<[usize; 4]> = (0..accesses.len()).filter(is_one_piece).filter(moves_on).collect();
+    if read.is_empty() {
+        return None;
+    }
+    let decides_alone = |&access: &usize| {
+        let is_one = tile.rows == 1 || accesses[access].row_stride == 0;
+        is_input(access) && is_one && select.cond_inner == InnerStride::Broadcast
+    };
+    let cond = match select.cond {
+        Operand::Access(access) => Some(access).filter(decides_alone),
+        Operand::Step(_) => None,
+    };
+    let is_then = select.then.operand == Operand::Step(step);
+    let other = if is_then { select.else_.operand } else { select.then.operand };
+    let copied = read.iter().copied().find(|&access| other == Operand::Access(access));
+    let result = match to {
+        Dest::Port(access) => Some(access),
+        Dest::Scratch(..) => None,
+    };
+    let cond = cond.map(|access| (access, is_then));
+    Some(LookaheadPrefetch { tiles, step, accesses: read, cond, copied, result })
+}
+
+/// Whether a step can traverse a tile as one row.
+fn is_flat(schedule: &Schedule<'_>, tile: Extent, index: usize) -> bool {
+    let columns = schedule.space.columns.extent;
+    tile.columns == columns && columns > 1 && tile.rows > 1 && schedule.lies_flat(index)
+}
+
+/// Rows and columns of a tile.
+fn extent(
+    expr: &ExprGraph<'_>,
+    steps: &[UnplacedStep],
+    slots: &ScratchSlots,
+    space: Extent,
+    policy: &MemoryPolicy,
+) -> Extent {
+    let widest = expr.accesses.iter().map(|access| access.width.bytes()).max().unwrap_or(1);
+    // Bytes of an element in scratch.
+    let scratch_bytes = slots.bytes_of_element();
+    if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
+        let Extent { rows, columns } = policy.packed_tile(narrowest, widest, scratch_bytes);
+        return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
+    }
+    let cost = |branch: usize| {
+        let inside = reached(steps, [branch], |_, _| true);
+        steps.iter().zip(inside).filter(|(_, inside)| *inside).map(|(step, _)| step.cost).sum::<usize>()
+    };
+    let selects = steps.iter().filter_map(|step| match &step.instr {
+        Instr::Select(select) => Some(select),
+        _ => None,
+    });
+    let may_skip = selects.flat_map(Select::computed_branches).map(cost);
+    let elements = policy.tile_elements(widest, scratch_bytes, is_read_again(expr, steps), may_skip);
+    let columns = match space.columns.div_ceil(elements) {
+        0 | 1 => space.columns,
+        blocks => space.columns.div_ceil(blocks).next_multiple_of(64),
+    };
+    let most = (elements / columns).max(1);
+    // Rounds the rows so that all tiles start at the same offset in a cache line (decision: tiles-at-lines).
+    let rows_of_lines = LINE >> (columns * widest).trailing_zeros().min(LINE.ilog2());
+    let aligned_rows = if columns == space.columns && rows_of_lines <= most { rows_of_lines } else { 1 };
+    let blocks = space.rows.div_ceil(most / aligned_rows * aligned_rows);
+    let rows = space.rows.div_ceil(blocks).next_multiple_of(aligned_rows).min(space.rows);
+    Extent { rows, columns }
+}
+
+/// Whether two steps read the same port.
+fn is_read_again(expr: &ExprGraph<'_>, steps: &[UnplacedStep]) -> bool {
+    let readers =
+        |access| steps.iter().filter(|step| step.instr.operands().contains(&Operand::Access(access))).count();
+    (0..expr.accesses.len())
+        .any(|access| matches!(expr.accesses[access].base, Base::Port(_)) && readers(access) > 1)
+}
+
+/// The loops around tiles, in the order of the index space, with blocks of rows and of columns last; and an
+/// order in which to run them.
+struct TileLoops {
+    all: SmallVec<[Loop; 6]>,
+    order: SmallVec<[usize; 6]>,
+}
+
+impl TileLoops {
+    fn new(iter_space: &IterationSpace, tile: Extent, steps: &[UnplacedStep]) -> Self {
+        let blocks = |l: &Loop, size: usize| Loop {
+            extent: l.extent.div_ceil(size),
+            strides: l.strides.iter().map(|stride| stride * size as isize).collect(),
+            ..l.clone()
+        };
+        let mut all: SmallVec<[Loop; 6]> = iter_space.outer.iter().cloned().collect();
+        all.extend([blocks(&iter_space.rows, tile.rows), blocks(&iter_space.columns, tile.columns)]);
+        let as_they_are = Self { order: (0..all.len()).collect(), all };
+        let order = as_they_are.best_order(steps, tile);
+        Self { order, ..as_they_are }
+    }
+
+    /// The index of the loop over blocks of rows, and over blocks of columns, and the loops in the order in
+    /// which they run, with the strides of accesses alone.
+    fn in_order(&self, accesses: usize) -> (usize, usize, SmallVec<[Loop; 6]>) {
+        let at = |loop_: usize| self.order.iter().position(|&l| l == loop_).unwrap_or(0);
+        let of_accesses =
+            |&l: &usize| Loop { strides: self.all[l].strides[..accesses].into(), ..self.all[l].clone() };
+        (at(self.all.len() - 2), at(self.all.len() - 1), self.order.iter().map(of_accesses).collect())
+    }
+
+    /// Makes the loop innermost that saves the most repeated work, if that pays.
+    fn best_order(&self, steps: &[UnplacedStep], tile: Extent) -> SmallVec<[usize; 6]> {
+        let as_they_are: SmallVec<[usize; 6]> = (0..self.all.len()).collect();
+        let innermost = |last: usize| {
+            let others = as_they_are.iter().copied().filter(|&l| l != last);
+            others.chain([last]).collect::<SmallVec<[usize; 6]>>()
+        };
+        let iterating =
+            (0..self.all.len()).filter(|&l| self.all[l].extent > 1 && self.all[l].role == Role::Spatial);
+        let best = iterating
+            .map(|last| (self.cost(steps, &innermost(last), tile), last))
+            .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));
+        match best {
+            // Another order than that of memory has a price as well.
+            Some((cost, last)) if cost < self.cost(steps, &as_they_are, tile) / 8 * 7 => innermost(last),
+            _ => as_they_are,
+        }
+    }
+
+    /// Cost of the steps of all tiles for an order of loops: a step repeats for each iteration, except those
+    /// of the innermost loops along which its result does not vary.
+    fn cost(&self, steps: &[UnplacedStep], order: &[usize], tile: Extent) -> usize {
+        let of_step = |step: &UnplacedStep| {
+            let rows = if step.space.rows { tile.rows } else { 1 };
+            let columns = if step.space.columns == InnerStride::Contiguous { tile.columns } else { 1 };
+            let repeated = order.iter().rev().skip_while(|&&l| self.is_still(l, step.varies));
+            let times = repeated.map(|&l| self.all[l].extent).fold(1, usize::saturating_mul);
+            [columns, step.cost, times].into_iter().fold(rows, usize::saturating_mul)
+        };
+        steps.iter().map(of_step).fold(0, usize::saturating_add)
+    }
+
+    /// Whether a result that varies along some loops stays the same in the next iteration of one.
+    fn is_still(&self, l: usize, varies: u32) -> bool {
+        self.all[l].extent == 1 || varies & 1 << l == 0
+    }
+
+    /// Whether a result stays the same in the next iteration of the innermost loop.
+    fn outlives_an_iteration(&self, varies: u32) -> bool {
+        let innermost = self.order.iter().rev().find(|&&l| self.all[l].extent > 1);
+        innermost.is_some_and(|&l| self.is_still(l, varies))
+    }
+
+    /// For each loop in its order: the steps whose results its next iteration invalidates, because the loops
+    /// inside it start anew.
+    fn invalidated_by(&self, steps: &[UnplacedStep]) -> SmallVec<[StepSet; 4]> {
+        let of_loop = |loop_index: usize| {
+            let mut set = StepSet::none_of(steps.len());
+            let iterating = &self.order[loop_index..];
+            let is_invalid = |step: &&UnplacedStep| iterating.iter().any(|&l| !self.is_still(l, step.varies));
+            let invalidated_by = steps.iter().enumerate().filter(|(_, step)| is_invalid(step));
+            invalidated_by.for_each(|(index, _)| set.insert(index));
+            set
+        };
+        (0..self.order.len()).map(of_loop).collect()
+    }
+}

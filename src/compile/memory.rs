@@ -1,0 +1,341 @@
+//! The memory policy: from the traffic of a plan to stores, prefetch and tiles.
+//!
+//! Every threshold of the compile stage is a row of one table. [`decide`] reads the table once for each plan;
+//! all later stages ask the [`MemoryPolicy`] and compare no size of a cache themselves.
+
+use crate::kernels::caches::caches;
+use crate::kernels::{Extent, LINE, StorePolicy, Width};
+
+/// Something of which a threshold is a share.
+#[derive(Debug, Clone, Copy)]
+enum Whole {
+    /// The bytes that a plan moves.
+    Traffic,
+    LastLevel,
+    /// The second-level cache of one core.
+    SecondLevel,
+    /// The first-level data cache of one core.
+    FirstLevel,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Fixed(usize),
+    /// Numerator, denominator, and the whole.
+    Share(usize, usize, Whole),
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+struct Threshold {
+    #[cfg(test)]
+    name: &'static str,
+    rule: Rule,
+    #[cfg(test)]
+    unit: &'static str,
+    /// The row of `benches/record/decisions.md` that shows the figures behind the threshold.
+    #[cfg(test)]
+    decision: &'static str,
+    #[cfg(test)]
+    reason: &'static str,
+}
+
+impl Threshold {
+    /// The value on this machine, for a plan that moves a number of bytes.
+    fn of(&self, traffic: usize) -> usize {
+        let (numerator, denominator, whole) = match self.rule {
+            Rule::Fixed(value) => return value,
+            Rule::Share(numerator, denominator, whole) => (numerator, denominator, whole),
+        };
+        let whole = match whole {
+            Whole::Traffic => traffic,
+            Whole::LastLevel => caches().last_level,
+            Whole::SecondLevel => caches().second_level,
+            Whole::FirstLevel => caches().first_level,
+        };
+        (whole / denominator).saturating_mul(numerator)
+    }
+
+    /// The value on this machine, if it does not depend on the traffic.
+    fn get(&self) -> usize {
+        self.of(0)
+    }
+}
+
+/// Makes a constant of each row, and the table of all rows.
+macro_rules! thresholds {
+    ($($name:ident = $rule:expr, $unit:literal, decision: $decision:literal, $reason:literal;)*) => {
+        $(
+            #[doc = $reason]
+            const $name: Threshold = Threshold {
+                #[cfg(test)]
+                name: stringify!($name),
+                rule: $rule,
+                #[cfg(test)]
+                unit: $unit,
+                #[cfg(test)]
+                decision: $decision,
+                #[cfg(test)]
+                reason: $reason,
+            };
+        )*
+
+        #[cfg(test)]
+        const THRESHOLDS: &[Threshold] = &[$($name),*];
+    };
+}
+
+thresholds! {
+    PARALLEL_BYTES = Rule::Fixed(8 << 20), "bytes, or work of the same time", decision: "parallel-bytes",
+        "Waking workers costs more than it saves below this.";
+
+    OWN_ALONE = Rule::Share(1, 2, Whole::LastLevel), "bytes", decision: "non-temporal-alone",
+        "One thread counts on half of the last level: results of less traffic are stored temporally.";
+    OUTPUT_DOMINATES = Rule::Share(1, 2, Whole::Traffic), "bytes", decision: "non-temporal-mostly-result",
+        "A larger output is most of the traffic.";
+    OWN_ALONE_OF_OUTPUT = Rule::Share(3, 4, Whole::LastLevel), "bytes",
+        decision: "non-temporal-mostly-result",
+        "One thread counts on three quarters of the last level if the output dominates.";
+    OWN_OF_MORE = Rule::Share(7, 8, Whole::LastLevel), "bytes", decision: "non-temporal-two-threads",
+        "More threads count on seven eighths of the last level.";
+    SMALL_OUTPUT = Rule::Share(3, 7, Whole::Traffic), "bytes", decision: "inputs-stay-cached",
+        "A smaller output is stored non-temporally to leave the caches to the inputs.";
+    INPUTS_STAY_ALONE = Rule::Share(3, 1, Whole::SecondLevel), "bytes", decision: "inputs-stay-cached",
+        "From this traffic on, one thread leaves the caches to the inputs.";
+    INPUTS_STAY_OF_MORE = Rule::Share(3, 4, Whole::LastLevel), "bytes", decision: "inputs-stay-cached",
+        "From this traffic on, more threads leave the caches to the inputs.";
+
+    CACHED_BYTES = Rule::Share(3, 4, Whole::LastLevel), "bytes", decision: "packed-side",
+        "Up to this traffic, packed operands are taken to be in the caches.";
+    UNFUSED_PAIR_BYTES = Rule::Share(5, 4, Whole::SecondLevel), "bytes", decision: "pairs-unfused",
+        "A fused kernel of two steps must save more than a pass through the caches.";
+    PREFETCH_FUSED_BYTES = Rule::Share(1, 2, Whole::LastLevel), "bytes",
+        decision: "prefetch-near-last-level",
+        "Fused kernels prefetch beyond half of the last level, because others use the cache as well.";
+
+    PREFETCH_BYTES = Rule::Fixed(8192), "bytes", decision: "prefetch-distance",
+        "Prefetch distance of operands: less comes too late, more gains nothing.";
+    KEPT_BYTES = Rule::Share(1, 2, Whole::SecondLevel), "bytes", decision: "prefetch-selects",
+        "The second level keeps an operand of this reuse distance, so prefetching it is a loss.";
+    PREFETCH_COLUMNS_OF_BYTES = Rule::Fixed(32), "columns", decision: "prefetch-columns",
+        "Prefetch distance of a transposed operand of bytes.";
+    PREFETCH_COLUMNS = Rule::Fixed(16), "columns", decision: "prefetch-columns",
+        "Prefetch distance of a transposed operand of wider elements.";
+    LOOKAHEAD_BYTES = Rule::Share(1, 4, Whole::LastLevel), "bytes", decision: "lookahead-prefetch",
+        "Skipped inputs come from beyond the caches, much of which other processes may hold.";
+    LOOKAHEAD_TILES = Rule::Fixed(16), "tiles", decision: "lookahead-tiles",
+        "Tiles to look through for the next one that computes a branch.";
+
+    TILE_BYTES = Rule::Fixed(64 << 10), "bytes", decision: "tile-bytes",
+        "A tile outweighs the cost of going to it, and leaves many tiles for threads to share.";
+    TILE_SHARED_BYTES = Rule::Share(1, 3, Whole::FirstLevel), "bytes", decision: "third-of-first-level",
+        "Room of an operand that two steps read; results and passing operands get the rest.";
+    TILE_SCRATCH_BYTES = Rule::Share(1, 3, Whole::FirstLevel), "bytes", decision: "third-of-first-level",
+        "Room of values between steps.";
+    MIN_TILE_ELEMENTS = Rule::Fixed(1024), "elements", decision: "min-tile-elements",
+        "The work of a step outweighs the cost of starting it.";
+    MAX_SKIP_ELEMENTS = Rule::Fixed(1024), "elements", decision: "skip-tile-elements",
+        "Most elements of a tile in which a mask test may skip steps: many small tiles are uniform.";
+    MIN_SKIP_COST = Rule::Fixed(8), "cost of an element", decision: "skip-branch-cost",
+        "A cheaper branch is not worth smaller tiles, because each tile has a cost of its own.";
+    PACKED_SIDE_OF_NARROW = Rule::Fixed(512), "rows and columns", decision: "packed-side",
+        "Beyond the caches, elements of up to two bytes: many lines each way, so pages are seldom revisited.";
+    PACKED_SIDE = Rule::Fixed(256), "rows and columns", decision: "packed-side",
+        "The same for wider elements.";
+    PACKED_ROOM = Rule::Share(1, 2, Whole::SecondLevel), "bytes", decision: "packed-side",
+        "Scratch of a tile that packs from beyond the caches.";
+    PACKED_CACHED_COLUMNS = Rule::Fixed(256), "columns", decision: "packed-columns",
+        "Within the caches a tile has one line of each column.";
+    PACKED_CACHED_ROOM = Rule::Share(1, 2, Whole::FirstLevel), "bytes", decision: "packed-columns",
+        "Packed elements are still in the first level when they are read.";
+    MIN_PACKED_SIDE = Rule::Fixed(32), "rows or columns", decision: "packed-side",
+        "A tile that packs is not halved below this, however much scratch an element needs.";
+}
+
+/// What a plan moves, and who moves it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traffic {
+    /// Bytes of the distinct elements that are read and written.
+    pub(super) bytes: usize,
+    /// Bytes that are written.
+    pub(super) output: usize,
+    /// Whether each row of a result leaves one branch unread.
+    pub(super) reads_one_branch: bool,
+    /// Whether the engine has one thread.
+    pub(super) single_thread: bool,
+}
+
+/// Where operands are when an execution begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Residency {
+    Caches,
+    Memory,
+}
+
+/// How a plan uses memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MemoryPolicy {
+    /// Bytes of the distinct elements that are read and written.
+    pub(super) bytes: usize,
+    /// Store policy of results that nothing in the plan reads.
+    pub(super) stores: StorePolicy,
+    /// Where packed operands are.
+    pub(super) residency: Residency,
+    /// Prefetch distance of operands in bytes; 0 if the caches hold enough of the operands.
+    pub(super) prefetch_distance: usize,
+    /// Whether fused kernels prefetch if memory binds.
+    pub(super) prefetches_fused: bool,
+    /// Whether two steps become a fused kernel.
+    pub(super) fuses_pairs: bool,
+}
+
+/// The policy for some traffic.
+pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
+    let Traffic { bytes, output, reads_one_branch, single_thread } = traffic;
+    let moved = if reads_one_branch { bytes.midpoint(output) } else { bytes };
+    // A plan that is not worth waking workers for runs on one thread.
+    let single_thread = single_thread || bytes < PARALLEL_BYTES.get();
+    let (own, inputs_stay) = match single_thread {
+        true if output > OUTPUT_DOMINATES.of(moved) => (OWN_ALONE_OF_OUTPUT, INPUTS_STAY_ALONE),
+        true => (OWN_ALONE, INPUTS_STAY_ALONE),
+        false => (OWN_OF_MORE, INPUTS_STAY_OF_MORE),
+    };
+    let leaves_caches = moved > inputs_stay.get() && output < SMALL_OUTPUT.of(moved);
+    let (stores, prefetch_distance) = match moved > own.get() || leaves_caches {
+        true => (StorePolicy::NonTemporal, PREFETCH_BYTES.get()),
+        false => (StorePolicy::Temporal, 0),
+    };
+    MemoryPolicy {
+        bytes,
+        stores,
+        // Not derived from the store policy: outputs may be stored non-temporally precisely to keep inputs
+        // cached.
+        residency: if bytes <= CACHED_BYTES.get() { Residency::Caches } else { Residency::Memory },
+        prefetch_distance,
+        prefetches_fused: bytes > PREFETCH_FUSED_BYTES.get(),
+        fuses_pairs: bytes > UNFUSED_PAIR_BYTES.get(),
+    }
+}
+
+impl MemoryPolicy {
+    /// Whether an execution of some estimated cost wakes workers.
+    pub(super) fn is_parallel(&self, cost: usize) -> bool {
+        self.bytes.max(cost) >= PARALLEL_BYTES.get()
+    }
+
+    /// Number of tiles to look through for the next one that computes a skippable branch; `None` if the
+    /// inputs of such a branch need no prefetch: if the caches hold them, or arithmetic leaves memory no idle
+    /// time.
+    pub(super) fn lookahead(&self, cost: usize) -> Option<usize> {
+        (self.bytes > LOOKAHEAD_BYTES.get() && cost > self.bytes).then(|| LOOKAHEAD_TILES.get())
+    }
+
+    /// Whether the second level keeps an operand until its next use, that many bytes later.
+    pub(super) fn keeps(&self, reuse_distance: usize) -> bool {
+        reuse_distance <= KEPT_BYTES.get()
+    }
+
+    /// Prefetch distance of a transposed operand, in columns.
+    pub(super) fn prefetch_columns(&self, width: Width) -> isize {
+        match (self.residency, width) {
+            (Residency::Caches, _) => 0,
+            (Residency::Memory, Width::W1) => PREFETCH_COLUMNS_OF_BYTES.get() as isize,
+            (Residency::Memory, _) => PREFETCH_COLUMNS.get() as isize,
+        }
+    }
+
+    /// The tile of a nest that packs: for the bytes of its narrowest packed element and of its widest
+    /// element, and for the bytes of scratch that each element needs.
+    pub(super) fn packed_tile(&self, narrowest: usize, widest: usize, scratch: usize) -> Extent {
+        let side = if widest <= 2 { PACKED_SIDE_OF_NARROW } else { PACKED_SIDE }.get();
+        let (mut rows, mut columns, room) = match self.residency {
+            Residency::Caches => (LINE / narrowest, PACKED_CACHED_COLUMNS.get(), PACKED_CACHED_ROOM.get()),
+            Residency::Memory => (side, side, PACKED_ROOM.get()),
+        };
+        while scratch * rows * columns > room && rows.max(columns) > MIN_PACKED_SIDE.get() {
+            if rows > columns {
+                rows /= 2;
+            } else {
+                columns /= 2;
+            }
+        }
+        Extent { rows, columns }
+    }
+
+    /// Most elements of a tile of a nest that packs nothing: for the bytes of its widest element and of the
+    /// scratch of an element; `is_read_again` if two steps read one operand, `may_skip` the cost of an
+    /// element of each branch that a mask test may skip.
+    pub(super) fn tile_elements(
+        &self,
+        widest: usize,
+        scratch: usize,
+        is_read_again: bool,
+        mut may_skip: impl Iterator<Item = usize>,
+    ) -> usize {
+        let most = if is_read_again { TILE_SHARED_BYTES } else { TILE_BYTES }.get() / widest;
+        let elements = match scratch {
+            0 => most,
+            _ => (TILE_SCRATCH_BYTES.get() / scratch).min(most).max(MIN_TILE_ELEMENTS.get()),
+        };
+        match may_skip.any(|cost| cost >= MIN_SKIP_COST.get()) {
+            true => elements.min(MAX_SKIP_ELEMENTS.get()),
+            false => elements,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_threshold_has_a_name_a_reason_and_a_record() {
+        let record = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/record/decisions.md");
+        let record = std::fs::read_to_string(record).expect("the record of decisions is text");
+        let (mut names, mut faults) = (BTreeSet::new(), Vec::new());
+        for threshold in THRESHOLDS {
+            let Threshold { name, rule, unit, decision, reason } = threshold;
+            println!("{name:<26} {:>10} {unit:<31} {rule:?}\n    {reason} ({decision})", threshold.get());
+            if !names.insert(name) || unit.is_empty() || !reason.ends_with('.') {
+                faults.push(format!("{name}: its name, unit or reason is none"));
+            }
+            if !record.contains(&format!("| `{decision}` |")) {
+                faults.push(format!("{name}: the record has no `{decision}`"));
+            }
+        }
+        assert!(faults.is_empty(), "{faults:#?}");
+    }
+
+    #[test]
+    fn results_are_stored_by_their_share_of_the_last_level() {
+        let last_level = caches().last_level;
+        let big = last_level.max(PARALLEL_BYTES.get());
+        let rows = [
+            ("nothing", 0, 0, false, true, StorePolicy::Temporal),
+            (
+                "most of it result, alone",
+                last_level / 3 * 2,
+                last_level / 2,
+                false,
+                true,
+                StorePolicy::Temporal,
+            ),
+            ("two thirds, alone", last_level / 3 * 2, last_level / 3, false, true, StorePolicy::NonTemporal),
+            ("beyond, alone", big + 1, big / 2, false, true, StorePolicy::NonTemporal),
+            ("beyond, more threads", big + 1, big / 2, false, false, StorePolicy::NonTemporal),
+            ("one branch unread", last_level / 8 * 7, last_level / 2, true, true, StorePolicy::Temporal),
+            ("as much, all read", last_level / 8 * 7, last_level / 2, false, true, StorePolicy::NonTemporal),
+        ];
+        let mut faults = Vec::new();
+        for (what, bytes, output, reads_one_branch, single_thread, expected) in rows {
+            let policy = decide(Traffic { bytes, output, reads_one_branch, single_thread });
+            let prefetches = policy.prefetch_distance > 0;
+            if policy.stores != expected || prefetches != (expected == StorePolicy::NonTemporal) {
+                faults.push((what, policy));
+            }
+        }
+        assert!(faults.is_empty(), "{faults:#?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Shapes and strides of results.
+
+use crate::error::{CompileFault, Error, Result, ShapeFault};
+use crate::graph::logical_tensor::{Layout, LogicalTensor};
+use crate::graph::op::Op;
+use crate::types::shape::{self, Dims, UNKNOWN_DIM};
+
+/// Checks the inferred shape of an op's result: its bytes must be countable, and for an output it must match
+/// the given shape.
+pub(super) fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Result<()> {
+    let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
+    let size = op.outputs()[0].data_type().size().unwrap_or(1) as i64;
+    if shape::element_count(inferred).and_then(|count| count.checked_mul(size)).is_none() {
+        return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
+    }
+    let Some(given) = given.and_then(LogicalTensor::dims) else { return Ok(()) };
+    let agrees = |(&given, &inferred): (&i64, &i64)| given == UNKNOWN_DIM || given == inferred;
+    if given.len() == inferred.len() && given.iter().zip(inferred).all(agrees) {
+        return Ok(());
+    }
+    let (port, given, inferred) = (op.output_ref(0), given.into(), inferred.clone());
+    refuse(ShapeFault::Contradiction { port, given, inferred })
+}
+
+/// The strides of an output: the given ones, or dense ones; under layout `any` in the dim order of the first
+/// given input that has the full shape.
+pub(super) fn output_strides(
+    output: &LogicalTensor,
+    dims: &Dims,
+    layout_hints: &[&LogicalTensor],
+) -> Result<Dims, CompileFault> {
+    let tensor = output.id();
+    let too_large = || CompileFault::TooLarge { tensor, dims: dims.clone() };
+    let strides = match output.layout() {
+        Layout::Strided(_) if output.strides().is_some() => output.strides().map(Dims::from_slice),
+        Layout::Strided(_) => shape::row_major_strides(dims),
+        Layout::Any | Layout::Undef => match layout_hints.iter().find(|hint| hint.known_dims() == Some(dims))
+        {
+            Some(hint) => {
+                let strides = hint.strides().unwrap_or_default();
+                shape::dense_strides(dims, &shape::memory_order(dims, strides))
+            }
+            None => shape::row_major_strides(dims),
+        },
+        Layout::Opaque(_) => return Err(CompileFault::NotStrided { tensor }),
+    };
+    let strides = strides.ok_or_else(too_large)?;
+    if shape::overlaps_itself(dims, &strides) {
+        return Err(CompileFault::OverlappingStrides { tensor, dims: dims.clone(), strides });
+    }
+    // Strides may have been given for unknown dims, so only now can the size of both be checked.
+    match LogicalTensor::with_strides(tensor, output.data_type(), dims, &strides) {
+        Ok(_) => Ok(strides),
+        Err(_) => Err(too_large()),
+    }
+}

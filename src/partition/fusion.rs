@@ -1,0 +1,104 @@
+//! What a fusion is: a row of the table in `fusions.rs`, the verdicts that it gives, and what they tell
+//! users.
+
+use super::op_graph::OpGraph;
+use crate::error::OpRef;
+use crate::graph::op::Op;
+
+/// A kind of partition that can be run, as data: the ops at which it starts, the ops that it absorbs,
+/// whether the grown group is worth a partition, and what becomes of the partition.
+pub(super) struct Fusion {
+    /// Its name in explanations.
+    pub(super) name: &'static str,
+    /// Whether a group may start at an op.
+    pub(super) seed: fn(&Op) -> bool,
+    /// Whether a group absorbs one more op, a neighbour along an edge, by the op's position in the graph.
+    pub(super) grow: fn(&GroupView<'_>, usize) -> FusionVerdict,
+    /// Whether the grown group is to be a partition.
+    pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
+    /// How its partitions are compiled.
+    pub(super) lowering: Lowering,
+    /// How exact its partitions are.
+    pub(super) accuracy: Accuracy,
+}
+
+/// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow
+/// edges from members to ops outside.
+pub(super) struct GroupView<'a> {
+    /// The whole graph.
+    pub(super) graph: &'a OpGraph<'a>,
+    /// The members of the group, in the order in which they joined.
+    pub(super) members: &'a [usize],
+}
+
+/// How a partition is compiled to a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lowering {
+    /// To loop nests over the results; each element is computed on its own.
+    Elementwise,
+}
+
+/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
+/// exact result.
+///
+/// ```
+/// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};
+/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+/// let partition = Partition::from_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+/// assert_eq!(partition.accuracy(), Some(Accuracy::Exact));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Accuracy {
+    /// The bits are those of the ops run one by one, and each element is computed on its own.
+    Exact,
+    /// The bits are those of the ops run one by one. An op adds up many elements, in an order that depends on
+    /// the op, its types, its shapes and the CPU level alone, and stays within a bound of the exact result.
+    Ordered,
+    /// The result stays within a bound of the exact one, but its bits may differ from those of the ops run
+    /// one by one.
+    Bounded,
+}
+
+/// The verdict of a fusion on an op, or on a group of ops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FusionVerdict {
+    /// The fusion takes it.
+    Matched,
+    /// It does not match the fusion.
+    NoMatch,
+    /// It would match, but for the reason that the text gives.
+    Rejected(&'static str),
+}
+
+/// One verdict of a fusion: the answer to "why was this not fused?".
+///
+/// `Graph::explain` lists them.
+///
+/// ```
+/// use sterna::{DataType, Graph, LogicalTensor, Op, OpKind, FusionVerdict};
+/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+/// let mut graph = Graph::new();
+/// graph.add_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+/// graph.add_op(Op::new(1, OpKind::SoftMax).input(tensor(1)?).output(tensor(2)?))?;
+/// graph.finalize()?;
+/// for line in graph.explain()? {
+///     if let FusionVerdict::Rejected(why) = line.verdict {
+///         println!("{} at {}: {why}", line.fusion, line.seed);
+///     }
+/// }
+/// # Ok::<(), sterna::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The fusion.
+    pub fusion: &'static str,
+    /// The op from which the group started.
+    pub seed: OpRef,
+    /// The neighbour that was checked against the group; `None` if the verdict is on the seed or the whole
+    /// group.
+    pub neighbour: Option<OpRef>,
+    /// The verdict.
+    pub verdict: FusionVerdict,
+}
