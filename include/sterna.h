@@ -218,7 +218,9 @@ enum {
     STERNA_OP_CEIL = 0x100f,
     STERNA_OP_FILL = 0x1010,
     STERNA_OP_CAST = 0x1011,
-    STERNA_OP_MODULO = 0x1012
+    STERNA_OP_MODULO = 0x1012,
+    STERNA_OP_SIN = 0x1013,
+    STERNA_OP_COS = 0x1014
 };
 
 /**
@@ -526,7 +528,8 @@ typedef int sterna_engine_kind_t;
 /**
  * A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
  * three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
- * `avx512_core` on use what these two have.
+ * `avx512_core` on use what these two have. Beside the last level, kernels may use what `avx512_core_vnni`,
+ * `avx512_core_bf16` and `avx512_core_amx` add.
  */
 typedef int sterna_cpu_isa_t;
 
@@ -720,8 +723,8 @@ sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t e
                                                           size_t size);
 
 /**
- * The instruction set that kernels use, as the lowest one that has their level. From this call on, the level is
- * fixed.
+ * The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`, `avx512_core_bf16` or
+ * `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it is fixed.
  */
 sterna_cpu_isa_t sterna_cpu_isa_get_effective(void);
 

@@ -17,6 +17,7 @@ use super::awake::{self, Pace, SmallExecution};
 use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
 use crate::plan::Threading;
+use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
 /// Alignment of memory from an engine: a cache line, which is the widest vector too.
@@ -237,6 +238,11 @@ impl Engine {
     /// The kernel level of partitions compiled for this engine.
     pub fn level(&self) -> Level {
         self.inner.level
+    }
+
+    /// The CPU features that kernels of this engine's level may use beside it.
+    pub fn cpu_features(&self) -> CpuFeatures {
+        CpuFeatures::available().within(self.inner.level)
     }
 
     /// Whether two handles are one engine.
