@@ -114,7 +114,8 @@ fn number(text: &str, name: &str) -> u64 {
 #[test]
 fn small_executions_in_a_loop_get_a_worker_unless_told_otherwise() {
     let most = u64::from(available_parallelism().unwrap().get() > 1);
-    let rows: &[(&str, &[(&str, &str)], u64)] = &[
+    type Row = (&'static str, &'static [(&'static str, &'static str)], u64);
+    let rows: &[Row] = &[
         (if most == 1 { "loop" } else { "loop where none may" }, &[], most),
         ("loop where none may", &[("STERNA_STAY_AWAKE", "0")], 0),
         ("loop where none may", &[("STERNA_NUM_THREADS", "1")], 0),

@@ -369,4 +369,10 @@ macro_rules! body {
     };
 }
 
-pub(in crate::kernels) use {body, shell, shells, with_features};
+pub(in crate::kernels) use {body, shell, shells};
+
+#[allow(
+    clippy::single_component_path_imports,
+    reason = "a macro makes this macro, which no path reaches otherwise"
+)]
+pub(in crate::kernels) use with_features;
