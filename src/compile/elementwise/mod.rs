@@ -75,7 +75,7 @@ pub(super) fn lower(
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
         scratch: scratch.into_iter().max().unwrap_or(0),
         bytes_moved: policy.bytes,
-        is_parallel: policy.is_parallel(cost),
+        threading: policy.threading(cost),
         computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
         stores: policy.stores,
         outputs: resolved,
