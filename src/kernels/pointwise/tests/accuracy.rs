@@ -323,9 +323,9 @@ const MEASURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accuracy
 
 #[test]
 fn functions_stay_within_their_limits() {
-    let asked = std::env::var(EVERY_NUMBER).ok();
-    let is_thorough = asked.is_some();
-    let of_one = asked.filter(|name| name.contains("::"));
+    let value = std::env::var(EVERY_NUMBER).ok();
+    let is_thorough = value.is_some();
+    let of_one = value.filter(|name| name.contains("::"));
     let is_tried = |function: &str| of_one.as_ref().is_none_or(|name| name == function);
     let mut trials = trials();
     if is_thorough {
