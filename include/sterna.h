@@ -218,7 +218,9 @@ enum {
     STERNA_OP_CEIL = 0x100f,
     STERNA_OP_FILL = 0x1010,
     STERNA_OP_CAST = 0x1011,
-    STERNA_OP_MODULO = 0x1012
+    STERNA_OP_MODULO = 0x1012,
+    STERNA_OP_SIN = 0x1013,
+    STERNA_OP_COS = 0x1014
 };
 
 /**
@@ -346,7 +348,7 @@ enum {
 
 
 /**
- * Where an engine gets the memory of its tensors and its scratch memory: two functions of the caller's.
+ * The source of the memory of an engine's tensors and of its scratch memory: two functions of the caller.
  *
  * Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
  */
@@ -391,7 +393,7 @@ typedef struct sterna_graph_t sterna_graph_t;
 typedef struct sterna_op_t sterna_op_t;
 
 /**
- * Ops of a graph that run as one, or one op that nothing here runs.
+ * Ops of a graph that run as one, or one op that no kernel runs.
  *
  * Any thread may use it at any time. It does not need its graph any more.
  */
@@ -418,7 +420,7 @@ typedef struct sterna_tensor_t sterna_tensor_t;
 typedef int sterna_status_t;
 
 /**
- * Gives a block of at least `size` bytes (1 or more), or null where there is none. It should start at a multiple of
+ * Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a multiple of
  * `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
  * alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
  * then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
@@ -477,7 +479,7 @@ typedef struct {
      */
     size_t id;
     /**
-     * The number of dims; -1 where it is unknown.
+     * The number of dims; -1 if it is unknown.
      */
     int ndims;
     /**
@@ -526,7 +528,8 @@ typedef int sterna_engine_kind_t;
 /**
  * A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
  * three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
- * `avx512_core` on use what these two have.
+ * `avx512_core` on use what these two have. Beside the last level, kernels may use what `avx512_core_vnni`,
+ * `avx512_core_bf16` and `avx512_core_amx` add.
  */
 typedef int sterna_cpu_isa_t;
 
@@ -574,15 +577,15 @@ typedef unsigned int sterna_stream_flags_t;
  */
 typedef struct {
     /**
-     * Changes where programs have to change.
+     * Changes if programs have to change.
      */
     int major;
     /**
-     * Changes where something is added.
+     * Changes if something is added.
      */
     int minor;
     /**
-     * Changes where something is put right.
+     * Changes if something is corrected.
      */
     int patch;
     /**
@@ -604,7 +607,7 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes an allocator of two functions; where either is null, one that uses the memory of the system.
+ * Makes an allocator of two functions; if either is null, the allocator uses the memory of the system.
  *
  * The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
  * destroyed. They must not throw exceptions of C++.
@@ -635,11 +638,11 @@ sterna_status_t sterna_compiled_partition_destroy(sterna_compiled_partition_t *c
  *
  * Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
  * unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
- * output may be the very memory of an input where `sterna_compiled_partition_get_inplace_ports` names the two.
+ * output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the two.
  *
  * `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
  * type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
- * overlap. `out_of_memory` where the allocator of the engine gives no scratch memory.
+ * overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
  */
 sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partition_t *compiled_partition,
                                                   const sterna_stream_t *stream,
@@ -678,7 +681,7 @@ sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_comp
 
 /**
  * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
- * is destroyed or compiled anew; where there is none, the pointer is null.
+ * is destroyed or compiled anew; if there is none, the pointer is null.
  */
 sterna_status_t sterna_compiled_partition_get_inplace_ports(const sterna_compiled_partition_t *compiled_partition,
                                                             size_t *num_inplace_pairs,
@@ -720,8 +723,8 @@ sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t e
                                                           size_t size);
 
 /**
- * The instruction set that kernels use, as the lowest one that has their level. From this call on, the level is
- * fixed.
+ * The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`, `avx512_core_bf16` or
+ * `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it is fixed.
  */
 sterna_cpu_isa_t sterna_cpu_isa_get_effective(void);
 
@@ -750,7 +753,7 @@ sterna_status_t sterna_data_type_get_size(sterna_data_type_t data_type,
  * (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
  * (`graph-<partition>-<hash>.json`).
  *
- * Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and where that is not set
+ * Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and if that is not set
  * `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
  */
 sterna_status_t sterna_dump_mode_set(sterna_dump_mode_t mode);
@@ -763,7 +766,7 @@ size_t sterna_engine_get_count(sterna_engine_kind_t kind);
 /**
  * Makes an engine with the memory of the system and as many threads as the machine runs at once.
  *
- * The environment variables `STERNA_NUM_THREADS` and, where that is not set, `OMP_NUM_THREADS` cap the threads of
+ * The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads of
  * every engine; they are read once.
  */
 sterna_status_t sterna_engine_create(sterna_engine_t **engine,
@@ -856,15 +859,15 @@ sterna_status_t sterna_graph_get_fpmath_mode(const sterna_graph_t *graph,
                                              int *apply_to_int);
 
 /**
- * Adds a copy of an op to a graph. `invalid_graph_op` where the op is not what one of its kind must be (counts,
- * types, attributes; shapes are judged when a partition is compiled), or where its id is taken; `invalid_graph` after
+ * Adds a copy of an op to a graph. `invalid_graph_op` if the op does not fit its kind (counts, types,
+ * attributes; shapes are checked when a partition is compiled), or if its id is taken; `invalid_graph` after
  * `sterna_graph_finalize`.
  */
 sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
                                     const sterna_op_t *op);
 
 /**
- * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. Where ops describe one tensor in
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If ops describe one tensor in
  * different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
  * `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
  */
@@ -902,7 +905,7 @@ sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
  * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
  *
  * The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
- * tensor that an op of the graph produces, the producer's description counts; where a consumer's contradicted it in
+ * tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted it in
  * anything but the type, `sterna_graph_get_json_notes` says so.
  */
 sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
@@ -960,7 +963,7 @@ sterna_status_t sterna_logical_tensor_init(sterna_logical_tensor_t *logical_tens
                                            sterna_tensor_property_t property);
 
 /**
- * Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. Where all are known and the layout is
+ * Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. If all are known and the layout is
  * strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
  * Dims behind the last one are 0.
  */
@@ -986,7 +989,7 @@ sterna_status_t sterna_logical_tensor_init_with_strides(sterna_logical_tensor_t 
 
 /**
  * Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
- * 0 if any dim is 0. It is SIZE_MAX where the layout is not strided or something is unknown, and 0 for a strided
+ * 0 if any dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided
  * tensor of unknown rank.
  */
 sterna_status_t sterna_logical_tensor_get_mem_size(const sterna_logical_tensor_t *logical_tensor,
@@ -1078,7 +1081,7 @@ sterna_status_t sterna_op_get_kind(const sterna_op_t *op,
                                    sterna_op_kind_t *kind);
 
 /**
- * Makes a partition of one op, without a graph. `invalid_graph_op` where the op is not what one of its kind must be.
+ * Makes a partition of one op, without a graph. `invalid_graph_op` if the op does not fit its kind.
  */
 sterna_status_t sterna_partition_create_with_op(sterna_partition_t **partition,
                                                 const sterna_op_t *op,
@@ -1145,7 +1148,7 @@ sterna_status_t sterna_partition_is_supported(const sterna_partition_t *partitio
                                               uint8_t *is_supported);
 
 /**
- * Says why a partition cannot be compiled; null where it can. The text is to be freed by `sterna_string_destroy`.
+ * Says why a partition cannot be compiled; null if it can. The text is to be freed by `sterna_string_destroy`.
  */
 sterna_status_t sterna_partition_get_unsupported_reason(const sterna_partition_t *partition,
                                                         char **text);
@@ -1213,7 +1216,7 @@ sterna_status_t sterna_stream_destroy(sterna_stream_t *stream);
 sterna_status_t sterna_string_destroy(char *string);
 
 /**
- * Makes a tensor on memory of the caller's, or on its own where the handle is `STERNA_MEMORY_ALLOCATE`: that comes
+ * Makes a tensor on memory of the caller's, or on its own if the handle is `STERNA_MEMORY_ALLOCATE`: that comes
  * from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
  * asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
  *
@@ -1238,7 +1241,7 @@ sterna_status_t sterna_tensor_create_scalar(sterna_tensor_t **tensor,
 sterna_status_t sterna_tensor_destroy(sterna_tensor_t *tensor);
 
 /**
- * Reads where the memory of a tensor is; null for a host scalar.
+ * Reads the address of the memory of a tensor; null for a host scalar.
  */
 sterna_status_t sterna_tensor_get_data_handle(const sterna_tensor_t *tensor,
                                               void **handle);
@@ -1265,7 +1268,7 @@ sterna_status_t sterna_tensor_get_logical_tensor(const sterna_tensor_t *tensor,
 
 /**
  * Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
- * Until it is set, the environment variable `STERNA_VERBOSE` decides, and where that is not set `ONEDNN_VERBOSE`.
+ * Until it is set, the environment variable `STERNA_VERBOSE` decides, and if that is not set `ONEDNN_VERBOSE`.
  */
 sterna_status_t sterna_verbose_set(int level);
 

@@ -101,7 +101,7 @@ enum class op_kind : int {
     logical_xor = STERNA_OP_LOGICAL_XOR, logical_not = STERNA_OP_LOGICAL_NOT, is_na_n = STERNA_OP_IS_NA_N,
     is_inf = STERNA_OP_IS_INF, is_finite = STERNA_OP_IS_FINITE, identity = STERNA_OP_IDENTITY,
     negative = STERNA_OP_NEGATIVE, floor = STERNA_OP_FLOOR, ceil = STERNA_OP_CEIL, fill = STERNA_OP_FILL,
-    cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO,
+    cast = STERNA_OP_CAST, modulo = STERNA_OP_MODULO, sin = STERNA_OP_SIN, cos = STERNA_OP_COS,
 };
 
 enum class op_attr : int {

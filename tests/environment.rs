@@ -6,7 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::report;
-use sterna::{Engine, Level};
+use sterna::{CpuFeatures, CpuIsa, Engine, Level};
 
 /// Tells a process of this very test what to print.
 const ASKED: &str = "STERNA_TEST_ASKED";
@@ -42,6 +42,15 @@ fn answers() {
             let level = Engine::new().level();
             println!("answer={first} {level} {}", Level::cap(Level::Avx512));
         }
+        Ok("features") => {
+            let first = Level::cap(CpuIsa::Avx512Bf16) && Level::cap(Level::Avx512);
+            let beyond = CpuFeatures::available().is_subset_of(CpuIsa::Avx512.features());
+            println!(
+                "answer={first} {beyond} {} {}",
+                CpuIsa::effective() <= CpuIsa::Avx512,
+                Level::cap(CpuIsa::Avx2)
+            );
+        }
         _ => {}
     }
 }
@@ -70,4 +79,5 @@ fn variables_cap_the_threads_of_every_engine() {
 #[test]
 fn the_level_can_be_capped_until_it_is_in_use() {
     assert_eq!(ask("level", &[]), "true portable false");
+    assert_eq!(ask("features", &[]), "true true true false");
 }

@@ -242,6 +242,19 @@ fn functions_at_the_edges() {
             &[(-0.0, -0.0), (0.0, 0.0), (INF, 1.0), (-INF, -1.0), (TINY, TINY), (max, 1.0), (ODD_NAN, NAN)],
         ),
         (
+            "Sin",
+            &[
+                (-0.0, -0.0),
+                (0.0, 0.0),
+                (INF, NAN),
+                (-INF, NAN),
+                (TINY, TINY),
+                (-TINY, -TINY),
+                (ODD_NAN, NAN),
+            ],
+        ),
+        ("Cos", &[(-0.0, 1.0), (0.0, 1.0), (INF, NAN), (-INF, NAN), (TINY, 1.0), (ODD_NAN, NAN)]),
+        (
             "Floor",
             &[
                 (-0.0, -0.0),

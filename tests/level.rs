@@ -1,26 +1,83 @@
-//! Promise: the environment variable `STERNA_MAX_CPU_ISA` caps the level of the kernels, and nothing exceeds the
-//! machine.
+//! Promise: the environment variable `STERNA_MAX_CPU_ISA` caps the level of the kernels and the CPU features beside it,
+//! and nothing exceeds the machine.
 
 use std::process::Command;
 
-use sterna::{Engine, Level};
+use sterna::{CpuFeature, CpuFeatures, CpuIsa, Engine, Level};
 
 /// What a process of this test's own says of its level when the variable has a value.
 fn level_under(cap: &str) -> String {
+    let said = said_under(cap, "level of this process: ");
+    said.split_whitespace().next().unwrap().to_owned()
+}
+
+/// The features that such a process has.
+fn features_under(cap: &str) -> CpuFeatures {
+    let said = said_under(cap, "features of this process: ");
+    said.lines().next().unwrap().split_whitespace().map(|name| name.parse::<CpuFeature>().unwrap()).collect()
+}
+
+/// What such a process says behind some words.
+fn said_under(cap: &str, words: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "says_its_level", "--nocapture"])
         .env("STERNA_MAX_CPU_ISA", cap)
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let (_, said) = text.split_once("level of this process: ").unwrap();
-    said.split_whitespace().next().unwrap().to_owned()
+    text.split_once(words).unwrap().1.to_owned()
 }
 
 #[test]
 fn says_its_level() {
     println!("level of this process: {}", Engine::new().level());
+    println!("features of this process: {}", Engine::new().cpu_features());
     assert_eq!(Engine::new().level(), Level::available());
+    assert_eq!(Engine::new().cpu_features(), CpuFeatures::available());
+}
+
+#[test]
+fn the_variable_caps_the_features() {
+    let machine = features_under("avx512_amx");
+    let level: Level = level_under("avx512_amx").parse().unwrap();
+    let mut wrong = Vec::new();
+    for &cap in CpuIsa::ALL {
+        let (of_level, of_features) = (level_under(cap.name()), features_under(cap.name()));
+        let expected = (level.min(cap.level()).name(), machine.intersection(cap.features()));
+        if (&*of_level, of_features) != expected {
+            wrong.push((cap, of_level, of_features, expected));
+        }
+    }
+    assert!(wrong.is_empty(), "on a machine of level {level} with {machine}: {wrong:?}");
+    assert_eq!(features_under("avx512_what"), machine, "another value is ignored");
+}
+
+/// Each cap allows what those below it allow, and more.
+#[test]
+fn caps_are_in_order() {
+    for pair in CpuIsa::ALL.windows(2) {
+        let [less, more] = [pair[0], pair[1]];
+        assert!(less < more && less.level() <= more.level(), "{less} {more}");
+        assert!(less.features().is_subset_of(more.features()), "{less} {more}");
+    }
+    for &level in Level::ALL {
+        assert_eq!(CpuIsa::from(level).level(), level);
+    }
+}
+
+#[test]
+fn the_effective_instruction_set_is_available() {
+    let effective = CpuIsa::effective();
+    assert_eq!(effective.level(), Level::available());
+    assert!(effective.features().is_subset_of(CpuFeatures::available()));
+}
+
+#[test]
+fn an_engine_of_a_lower_level_has_its_features() {
+    let plain = Engine::builder().max_level(Level::Portable).build();
+    assert_eq!(plain.cpu_features(), CpuFeatures::NONE);
+    let avx2 = Engine::builder().max_level(Level::Avx2).build();
+    assert!(avx2.cpu_features().is_subset_of(CpuIsa::Avx2.features()));
 }
 
 #[test]

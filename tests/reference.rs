@@ -379,6 +379,8 @@ fn functions_of_one_number() {
         (K::Sqrt, &[(9.0, 3.0), (2.0, std::f32::consts::SQRT_2), (-1.0, NAN)]),
         (K::Square, &[(-3.0, 9.0), (1e30, INF)]),
         (K::Tanh, &[(0.0, 0.0), (INF, 1.0), (1.0, 0.7615942)]),
+        (K::Sin, &[(-0.0, -0.0), (1.0, 0.84147096), (INF, NAN), (NAN, NAN)]),
+        (K::Cos, &[(0.0, 1.0), (1.0, 0.5403023), (-INF, NAN)]),
     ];
     let table = rows.iter().map(|&(kind, pairs)| {
         let (x, y): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();

@@ -141,6 +141,8 @@ const OWN: &[OwnRow] = &[
         "T2": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
     }"#, "{}", "identity", &[]),
     ("Modulo", 0x1012, TWO, "T", r#"{"T": ["s32", "s64"]}"#, BROADCAST, "elemwise_arithmetic", &[]),
+    ("Sin", 0x1013, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Cos", 0x1014, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -287,7 +289,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 19);
+    assert_eq!(rows.len(), 88 + 21);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -332,7 +334,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1013].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1015].map(OpKind::from_code), [None; 3]);
     assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
 }
 

@@ -2,14 +2,15 @@
 
 use std::ffi::c_int;
 
-use sterna::Level;
+use sterna::{CpuIsa as Set, Level};
 
 use crate::ffi::{Fault, ffi_guard, value_of};
 use crate::status::Status;
 
 /// A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
 /// three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
-/// `avx512_core` on use what these two have.
+/// `avx512_core` on use what these two have. Beside the last level, kernels may use what `avx512_core_vnni`,
+/// `avx512_core_bf16` and `avx512_core_amx` add.
 pub type CpuIsa = c_int;
 
 /// Every set with its name.
@@ -17,10 +18,10 @@ pub const CPU_ISAS: &[(CpuIsa, &str)] = &[
     (DEFAULT, "default"),
     (SSE41, "sse41"),
     (0x3, "avx"),
-    (AVX2, "avx2"),
+    (0x7, "avx2"),
     (0xf, "avx2_vnni"),
     (0x1f, "avx2_vnni_2"),
-    (AVX512, "avx512_core"),
+    (0x27, "avx512_core"),
     (0x67, "avx512_core_vnni"),
     (0xe7, "avx512_core_bf16"),
     (0x1ef, "avx512_core_fp16"),
@@ -30,18 +31,25 @@ pub const CPU_ISAS: &[(CpuIsa, &str)] = &[
 
 const DEFAULT: CpuIsa = 0;
 const SSE41: CpuIsa = 0x1;
-const AVX2: CpuIsa = 0x7;
-const AVX512: CpuIsa = 0x27;
 
-/// The instruction set that kernels use, as the lowest one that has their level. From this call on, the level is
-/// fixed.
+/// What the library tells apart, from the least to the most; each has the bits of those before it.
+const STEPS: &[(Set, CpuIsa)] = &[
+    (Set::Portable, SSE41),
+    (Set::Avx2, 0x7),
+    (Set::Avx512, 0x27),
+    (Set::Avx512Vnni, 0x67),
+    (Set::Avx512Bf16, 0xe7),
+    (Set::Avx512Amx, 0xfef),
+];
+
+/// The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`, `avx512_core_bf16` or
+/// `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it is fixed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_cpu_isa_get_effective() -> CpuIsa {
-    value_of(DEFAULT, || match Level::available() {
-        Level::Avx512 => AVX512,
-        Level::Avx2 => AVX2,
-        _ if cfg!(target_arch = "x86_64") => SSE41,
-        _ => DEFAULT,
+    value_of(DEFAULT, || {
+        let effective = Set::effective();
+        let step = STEPS.iter().find(|(set, _)| *set == effective && cfg!(target_arch = "x86_64"));
+        step.map_or(DEFAULT, |(_, code)| *code)
     })
 }
 
@@ -54,14 +62,13 @@ pub unsafe extern "C" fn sterna_cpu_isa_set_max(isa: CpuIsa) -> Status {
         if !CPU_ISAS.iter().any(|(code, _)| *code == isa) {
             return Err(Fault::unknown("instruction set", isa));
         }
-        let has = |other| isa & other == other;
-        let level = match isa {
-            DEFAULT => Level::Avx512,
-            _ if has(AVX512) => Level::Avx512,
-            _ if has(AVX2) => Level::Avx2,
-            _ => Level::Portable,
+        let within = STEPS.iter().rfind(|(_, code)| isa & code == *code);
+        let cap = match within {
+            _ if isa == DEFAULT => Set::Avx512Amx,
+            Some((set, _)) => *set,
+            None => Set::Portable,
         };
-        match Level::cap(level) {
+        match Level::cap(cap) {
             true => Ok(()),
             false => Err(Fault::invalid_arguments("the instruction set is in use already")),
         }

@@ -149,9 +149,9 @@ impl Display for Limited {
 ///
 /// ```
 /// use sterna_import::{Error, openvino};
-/// let error = openvino::read(r#"<layer id="4" name="s" type="Sin"/>"#, &[]).unwrap_err();
+/// let error = openvino::read(r#"<layer id="4" name="s" type="Tan"/>"#, &[]).unwrap_err();
 /// let Error::Layer { layer, .. } = error else { panic!("{error}") };
-/// assert_eq!(layer.to_string(), "layer `s` (id 4, type Sin)");
+/// assert_eq!(layer.to_string(), "layer `s` (id 4, type Tan)");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerRef {

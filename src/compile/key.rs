@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::partition::Partition;
+use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
-/// Ops, types, shapes, layouts and kernel level. Ids of ops and tensors are not part of it.
+/// Ops, types, shapes, layouts, kernel level and CPU features. Ids of ops and tensors are not part of it.
 ///
 /// The numbers of a Select of rank 6 need no allocation.
 #[derive(Clone)]
@@ -17,6 +18,7 @@ pub(super) struct Key {
     /// Types, shapes and layouts of the ports, in order.
     ports: SmallVec<[i64; 64]>,
     level: Level,
+    features: CpuFeatures,
     /// Whether one thread runs it, because the store policy depends on that.
     single_thread: bool,
 }
@@ -26,9 +28,11 @@ impl Key {
         partition: &Partition,
         ports: impl Iterator<Item = &'a LogicalTensor>,
         level: Level,
+        features: CpuFeatures,
         single_thread: bool,
     ) -> Self {
-        let mut key = Self { partition: partition.clone(), ports: SmallVec::new(), level, single_thread };
+        let mut key =
+            Self { partition: partition.clone(), ports: SmallVec::new(), level, features, single_thread };
         let words = &mut key.ports;
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
@@ -46,7 +50,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (self.level, self.single_thread) == (other.level, other.single_thread)
+        (self.level, self.features, self.single_thread) == (other.level, other.features, other.single_thread)
             && self.ports == other.ports
             && self.partition.signature() == other.partition.signature()
     }

@@ -5,6 +5,7 @@
 
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
+use crate::plan::Threading;
 
 /// Something of which a threshold is a share.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +89,8 @@ macro_rules! thresholds {
 thresholds! {
     PARALLEL_BYTES = Rule::Fixed(8 << 20), "bytes, or work of the same time", decision: "parallel-bytes",
         "Waking workers costs more than it saves below this.";
+    AWAKE_BYTES = Rule::Fixed(256 << 10), "bytes, or work of the same time", decision: "awake-workers",
+        "A second thread gains from this on if it is awake.";
 
     OWN_ALONE = Rule::Share(1, 2, Whole::LastLevel), "bytes", decision: "non-temporal-alone",
         "One thread counts on half of the last level: results of less traffic are stored temporally.";
@@ -218,9 +221,13 @@ pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
 }
 
 impl MemoryPolicy {
-    /// Whether an execution of some estimated cost wakes workers.
-    pub(super) fn is_parallel(&self, cost: usize) -> bool {
-        self.bytes.max(cost) >= PARALLEL_BYTES.get()
+    /// The threads for an execution of some estimated cost.
+    pub(super) fn threading(&self, cost: usize) -> Threading {
+        match self.bytes.max(cost) {
+            work if work >= PARALLEL_BYTES.get() => Threading::AllWorkers,
+            work if work >= AWAKE_BYTES.get() => Threading::AwakeWorkers,
+            _ => Threading::Caller,
+        }
     }
 
     /// Number of tiles to look through for the next one that computes a skippable branch; `None` if the

@@ -6,13 +6,7 @@ mod key;
 mod memory;
 mod once_cache;
 mod shapes;
-
-/// The locks of `once_cache`, which a model checker replaces.
-mod sync {
-    pub(super) use std::sync::OnceLock;
-
-    pub(super) use parking_lot::Mutex;
-}
+mod sync;
 
 use smallvec::SmallVec;
 
@@ -71,7 +65,8 @@ impl Partition {
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
         let (level, single_thread) = (engine.level(), engine.threads() == 1);
-        let key = Key::new(self, inputs.iter().chain(&outputs).copied(), level, single_thread);
+        let ports = inputs.iter().chain(&outputs).copied();
+        let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
         })?;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
-use super::{Bindings, run, threads};
+use super::{Bindings, most_threads, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
@@ -171,7 +171,7 @@ impl CompiledPartition {
 
     /// Aligned bytes of scratch, for as many threads as may run the plan.
     fn scratch_size(&self) -> usize {
-        self.inner.plan.scratch * threads(&self.inner.plan, &self.inner.engine)
+        self.inner.plan.scratch * most_threads(&self.inner.plan, &self.inner.engine)
     }
 
     /// Runs the partition and returns when the outputs are written.

@@ -13,8 +13,11 @@ use std::thread::available_parallelism;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::awake::{self, Pace, SmallExecution};
 use super::fork_join::{Panicked, Teams};
 use crate::error::{Error, Result};
+use crate::plan::Threading;
+use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
 /// Alignment of memory from an engine: a cache line, which is the widest vector too.
@@ -132,25 +135,52 @@ struct EngineInner {
     /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
     /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
+    /// If workers stay awake after work: when the engine was last used.
+    pace: Option<Pace>,
 }
 
-/// Worker threads, and the process in which they run: a fork copies the pool, but none of its threads.
+/// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
 pub(super) struct Workers {
     process: u32,
     pool: Arc<ThreadPool>,
     teams: Arc<Teams>,
+    /// Whether workers look for more work before they sleep.
+    stay_awake: bool,
+}
+
+/// The workers that help a small execution.
+pub(super) struct AwakeWorkers<'a> {
+    workers: &'a Workers,
+    /// Whether a worker is awake already, so that none need be woken.
+    is_awake: bool,
+}
+
+impl AwakeWorkers<'_> {
+    /// As [`Workers::run`].
+    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        match self.is_awake {
+            true => self.workers.teams.run_awake(members, work),
+            false => self.workers.run(members, work),
+        }
+    }
 }
 
 impl Workers {
-    fn new(pool: Arc<ThreadPool>, teams: Arc<Teams>) -> *mut Self {
-        Box::into_raw(Box::new(Self { process: process::id(), pool, teams }))
+    fn new(pool: Arc<ThreadPool>, teams: Arc<Teams>, stay_awake: bool) -> *mut Self {
+        Box::into_raw(Box::new(Self { process: process::id(), pool, teams, stay_awake }))
     }
 
     /// Does work on the caller's thread and on up to `members - 1` workers.
     pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        let stay_awake = self.stay_awake;
         let spawn = |teams: Arc<Teams>| {
-            // Workers look for teams in different slots first, so that several teams share them.
-            self.pool.spawn(move || teams.help(rayon::current_thread_index().unwrap_or_default()));
+            self.pool.spawn(move || {
+                // Workers look for teams in different slots first, so that several teams share them.
+                let first = rayon::current_thread_index().unwrap_or_default();
+                if teams.help(first) && stay_awake {
+                    awake::stay(&teams, first);
+                }
+            });
         };
         self.teams.run(members, work, spawn)
     }
@@ -195,6 +225,7 @@ impl Engine {
             allocator: Arc::new(SystemAllocator),
             threads: None,
             pool: None,
+            stay_awake: true,
             level: Level::available(),
         }
     }
@@ -209,9 +240,43 @@ impl Engine {
         self.inner.level
     }
 
+    /// The CPU features that kernels of this engine's level may use beside it.
+    pub fn cpu_features(&self) -> CpuFeatures {
+        CpuFeatures::available().within(self.inner.level)
+    }
+
     /// Whether two handles are one engine.
     pub fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether an execution may use workers that are awake, but wakes none for itself alone.
+    pub(super) fn is_small(&self, threading: Threading) -> bool {
+        threading == Threading::AwakeWorkers && self.inner.pace.is_some()
+    }
+
+    /// Notes that a small execution begins.
+    pub(super) fn begin_small(&self, threading: Threading) -> Option<SmallExecution<'_>> {
+        let pace = self.inner.pace.as_ref().filter(|_| self.is_small(threading))?;
+        Some(pace.begin())
+    }
+
+    /// The workers for a small execution: those that are awake, or those that are worth waking because the
+    /// last execution ended a moment ago.
+    pub(super) fn awake_workers(&self, execution: &SmallExecution<'_>) -> Option<AwakeWorkers<'_>> {
+        if !execution.is_only() {
+            return None;
+        }
+        let address = self.inner.workers.load(Ordering::Acquire);
+        // SAFETY: the address is null or came from `Workers::new`, and is freed only with the engine.
+        let started = unsafe { address.as_ref() };
+        match started.filter(|workers| workers.teams.is_awake() && workers.process == process::id()) {
+            Some(workers) => Some(AwakeWorkers { workers, is_awake: true }),
+            None if execution.follows_soon() => {
+                Some(AwakeWorkers { workers: self.workers().ok()?, is_awake: false })
+            }
+            None => None,
+        }
     }
 
     /// The workers that run everything except the caller's share of an execution.
@@ -227,7 +292,7 @@ impl Engine {
             }
             let pool = self.start_workers()?;
             let teams = Arc::new(Teams::new(pool.current_num_threads()));
-            let fresh = Workers::new(pool, teams);
+            let fresh = Workers::new(pool, teams, self.inner.pace.is_some());
             match slot.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => seen = fresh,
                 Err(other) => {
@@ -284,6 +349,7 @@ pub struct EngineBuilder {
     threads: Option<usize>,
     level: Level,
     pool: Option<Arc<ThreadPool>>,
+    stay_awake: bool,
 }
 
 // What it holds is handed on as it is.
@@ -303,6 +369,15 @@ impl EngineBuilder {
     /// engine uses as many threads as the pool has.
     pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
         self.pool = Some(pool);
+        self
+    }
+
+    /// Whether workers stay awake for some 50 µs after work, so that executions of 256 KiB to 8 MiB that
+    /// follow each other soon use more than one thread. They do unless told otherwise, or the variable
+    /// `STERNA_STAY_AWAKE` is `0`; they never do in a pool that the caller gave, nor if the engine has more
+    /// threads than the machine runs at once.
+    pub fn stay_awake(mut self, stay_awake: bool) -> Self {
+        self.stay_awake = stay_awake;
         self
     }
 
@@ -326,10 +401,15 @@ impl EngineBuilder {
         let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
         let of_pool = |pool: Arc<ThreadPool>| {
             let teams = teams_of(&pool);
-            Workers::new(pool, teams)
+            Workers::new(pool, teams, false)
         };
+        let stay_awake = self.stay_awake
+            && self.pool.is_none()
+            && (2..=machine()).contains(&threads)
+            && awake::is_allowed();
+        let pace = stay_awake.then(Pace::new);
         let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), of_pool));
-        let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers };
+        let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers, pace };
         Engine { inner: Arc::new(inner) }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs plans on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
+mod awake;
 mod chunks;
 pub(crate) mod compiled;
 mod cursor;
@@ -12,6 +13,7 @@ pub(crate) mod tensor;
 
 /// What `fork_join` shares by.
 mod sync {
+    pub(super) use std::hint::spin_loop as pause;
     pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
     pub(super) use std::thread::{Thread, current, park};
 
@@ -52,7 +54,7 @@ use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
 use crate::kernels::simd::StoreFence;
-use crate::plan::Plan;
+use crate::plan::{Plan, Threading};
 
 /// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
@@ -71,16 +73,24 @@ struct Bindings {
 // its own part of the scratch.
 unsafe impl Sync for Bindings {}
 
-/// Number of threads that may run a plan.
+/// Number of threads that may run a plan, workers that happen to be awake included.
+fn most_threads(plan: &Plan, engine: &Engine) -> usize {
+    if engine.is_small(plan.threading) { engine.threads() } else { threads(plan, engine) }
+}
+
+/// Number of threads for which a plan wakes workers.
 fn threads(plan: &Plan, engine: &Engine) -> usize {
-    if plan.is_parallel { engine.threads() } else { 1 }
+    if plan.threading == Threading::AllWorkers { engine.threads() } else { 1 }
 }
 
 /// Runs a plan.
 fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
+    let small = engine.begin_small(plan.threading);
+    let awake = small.as_ref().and_then(|execution| engine.awake_workers(execution));
+    let most = if awake.is_some() { engine.threads() } else { threads(plan, engine) };
     for nest in &plan.nests {
         let tiles = nest.tiles();
-        let threads = threads(plan, engine).min(tiles);
+        let threads = most.min(tiles);
         let select_dests = select_dests(nest, &bindings.in_place);
         let interpreter = |thread: usize| {
             let scratch = bindings
@@ -101,14 +111,16 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
             }))
             .is_ok()
         } else {
-            let workers = engine.workers()?;
             let chunks = ChunkQueue::new(tiles, threads);
             let work = |thread: usize| {
                 let _guards = guards();
                 let mut interpreter = interpreter(thread);
                 chunks.taken_by(thread).for_each(|chunk| interpreter.run(chunk));
             };
-            workers.run(threads, &work).is_ok()
+            match &awake {
+                Some(awake) => awake.run(threads, &work).is_ok(),
+                None => engine.workers()?.run(threads, &work).is_ok(),
+            }
         };
         if !all_run {
             return Err(Error::Execute(ExecuteFault::Panicked));

@@ -61,6 +61,8 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         .types(&[("T", &[D::S32, D::S64])])
         .attrs(&[AUTO_BROADCAST])
         .shape(ShapeRule::ElemwiseArithmetic),
+    op(K::Sin, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Cos, &[p("src", "T")], &[p("dst", "T")]),
 ];
 
 /// A row of a function of two booleans.

@@ -1,4 +1,5 @@
-//! Levels of instructions: their CPU features, the type of each, and the functions that are compiled for each.
+//! Levels of instructions: their CPU features, the type of each, and the functions that are compiled for
+//! each; and the CPU features beside the level.
 //!
 //! Two lists of CPU features, one for a level, stand at [`levels`]. Detection and every `#[target_feature]`
 //! follow from them. A body is written once, generic over [`Isa`], and [`shells`] compiles it for each level.
@@ -12,7 +13,10 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use super::floats::{NAN, canonical};
-use crate::types::kind::Level;
+use crate::types::features::CpuFeatures;
+#[cfg(target_arch = "x86_64")]
+use crate::types::kind::CpuFeature;
+use crate::types::kind::{CpuIsa, Level};
 
 /// A kernel, or another thing, for each level.
 pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
@@ -61,38 +65,47 @@ fn level_of_machine() -> Level {
     Level::Portable
 }
 
-/// The variable that caps the level: `portable`, `avx2` or `avx512`.
+/// The variable that caps the level and the features: the name of a [`CpuIsa`].
 const CAP: &str = "STERNA_MAX_CPU_ISA";
 
-/// The level in use, from the first query on.
-static LEVEL: OnceLock<Level> = OnceLock::new();
+/// The level and the features in use, from the first query on.
+static IN_USE: OnceLock<(Level, CpuFeatures)> = OnceLock::new();
 
-/// The program's cap of the level.
-static CAP_OF_PROGRAM: Mutex<Level> = Mutex::new(Level::Avx512);
+/// The program's cap of both.
+static CAP_OF_PROGRAM: Mutex<CpuIsa> = Mutex::new(CpuIsa::Avx512Amx);
+
+/// The level and the features in use; the first query determines them.
+fn in_use() -> (Level, CpuFeatures) {
+    if let Some(in_use) = IN_USE.get() {
+        return *in_use;
+    }
+    // Held until they are determined, so that no cap arrives in between without effect.
+    let cap_of_program = CAP_OF_PROGRAM.lock();
+    *IN_USE.get_or_init(|| {
+        let named = std::env::var(CAP).ok().and_then(|name| name.parse().ok());
+        let cap = named.unwrap_or(CpuIsa::Avx512Amx).min(*cap_of_program);
+        let level = level_of_machine().min(cap.level());
+        (level, features_of_machine(cap.features().within(level)))
+    })
+}
 
 impl Level {
-    /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`
-    /// (`portable`, `avx2`, `avx512`) and by [`cap`](Self::cap). It is determined once; any other value of
-    /// the variable is ignored.
+    /// The widest level that this machine runs, capped by the environment variable `STERNA_MAX_CPU_ISA`, the
+    /// name of a [`CpuIsa`], and by [`cap`](Self::cap). It is determined once; any other value of the
+    /// variable is ignored.
     pub fn available() -> Level {
-        if let Some(level) = LEVEL.get() {
-            return *level;
-        }
-        // Held until the level is determined, so that no cap arrives in between without effect.
-        let cap_of_program = CAP_OF_PROGRAM.lock();
-        *LEVEL.get_or_init(|| {
-            let cap = std::env::var(CAP).ok().and_then(|name| name.parse().ok()).unwrap_or(Level::Avx512);
-            level_of_machine().min(cap).min(*cap_of_program)
-        })
+        in_use().0
     }
 
-    /// Caps the answer of [`available`](Self::available) in the whole process; the last call counts. Returns
-    /// false, and changes nothing, if the level has been queried already, which the first engine does.
-    pub fn cap(level: Level) -> bool {
-        let mut cap = CAP_OF_PROGRAM.lock();
-        let is_open = LEVEL.get().is_none();
+    /// Caps the answers of [`available`](Self::available), [`CpuFeatures::available`] and
+    /// [`CpuIsa::effective`] in the whole process; the last call counts. A level allows no CPU feature
+    /// beyond it. Returns false, and changes nothing, if one of them has been queried already, which the
+    /// first engine does.
+    pub fn cap(cap: impl Into<CpuIsa>) -> bool {
+        let mut cap_of_program = CAP_OF_PROGRAM.lock();
+        let is_open = IN_USE.get().is_none();
         if is_open {
-            *cap = level;
+            *cap_of_program = cap.into();
         }
         is_open
     }
@@ -101,6 +114,94 @@ impl Level {
     pub fn all_available() -> impl Iterator<Item = Level> {
         Self::ALL.iter().copied().filter(|&level| level <= Self::available())
     }
+}
+
+impl CpuFeatures {
+    /// The features that this machine has beside [`Level::available`], capped as that is.
+    pub fn available() -> CpuFeatures {
+        in_use().1
+    }
+}
+
+impl CpuIsa {
+    /// The highest one whose level and features are all available.
+    pub fn effective() -> CpuIsa {
+        let (level, features) = in_use();
+        let is_available = |isa: &CpuIsa| isa.level() <= level && isa.features().is_subset_of(features);
+        Self::ALL.iter().copied().rfind(is_available).unwrap_or(Self::Portable)
+    }
+}
+
+/// Which features of a set the machine has. The system is asked to let the process use AMX only if the set
+/// has it.
+#[cfg(target_arch = "x86_64")]
+fn features_of_machine(allowed: CpuFeatures) -> CpuFeatures {
+    use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
+    let bit = |register: u32, bit: u32| register >> bit & 1 != 0;
+    #[allow(unused_unsafe, reason = "later compilers call the instruction safe")]
+    // SAFETY: every x86-64 machine has the instruction; a leaf up to the highest can be read.
+    let (first, second) = unsafe {
+        match __get_cpuid_max(0).0 >= 7 {
+            true => (__cpuid_count(7, 0), __cpuid_count(7, 1)),
+            false => return CpuFeatures::NONE,
+        }
+    };
+    // The second part of the leaf is 0 if the machine does not have it.
+    let has = |feature: CpuFeature| match feature {
+        CpuFeature::F16c => is_x86_feature_detected!("f16c"),
+        CpuFeature::Avx512Vnni => bit(first.ecx, 11),
+        CpuFeature::Avx512Bf16 => first.eax >= 1 && bit(second.eax, 5),
+        CpuFeature::Avx512Fp16 => bit(first.edx, 23),
+        CpuFeature::AmxTile => bit(first.edx, 24),
+        CpuFeature::AmxInt8 => bit(first.edx, 25),
+        CpuFeature::AmxBf16 => bit(first.edx, 22),
+    };
+    let uses_tiles = |feature: CpuFeature| {
+        matches!(feature, CpuFeature::AmxTile | CpuFeature::AmxInt8 | CpuFeature::AmxBf16)
+    };
+    let found: CpuFeatures = allowed.iter().filter(|&feature| has(feature)).collect();
+    match found.contains(CpuFeature::AmxTile) && may_use_tiles() {
+        true => found,
+        false => found.iter().filter(|&feature| !uses_tiles(feature)).collect(),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn features_of_machine(_: CpuFeatures) -> CpuFeatures {
+    CpuFeatures::NONE
+}
+
+/// Whether the system saves the tile registers (bits 17 and 18 of XCR0), and lets the process use them when
+/// asked. The machine has AMX.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn may_use_tiles() -> bool {
+    const TILE_STATE: u32 = 0b11 << 17;
+    const ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const TILE_DATA: u64 = 18;
+    let saved: u32;
+    // SAFETY: a level with AVX-512 has been detected, so the system lets programs read XCR0.
+    unsafe {
+        std::arch::asm!(
+            "xgetbv", in("ecx") 0, lateout("eax") saved, lateout("edx") _,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    let status: i64;
+    // SAFETY: the call takes two numbers and reaches no memory of the process.
+    unsafe {
+        std::arch::asm!(
+            "syscall", inlateout("rax") ARCH_PRCTL => status, in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") TILE_DATA, lateout("rcx") _, lateout("r11") _, options(nostack)
+        );
+    }
+    saved & TILE_STATE == TILE_STATE && status == 0
+}
+
+/// Other systems are not asked.
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn may_use_tiles() -> bool {
+    false
 }
 
 /// A level, as a type for which bodies are compiled.

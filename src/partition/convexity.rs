@@ -123,8 +123,8 @@ impl<'g> Convexity<'g> {
         else {
             return;
         };
-        // The group moves to the place of its last op, and its consumers behind that place; or to the place of
-        // its first op, and its producers before that place. The search that ends first decides.
+        // The group moves to the place of its last op, and its consumers behind that place; or to the place
+        // of its first op, and its producers before that place. The search that ends first decides.
         let [after, before] = from_group;
         let is_after = loop {
             if after.front() >= contracted.distance(EdgeDirection::Consumers, last) {

@@ -44,7 +44,8 @@ struct Growth<'g, E> {
     convexity: Convexity<'g>,
     /// How many groups have been grown.
     grown: usize,
-    /// For each op, the group whose candidate it last was, counted from 1, and its place among the candidates.
+    /// For each op, the group whose candidate it last was, counted from 1, and its place among the
+    /// candidates.
     candidate: Vec<(usize, usize)>,
     /// How often an op was examined.
     looks: u64,
@@ -152,8 +153,8 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     self.candidate[neighbour] = (self.grown, candidates.len());
                     candidates.push(Candidate { op: neighbour, direction, state: State::Waiting });
                 } else if candidates[place].state == State::Refused {
-                    // Each path that would come back passes a neighbour of the candidate. The op that has joined
-                    // may be that neighbour.
+                    // Each path that would come back passes a neighbour of the candidate. The op that has
+                    // joined may be that neighbour.
                     candidates[place].state = State::Waiting;
                     again.push(Reverse(place));
                 }

@@ -3,7 +3,8 @@
 /// An order of nodes. The time of a move does not depend on the length of the order.
 pub(super) struct RunOrder {
     labels: Vec<u64>,
-    /// The node before and the node after each one. The list is a ring, closed by an end mark that is no node.
+    /// The node before and the node after each one. The list is a ring, closed by an end mark that is no
+    /// node.
     before: Vec<usize>,
     after: Vec<usize>,
     /// How often a label has been given.

@@ -42,12 +42,23 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// Bytes of the distinct elements that are read and written, each counted once.
     pub(crate) bytes_moved: usize,
-    /// Whether an execution wakes workers.
-    pub(crate) is_parallel: bool,
+    /// The threads for an execution.
+    pub(crate) threading: Threading,
     /// Whether a step computes on floating-point numbers, which depends on the thread's environment.
     pub(crate) computes_floats: bool,
     /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
     pub(crate) stores: StorePolicy,
+}
+
+/// The threads that an execution is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threading {
+    /// The caller's alone.
+    Caller,
+    /// The caller's and workers that are awake; none is woken for one execution.
+    AwakeWorkers,
+    /// The caller's and all workers.
+    AllWorkers,
 }
 
 /// Loops around tiles, and the steps of each tile.

@@ -32,7 +32,8 @@ pub enum RegisterFusionVerdict {
     UsedElsewhere,
     /// The fused kernel has as many operations as it may have.
     TooLong,
-    /// The fused kernel was given up, because its values or operands have no stage at the CPU level of the plan.
+    /// The fused kernel was given up, because its values or operands have no stage at the CPU level of the
+    /// plan.
     NoProgram,
 }
 

@@ -45,6 +45,8 @@ pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
         Unary::Tanh => each(xs, f64::tanh),
         Unary::Floor => each(xs, f64::floor),
         Unary::Ceil => each(xs, f64::ceil),
+        Unary::Sin => each(xs, f64::sin),
+        Unary::Cos => each(xs, f64::cos),
     }
 }
 

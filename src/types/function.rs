@@ -57,6 +57,10 @@ pub(crate) enum Unary {
     Floor,
     /// The smallest integer that is not below `x`.
     Ceil,
+    /// Sine of `x` in radians, NaN at ±∞.
+    Sin,
+    /// Cosine of `x` in radians, NaN at ±∞.
+    Cos,
 }
 
 impl Unary {
@@ -66,7 +70,7 @@ impl Unary {
             Self::Clamp | Self::LeakyRelu | Self::Reciprocal | Self::Relu | Self::Round => 0,
             Self::Sqrt | Self::Square | Self::Floor | Self::Ceil => 0,
             Self::Elu | Self::Exp | Self::HardSigmoid | Self::HardSwish => 2,
-            Self::Log | Self::Sigmoid | Self::Tanh => 2,
+            Self::Log | Self::Sigmoid | Self::Tanh | Self::Sin | Self::Cos => 2,
             Self::GeluErf | Self::GeluTanh | Self::Mish | Self::Pow | Self::SoftPlus => 4,
         }
     }

@@ -140,6 +140,8 @@ coded_enum! {
         Fill = 0x1010 => "Fill",
         Cast = 0x1011 => "Cast",
         Modulo = 0x1012 => "Modulo",
+        Sin = 0x1013 => "Sin",
+        Cos = 0x1014 => "Cos",
     }
 }
 
@@ -293,6 +295,57 @@ coded_enum! {
         Portable = 0 => "portable",
         Avx2 = 1 => "avx2",
         Avx512 = 2 => "avx512",
+    }
+}
+
+coded_enum! {
+    /// What a cap of the CPU allows, from the least to the most: a [`Level`], and the CPU features beyond it.
+    ///
+    /// [`Level::cap`] takes one, and the environment variable `STERNA_MAX_CPU_ISA` names one. A level alone
+    /// allows no feature beyond it: `avx512` means without AVX512-VNNI, AVX512-BF16 and AMX.
+    ///
+    /// ```
+    /// use sterna::{CpuFeature, CpuIsa, Level};
+    /// assert_eq!("avx512_bf16".parse(), Ok(CpuIsa::Avx512Bf16));
+    /// assert_eq!(CpuIsa::Avx512Bf16.level(), Level::Avx512);
+    /// assert!(CpuIsa::Avx512Bf16.features().contains(CpuFeature::Avx512Vnni));
+    /// assert!(!CpuIsa::from(Level::Avx512).features().contains(CpuFeature::Avx512Vnni));
+    /// ```
+    #[derive(PartialOrd, Ord)]
+    pub enum CpuIsa: "instruction set" {
+        Portable = 0 => "portable",
+        Avx2 = 1 => "avx2",
+        Avx512 = 2 => "avx512",
+        Avx512Vnni = 3 => "avx512_vnni",
+        Avx512Bf16 = 4 => "avx512_bf16",
+        /// Besides AMX also AVX512-FP16, as in oneDNN's set of that name.
+        Avx512Amx = 5 => "avx512_amx",
+    }
+}
+
+coded_enum! {
+    /// A feature of the CPU that a kernel may use beside its [`Level`].
+    ///
+    /// ```
+    /// use sterna::{CpuFeature, CpuFeatures};
+    /// assert_eq!("amx_tile".parse(), Ok(CpuFeature::AmxTile));
+    /// println!("BF16 dot products: {}", CpuFeatures::available().contains(CpuFeature::Avx512Bf16));
+    /// ```
+    pub enum CpuFeature: "CPU feature" {
+        /// Conversions between f16 and f32. Every machine of [`Level::Avx2`] has them.
+        F16c = 0 => "f16c",
+        /// Dot products of 8-bit integers.
+        Avx512Vnni = 1 => "avx512_vnni",
+        /// Dot products of bf16.
+        Avx512Bf16 = 2 => "avx512_bf16",
+        /// Arithmetic on f16.
+        Avx512Fp16 = 3 => "avx512_fp16",
+        /// Tile registers, which the system lets the process use.
+        AmxTile = 4 => "amx_tile",
+        /// Products of tiles of 8-bit integers.
+        AmxInt8 = 5 => "amx_int8",
+        /// Products of tiles of bf16.
+        AmxBf16 = 6 => "amx_bf16",
     }
 }
 

@@ -123,6 +123,8 @@ UNARY = [
     ("Tanh", {}, mp.tanh),
     ("Floor", {}, mp.floor),
     ("Ceil", {}, mp.ceil),
+    ("Sin", {}, mp.sin),
+    ("Cos", {}, mp.cos),
 ]
 
 BINARY = [

@@ -1,8 +1,9 @@
-//! Promise: in whatever order callers and workers come, all work of a call is done when the call returns and nobody works on
-//! it afterwards, at most one job a worker waits, and a job that waits joins whichever team is there when it begins.
+//! Promise: in whatever order callers and workers come, all work of a call is done when the call returns, no
+//! thread is at work on it afterwards, at most one job a worker waits, and a waiting job joins the team that
+//! is open when the job begins.
 //!
-//! loom runs each model under every order in which its threads can touch what they share, with few interruptions. It sees the file of the teams
-//! as it stands, with atomics and cells of its own.
+//! loom runs each model under every order in which the threads can touch shared memory, with a bounded number
+//! of preemptions. It compiles the library's file of the teams, with loom's atomics and cells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fork_join::Teams;
 
 #[allow(unreachable_pub, dead_code, reason = "the library uses all of it")]
+#[allow(clippy::absurd_extreme_comparisons, reason = "spins are 0 here")]
 #[path = "../../src/execute/fork_join.rs"]
 mod fork_join;
 
@@ -17,7 +19,7 @@ mod fork_join;
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
-    pub(crate) use loom::thread::{Thread, current, park};
+    pub(crate) use loom::thread::{Thread, current, park, yield_now as pause};
 
     /// To look again and again is no other order.
     pub(crate) const SPINS: usize = 0;
@@ -44,8 +46,8 @@ fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     assert!(orders > 1, "{name}: only one order");
 }
 
-/// Work of some shares, each taken once, and who took them. The shares are cells: to take one twice, or after the call, is a
-/// fault that loom sees.
+/// Work of some shares, each taken once, and who took them. The shares are cells: to take one twice, or after
+/// the call, is a fault that loom sees.
 struct Work {
     next: loom::sync::atomic::AtomicUsize,
     shares: [loom::cell::UnsafeCell<bool>; 2],
@@ -79,6 +81,11 @@ impl Work {
     fn run(self, teams: &Arc<Teams>, members: usize, spawn: impl Fn(Arc<Teams>)) -> [usize; 3] {
         let result = teams.run(members, &|member| self.take_all(member), spawn);
         result.expect("nobody panics");
+        self.done()
+    }
+
+    /// How often each member worked, when all of it is done and nobody is at it.
+    fn done(self) -> [usize; 3] {
         for share in &self.shares {
             // SAFETY: nobody works any more, or loom says so.
             assert!(share.with(|share| unsafe { *share }), "a share that nobody took");
@@ -108,12 +115,13 @@ fn a_call_returns_when_all_is_done_and_nobody_works() {
 }
 
 #[test]
-fn a_job_joins_a_later_crew_too() {
+fn a_job_joins_a_later_team_too() {
     let joined = Arc::new(AtomicUsize::new(0));
     let seen = joined.clone();
     explore("two calls, one job", move || {
         let teams = Arc::new(Teams::new(1));
-        // The job comes at any time from the first call on; whether another is spawned for the second one depends on that.
+        // The job comes at any time from the first call on; whether another is spawned for the second one
+        // depends on that.
         let first = Work::new().run(&teams, 2, come);
         let second = Work::new().run(&teams, 2, |teams| {
             // That the second job never comes shows what the first one does.
@@ -125,7 +133,34 @@ fn a_job_joins_a_later_crew_too() {
 }
 
 #[test]
-fn callers_at_once_take_places_of_their_own() {
+fn a_worker_that_is_awake_joins_teams_without_a_job() {
+    let joined = Arc::new(AtomicUsize::new(0));
+    let seen = joined.clone();
+    explore("two calls, one worker that is awake", move || {
+        let teams = Arc::new(Teams::new(1));
+        let awake = teams.clone();
+        let worker = loom::thread::spawn(move || {
+            let mut looks = 0;
+            awake.stay_awake(0, |_| {
+                looks += 1;
+                looks > 2
+            });
+        });
+        for call in 0..2 {
+            let work = Work::new();
+            teams.run_awake(2, &|member| work.take_all(member)).expect("nobody panics");
+            let by = work.done();
+            assert_eq!(by[0], 1, "the caller works");
+            seen.fetch_or(by[1] << call, Ordering::Relaxed);
+        }
+        worker.join().expect("no thread panics");
+        assert!(!teams.is_awake());
+    });
+    assert_eq!(joined.load(Ordering::Relaxed), 0b11, "the worker joins either team");
+}
+
+#[test]
+fn callers_at_once_take_slots_of_their_own() {
     explore("two callers", || {
         let teams = Arc::new(Teams::new(1));
         let other = teams.clone();
@@ -138,7 +173,7 @@ fn callers_at_once_take_places_of_their_own() {
 }
 
 #[test]
-fn no_crew_misses_a_job_that_waits() {
+fn no_team_misses_a_job_that_waits() {
     explore("a call as a job begins", || {
         let teams = Arc::new(Teams::new(1));
         let spawned = Arc::new(AtomicUsize::new(0));
@@ -165,7 +200,10 @@ fn no_crew_misses_a_job_that_waits() {
 
 #[test]
 fn jobs_that_wait_are_no_more_than_workers() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    // One order of many calls.
+    builder.max_branches = 10_000;
+    builder.check(|| {
         for workers in 1..=3 {
             let teams = Arc::new(Teams::new(workers));
             let spawned = AtomicUsize::new(0);

@@ -104,7 +104,7 @@ fn balanced_tree(b: &mut Builder) {
 fn nests(b: &mut Builder, deep_in_else: bool) {
     let [x, y, mut last] = with_cond(b);
     while !b.is_full(2) {
-        let cond = b.compare(last, if b.ops.len() % 4 == 0 { x } else { y });
+        let cond = b.compare(last, if b.ops.len().is_multiple_of(4) { x } else { y });
         last = if deep_in_else { b.select(cond, y, last) } else { b.select(cond, last, y) };
     }
 }

@@ -121,6 +121,7 @@ const ROWS: &[Row] = &[
     row(&["Divide"], PAIR, &["auto_broadcast", "axis", AXIS, "m_pythondiv"], Map::By(compose::divide)),
     row(&["Elu"], DATA, &["alpha"], Map::By(compose::elu)),
     comparison(&["Equal"], K::Equal),
+    unary(&["Cos"], Map::Unary(K::Cos)),
     unary(&["Exp"], Map::Unary(K::Exp)),
     unary(&["Floor"], Map::Rounding(K::Floor)),
     binary(&["FloorMod"], K::Modulo),
@@ -181,6 +182,7 @@ const ROWS: &[Row] = &[
     row(&["ShapeOf"], DATA, &["output_type"], Map::By(shapes::shape_of)),
     unary(&["Sigmoid"], Map::Unary(K::Sigmoid)),
     unary(&["SoftPlus"], Map::Unary(K::SoftPlus)),
+    unary(&["Sin"], Map::Unary(K::Sin)),
     unary(&["Sqrt"], Map::Unary(K::Sqrt)),
     binary(&["SquaredDifference"], K::SquaredDifference),
     Row {

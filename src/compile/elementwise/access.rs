@@ -21,7 +21,8 @@ pub(super) struct IterationSpace {
 }
 
 impl IterationSpace {
-    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one access.
+    /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one
+    /// access.
     pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
         let dims = expr.dims;
         let result = &expr.accesses[along].strides;
@@ -93,8 +94,8 @@ impl IterationSpace {
         iterating.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it is
-    /// read.
+    /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it
+    /// is read.
     ///
     /// With transposed and
     /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch

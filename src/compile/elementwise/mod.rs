@@ -1,9 +1,9 @@
 //! Lowers a partition of pointwise ops to a plan.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`), expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
-//! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
-//! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
+//! (`group`), expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in
+//! run order (`schedule`), steps that keep values in registers (`register_fusion`), places for results
+//! (`scratch`), and tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod expr;
@@ -76,7 +76,7 @@ pub(super) fn lower(
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
         scratch: scratch.into_iter().max().unwrap_or(0),
         bytes_moved: policy.bytes,
-        is_parallel: policy.is_parallel(cost),
+        threading: policy.threading(cost),
         computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
         stores: policy.stores,
         outputs: resolved,

@@ -52,8 +52,8 @@ pub(super) const PACK_COST: usize = 4;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoKernel(pub(super) ScalarOp);
 
-/// Selects the kernel for an instruction and, if it can be fused, its stage. `input` says which input of the partition an operand is, `distance` gives an operand's prefetch
-/// distance.
+/// Selects the kernel for an instruction and, if it can be fused, its stage. `input` says which input of the
+/// partition an operand is, `distance` gives an operand's prefetch distance.
 pub(super) fn instr(
     op: ScalarOp,
     width: Width,

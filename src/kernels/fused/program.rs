@@ -118,8 +118,8 @@ impl FusedProgram {
     /// Every element of the tile can be read from the sources, one for each operand, and written to the
     /// target. The target has the address and row stride of a source of its width, or overlaps none. The
     /// scratch is [`scratch`](Self::scratch) bytes that only this thread uses. The machine runs the program's
-    /// level. If the results are stored non-temporally, a [`fence`](crate::kernels::simd::StoreFence) follows on the
-    /// same thread.
+    /// level. If the results are stored non-temporally, a [`fence`](crate::kernels::simd::StoreFence) follows
+    /// on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
         let (slots, result) = (scratch.cast::<OperandSlot>().wrapping_add(ROW_SLOTS), self.operands.len());
         // SAFETY: the scratch has room for all slots.

@@ -164,14 +164,14 @@ macro_rules! shells {
                     $($v: $Vector),*
                 ) {
                     if CLONE > 0 {
-                        // SAFETY: an assembler comment. It differs for each clone, so the compiler does not merge
-                        // clones.
+                        // SAFETY: an assembler comment. It differs for each clone, so the compiler does not
+                        // merge clones.
                         unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
                     }
                     let mask = u64::from(high) << 32 | u64::from(low);
                     let state = BlockState { mask, saved_mask, block: [$($v),*] };
-                    // SAFETY: the caller of a program promises that its calls and slots are as the stages need
-                    // them.
+                    // SAFETY: the caller of a program promises that its calls and slots are as the stages
+                    // need them.
                     unsafe {
                         let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
                         let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
@@ -225,7 +225,8 @@ macro_rules! shells {
                     unsafe {
                         let [$($v),*] = std::mem::zeroed();
                         (*slots.sub(ROW_SLOTS)).advance = rest;
-                        // A row of at most one block skips the set-up of the loop (decision: single-block-row).
+                        // A row of at most one block skips the set-up of the loop
+                        // (decision: single-block-row).
                         if columns <= BLOCK {
                             let block = if columns < BLOCK { PART } else { 0 };
                             return next(stage_calls, slots, block, 0, 0, 0, $($v),*);

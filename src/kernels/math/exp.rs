@@ -4,7 +4,7 @@ use super::polynomial::polynomial;
 use crate::kernels::isa::Isa;
 
 /// Adding this leaves the nearest integer in the low bits of an f64 of small magnitude.
-const SHIFTER: f64 = 6755399441055744.0; // 1.5 · 2^52
+pub(super) const SHIFTER: f64 = 6755399441055744.0; // 1.5 · 2^52
 
 /// `(eʳ − 1 − r) / r²` for |r| ≤ ln(2)/2, with an error of 2e-10 of eʳ.
 const COARSE: [f64; 6] = [

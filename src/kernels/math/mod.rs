@@ -17,6 +17,7 @@ mod exp;
 mod log;
 mod polynomial;
 mod pow;
+mod sine;
 pub(in crate::kernels) mod single;
 
 pub(in crate::kernels) use double::{
@@ -25,3 +26,4 @@ pub(in crate::kernels) use double::{
 pub(in crate::kernels) use erf::normal_cdf;
 pub(in crate::kernels) use exp::exp;
 pub(in crate::kernels) use pow::pow;
+pub(in crate::kernels) use sine::{LARGE, of_large, sine};

@@ -61,11 +61,13 @@ macro_rules! functions {
             match function {
                 $(Unary::$Name => const { &numbers1::<$Name, $N>() },)*
                 Unary::Pow => const { &numbers1::<Pow, HEAVY>() },
+                Unary::Sin => const { &numbers1::<Sine<0>, HEAVY>() },
+                Unary::Cos => const { &numbers1::<Sine<1>, HEAVY>() },
             }
         }
 
         #[cfg(test)]
-        pub(super) const ALL: &[Unary] = &[$(Unary::$Name,)* Unary::Pow];
+        pub(super) const ALL: &[Unary] = &[$(Unary::$Name,)* Unary::Pow, Unary::Sin, Unary::Cos];
     };
 }
 
@@ -122,6 +124,44 @@ impl Function1 for Pow {
             2.0 => each!(|x| x * x),
             3.0 => each!(|x| (f64::from(x) * f64::from(x) * f64::from(x)) as f32),
             _ => each!(|x| math::pow::<I>(x.into(), p.into()) as f32),
+        }
+        to
+    }
+
+    const PRODUCES_NONCANONICAL_NAN: bool = true;
+
+    #[inline(always)]
+    fn canonicalise<I: Isa, const N: usize>(block: [f32; N]) -> [f32; N] {
+        I::canonical(block)
+    }
+}
+
+/// The sine of a number and so many quarter turns: 0 for the sine, 1 for the cosine. Large numbers, which are
+/// rare, are tested for once a block.
+struct Sine<const QUARTERS: u64>;
+
+impl<const QUARTERS: u64> Function1 for Sine<QUARTERS> {
+    type X = f32;
+    type To = f32;
+
+    #[inline(always)]
+    fn of<I: Isa>(x: f32, params: Params) -> f32 {
+        Self::of_block::<I, 1>(&[x], params)[0]
+    }
+
+    #[inline(always)]
+    fn of_block<I: Isa, const N: usize>(x: &[f32; N], _: Params) -> [f32; N] {
+        let (mut to, mut large) = ([0.0; N], [false; N]);
+        for i in 0..N {
+            to[i] = math::sine::<I>(x[i].into(), QUARTERS) as f32;
+            large[i] = (x[i].abs() >= math::LARGE) & (x[i].abs() < f32::INFINITY);
+        }
+        if large.contains(&true) {
+            for i in 0..N {
+                if large[i] {
+                    to[i] = math::of_large(x[i], QUARTERS);
+                }
+            }
         }
         to
     }

@@ -122,7 +122,7 @@ fn powers_have_the_special_cases_of_c() {
 #[test]
 fn limits_are_met() {
     const INF: f32 = f32::INFINITY;
-    let rows: [(Unary, f32, f32); 27] = [
+    let rows: [(Unary, f32, f32); 43] = [
         (Unary::Exp, INF, INF),
         (Unary::Exp, -INF, 0.0),
         (Unary::Exp, 88.72284, INF),
@@ -150,6 +150,24 @@ fn limits_are_met() {
         (Unary::SoftPlus, -INF, 0.0),
         (Unary::Sqrt, -0.0, -0.0),
         (Unary::Ceil, -0.5, -0.0),
+        (Unary::Sin, -0.0, -0.0),
+        (Unary::Sin, 0.0, 0.0),
+        (Unary::Sin, INF, f32::NAN),
+        (Unary::Sin, -INF, f32::NAN),
+        (Unary::Sin, 1e-45, 1e-45),
+        // Of all f32 this is nearest to a multiple of π/2, for its size.
+        (Unary::Sin, f32::from_bits(0x6f79_be45), f32::from_bits(0x3f80_0000)),
+        (Unary::Cos, f32::from_bits(0x6f79_be45), f32::from_bits(0xb0dd_eea9)),
+        // On both sides of the bound between the two reductions, and the greatest number.
+        (Unary::Sin, 1048575.94, f32::from_bits(0x3e8a_b32c)),
+        (Unary::Sin, 1048576.0, f32::from_bits(0x3ea9_3666)),
+        (Unary::Sin, -1048576.1, f32::from_bits(0xbee4_2388)),
+        (Unary::Sin, f32::MAX, f32::from_bits(0xbf05_99b3)),
+        (Unary::Cos, f32::MAX, f32::from_bits(0x3f5a_5f96)),
+        (Unary::Cos, -0.0, 1.0),
+        (Unary::Cos, INF, f32::NAN),
+        (Unary::Cos, -INF, f32::NAN),
+        (Unary::Cos, 1e-45, 1.0),
     ];
     let mut faults = Vec::new();
     for level in Level::all_available() {
