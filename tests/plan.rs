@@ -29,10 +29,7 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
     for nest in &plan.nests {
         let turns: usize = nest.loops.iter().map(|l| l.extent).product();
         must(nest.tiles == turns, "as many tiles as the loops around them turn");
-        must(
-            nest.loops.iter().all(|l| l.extent > 1 && l.is_parallel),
-            "loops turn, and threads may share them",
-        );
+        must(nest.loops.iter().all(|l| l.extent > 1), "loops have more than one iteration");
         must(
             (1..=compiled.engine().threads().min(nest.tiles)).contains(&nest.threads),
             "threads have tiles to share",

@@ -113,17 +113,11 @@ mod tests {
 
     use super::*;
     use crate::plan::Access;
-    use crate::plan::loops::Role;
 
     /// Three blocks of up to four rows in each of two iterations, and one block of columns: ten rows of five
     /// elements. The first access reads all rows in order, the second the same rows in both iterations.
     fn nest() -> LoopNest {
-        let iterating = |extent, strides: [isize; 2]| Loop {
-            extent,
-            strides: strides.as_slice().into(),
-            role: Role::Spatial,
-            pinned: false,
-        };
+        let iterating = |extent, strides: [isize; 2]| Loop { extent, strides: strides.as_slice().into() };
         let access = || Access { base: Base::Index, row_stride: 5, col_stride: 1 };
         LoopNest {
             loops: smallvec![iterating(2, [50, 0]), iterating(3, [20, 20]), iterating(1, [5, 5])],

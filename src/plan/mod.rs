@@ -11,7 +11,7 @@ pub(crate) mod summary;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::loops::{Loop, Role};
+use self::loops::Loop;
 use self::register_fusion::RegisterFusionVerdict;
 use self::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
@@ -121,7 +121,7 @@ impl Base {
 impl LoopNest {
     /// Number of tiles.
     pub(crate) fn tiles(&self) -> usize {
-        self.loops.iter().filter(|l| l.role == Role::Spatial).map(|l| l.extent).product()
+        self.loops.iter().map(|l| l.extent).product()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::loops::Role;
 use super::register_fusion::RegisterFusionVerdict;
 use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
 use crate::kernels::{InnerStride, StorePolicy};
@@ -78,8 +77,6 @@ pub struct LoopSummary {
     pub extent: usize,
     /// What it iterates over.
     pub over: LoopOver,
-    /// Whether threads may run its iterations in parallel; false if they accumulate into the same elements.
-    pub is_parallel: bool,
 }
 
 /// What a loop around tiles iterates over.
@@ -157,13 +154,7 @@ impl LoopNest {
         };
         let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
         NestSummary {
-            loops: turning
-                .map(|(index, l)| LoopSummary {
-                    extent: l.extent,
-                    over: over(index),
-                    is_parallel: l.role == Role::Spatial,
-                })
-                .collect(),
+            loops: turning.map(|(index, l)| LoopSummary { extent: l.extent, over: over(index) }).collect(),
             rows: self.space.rows,
             columns: self.space.columns,
             tile_rows: self.tile.rows,
@@ -218,14 +209,13 @@ impl Display for NestSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
         f.write_str("loops    ")?;
-        for LoopSummary { extent, over, is_parallel } in &self.loops {
-            let in_order = if *is_parallel { "" } else { ", in order" };
+        for LoopSummary { extent, over } in &self.loops {
             let over = match over {
                 LoopOver::Dims => "",
                 LoopOver::RowBlocks => " blocks of rows",
                 LoopOver::ColumnBlocks => " blocks of columns",
             };
-            write!(f, "{extent}{over}{in_order} × ")?;
+            write!(f, "{extent}{over} × ")?;
         }
         writeln!(f, "tile {tile_rows} × {tile_columns}, of {rows} rows × {columns} columns")?;
         let shared = if *threads > 1 { format!(", shared by {threads} threads") } else { String::new() };

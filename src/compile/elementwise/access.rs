@@ -3,19 +3,20 @@
 use smallvec::SmallVec;
 
 use super::expr::{Axes, ExprGraph};
+use super::loops::{SpaceLoop, normalise};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::InnerStride;
-use crate::plan::loops::{Loop, Role, Strides, normalise};
+use crate::plan::loops::Strides;
 use crate::plan::{Operand, StepSpace};
 use crate::types::shape;
 
 /// The loops of a nest, and the strides along each.
 pub(super) struct IterationSpace {
     /// All loops but the two innermost.
-    pub(super) outer: SmallVec<[Loop; 4]>,
-    pub(super) rows: Loop,
-    pub(super) columns: Loop,
-    accesses: usize,
+    pub(super) outer: SmallVec<[SpaceLoop; 4]>,
+    pub(super) rows: SpaceLoop,
+    pub(super) columns: SpaceLoop,
+    /// The axes along which results vary, in the order of their stand-ins for strides.
     masks: SmallVec<[Axes; 4]>,
 }
 
@@ -44,23 +45,18 @@ impl IterationSpace {
             strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
         };
         let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
-        let loops = (0..dims.len()).map(|axis| Loop {
+        let loops = (0..dims.len()).map(|axis| SpaceLoop {
             extent: dims[axis] as usize,
-            strides: expr
-                .accesses
-                .iter()
-                .map(|access| access.strides[axis])
-                .chain(of_masks.iter().map(|s| s[axis]))
-                .collect(),
-            role: Role::Spatial,
-            pinned: false,
+            strides: expr.accesses.iter().map(|access| access.strides[axis]).collect(),
+            results: of_masks.iter().map(|strides| strides[axis]).collect(),
         });
         let mut outer = normalise(loops, along);
-        let once = |strides: Strides| Loop { extent: 1, strides, role: Role::Spatial, pinned: false };
-        let widths = expr.accesses.iter().map(|access| access.width.bytes() as isize);
-        let columns = outer.pop().unwrap_or_else(|| once(widths.chain(masks.iter().map(|_| 0)).collect()));
-        let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, columns.strides.len())));
-        Self { outer, rows, columns, accesses: expr.accesses.len(), masks }
+        let once =
+            |strides: Strides| SpaceLoop { extent: 1, strides, results: Strides::from_elem(0, masks.len()) };
+        let widths = || expr.accesses.iter().map(|access| access.width.bytes() as isize).collect();
+        let columns = outer.pop().unwrap_or_else(|| once(widths()));
+        let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, expr.accesses.len())));
+        Self { outer, rows, columns, masks }
     }
 
     /// The bit of the row loop, and of the column loop, after those of the outer loops.
@@ -72,19 +68,24 @@ impl IterationSpace {
         2 << self.outer.len()
     }
 
-    fn loops(&self) -> impl DoubleEndedIterator<Item = &Loop> {
+    fn loops(&self) -> impl DoubleEndedIterator<Item = &SpaceLoop> {
         self.outer.iter().chain([&self.rows, &self.columns])
     }
 
-    /// The loops along which the strides are not 0, one bit each: outer loops, rows, columns.
-    pub(super) fn varies(&self, strides_at: usize) -> u32 {
-        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && l.strides[strides_at] != 0);
-        moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    /// The loops along which an access moves, one bit each: outer loops, rows, columns.
+    pub(super) fn varies(&self, access: usize) -> u32 {
+        self.moving(|l| l.strides[access])
     }
 
+    /// The loops along which a result varies that varies along some axes.
     pub(super) fn node_varies(&self, varies: Axes) -> u32 {
         let mask = self.masks.iter().position(|&mask| mask == varies);
-        mask.map_or(0, |mask| self.varies(self.accesses + mask))
+        mask.map_or(0, |mask| self.moving(|l| l.results[mask]))
+    }
+
+    fn moving(&self, stride: impl Fn(&SpaceLoop) -> isize) -> u32 {
+        let moving = self.loops().enumerate().filter(|(_, l)| l.extent > 1 && stride(l) != 0);
+        moving.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
     /// All loops of more than one iteration.
@@ -110,7 +111,7 @@ impl IterationSpace {
         if distance == 0 {
             return 0;
         }
-        let is_repeated = |l: &Loop| l.extent > 1 && l.strides[access] == 0;
+        let is_repeated = |l: &SpaceLoop| l.extent > 1 && l.strides[access] == 0;
         let between = self.loops().rev().take_while(|l| !is_repeated(l)).map(|l| l.extent);
         let width = expr.accesses[access].width.bytes();
         let bytes = between.fold(width, usize::saturating_mul);

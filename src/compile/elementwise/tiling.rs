@@ -4,12 +4,13 @@ use smallvec::SmallVec;
 
 use super::access::IterationSpace;
 use super::expr::ExprGraph;
+use super::loops::SpaceLoop;
 use super::register_fusion::FusedSchedule;
 use super::schedule::{Schedule, UnplacedStep, reached};
 use super::scratch::{ScratchSlots, Uses};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{Extent, InnerStride, LINE};
-use crate::plan::loops::{Loop, Role};
+use crate::plan::loops::Loop;
 use crate::plan::{
     Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Select, Step, StepSet, Traversal,
 };
@@ -71,7 +72,7 @@ impl<'a> TiledNest<'a> {
             register_fusion: verdicts[index],
         };
         let steps: Vec<Step> = steps.into_iter().enumerate().map(placed).collect();
-        let (row_blocks, column_blocks, loops) = loops.in_order(expr.accesses.len());
+        let (row_blocks, column_blocks, loops) = loops.in_order();
         let lookahead =
             lookahead.and_then(|tiles| lookahead_prefetch(expr, &steps, &accesses, &loops, tile, tiles));
         let nest = LoopNest {
@@ -200,12 +201,11 @@ struct TileLoops {
 
 impl TileLoops {
     fn new(iter_space: &IterationSpace, tile: Extent, steps: &[UnplacedStep]) -> Self {
-        let blocks = |l: &Loop, size: usize| Loop {
+        let blocks = |l: &SpaceLoop, size: usize| Loop {
             extent: l.extent.div_ceil(size),
             strides: l.strides.iter().map(|stride| stride * size as isize).collect(),
-            ..l.clone()
         };
-        let mut all: SmallVec<[Loop; 6]> = iter_space.outer.iter().cloned().collect();
+        let mut all: SmallVec<[Loop; 6]> = iter_space.outer.iter().map(|l| blocks(l, 1)).collect();
         all.extend([blocks(&iter_space.rows, tile.rows), blocks(&iter_space.columns, tile.columns)]);
         let as_they_are = Self { order: (0..all.len()).collect(), all };
         let order = as_they_are.best_order(steps, tile);
@@ -213,12 +213,11 @@ impl TileLoops {
     }
 
     /// The index of the loop over blocks of rows, and over blocks of columns, and the loops in the order in
-    /// which they run, with the strides of accesses alone.
-    fn in_order(&self, accesses: usize) -> (usize, usize, SmallVec<[Loop; 6]>) {
+    /// which they run.
+    fn in_order(&self) -> (usize, usize, SmallVec<[Loop; 6]>) {
         let at = |loop_: usize| self.order.iter().position(|&l| l == loop_).unwrap_or(0);
-        let of_accesses =
-            |&l: &usize| Loop { strides: self.all[l].strides[..accesses].into(), ..self.all[l].clone() };
-        (at(self.all.len() - 2), at(self.all.len() - 1), self.order.iter().map(of_accesses).collect())
+        let loops = self.order.iter().map(|&l| self.all[l].clone()).collect();
+        (at(self.all.len() - 2), at(self.all.len() - 1), loops)
     }
 
     /// Makes the loop innermost that saves the most repeated work, if that pays.
@@ -228,8 +227,7 @@ impl TileLoops {
             let others = as_they_are.iter().copied().filter(|&l| l != last);
             others.chain([last]).collect::<SmallVec<[usize; 6]>>()
         };
-        let iterating =
-            (0..self.all.len()).filter(|&l| self.all[l].extent > 1 && self.all[l].role == Role::Spatial);
+        let iterating = (0..self.all.len()).filter(|&l| self.all[l].extent > 1);
         let best = iterating
             .map(|last| (self.cost(steps, &innermost(last), tile), last))
             .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));
