@@ -634,7 +634,7 @@ fn random_attr(random: &mut Random, row: &AttrRow) -> AttrValue {
 fn no_input_makes_an_op_panic() {
     let mut random = Random::new(0x0b5e_55ed);
     let mut runs = BTreeMap::<&str, usize>::new();
-    for _ in 0..100_000 {
+    for _ in 0..400_000 {
         let kind = random.pick(OpKind::ALL);
         let schema = Schema::of(kind);
         let counts = |count: Count, random: &mut Random| {

@@ -138,12 +138,12 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
              <output><port id=\"1\" precision=\"FP32\"><dim>4</dim></port></output></layer>"
         )
     };
-    let sin = room.write("sin.xml", layer("Sin"));
-    let message = "layer `wave` (id 1, type Sin): layers of this type are not mapped";
+    let tan = room.write("tan.xml", layer("Tan"));
+    let message = "layer `wave` (id 1, type Tan): layers of this type are not mapped";
     for command in ["run", "inspect", "convert"] {
-        let ended = sterna(&[command, &sin]);
+        let ended = sterna(&[command, &tan]);
         assert!(ended.code == 1 && ended.err.contains(message), "{command}: {} {}", ended.code, ended.err);
-        let partial = sterna(&[command, &sin, "--partial"]);
+        let partial = sterna(&[command, &tan, "--partial"]);
         let note = "it became a Wildcard op";
         assert!(
             partial.code == 0 && partial.err.contains(note),
