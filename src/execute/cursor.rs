@@ -36,7 +36,7 @@ impl<'a> Cursor<'a> {
         for (access, at) in nest.accesses.iter().zip(&mut at) {
             *at = match access.base {
                 Base::Port(port) => bindings.ports[port],
-                Base::Constant(constant) => constants[constant].as_ptr().cast_mut(),
+                Base::Constant(constant) => constants[constant..].as_ptr().cast_mut().cast(),
                 Base::Index => std::ptr::null_mut(),
             };
         }

@@ -16,7 +16,7 @@ use self::register_fusion::RegisterFusionVerdict;
 use self::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
 use crate::kernels::pack::{PackTile, UnpackTile};
-use crate::kernels::pointwise::{Kernel1, Kernel2, Params, Ramp};
+use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
 use crate::kernels::{Extent, InnerStride, StorePolicy};
 use crate::types::shape::{Dims, MAX_RANK};
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The loop nests, in the order in which they run.
     pub(crate) nests: Vec<LoopNest>,
-    /// Constant elements, each in 8 bytes.
+    /// Constants: one element, or several behind each other, from the start of a word of 8 bytes.
     pub(crate) constants: Vec<[u8; 8]>,
     /// Scratch of each thread, in bytes.
     pub(crate) scratch: usize,
@@ -183,7 +183,7 @@ pub(crate) struct Access {
 pub(crate) enum Base {
     /// A port, by its index among the inputs followed by the outputs.
     Port(usize),
-    /// One of the plan's constants.
+    /// A constant of the plan, by its first word.
     Constant(usize),
     /// 0: the access goes through indices, not through memory, and its strides count in ones.
     Index,
@@ -273,6 +273,8 @@ pub(crate) enum Instr {
     Binary { x: Operand, y: Operand, kernel: Kernel2, params: Params },
     /// Writes the index of each element.
     Index { access: usize, kernel: Ramp },
+    /// Writes whether Dropout keeps each element, by the index at which an access is.
+    IsKept { access: usize, seed: Operand, offset: Operand, probability: Operand, kernel: IsKept },
     /// Selects between two operands.
     Select(Select),
     /// Several of these operations at once.
@@ -286,6 +288,9 @@ impl Instr {
             &Self::PackTile { from: access, .. } | &Self::Index { access, .. } => {
                 smallvec![Operand::Access(access)]
             }
+            &Self::IsKept { access, seed, offset, probability, .. } => {
+                smallvec![Operand::Access(access), seed, offset, probability]
+            }
             &Self::UnpackTile { from, .. } | &Self::Move { from, .. } => smallvec![from],
             &Self::Unary { x, .. } => smallvec![x],
             &Self::Binary { x, y, .. } => smallvec![x, y],
@@ -298,6 +303,7 @@ impl Instr {
     pub(crate) fn renumber(&mut self, numbers: &[usize]) {
         let operands: SmallVec<[&mut Operand; 3]> = match self {
             Self::PackTile { .. } | Self::Index { .. } => smallvec![],
+            Self::IsKept { seed, offset, probability, .. } => smallvec![seed, offset, probability],
             Self::UnpackTile { from, .. } | Self::Move { from, .. } => smallvec![from],
             Self::Unary { x, .. } => smallvec![x],
             Self::Binary { x, y, .. } => smallvec![x, y],
