@@ -22,6 +22,8 @@ pub(crate) enum ScalarOp {
     Round(DataType),
     Index,
     IsKept,
+    /// Widens elements of four bits to bytes.
+    Nibbles(DataType),
 }
 
 /// Name of an op in a shown plan: its function, and its type, unless that is always f32.
@@ -40,6 +42,7 @@ impl fmt::Display for ScalarOp {
             Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
             Self::Round(to) => write!(f, "Round to {to}"),
             Self::Index => f.write_str("Index"),
+            Self::Nibbles(of) => write!(f, "Widen {of}"),
             Self::IsKept => f.write_str("Is kept"),
         }
     }
