@@ -157,8 +157,8 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             }
             Instr::Nibbles { index, from, kernel } => {
                 let (index, from) = (self.linear_index(*index), self.operands.at(*from));
-                // SAFETY: the index stays within the port for every tile of the nest, and the target is scratch
-                // with room for a tile.
+                // SAFETY: the index stays within the port for every tile of the nest, and the target is
+                // scratch with room for a tile.
                 unsafe { kernel(extent, from, index, to) };
             }
             Instr::IsKept { access, seed, offset, probability, kernel } => {

@@ -387,7 +387,8 @@ impl<'a> ExprGraph<'a> {
         self.node(ScalarOp::Nibbles(input.data_type), [index, memory].as_slice().into(), Width::W1)
     }
 
-    /// The strides of a value whose elements follow each other in row-major order, along the axes of the nest.
+    /// The strides of a value whose elements follow each other in row-major order, along the axes of the
+    /// nest.
     fn row_major_strides(&self, value: usize, start: isize) -> Dims {
         let dims = &self.group.values[value].dims;
         let strides = shape::row_major_strides(dims).unwrap_or_default();

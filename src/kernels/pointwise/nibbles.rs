@@ -11,8 +11,8 @@ use crate::types::kind::Level;
 ///
 /// # Safety
 ///
-/// The byte of every element can be read, every element of the tile can be written, the two do not overlap, and
-/// the machine runs the kernel's level.
+/// The byte of every element can be read, every element of the tile can be written, the two do not overlap,
+/// and the machine runs the kernel's level.
 pub(crate) type Nibbles = unsafe fn(extent: Extent, from: *const u8, index: LinearIndex, to: Target);
 
 /// The kernel of a type of four bits, if it is one of integers.
