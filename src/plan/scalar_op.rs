@@ -5,6 +5,7 @@ use std::fmt;
 use crate::kernels::pointwise::Params;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
+use crate::types::function_row::CostClass;
 
 /// A scalar instruction. Its type is that of the operands, unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +22,29 @@ pub(crate) enum ScalarOp {
     /// Rounds an f32 to a value of another type.
     Round(DataType),
     Index,
+}
+
+impl ScalarOp {
+    /// Cost for an element. An op without a kernel, which selecting one refuses, counts as light.
+    pub(crate) fn cost(self) -> CostClass {
+        match self {
+            Self::Unary(function, _) => function.cost_on(DataType::F32).unwrap_or(CostClass::Light),
+            Self::Binary(function, _, of) => function.cost_on(of).unwrap_or(CostClass::Light),
+            Self::Compare(..) | Self::Classify(..) | Self::Sign(_) | Self::Logic(_) | Self::Not => {
+                CostClass::Light
+            }
+            Self::Convert(..) | Self::Round(_) | Self::Select | Self::Index => CostClass::Light,
+        }
+    }
+
+    /// Whether the op runs instructions that depend on the thread's floating-point environment.
+    pub(crate) fn reads_float_environment(self) -> bool {
+        match self {
+            Self::Unary(..) | Self::Binary(..) | Self::Compare(..) | Self::Classify(..) => true,
+            Self::Convert(..) | Self::Round(_) => true,
+            Self::Logic(_) | Self::Not | Self::Sign(_) | Self::Select | Self::Index => false,
+        }
+    }
 }
 
 /// Name of an op in a shown plan: its function, and its type, unless that is always f32.

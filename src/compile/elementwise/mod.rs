@@ -77,7 +77,7 @@ pub(super) fn lower(
         scratch: scratch.into_iter().max().unwrap_or(0),
         bytes_moved: policy.bytes,
         threading: policy.threading(cost),
-        computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
+        computes_floats: nodes.any(|node| node.op.reads_float_environment()),
         stores: policy.stores,
         outputs: resolved,
     })
