@@ -1,16 +1,27 @@
 //! Which pointwise ops have a kernel, and the type in which they compute.
 
-use crate::graph::function::Function;
+use crate::graph::function::{Composite, Function};
+use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Sign, computes_in_f32};
+use crate::types::kind::Attr;
 
 use DataType as D;
 use Function as F;
 
-/// An op that has a kernel: its function, and the type in which it computes.
+/// An op that has kernels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pointwise {
+pub(crate) enum Pointwise {
+    /// One function of elements.
+    Function(TypedFunction),
+    /// Several.
+    Composite(Composite),
+}
+
+/// A function of elements, and the type in which it is computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TypedFunction {
     pub(crate) function: Function,
     /// Operands are converted to this type and the result is rounded from it: f32 for f32, bf16 and f16.
     /// Functions that only move bits compute in the type of their result.
@@ -20,10 +31,19 @@ pub(crate) struct Pointwise {
 impl Pointwise {
     /// What an op computes; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
+        if let Some(composite) = Composite::of(op) {
+            return is_of_bytes_and_channels(op).then_some(Self::Composite(composite));
+        }
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;
-        Some(Self { function, computes_in })
+        Some(Self::Function(TypedFunction { function, computes_in }))
     }
+}
+
+/// Whether no operand is of 4 bits, and no scale belongs to a group.
+fn is_of_bytes_and_channels(op: &Op) -> bool {
+    let is_whole = |tensor: &LogicalTensor| DataType::WHOLE.contains(&tensor.data_type());
+    op.str_attr(Attr::Qtype) != Some("per_group") && op.inputs().iter().all(is_whole)
 }
 
 /// The type rule: f32, bf16 and f16 mix and compute in f32; integers go with themselves; nothing else mixes.
@@ -46,5 +66,6 @@ fn computes_in(function: Function, op: &Op) -> Option<DataType> {
         F::Sign(_) => all(&Sign::runs_on).then_some(result),
         F::Classify(_) => operands().next().and_then(Class::computes_in),
         F::Logic(_) | F::Not | F::Select | F::Convert | F::Identity | F::Index | F::Fill(_) => Some(result),
+        F::IsKept => None,
     }
 }

@@ -16,12 +16,13 @@ pub(crate) enum ScalarOp {
     Logic(Logic),
     Not,
     Classify(Class, DataType),
-    Sign(Sign),
+    Sign(Sign, DataType),
     Select,
     Convert(DataType, DataType),
     /// Rounds an f32 to a value of another type.
     Round(DataType),
     Index,
+    IsKept,
 }
 
 impl ScalarOp {
@@ -30,10 +31,11 @@ impl ScalarOp {
         match self {
             Self::Unary(function, _) => function.cost_on(DataType::F32).unwrap_or(CostClass::Light),
             Self::Binary(function, _, of) => function.cost_on(of).unwrap_or(CostClass::Light),
-            Self::Compare(..) | Self::Classify(..) | Self::Sign(_) | Self::Logic(_) | Self::Not => {
+            Self::Compare(..) | Self::Classify(..) | Self::Sign(..) | Self::Logic(_) | Self::Not => {
                 CostClass::Light
             }
             Self::Convert(..) | Self::Round(_) | Self::Select | Self::Index => CostClass::Light,
+            Self::IsKept => CostClass::Heavy,
         }
     }
 
@@ -41,9 +43,14 @@ impl ScalarOp {
     pub(crate) fn reads_float_environment(self) -> bool {
         match self {
             Self::Unary(..) | Self::Binary(..) | Self::Compare(..) | Self::Classify(..) => true,
-            Self::Convert(..) | Self::Round(_) => true,
-            Self::Logic(_) | Self::Not | Self::Sign(_) | Self::Select | Self::Index => false,
+            Self::Convert(..) | Self::Round(_) | Self::IsKept => true,
+            Self::Logic(_) | Self::Not | Self::Sign(..) | Self::Select | Self::Index => false,
         }
+    }
+
+    /// Whether the op counts as an operation on numbers; comparing, selecting and converting do not.
+    pub(crate) fn is_arithmetic(self) -> bool {
+        matches!(self, Self::Unary(..) | Self::Binary(..))
     }
 }
 
@@ -57,11 +64,13 @@ impl fmt::Display for ScalarOp {
             Self::Logic(logic) => write!(f, "{logic:?}"),
             Self::Not => f.write_str("Not"),
             Self::Classify(class, of) => write!(f, "Is{class:?} {of}"),
-            Self::Sign(sign) => write!(f, "{sign:?} sign"),
+            Self::Sign(sign, of @ (DataType::S32 | DataType::S64)) => write!(f, "{sign:?} sign {of}"),
+            Self::Sign(sign, _) => write!(f, "{sign:?} sign"),
             Self::Select => f.write_str("Select"),
             Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
             Self::Round(to) => write!(f, "Round to {to}"),
             Self::Index => f.write_str("Index"),
+            Self::IsKept => f.write_str("Is kept"),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
 
 use super::dtype::DataType;
-use super::function_row::{CostClass, NO_KERNEL, floats, functions};
+use super::function_row::{CostClass, floats, functions, integers};
 
 use CostClass::{Heavy, Light, Medium};
 
@@ -79,9 +79,9 @@ functions! {
         /// `x · y`; also s32, s64.
         Multiply: floats(Light).integers(Light).commuting(),
         /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
-        Divide: floats(Medium),
+        Divide: floats(Medium).integers(Heavy),
         /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
-        Modulo: NO_KERNEL,
+        Modulo: integers(Heavy),
         /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
         Maximum: floats(Light).integers(Light).commuting(),
         /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
@@ -233,6 +233,6 @@ pub(crate) enum Sign {
 impl Sign {
     /// Whether kernels change the sign of numbers of a type.
     pub(crate) const fn runs_on(of: DataType) -> bool {
-        computes_in_f32(of)
+        computes_in_f32(of) || matches!(of, DataType::S32 | DataType::S64)
     }
 }

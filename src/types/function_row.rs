@@ -32,13 +32,17 @@ pub(super) struct FunctionRow {
     pub(super) commutes: bool,
 }
 
-/// A function that no kernel runs yet.
-pub(super) const NO_KERNEL: FunctionRow =
-    FunctionRow { floats: None, integers: None, ulps: 0, commutes: false };
+/// A function without a kernel.
+const NONE: FunctionRow = FunctionRow { floats: None, integers: None, ulps: 0, commutes: false };
 
 /// A correctly rounded function of f32.
 pub(super) const fn floats(cost: CostClass) -> FunctionRow {
-    FunctionRow { floats: Some(cost), ..NO_KERNEL }
+    FunctionRow { floats: Some(cost), ..NONE }
+}
+
+/// A function of s32 and s64 alone.
+pub(super) const fn integers(cost: CostClass) -> FunctionRow {
+    NONE.integers(cost)
 }
 
 impl FunctionRow {

@@ -109,8 +109,8 @@ pub(super) fn instr(
             let impls = pointwise::classify(level, class, of).ok_or_else(none)?;
             (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
         }
-        ScalarOp::Sign(sign) => {
-            let impls = pointwise::sign(level, width, sign);
+        ScalarOp::Sign(sign, of) => {
+            let impls = pointwise::sign(level, of, sign).ok_or_else(none)?;
             (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
         }
         ScalarOp::Convert(from, to) => {
@@ -120,6 +120,12 @@ pub(super) fn instr(
         ScalarOp::Index => match operands[0].0 {
             Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
             Operand::Step(_) => return Err(none()),
+        },
+        ScalarOp::IsKept => match operands[..] {
+            [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)] => {
+                (Instr::IsKept { access, seed, offset, probability, kernel: pointwise::is_kept(level) }, None)
+            }
+            _ => return Err(none()),
         },
         ScalarOp::Select => {
             let stages = [true, false].map(|taken| fused::select(width, taken)[level as usize]);
