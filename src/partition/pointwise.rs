@@ -3,7 +3,7 @@
 use crate::graph::function::{Composite, Function};
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
-use crate::types::function::Binary;
+use crate::types::function::{Class, Comparison, Sign, computes_in_f32};
 use crate::types::kind::Attr;
 
 use DataType as D;
@@ -44,38 +44,21 @@ impl Pointwise {
 fn computes_in(function: Function, op: &Op) -> Option<DataType> {
     let result = op.outputs()[0].data_type();
     let operands = || op.inputs().iter().map(|input| input.data_type());
-    let is_float = |t: DataType| [D::F32, D::Bf16, D::F16].contains(&t);
-    let is_integer = |t: DataType| [D::S32, D::S64].contains(&t);
     let all = |wanted: &dyn Fn(DataType) -> bool| operands().all(wanted) && wanted(result);
+    let are_floats = all(&computes_in_f32);
     match function {
-        F::Unary(..) => all(&is_float).then_some(D::F32),
+        F::Unary(unary, _) => Some(D::F32).filter(|&of| are_floats && unary.cost_on(of).is_some()),
         F::Binary(binary, _) => {
-            let on_integers = matches!(
-                binary,
-                Binary::Add
-                    | Binary::Subtract
-                    | Binary::Multiply
-                    | Binary::Divide
-                    | Binary::Modulo
-                    | Binary::Maximum
-                    | Binary::Minimum
-            );
-            match () {
-                () if all(&is_float) => Some(D::F32),
-                () if on_integers && is_integer(result) && all(&|t| t == result) => Some(result),
-                () => None,
-            }
+            let of = if are_floats { D::F32 } else { result };
+            Some(of).filter(|&of| (are_floats || all(&|t| t == of)) && binary.cost_on(of).is_some())
         }
         F::Compare(_) => {
             let first = operands().next()?;
-            match () {
-                () if operands().all(is_float) => Some(D::F32),
-                () if operands().all(|t| t == first) && D::NUMERIC.contains(&first) => Some(first),
-                () => None,
-            }
+            let fit = operands().all(computes_in_f32) || operands().all(|t| t == first);
+            Comparison::computes_in(first).filter(|_| fit)
         }
-        F::Sign(_) => (all(&is_float) || all(&is_integer)).then_some(result),
-        F::Classify(_) => operands().next().map(|t| if is_float(t) { D::F32 } else { t }),
+        F::Sign(_) => all(&Sign::runs_on).then_some(result),
+        F::Classify(_) => operands().next().and_then(Class::computes_in),
         F::Logic(_) | F::Not | F::Select | F::Convert | F::Identity | F::Index | F::Fill(_) => Some(result),
         F::IsKept => None,
     }

@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use super::group::{ShapedGroup, ValueDef};
 use crate::graph::function::Function;
 use crate::kernels::Width;
-use crate::kernels::pointwise::compared_in;
 use crate::plan::Base;
 use crate::plan::scalar_op::ScalarOp;
 use crate::types::dtype::DataType;
+use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
 
 /// A set of axes of a nest's index space, one bit each.
@@ -191,7 +191,6 @@ impl<'a> ExprGraph<'a> {
                 Ok(self.converted(number, through, of_type))
             }
             Function::Compare(comparison) => {
-                let computes_in = compared_in(computes_in).unwrap_or(computes_in);
                 let mut operands = self.operands(def, start, Some(computes_in))?;
                 let less = comparison.as_less();
                 if less.is_some() {
@@ -272,7 +271,9 @@ impl<'a> ExprGraph<'a> {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
                 Some(self.built(value, start, Repr::Unrounded))
             }
-            Function::Convert if is_float(of_type) && is_float(group.values[def.operands[0].0].data_type) => {
+            Function::Convert
+                if computes_in_f32(of_type) && computes_in_f32(group.values[def.operands[0].0].data_type) =>
+            {
                 let (operand, start) = def.operand(0, start);
                 Some(self.in_type(operand, start, DataType::F32))
             }
@@ -493,10 +494,6 @@ fn stored_as(data_type: DataType) -> DataType {
         DataType::U4 => DataType::U8,
         _ => data_type,
     }
-}
-
-fn is_float(data_type: DataType) -> bool {
-    matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
 }
 
 /// Numbers in a type, one behind the other; the last word is padded with zeros.

@@ -83,7 +83,7 @@ pub(super) fn lower(
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
         cost,
         threading: memory::threading(cost),
-        computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
+        computes_floats: nodes.any(|node| node.op.reads_float_environment()),
         stores: policy.stores,
         outputs: resolved,
     })
@@ -91,7 +91,7 @@ pub(super) fn lower(
 
 /// Floating-point operations of all elements of a nest.
 fn flops(nest: &NestExpr<'_>) -> usize {
-    let of_node = |node: &ExprNode| match select_kernel::is_arithmetic(node.op) {
+    let of_node = |node: &ExprNode| match node.op.is_arithmetic() {
         true => nest.expr.elements(node.varies),
         false => 0,
     };

@@ -334,7 +334,7 @@ impl Builder<'_> {
         let (instr, shape) =
             select_kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
         let port = writes.map(|root| root.access);
-        let cost = select_kernel::cost(node.op);
+        let cost = node.op.cost().bytes();
         let step = self.push(UnplacedStep {
             port,
             traversal,

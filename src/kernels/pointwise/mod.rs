@@ -17,7 +17,7 @@ mod tests;
 mod unary;
 
 pub(crate) use binary::binary;
-pub(crate) use compare::{classify, compare, compared_in, logic, not};
+pub(crate) use compare::{classify, compare, logic, not};
 pub(crate) use convert::{convert, round_to};
 pub(crate) use driver::{Impls, Kernel1, Kernel2};
 pub(crate) use indices::{Ramp, indices};
