@@ -1,8 +1,8 @@
 //! The schema rows of oneDNN's kinds.
 //!
 //! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
-//! integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and checks the shapes of pointwise ops, of quantisation and of
-//! softmaxes more strictly.
+//! integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and checks
+//! the shapes of pointwise ops, of quantisation and of softmaxes more strictly.
 
 use super::row::{
     AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, FLOATS_INTEGERS, Schema,

@@ -21,10 +21,10 @@ pub(super) fn static_reshape(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Resul
 
 /// Along each of `axes` the elements from `starts` to `ends`, the end excluded, every `steps`-th.
 ///
-/// Without `axes` these are the first dims, without `steps` all steps are 1; the other dims stay whole. A start
-/// or an end that is negative counts from the end of its dim; then one that lies beyond the dim is moved to its
-/// edge. A negative step goes backwards, and its end may be before the first element. A range of nothing leaves
-/// a dim of 0.
+/// Without `axes` these are the first dims, without `steps` all steps are 1; the other dims stay whole. A
+/// start or an end that is negative counts from the end of its dim; then one that lies beyond the dim is
+/// moved to its edge. A negative step goes backwards, and its end may be before the first element. A range of
+/// nothing leaves a dim of 0.
 pub(super) fn slice(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dims) = (&inputs[0], inputs[0].dims());
     let ranges = infer::slice_ranges(op, dims)?;

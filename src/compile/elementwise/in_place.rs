@@ -4,8 +4,8 @@ use super::group::ShapedGroup;
 use crate::plan::{Access, Base, Dest, Instr, LoopNest, Operand};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
-/// size, each access to the input goes along as that to the output does, and nothing reads the input once the output is being written, except the step that writes it,
-/// element for element.
+/// size, each access to the input goes along as that to the output does, and nothing reads the input once the
+/// output is being written, except the step that writes it, element for element.
 pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -> Vec<(usize, usize)> {
     let inputs = ports.len() - group.outputs.len();
     let mut pairs = Vec::new();
