@@ -401,7 +401,7 @@ impl<'a> ExprGraph<'a> {
             }
             _ => {
                 let storage = self.built_storage(value, view)?;
-                Ok(self.converted(storage, stored_as(of_type), wanted))
+                Ok(self.converted(storage, of_type, wanted))
             }
         }
     }
@@ -441,6 +441,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     fn converted(&mut self, operand: ExprRef, from: DataType, to: DataType) -> ExprRef {
+        let from = stored_as(from);
         match from == to {
             true => operand,
             false => self.node(ScalarOp::Convert(from, to), [operand].as_slice().into(), width_of(to)),
