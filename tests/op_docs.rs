@@ -57,8 +57,11 @@ fn variant_docs(source: &str) -> BTreeMap<String, String> {
         } else if line == "}" {
             name.clear();
         } else if !name.is_empty() && line.starts_with("    ") && !text.starts_with('#') {
-            let variant = text.split(['(', ',']).next().unwrap();
-            docs.insert(format!("{name}::{variant}"), std::mem::take(&mut doc).trim().to_owned());
+            let variant = text.split(['(', ',', ':']).next().unwrap();
+            let doc = std::mem::take(&mut doc).trim().to_owned();
+            if variant.chars().all(char::is_alphanumeric) {
+                docs.insert(format!("{name}::{variant}"), doc);
+            }
         } else {
             doc.clear();
         }

@@ -3,7 +3,6 @@
 
 use std::array;
 use std::fs;
-use std::sync::Arc;
 
 use rayon::ThreadPool;
 
@@ -14,7 +13,7 @@ use crate::rows::{Operands, Row};
 /// Least bytes of operands and result of a measured row.
 const FROM: usize = 8 << 20;
 
-pub(crate) fn measure(rows: &[Row], pool: &Arc<ThreadPool>, rounds: usize) {
+pub(crate) fn measure(rows: &[Row], pool: &ThreadPool, rounds: usize) {
     println!(
         "\nTwo threads beside one, where the last-level cache holds operands and result. \
         Each half of the streamed loop runs again and again without waiting for the other.\n"
@@ -30,9 +29,8 @@ pub(crate) fn measure(rows: &[Row], pool: &Arc<ThreadPool>, rounds: usize) {
     }
 }
 
-fn measure_row(row: &Row, operands: &Operands, pool: &Arc<ThreadPool>, rounds: usize) {
-    let [alone, both] =
-        [1, 2].map(|threads| row.compile(&row.engine().pool(pool.clone()).threads(threads).build()));
+fn measure_row(row: &Row, operands: &Operands, pool: &ThreadPool, rounds: usize) {
+    let [alone, both] = [1, 2].map(|threads| row.compile(&row.engine().threads(threads).build()));
     let bytes = alone.bytes_moved() as f64;
     let addresses = operands.addresses();
     let baseline = BaselineLoop::new(row);

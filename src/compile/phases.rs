@@ -378,8 +378,11 @@ fn unordered() -> CompileFault {
 /// Bytes of the distinct elements of an input.
 fn distinct_bytes(value: &GroupValue, strides: &[i64]) -> usize {
     let varying = value.dims.iter().zip(strides).filter(|&(_, &stride)| stride != 0);
-    let element = value.data_type.size().unwrap_or(0);
-    varying.map(|(&dim, _)| dim as usize).fold(element, usize::saturating_mul)
+    let elements = varying.map(|(&dim, _)| dim as usize).fold(1, usize::saturating_mul);
+    match value.data_type.size() {
+        Some(size) => elements.saturating_mul(size),
+        None => elements.div_ceil(2),
+    }
 }
 
 /// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases. Returns the bytes

@@ -164,3 +164,37 @@ impl Function {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_that_of_some_op() {
+        // Values of a thousand bits, by kind.
+        let values = include_str!("../../tests/data/functions.txt");
+        let has_values =
+            |kind: OpKind| values.lines().any(|line| line.split(' ').next() == Some(kind.name()));
+        let (mut known, mut faults) = (Vec::new(), Vec::new());
+        for &kind in OpKind::ALL {
+            for (mode, of_result) in [("gelu_tanh", true), ("gelu_erf", false)] {
+                let op = Op::new(0, kind).attr(Attr::Mode, mode).attr(Attr::UseDst, of_result);
+                known.push(match Function::of(&op) {
+                    Some(F::Unary(function, _)) => {
+                        if !has_values(kind) {
+                            faults.push(format!("tests/data/functions.py has no row for {kind}"));
+                        }
+                        format!("Unary::{function:?}")
+                    }
+                    Some(F::Binary(function, _)) => format!("Binary::{function:?}"),
+                    _ => continue,
+                });
+            }
+        }
+        let unary = Unary::ALL.iter().map(|function| format!("Unary::{function:?}"));
+        let all = unary.chain(Binary::ALL.iter().map(|function| format!("Binary::{function:?}")));
+        let missing = all.filter(|function| !known.contains(function));
+        faults.extend(missing.map(|function| format!("Function::of gives {function} for no kind of op")));
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::kernels::pointwise::Params;
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
+use crate::types::function_row::CostClass;
 
 /// A scalar instruction. Its type is that of the operands, unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +23,39 @@ pub(crate) enum ScalarOp {
     Round(DataType),
     Index,
     IsKept,
+    /// Widens elements of four bits to bytes.
+    Nibbles(DataType),
+}
+
+impl ScalarOp {
+    /// Cost for an element. An op without a kernel, which selecting one refuses, counts as light.
+    pub(crate) fn cost(self) -> CostClass {
+        match self {
+            Self::Unary(function, _) => function.cost_on(DataType::F32).unwrap_or(CostClass::Light),
+            Self::Binary(function, _, of) => function.cost_on(of).unwrap_or(CostClass::Light),
+            Self::Compare(..) | Self::Classify(..) | Self::Sign(..) | Self::Logic(_) | Self::Not => {
+                CostClass::Light
+            }
+            Self::Convert(..) | Self::Round(_) | Self::Select | Self::Index => CostClass::Light,
+            Self::IsKept => CostClass::Heavy,
+            Self::Nibbles(_) => CostClass::Light,
+        }
+    }
+
+    /// Whether the op runs instructions that depend on the thread's floating-point environment.
+    pub(crate) fn reads_float_environment(self) -> bool {
+        match self {
+            Self::Unary(..) | Self::Binary(..) | Self::Compare(..) | Self::Classify(..) => true,
+            Self::Convert(..) | Self::Round(_) | Self::IsKept => true,
+            Self::Logic(_) | Self::Not | Self::Sign(..) | Self::Select => false,
+            Self::Index | Self::Nibbles(_) => false,
+        }
+    }
+
+    /// Whether the op counts as an operation on numbers; comparing, selecting and converting do not.
+    pub(crate) fn is_arithmetic(self) -> bool {
+        matches!(self, Self::Unary(..) | Self::Binary(..))
+    }
 }
 
 /// Name of an op in a shown plan: its function, and its type, unless that is always f32.
@@ -40,6 +74,7 @@ impl fmt::Display for ScalarOp {
             Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
             Self::Round(to) => write!(f, "Round to {to}"),
             Self::Index => f.write_str("Index"),
+            Self::Nibbles(of) => write!(f, "Widen {of}"),
             Self::IsKept => f.write_str("Is kept"),
         }
     }

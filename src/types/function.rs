@@ -1,6 +1,7 @@
 //! The functions of pointwise ops: what is computed for one element, whatever the shapes.
 //!
-//! This is the one place that defines them; the interpreter in `reference` and the kernels each implement it.
+//! This is the one place that defines them, and says on which types they run and what they cost; the
+//! interpreter in `reference` and the kernels each implement it.
 //! `x`, `y` are the inputs in port order, `p`, `q` the parameters, which are attributes of the op. Arithmetic
 //! on floating point is IEEE 754, rounded to nearest, ties to even; a NaN that comes out of it has positive
 //! sign and no payload.
@@ -9,153 +10,135 @@
 //! primitive. They are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and
 //! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
 
+use super::dtype::DataType;
+use super::function_row::{CostClass, floats, functions, integers};
+
+use CostClass::{Heavy, Light, Medium};
+
 /// Parameters `p` and `q` of a function; 0 where it has none.
 pub(crate) type Params = [f32; 2];
 
-/// A function of one f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Unary {
-    /// `x` within [`p`, `q`]: `min(max(x, p), q)`.
-    Clamp,
-    /// `x` above 0, else `p · (eˣ − 1)`.
-    Elu,
-    /// `eˣ`.
-    Exp,
-    /// `x · Φ(x)`, by the error function.
-    GeluErf,
-    /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`.
-    GeluTanh,
-    /// `min(max(p·x + q, 0), 1)`.
-    HardSigmoid,
-    /// `x · min(max(x + 3, 0), 6) / 6`.
-    HardSwish,
-    /// `x` from 0 on, else `p · x`.
-    LeakyRelu,
-    /// Natural logarithm.
-    Log,
-    /// `x · tanh(ln(1 + eˣ))`.
-    Mish,
-    /// `x` to the power of `p`, as C's `pow`.
-    Pow,
-    /// `1 / x`.
-    Reciprocal,
-    /// `max(x, 0)`.
-    Relu,
-    /// The nearest integer, halves to the even one.
-    Round,
-    /// `1 / (1 + e⁻ˣ)`.
-    Sigmoid,
-    /// `ln(1 + e^(p·x)) / p`.
-    SoftPlus,
-    /// Square root.
-    Sqrt,
-    /// `x · x`.
-    Square,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// The largest integer that is not above `x`.
-    Floor,
-    /// The smallest integer that is not below `x`.
-    Ceil,
-    /// Sine of `x` in radians, NaN at ±∞.
-    Sin,
-    /// Cosine of `x` in radians, NaN at ±∞.
-    Cos,
-}
-
-impl Unary {
-    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
-    pub(crate) const fn ulps(self) -> u32 {
-        match self {
-            Self::Clamp | Self::LeakyRelu | Self::Reciprocal | Self::Relu | Self::Round => 0,
-            Self::Sqrt | Self::Square | Self::Floor | Self::Ceil => 0,
-            Self::Elu | Self::Exp | Self::HardSigmoid | Self::HardSwish => 2,
-            Self::Log | Self::Sigmoid | Self::Tanh | Self::Sin | Self::Cos => 2,
-            Self::GeluErf | Self::GeluTanh | Self::Mish | Self::Pow | Self::SoftPlus => 4,
-        }
+functions! {
+    /// A function of one f32.
+    pub(crate) enum Unary {
+        /// `x` within [`p`, `q`]: `min(max(x, p), q)`.
+        Clamp: floats(Light),
+        /// `x` above 0, else `p · (eˣ − 1)`.
+        Elu: floats(Heavy).ulps(2),
+        /// `eˣ`.
+        Exp: floats(Heavy).ulps(2),
+        /// `x · Φ(x)`, by the error function.
+        GeluErf: floats(Heavy).ulps(4),
+        /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`.
+        GeluTanh: floats(Heavy).ulps(4),
+        /// `min(max(p·x + q, 0), 1)`.
+        HardSigmoid: floats(Medium).ulps(2),
+        /// `x · min(max(x + 3, 0), 6) / 6`.
+        HardSwish: floats(Medium).ulps(2),
+        /// `x` from 0 on, else `p · x`.
+        LeakyRelu: floats(Light),
+        /// Natural logarithm.
+        Log: floats(Heavy).ulps(2),
+        /// `x · tanh(ln(1 + eˣ))`.
+        Mish: floats(Heavy).ulps(4),
+        /// `x` to the power of `p`, as C's `pow`.
+        Pow: floats(Heavy).ulps(4),
+        /// `1 / x`.
+        Reciprocal: floats(Medium),
+        /// `max(x, 0)`.
+        Relu: floats(Light),
+        /// The nearest integer, halves to the even one.
+        Round: floats(Light),
+        /// `1 / (1 + e⁻ˣ)`.
+        Sigmoid: floats(Heavy).ulps(2),
+        /// `ln(1 + e^(p·x)) / p`.
+        SoftPlus: floats(Heavy).ulps(4),
+        /// Square root.
+        Sqrt: floats(Medium),
+        /// `x · x`.
+        Square: floats(Light),
+        /// Hyperbolic tangent.
+        Tanh: floats(Heavy).ulps(2),
+        /// The largest integer that is not above `x`.
+        Floor: floats(Light),
+        /// The smallest integer that is not below `x`.
+        Ceil: floats(Light),
+        /// Sine of `x` in radians, NaN at ±∞.
+        Sin: floats(Heavy).ulps(2),
+        /// Cosine of `x` in radians, NaN at ±∞.
+        Cos: floats(Heavy).ulps(2),
     }
-}
 
-/// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences and
-/// products wrap around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Binary {
-    /// `x + y`; also s32, s64.
-    Add,
-    /// `x − y`; also s32, s64.
-    Subtract,
-    /// `x · y`; also s32, s64.
-    Multiply,
-    /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
-    Divide,
-    /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
-    Modulo,
-    /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
-    Maximum,
-    /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
-    Minimum,
-    /// `(x − y)²`, the difference rounded to f32 before it is squared.
-    SquaredDifference,
-    /// `x` from 0 on, else `y · x`.
-    Prelu,
-    /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x` is
-    /// the source or, where the name says so, the result of the forward op, and `y` the gradient of the
-    /// result.
-    AbsBackward,
-    /// `y` for `x` strictly between `p` and `q`, else 0; of source and of result alike.
-    ClampBackward,
-    /// `y` for `x` above 0, else `y · p · eˣ`.
-    EluBackward,
-    /// `y` for `x` above 0, else `y · (x + p)`.
-    EluBackwardOfResult,
-    /// `y · (Φ(x) + x·φ(x))`.
-    GeluErfBackward,
-    /// `y` times the derivative of [`Unary::GeluTanh`]; at ±∞ that is NaN.
-    GeluTanhBackward,
-    /// `p · y` where `p·x + q` is strictly between 0 and 1, else 0.
-    HardSigmoidBackward,
-    /// `y` for `x` from 3 on, `y · (x/3 + 1/2)` for `x` strictly between −3 and 3, else 0.
-    HardSwishBackward,
-    /// `y` times the derivative of [`Unary::Mish`]; at ±∞ that is NaN.
-    MishBackward,
-    /// `y` for `x` above 0, else 0; of source and of result alike.
-    ReluBackward,
-    /// `y · s · (1 − s)` with `s = 1 / (1 + e⁻ˣ)`.
-    SigmoidBackward,
-    /// `y · x · (1 − x)`.
-    SigmoidBackwardOfResult,
-    /// `y / (1 + e^(−p·x))`.
-    SoftPlusBackward,
-    /// `y / (2·√x)`.
-    SqrtBackward,
-    /// `y / (2·x)`.
-    SqrtBackwardOfResult,
-    /// `y · (1 − tanh²(x))`.
-    TanhBackward,
-    /// `y · (1 − x²)`.
-    TanhBackwardOfResult,
+    /// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences
+    /// and products wrap around.
+    pub(crate) enum Binary {
+        /// `x + y`; also s32, s64.
+        Add: floats(Light).integers(Light).commuting(),
+        /// `x − y`; also s32, s64.
+        Subtract: floats(Light).integers(Light),
+        /// `x · y`; also s32, s64.
+        Multiply: floats(Light).integers(Light).commuting(),
+        /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
+        Divide: floats(Medium).integers(Heavy),
+        /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
+        Modulo: integers(Heavy),
+        /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
+        Maximum: floats(Light).integers(Light).commuting(),
+        /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
+        Minimum: floats(Light).integers(Light).commuting(),
+        /// `(x − y)²`, the difference rounded to f32 before it is squared.
+        SquaredDifference: floats(Light).commuting(),
+        /// `x` from 0 on, else `y · x`.
+        Prelu: floats(Light),
+        /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x`
+        /// is the source or, where the name says so, the result of the forward op, and `y` the gradient of
+        /// the result.
+        AbsBackward: floats(Light),
+        /// `y` for `x` strictly between `p` and `q`, else 0; of source and of result alike.
+        ClampBackward: floats(Light),
+        /// `y` for `x` above 0, else `y · p · eˣ`.
+        EluBackward: floats(Heavy).ulps(2),
+        /// `y` for `x` above 0, else `y · (x + p)`.
+        EluBackwardOfResult: floats(Light).ulps(2),
+        /// `y · (Φ(x) + x·φ(x))`.
+        GeluErfBackward: floats(Heavy).ulps(4),
+        /// `y` times the derivative of [`Unary::GeluTanh`]; at ±∞ that is NaN.
+        GeluTanhBackward: floats(Heavy).ulps(4),
+        /// `p · y` where `p·x + q` is strictly between 0 and 1, else 0.
+        HardSigmoidBackward: floats(Medium),
+        /// `y` for `x` from 3 on, `y · (x/3 + 1/2)` for `x` strictly between −3 and 3, else 0.
+        HardSwishBackward: floats(Medium).ulps(2),
+        /// `y` times the derivative of [`Unary::Mish`]; at ±∞ that is NaN.
+        MishBackward: floats(Heavy).ulps(4),
+        /// `y` for `x` above 0, else 0; of source and of result alike.
+        ReluBackward: floats(Light),
+        /// `y · s · (1 − s)` with `s = 1 / (1 + e⁻ˣ)`.
+        SigmoidBackward: floats(Heavy).ulps(2),
+        /// `y · x · (1 − x)`.
+        SigmoidBackwardOfResult: floats(Light).ulps(2),
+        /// `y / (1 + e^(−p·x))`.
+        SoftPlusBackward: floats(Heavy).ulps(4),
+        /// `y / (2·√x)`.
+        SqrtBackward: floats(Medium).ulps(2),
+        /// `y / (2·x)`.
+        SqrtBackwardOfResult: floats(Medium).ulps(2),
+        /// `y · (1 − tanh²(x))`.
+        TanhBackward: floats(Heavy).ulps(2),
+        /// `y · (1 − x²)`.
+        TanhBackwardOfResult: floats(Light).ulps(2),
+    }
 }
 
 impl Binary {
     /// Whether the operands can change places: the result is the same bit for bit.
     pub(crate) const fn commutes(self) -> bool {
-        matches!(self, Self::Add | Self::Multiply | Self::Maximum | Self::Minimum | Self::SquaredDifference)
+        self.row().commutes
     }
+}
 
-    /// How many units in the last place of f32 a kernel may be off the correctly rounded result.
-    pub(crate) const fn ulps(self) -> u32 {
-        match self {
-            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::SquaredDifference => 0,
-            Self::Maximum | Self::Minimum | Self::Prelu | Self::Modulo => 0,
-            Self::AbsBackward | Self::ClampBackward | Self::ReluBackward | Self::HardSigmoidBackward => 0,
-            Self::EluBackward | Self::EluBackwardOfResult | Self::HardSwishBackward => 2,
-            Self::SigmoidBackward | Self::SigmoidBackwardOfResult => 2,
-            Self::SqrtBackward | Self::SqrtBackwardOfResult => 2,
-            Self::TanhBackward | Self::TanhBackwardOfResult => 2,
-            Self::GeluErfBackward | Self::GeluTanhBackward => 4,
-            Self::MishBackward | Self::SoftPlusBackward => 4,
-        }
-    }
+/// Whether a type is f32, or computed in f32 and rounded at the end of each op.
+pub(crate) const fn computes_in_f32(of: DataType) -> bool {
+    matches!(of, DataType::F32 | DataType::Bf16 | DataType::F16)
 }
 
 /// A comparison of two numbers of one type, any numeric one. With NaN only [`NotEqual`](Self::NotEqual) is
@@ -186,6 +169,22 @@ impl Comparison {
             Self::Equal | Self::NotEqual | Self::Less | Self::LessEqual => None,
         }
     }
+
+    /// The type in which numbers of a type are compared: itself, or one that holds all its values and has
+    /// kernels; `None` for a type that is no number.
+    pub(crate) const fn computes_in(of: DataType) -> Option<DataType> {
+        match of {
+            DataType::F16 | DataType::Bf16 | DataType::F32 => Some(DataType::F32),
+            DataType::F64 => Some(DataType::F64),
+            DataType::S8 | DataType::U8 | DataType::S16 | DataType::U16 | DataType::S32 => {
+                Some(DataType::S32)
+            }
+            DataType::U32 => Some(DataType::U32),
+            DataType::S64 => Some(DataType::S64),
+            DataType::U64 => Some(DataType::U64),
+            _ => None,
+        }
+    }
 }
 
 /// A function of truth values: bytes, true where not zero; the result is 0 or 1.
@@ -210,6 +209,17 @@ pub(crate) enum Class {
     Finite,
 }
 
+impl Class {
+    /// The type in which numbers of a type are classified; `None` for a type without infinities.
+    pub(crate) const fn computes_in(of: DataType) -> Option<DataType> {
+        match of {
+            DataType::F64 => Some(DataType::F64),
+            of if computes_in_f32(of) => Some(DataType::F32),
+            _ => None,
+        }
+    }
+}
+
 /// What happens to the sign of a number: to the sign bit of a floating-point number of any width, to an
 /// integer by arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -218,4 +228,11 @@ pub(crate) enum Sign {
     Clear,
     /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too; also s32, s64.
     Flip,
+}
+
+impl Sign {
+    /// Whether kernels change the sign of numbers of a type.
+    pub(crate) const fn runs_on(of: DataType) -> bool {
+        computes_in_f32(of) || matches!(of, DataType::S32 | DataType::S64)
+    }
 }

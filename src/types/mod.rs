@@ -4,6 +4,7 @@ mod codes;
 pub(crate) mod dtype;
 pub(crate) mod features;
 pub(crate) mod function;
+pub(crate) mod function_row;
 pub(crate) mod kind;
 pub(crate) mod shape;
 

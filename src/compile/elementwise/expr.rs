@@ -10,10 +10,10 @@ use super::driver_space::DriverSpace;
 use super::group::{ShapedGroup, Stored, ValueDef};
 use crate::graph::function::Function;
 use crate::kernels::Width;
-use crate::kernels::pointwise::compared_in;
 use crate::plan::scalar_op::ScalarOp;
 use crate::plan::{Base, Operand};
 use crate::types::dtype::DataType;
+use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
 
 /// A set of axes of a nest's index space, one bit each.
@@ -156,6 +156,7 @@ impl<'a> ExprGraph<'a> {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.stored[value]) {
+            (_, Some(stored)) if of_type.size().is_none() => return Ok(self.nibbles(stored, value, start)),
             (_, Some(stored)) => return Ok(ExprRef::AxisAccess(self.access_tensor(stored, value, start))),
             (Some(def), None) => def,
             (None, None) => unreachable!("inputs and results of anchors are stored before they are read"),
@@ -185,7 +186,6 @@ impl<'a> ExprGraph<'a> {
                 Ok(self.converted(number, through, of_type))
             }
             Function::Compare(comparison) => {
-                let computes_in = compared_in(computes_in).unwrap_or(computes_in);
                 let mut operands = self.operands(def, start, Some(computes_in))?;
                 let less = comparison.as_less();
                 if less.is_some() {
@@ -265,7 +265,9 @@ impl<'a> ExprGraph<'a> {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
                 Some(self.built(value, start, Repr::Unrounded))
             }
-            Function::Convert if is_float(of_type) && is_float(group.values[def.operands[0].0].data_type) => {
+            Function::Convert
+                if computes_in_f32(of_type) && computes_in_f32(group.values[def.operands[0].0].data_type) =>
+            {
                 let (operand, start) = def.operand(0, start);
                 Some(self.in_type(operand, start, DataType::F32))
             }
@@ -282,7 +284,7 @@ impl<'a> ExprGraph<'a> {
             }
             _ => {
                 let storage = self.built_storage(value, start)?;
-                Ok(self.converted(storage, of_type, wanted))
+                Ok(self.converted(storage, stored_as(of_type), wanted))
             }
         }
     }
@@ -359,6 +361,17 @@ impl<'a> ExprGraph<'a> {
         varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
     }
 
+    /// The port that an operand accesses.
+    fn port(&self, operand: ExprRef) -> Option<usize> {
+        match operand {
+            ExprRef::AxisAccess(access) => match self.accesses[access].base {
+                Base::Port(port) => Some(port),
+                _ => None,
+            },
+            ExprRef::Node(_) => None,
+        }
+    }
+
     /// The access of a value where it is stored; the first dim of the value is dim `start` of the nest.
     fn access_tensor(&mut self, stored: Stored<'_>, value: usize, start: isize) -> usize {
         let value = &self.group.values[value];
@@ -383,7 +396,21 @@ impl<'a> ExprGraph<'a> {
         self.access(AxisAccess { base: stored.base, strides, width })
     }
 
-    /// The strides of a value whose elements follow each other in row-major order, along the axes of the nest.
+    /// An input of elements of four bits, widened to bytes.
+    fn nibbles(&mut self, stored: Stored<'_>, value: usize, start: isize) -> ExprRef {
+        let input = &self.group.values[value];
+        let elements =
+            shape::access_strides(&input.dims, stored.strides.unwrap_or_default(), self.dims, start);
+        let still = SmallVec::from_elem(0, self.dims.len());
+        let mut access =
+            |base, strides| ExprRef::AxisAccess(self.access(AxisAccess { base, strides, width: Width::W1 }));
+        let index = access(Base::Index, elements.into_iter().map(|stride| stride as isize).collect());
+        let memory = access(stored.base, still);
+        self.node(ScalarOp::Nibbles(input.data_type), [index, memory].as_slice().into(), Width::W1)
+    }
+
+    /// The strides of a value whose elements follow each other in row-major order, along the axes of the
+    /// nest.
     fn row_major_strides(&self, value: usize, start: isize) -> Dims {
         let dims = &self.group.values[value].dims;
         let strides = shape::row_major_strides(dims).unwrap_or_default();
@@ -470,6 +497,13 @@ pub(super) fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
             let most = of_port.entry(port).or_default();
             *most = bytes.max(*most);
         }
+        for node in expr.nodes.iter().filter(|node| matches!(node.op, ScalarOp::Nibbles(_))) {
+            let bytes = expr.elements(node.varies).div_ceil(2);
+            for port in node.operands.iter().filter_map(|&operand| expr.port(operand)) {
+                let most = of_port.entry(port).or_default();
+                *most = bytes.max(*most);
+            }
+        }
     }
     of_port.into_values().fold(0, usize::saturating_add)
 }
@@ -501,8 +535,13 @@ fn width_of(data_type: DataType) -> Width {
     data_type.size().and_then(Width::of).expect("pointwise ops take types of whole bytes")
 }
 
-fn is_float(data_type: DataType) -> bool {
-    matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
+/// The type in which elements of a type are handled: one of whole bytes.
+fn stored_as(data_type: DataType) -> DataType {
+    match data_type {
+        DataType::S4 => DataType::S8,
+        DataType::U4 => DataType::U8,
+        _ => data_type,
+    }
 }
 
 /// Numbers in a type, one behind the other; the last word is padded with zeros.

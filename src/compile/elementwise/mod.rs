@@ -168,14 +168,14 @@ fn lower_exprs(
     Ok(LoweredNests {
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
         cost: Cost { bytes: 0, flops, estimated_work },
-        computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
+        computes_floats: nodes.any(|node| node.op.reads_float_environment()),
         nests: tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect(),
     })
 }
 
 /// Floating-point operations of all elements of a nest.
 fn flops(nest: &NestExpr<'_>) -> usize {
-    let of_node = |node: &ExprNode| match select_kernel::is_arithmetic(node.op) {
+    let of_node = |node: &ExprNode| match node.op.is_arithmetic() {
         true => nest.expr.elements(node.varies),
         false => 0,
     };

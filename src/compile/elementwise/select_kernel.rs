@@ -8,8 +8,6 @@ use crate::kernels::select::{self, PrefetchDistance};
 use crate::kernels::{InnerStride, StorePolicy, Width, fused, pointwise};
 use crate::plan::scalar_op::ScalarOp;
 use crate::plan::{Branch, Instr, Operand, Select};
-use crate::types::dtype::DataType;
-use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;
 
 /// The operands of a step with their inner strides.
@@ -123,6 +121,13 @@ pub(super) fn instr(
             Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
             Operand::Step(_) => return Err(none()),
         },
+        ScalarOp::Nibbles(of) => match operands[..] {
+            [(Operand::Access(index), _), (Operand::Access(from), _)] => {
+                let kernel = pointwise::nibbles(level, of).ok_or_else(none)?;
+                (Instr::Nibbles { index, from, kernel }, None)
+            }
+            _ => return Err(none()),
+        },
         ScalarOp::IsKept => match operands[..] {
             [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)] => {
                 (Instr::IsKept { access, seed, offset, probability, kernel: pointwise::is_kept(level) }, None)
@@ -179,59 +184,4 @@ fn select_instr(
         distance: PrefetchDistance { then: distance(operands[THEN].0), else_: distance(operands[ELSE].0) },
         blend_rows: selects_rows.then(|| select::blend_rows(level, width, stores)),
     }
-}
-
-/// Cost of an op for an element whose operands are in the first-level cache, in bytes that could be moved in
-/// the same time.
-pub(super) fn cost(op: ScalarOp) -> usize {
-    match op {
-        ScalarOp::Unary(function, _) => match function {
-            Unary::Clamp
-            | Unary::LeakyRelu
-            | Unary::Relu
-            | Unary::Round
-            | Unary::Square
-            | Unary::Floor
-            | Unary::Ceil => 1,
-            Unary::HardSigmoid | Unary::HardSwish | Unary::Reciprocal | Unary::Sqrt => 4,
-            _ => 16,
-        },
-        ScalarOp::Binary(Binary::Divide | Binary::Modulo, _, DataType::S32 | DataType::S64) => 16,
-        ScalarOp::Binary(function, ..) => match function {
-            Binary::EluBackward
-            | Binary::GeluErfBackward
-            | Binary::GeluTanhBackward
-            | Binary::MishBackward
-            | Binary::SigmoidBackward
-            | Binary::SoftPlusBackward
-            | Binary::TanhBackward => 16,
-            Binary::Divide
-            | Binary::SqrtBackward
-            | Binary::SqrtBackwardOfResult
-            | Binary::HardSigmoidBackward
-            | Binary::HardSwishBackward => 4,
-            _ => 1,
-        },
-        ScalarOp::IsKept => 8,
-        _ => 1,
-    }
-}
-
-/// Whether an op counts as an operation on numbers; comparing, selecting and converting do not.
-pub(super) fn is_arithmetic(op: ScalarOp) -> bool {
-    matches!(op, ScalarOp::Unary(..) | ScalarOp::Binary(..))
-}
-
-/// Whether the result of an op depends on the thread's floating-point environment.
-pub(super) fn computes_floats(op: ScalarOp) -> bool {
-    matches!(
-        op,
-        ScalarOp::Unary(..)
-            | ScalarOp::Binary(..)
-            | ScalarOp::Compare(..)
-            | ScalarOp::Classify(..)
-            | ScalarOp::Convert(..)
-            | ScalarOp::Round(_)
-            | ScalarOp::IsKept
-    )
 }

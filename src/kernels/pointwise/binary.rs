@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 
-use super::driver::{BinaryTable, HEAVY, Impls, Kernel2, LIGHT, numbers2};
+use super::driver::{BinaryTable, Impls, Kernel2, block_len, numbers2};
 use crate::kernels::floats::{maximum, minimum};
 use crate::kernels::function::Function2;
 use crate::kernels::isa::Isa;
@@ -35,7 +35,7 @@ pub(crate) fn binary(
 
 /// One type for each function, one row of implementations for each type.
 macro_rules! functions {
-    ($($Name:ident $N:ident: |$x:ident, $y:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
+    ($($Name:ident: |$x:ident, $y:ident, $p:pat_param, $q:pat_param| $value:expr;)*) => {
         $(
             struct $Name;
 
@@ -59,56 +59,56 @@ macro_rules! functions {
 
         fn table(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => Some(const { &numbers2::<$Name, $N>() }),)*
+                $(Binary::$Name => {
+                    const N: usize = block_len(Binary::$Name.cost_on(DataType::F32));
+                    Some(const { &numbers2::<$Name, N>() })
+                })*
                 Binary::Modulo => None,
             }
         }
-
-        #[cfg(test)]
-        pub(super) const ALL: &[Binary] = &[$(Binary::$Name),*];
     };
 }
 
 functions! {
-    Add LIGHT: |x, y, _, _| x + y;
-    Subtract LIGHT: |x, y, _, _| x - y;
-    Multiply LIGHT: |x, y, _, _| x * y;
-    Divide LIGHT: |x, y, _, _| x / y;
-    Maximum LIGHT: |x, y, _, _| maximum(x, y);
-    Minimum LIGHT: |x, y, _, _| minimum(x, y);
-    SquaredDifference LIGHT: |x, y, _, _| (x - y) * (x - y);
-    Prelu LIGHT: |x, y, _, _| if x >= 0.0 { x } else { y * x };
-    AbsBackward LIGHT: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
-    ClampBackward LIGHT: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
-    EluBackward HEAVY: |x, y, p, _| {
+    Add: |x, y, _, _| x + y;
+    Subtract: |x, y, _, _| x - y;
+    Multiply: |x, y, _, _| x * y;
+    Divide: |x, y, _, _| x / y;
+    Maximum: |x, y, _, _| maximum(x, y);
+    Minimum: |x, y, _, _| minimum(x, y);
+    SquaredDifference: |x, y, _, _| (x - y) * (x - y);
+    Prelu: |x, y, _, _| if x >= 0.0 { x } else { y * x };
+    AbsBackward: |x, y, _, _| if x > 0.0 { y } else if x < 0.0 { -y } else { 0.0 };
+    ClampBackward: |x, y, p, q| if (x > p) & (x < q) { y } else { 0.0 };
+    EluBackward: |x, y, p, _| {
         if x > 0.0 { y } else { (f64::from(y) * f64::from(p) * math::exp::<I>(x.into())) as f32 }
     };
-    EluBackwardOfResult LIGHT: |x, y, p, _| {
+    EluBackwardOfResult: |x, y, p, _| {
         if x > 0.0 { y } else { (f64::from(y) * (f64::from(x) + f64::from(p))) as f32 }
     };
-    GeluErfBackward HEAVY: |x, y, _, _| (f64::from(y) * math::gelu_erf_slope::<I>(x.into())) as f32;
-    GeluTanhBackward HEAVY: |x, y, _, _| (f64::from(y) * math::gelu_tanh_slope::<I>(x.into())) as f32;
-    HardSigmoidBackward LIGHT: |x, y, p, q| {
+    GeluErfBackward: |x, y, _, _| (f64::from(y) * math::gelu_erf_slope::<I>(x.into())) as f32;
+    GeluTanhBackward: |x, y, _, _| (f64::from(y) * math::gelu_tanh_slope::<I>(x.into())) as f32;
+    HardSigmoidBackward: |x, y, p, q| {
         let h = f64::from(p) * f64::from(x) + f64::from(q);
         if (h > 0.0) & (h < 1.0) { p * y } else { 0.0 }
     };
-    HardSwishBackward LIGHT: |x, y, _, _| {
+    HardSwishBackward: |x, y, _, _| {
         let sloped = (f64::from(y) * (2.0 * f64::from(x) + 3.0) * (1.0 / 6.0)) as f32;
         if x >= 3.0 { y } else if x > -3.0 { sloped } else { 0.0 }
     };
-    MishBackward HEAVY: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
-    ReluBackward LIGHT: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
-    SigmoidBackward HEAVY: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
-    SigmoidBackwardOfResult LIGHT: |x, y, _, _| {
+    MishBackward: |x, y, _, _| (f64::from(y) * math::mish_slope::<I>(x.into())) as f32;
+    ReluBackward: |x, y, _, _| if x > 0.0 { y } else { 0.0 };
+    SigmoidBackward: |x, y, _, _| (f64::from(y) * math::sigmoid_slope::<I>(x.into())) as f32;
+    SigmoidBackwardOfResult: |x, y, _, _| {
         (f64::from(y) * f64::from(x) * (1.0 - f64::from(x))) as f32
     };
-    SoftPlusBackward HEAVY: |x, y, p, _| {
+    SoftPlusBackward: |x, y, p, _| {
         (f64::from(y) * math::sigmoid::<I>(f64::from(p) * f64::from(x))) as f32
     };
-    SqrtBackward LIGHT: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32;
-    SqrtBackwardOfResult LIGHT: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
-    TanhBackward HEAVY: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
-    TanhBackwardOfResult LIGHT: |x, y, _, _| {
+    SqrtBackward: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x).sqrt())) as f32;
+    SqrtBackwardOfResult: |x, y, _, _| (f64::from(y) / (2.0 * f64::from(x))) as f32;
+    TanhBackward: |x, y, _, _| (f64::from(y) * math::tanh_slope::<I>(x.into())) as f32;
+    TanhBackwardOfResult: |x, y, _, _| {
         (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
     };
 }
@@ -183,8 +183,8 @@ integers! {
     }
 }
 
-/// `⌊x / y⌋`, which wraps around, by a division in f64: a quotient that is no integer is further from the next
-/// one than it is rounded.
+/// `⌊x / y⌋`, which wraps around, by a division in f64: a quotient that is no integer is further from the
+/// next one than it is rounded.
 #[inline(always)]
 fn quotient_32(x: i32, y: i32) -> i32 {
     let quotient = f64::from(x) / f64::from(if y == 0 { 1 } else { y });
@@ -209,7 +209,7 @@ fn quotient_64(x: i64, y: i64) -> i64 {
 struct OfIntegers<T, F>(PhantomData<(T, F)>);
 
 macro_rules! integer_functions {
-    ($($Name:ident $N:ident: |$x:pat_param, $y:pat_param, $quotient:pat_param| $value:expr;)*) => {
+    ($($Name:ident: |$x:pat_param, $y:pat_param, $quotient:pat_param| $value:expr;)*) => {
         $(impl<T: Integer> Function2 for OfIntegers<T, $Name> {
             type X = T;
             type To = T;
@@ -233,7 +233,10 @@ macro_rules! integer_functions {
 
         fn integer_table<T: Integer>(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, $N>() }),)*
+                $(Binary::$Name => {
+                    const N: usize = block_len(Binary::$Name.cost_on(DataType::S32));
+                    Some(const { &numbers2::<OfIntegers<T, $Name>, N>() })
+                })*
                 _ => None,
             }
         }
@@ -244,11 +247,11 @@ macro_rules! integer_functions {
 struct Modulo;
 
 integer_functions! {
-    Add LIGHT: |x, y, _| x.add(y);
-    Subtract LIGHT: |x, y, _| x.subtract(y);
-    Multiply LIGHT: |x, y, _| x.multiply(y);
-    Divide HEAVY: |_, _, quotient| quotient;
-    Modulo HEAVY: |x, y, quotient| if y == T::ZERO { T::ZERO } else { x.subtract(y.multiply(quotient)) };
-    Maximum LIGHT: |x, y, _| x.max(y);
-    Minimum LIGHT: |x, y, _| x.min(y);
+    Add: |x, y, _| x.add(y);
+    Subtract: |x, y, _| x.subtract(y);
+    Multiply: |x, y, _| x.multiply(y);
+    Divide: |_, _, quotient| quotient;
+    Modulo: |x, y, quotient| if y == T::ZERO { T::ZERO } else { x.subtract(y.multiply(quotient)) };
+    Maximum: |x, y, _| x.max(y);
+    Minimum: |x, y, _| x.min(y);
 }

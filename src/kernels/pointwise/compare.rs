@@ -35,20 +35,6 @@ pub(crate) fn compare(
     Some((table[level as usize].at(x, y), swapped[level as usize]))
 }
 
-/// The type in which numbers of a type are compared: itself, or one that holds all its values and has
-/// kernels; `None` for a type that is no number.
-pub(crate) fn compared_in(of: DataType) -> Option<DataType> {
-    match of {
-        DataType::F16 | DataType::Bf16 | DataType::F32 => Some(DataType::F32),
-        DataType::F64 => Some(DataType::F64),
-        DataType::S8 | DataType::U8 | DataType::S16 | DataType::U16 | DataType::S32 => Some(DataType::S32),
-        DataType::U32 => Some(DataType::U32),
-        DataType::S64 => Some(DataType::S64),
-        DataType::U64 => Some(DataType::U64),
-        _ => None,
-    }
-}
-
 /// The implementations of a function of two booleans.
 pub(crate) fn logic(level: Level, logic: Logic, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
     connectives(logic)[level as usize].at(x, y)

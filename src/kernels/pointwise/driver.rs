@@ -12,13 +12,22 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::simd::{Pod, read_part, write_part};
 use crate::kernels::{BLOCK, Extent, InnerStride, Source, Target};
 use crate::types::function::Params;
-
-/// Elements of a block of a light function of f32.
-pub(super) const LIGHT: usize = BLOCK;
+use crate::types::function_row::CostClass;
 
 /// Elements of a block of a heavy function: few, so that padding a short row costs little. Heavy functions of
 /// one element prefetch memory meanwhile.
-pub(super) const HEAVY: usize = 16;
+const HEAVY: usize = 16;
+
+/// Elements of a block of a function, by its cost on a type; `None` does not compile.
+pub(super) const fn block_len(cost: Option<CostClass>) -> usize {
+    match cost {
+        Some(CostClass::Light | CostClass::Medium) => BLOCK,
+        Some(CostClass::Heavy) => HEAVY,
+        None => {
+            panic!("a function has a kernel for a type, but its row in types/function.rs has no cost there")
+        }
+    }
+}
 
 /// Computes a function of one element over a tile, and may prefetch memory meanwhile. The source is
 /// contiguous along a row.

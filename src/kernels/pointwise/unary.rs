@@ -3,7 +3,7 @@
 //! Each is the formula of [`Unary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.
 
-use super::driver::{HEAVY, Impls, Kernel1, LIGHT, UnaryTable, numbers1};
+use super::driver::{Impls, Kernel1, UnaryTable, block_len, numbers1};
 use crate::kernels::floats::{NAN, maximum, minimum};
 use crate::kernels::function::Function1;
 #[cfg(target_arch = "x86_64")]
@@ -12,6 +12,7 @@ use crate::kernels::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
+use crate::types::dtype::DataType;
 use crate::types::function::{Params, Unary};
 use crate::types::kind::Level;
 
@@ -23,7 +24,7 @@ pub(crate) fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
 /// One type for each function, one row of implementations for each type. At level Avx512 a function of
 /// vectors may replace it.
 macro_rules! functions {
-    ($($Name:ident $N:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
+    ($($Name:ident: |$x:ident, $p:pat_param, $q:pat_param| $value:expr $(, $Vector:ty)?;)*) => {
         $(
             struct $Name;
 
@@ -58,40 +59,42 @@ macro_rules! functions {
         )*
 
         fn table(function: Unary) -> &'static UnaryTable {
+            macro_rules! row {
+                ($Function:ident, $Body:ty) => {
+                    const { &numbers1::<$Body, { block_len(Unary::$Function.cost_on(DataType::F32)) }>() }
+                };
+            }
             match function {
-                $(Unary::$Name => const { &numbers1::<$Name, $N>() },)*
-                Unary::Pow => const { &numbers1::<Pow, HEAVY>() },
-                Unary::Sin => const { &numbers1::<Sine<0>, HEAVY>() },
-                Unary::Cos => const { &numbers1::<Sine<1>, HEAVY>() },
+                $(Unary::$Name => row!($Name, $Name),)*
+                Unary::Pow => row!(Pow, Pow),
+                Unary::Sin => row!(Sin, Sine<0>),
+                Unary::Cos => row!(Cos, Sine<1>),
             }
         }
-
-        #[cfg(test)]
-        pub(super) const ALL: &[Unary] = &[$(Unary::$Name,)* Unary::Pow, Unary::Sin, Unary::Cos];
     };
 }
 
 functions! {
-    Clamp LIGHT: |x, p, q| minimum(maximum(x, p), q);
-    Elu HEAVY: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
-    Exp HEAVY: |x, _, _| single::exp::<I>(x), avx512::Exp;
-    GeluErf HEAVY: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
-    GeluTanh HEAVY: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
-    HardSigmoid LIGHT: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
-    HardSwish LIGHT: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
-    LeakyRelu LIGHT: |x, p, _| if x >= 0.0 { x } else { p * x };
-    Log HEAVY: |x, _, _| single::ln::<I>(x);
-    Mish HEAVY: |x, _, _| math::mish::<I>(x.into()) as f32;
-    Reciprocal LIGHT: |x, _, _| 1.0 / x;
-    Relu LIGHT: |x, _, _| if x <= 0.0 { 0.0 } else { x };
-    Round LIGHT: |x, _, _| round::<I>(x);
-    Sigmoid HEAVY: |x, _, _| single::sigmoid::<I>(x), avx512::Sigmoid;
-    SoftPlus HEAVY: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
-    Sqrt LIGHT: |x, _, _| sqrt(x);
-    Square LIGHT: |x, _, _| x * x;
-    Tanh HEAVY: |x, _, _| single::tanh::<I>(x);
-    Floor LIGHT: |x, _, _| floor::<I>(x);
-    Ceil LIGHT: |x, _, _| -floor::<I>(-x);
+    Clamp: |x, p, q| minimum(maximum(x, p), q);
+    Elu: |x, p, _| if x > 0.0 { x } else { single::elu::<I>(x, p) };
+    Exp: |x, _, _| single::exp::<I>(x), avx512::Exp;
+    GeluErf: |x, _, _| (f64::from(x) * math::normal_cdf::<I>(x.into())) as f32, avx512::GeluErf;
+    GeluTanh: |x, _, _| single::gelu_tanh::<I>(x), avx512::GeluTanh;
+    HardSigmoid: |x, p, q| within(f64::from(p) * f64::from(x) + f64::from(q), 1.0) as f32;
+    HardSwish: |x, _, _| (f64::from(x) * within(f64::from(x) + 3.0, 6.0) * SIXTH) as f32;
+    LeakyRelu: |x, p, _| if x >= 0.0 { x } else { p * x };
+    Log: |x, _, _| single::ln::<I>(x);
+    Mish: |x, _, _| math::mish::<I>(x.into()) as f32;
+    Reciprocal: |x, _, _| 1.0 / x;
+    Relu: |x, _, _| if x <= 0.0 { 0.0 } else { x };
+    Round: |x, _, _| round::<I>(x);
+    Sigmoid: |x, _, _| single::sigmoid::<I>(x), avx512::Sigmoid;
+    SoftPlus: |x, p, _| math::softplus::<I>(x.into(), p.into()) as f32;
+    Sqrt: |x, _, _| sqrt(x);
+    Square: |x, _, _| x * x;
+    Tanh: |x, _, _| single::tanh::<I>(x);
+    Floor: |x, _, _| floor::<I>(x);
+    Ceil: |x, _, _| -floor::<I>(-x);
 }
 
 /// The most common powers need no logarithm. The exponent is tested once a block.

@@ -296,11 +296,15 @@ fn trials() -> Vec<Trial> {
 
 #[test]
 fn every_function_has_a_row() {
-    let missing = unary::ALL.iter().filter(|&&function| !UNARY.iter().any(|row| row.function == function));
-    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&Unary>::new());
-    let slopes = binary::ALL.iter().filter(|function| format!("{function:?}").contains("Backward"));
-    let missing = slopes.filter(|&&function| !SLOPES.iter().any(|row| row.function == function));
-    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&Binary>::new());
+    let mut missing = Vec::new();
+    for function in Unary::ALL.iter().filter(|&&function| !UNARY.iter().any(|row| row.function == function)) {
+        missing.push(format!("Unary::{function:?} has no row in UNARY of {}", file!()));
+    }
+    let slopes = Binary::ALL.iter().filter(|function| format!("{function:?}").contains("Backward"));
+    for function in slopes.filter(|&&function| !SLOPES.iter().any(|row| row.function == function)) {
+        missing.push(format!("Binary::{function:?} has no row in SLOPES of {}", file!()));
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 /// The limits are those of the documentation.

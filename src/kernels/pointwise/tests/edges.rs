@@ -1,8 +1,8 @@
 //! Infinities, zeros, NaN and integers at their bounds.
 
-use super::{SPECIAL, run1, run2};
+use super::{SPECIAL, of_f32, run1, run2};
 use crate::kernels::InnerStride;
-use crate::kernels::pointwise::{binary, classify, compare, compared_in, logic, not, sign, unary};
+use crate::kernels::pointwise::{binary, classify, compare, logic, not, sign, unary};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
@@ -84,12 +84,12 @@ fn every_nan_of_every_function_is_the_one() {
     let wrong = |got: &[f32]| got.iter().any(|got| got.is_nan() && got.to_bits() != 0x7fc0_0000);
     let mut faults = Vec::new();
     for level in Level::all_available() {
-        for &function in crate::kernels::pointwise::unary::ALL {
+        for &function in Unary::ALL {
             if wrong(&run1(unary(level, function).kernel, &x, [0.5, 0.7])) {
                 faults.push(format!("{function:?} at {level}"));
             }
         }
-        for &function in crate::kernels::pointwise::binary::ALL {
+        for function in of_f32() {
             let kernel =
                 binary(level, function, DataType::F32, InnerStride::Contiguous, InnerStride::Contiguous)
                     .unwrap()
@@ -175,6 +175,30 @@ fn limits_are_met() {
             let got: Vec<f32> = run1(unary(level, function).kernel, &[x], [0.5, 0.0]);
             if got[0].to_bits() != canonical(want) {
                 faults.push(format!("{function:?} of {x:e} at {level}: {:e}, not {want:e}", got[0]));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn functions_of_two_have_kernels_for_the_types_of_their_rows() {
+    let mut faults = Vec::new();
+    for &function in Binary::ALL {
+        for &of in DataType::WHOLE {
+            let has_kernel = |&level: &Level| {
+                binary(level, function, of, InnerStride::Contiguous, InnerStride::Contiguous).is_some()
+            };
+            match (function.cost_on(of), Level::all_available().filter(has_kernel).count()) {
+                (Some(_), 0) => faults.push(format!(
+                    "the row of Binary::{function:?} in types/function.rs names {of}, for which \
+                     kernels/pointwise/binary.rs has no kernel"
+                )),
+                (None, 1..) => faults.push(format!(
+                    "kernels/pointwise/binary.rs runs Binary::{function:?} on {of}, which its row in \
+                     types/function.rs does not name"
+                )),
+                _ => {}
             }
         }
     }
@@ -283,7 +307,7 @@ fn comparisons_compare() {
     check(DataType::S64, &[0, 1, -1, i64::MIN, i64::MAX, 1 << 32], &mut faults);
     check(DataType::U64, &[0, 1, u64::MAX, 1 << 63, 1 << 32], &mut faults);
     for &of in DataType::WHOLE {
-        let compared = compared_in(of);
+        let compared = Comparison::computes_in(of);
         let has_kernel = |of| {
             compare(Level::Portable, Comparison::Less, of, InnerStride::Contiguous, InnerStride::Contiguous)
                 .is_some()

@@ -8,6 +8,13 @@ mod shapes;
 use super::{Kernel1, Kernel2, Params};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
+use crate::types::dtype::DataType;
+use crate::types::function::Binary;
+
+/// The functions of two f32.
+fn of_f32() -> impl Iterator<Item = Binary> {
+    Binary::ALL.iter().copied().filter(|function| function.cost_on(DataType::F32).is_some())
+}
 
 /// One row of dense elements.
 fn source<T>(row: &[T]) -> Source {

@@ -102,10 +102,10 @@ fn cases(level: Level) -> Vec<Case> {
     };
     let mut cases = Vec::new();
     let mut case = |name: String, kernel, from, to| cases.push(Case { name, kernel, from, to });
-    for &function in crate::kernels::pointwise::unary::ALL {
+    for &function in Unary::ALL {
         case(format!("{function:?}"), Kernel::One(unary(level, function).kernel), 4, 4);
     }
-    for &function in crate::kernels::pointwise::binary::ALL {
+    for function in super::of_f32() {
         let kernel = two(&|x, y| binary(level, function, DataType::F32, x, y).unwrap().kernel);
         case(format!("{function:?}"), kernel, 4, 4);
     }
