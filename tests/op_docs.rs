@@ -309,8 +309,8 @@ the result. Reductions take `axes` as an attribute or as an input, each dim once
 are; with `keep_dims` a dim of 1 stays in the place of each. A dim of 0 is no error anywhere: what is left to compute is
 computed, and a result without elements is empty.
 
-Kinds from 4096 (0x1000) on are Sterna's own: oneDNN knows neither them nor the attribute `value`, and its reader of
-graphs refuses them. Accuracy, of ops that compute each element of their result from one element of each input, is how far
+Kinds from 4096 (0x1000) on are Sterna's own: oneDNN knows neither them nor the attributes `value`, `starts`,
+`ends` and `steps`, and its reader of graphs refuses them. Accuracy, of ops that compute each element of their result from one element of each input, is how far
 a compiled op may be from the formula, in units in the last place of f32 before the result is rounded to its type; 16-bit
 results are then one of the nearest two.
 ";

@@ -13,6 +13,8 @@
 //! program of the values that depend on an anchor's result, and [`prologue`](PlanBuilder::prologue) one of an
 //! operand that goes to a slot of the driver; what they take, no other phase computes.
 
+use smallvec::SmallVec;
+
 use crate::compile::elementwise::{
     self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, in_place_pairs, port_strides,
     resolved_outputs,
@@ -20,7 +22,7 @@ use crate::compile::elementwise::{
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::kernels::LINE;
+use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
 use crate::types::dtype::DataType;
@@ -175,7 +177,7 @@ impl<'a> PlanBuilder<'a> {
             self.group(),
             &mut stored,
             &targets,
-            self.constants.len(),
+            (self.constants.len(), self.buffers.len()),
             self.level,
             &self.policy,
             |base| is_read_later.contains(&base),
@@ -256,7 +258,7 @@ impl<'a> PlanBuilder<'a> {
             group.values[value].dims == *dims
                 && (own[0] == value || !own.contains(&value))
                 && self.depends(value, own[0], &[])
-                && self.is_computable(value, supplied)
+                && self.is_tile_program(dims, supplied, value)
         };
         let mut roots: Vec<usize> = needed.iter().copied().filter(is_fused).collect();
         // What is left, and needs the result, reads it from memory.
@@ -267,6 +269,26 @@ impl<'a> PlanBuilder<'a> {
             roots.insert(0, own[0]);
         }
         roots
+    }
+
+    /// Whether a tile program over a space with these dims can compute a value from some values that the driver
+    /// supplies and from what is stored.
+    pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[usize], value: usize) -> bool {
+        if !self.is_computable(value, supplied) {
+            return false;
+        }
+        let mut stored = self.stored.clone();
+        for (slot, &value) in supplied.iter().enumerate() {
+            stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
+        }
+        let space = DriverSpace {
+            dims: dims.clone(),
+            rows: None,
+            columns: None,
+            tile: Extent { rows: 1, columns: 1 },
+            slots: SmallVec::from_elem((0, 0), supplied.len()),
+        };
+        elementwise::is_tile_program(self.group(), &stored, &space, value)
     }
 
     /// Whether pointwise ops compute a value from another one, on a way that none of some values cuts.
@@ -336,8 +358,9 @@ impl<'a> PlanBuilder<'a> {
 
     /// Takes over what nests add to the plan.
     fn add(&mut self, lowered: LoweredNests) -> Vec<LoopNest> {
-        let LoweredNests { nests, constants, cost, computes_floats } = lowered;
+        let LoweredNests { nests, constants, buffers, cost, computes_floats } = lowered;
         self.constants.extend(constants);
+        self.buffers.extend(buffers);
         self.cost.flops = self.cost.flops.saturating_add(cost.flops);
         self.cost.estimated_work = self.cost.estimated_work.saturating_add(cost.estimated_work);
         self.computes_floats |= computes_floats;

@@ -22,7 +22,7 @@ use crate::plan::{
     Traversal,
 };
 use crate::types::dtype::DataType;
-use crate::types::kind::{Level, OpKind, Policy};
+use crate::types::kind::{Attr, Level, OpKind, Policy};
 
 /// Batches, rows and columns of the space of the epilogue.
 pub(crate) const DIMS: [i64; 3] = [2, 13, 37];
@@ -82,7 +82,8 @@ const LENGTH: usize = 5000;
 /// A phase that copies one tensor to another: the tests' anchors copy their operand.
 fn copy_phase(level: Level, from: &PlacedTensor, to: &PlacedTensor) -> Phase {
     assert_eq!((&from.dims, &from.strides), (&to.dims, &to.strides));
-    let access = |tensor: &PlacedTensor| Access { base: tensor.base, row_stride: 0, col_stride: 4 };
+    let access =
+        |tensor: &PlacedTensor| Access { base: tensor.base, offset: 0, row_stride: 0, col_stride: 4 };
     let copy = select::copy(level, Width::W4, InnerStride::Contiguous, StorePolicy::Temporal);
     let (tile, mut all) = (128, StepSet::none_of(1));
     all.insert(0);
@@ -220,4 +221,56 @@ fn anchors_stand_among_pointwise_ops_and_hand_values_on() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The roots of the epilogue of a SoftMax of a square, by the ids of their tensors, which a row of the test
+/// gives in order.
+fn roots_of(ops: Vec<Op>) -> Vec<usize> {
+    let count = ops.len();
+    let mut graph = Graph::new();
+    ops.into_iter().for_each(|op| graph.add_op(op).expect("the op fits its schema"));
+    graph.finalize().expect("the graph is whole");
+    let partition = Partition::of_first(&graph, count).expect("the ops are a partition");
+    let inputs: Vec<&LogicalTensor> = partition.inputs().iter().collect();
+    let outputs: Vec<&LogicalTensor> = partition.outputs().iter().collect();
+    let shaped = ShapedPartition::new(&partition, &inputs, &outputs).expect("the shapes fit together");
+    let builder = PlanBuilder::new(&shaped, Level::available(), true);
+    let result = shaped.group.anchors[0].outputs[0];
+    builder.epilogue_roots(0, &[result]).into_iter().map(|value| value - result).collect()
+}
+
+#[test]
+fn an_epilogue_takes_what_stands_at_the_elements_of_the_result() {
+    let of = |id| tensor(id, DataType::F32, &[60, 60]);
+    let op = |id, kind, inputs: &[usize], output| {
+        inputs.iter().fold(Op::new(id, kind), |op, &input| op.input(of(input))).output(of(output))
+    };
+    let softmax = || op(0, OpKind::SoftMax, &[0], 10);
+    let transpose = |id, from, to| op(id, OpKind::StaticTranspose, &[from], to).attr(Attr::Order, vec![1i64, 0]);
+    // Values are counted from the result of the anchor, in run order.
+    let rows: [(&str, Vec<Op>, &[usize]); 5] = [
+        ("the result alone", vec![softmax()], &[0]),
+        ("one behind", vec![softmax(), op(1, OpKind::Exp, &[10], 11)], &[1]),
+        (
+            "two beside each other",
+            vec![softmax(), op(1, OpKind::Exp, &[10], 11), op(2, OpKind::Add, &[10, 1], 12)],
+            &[1, 2],
+        ),
+        (
+            "beside its transpose",
+            vec![softmax(), transpose(1, 10, 11), op(2, OpKind::Add, &[10, 11], 12)],
+            &[0],
+        ),
+        (
+            "a transposed operand",
+            vec![softmax(), transpose(1, 1, 11), op(2, OpKind::Add, &[10, 11], 12)],
+            &[2],
+        ),
+    ];
+    let wrong: Vec<_> = rows
+        .into_iter()
+        .map(|(name, ops, expected)| (name, roots_of(ops), expected))
+        .filter(|(_, roots, expected)| roots != expected)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 pub(crate) struct Access {
     /// Its start.
     pub(crate) base: Base,
+    /// Bytes from there to the first element; for indices, the first index.
+    pub(crate) offset: isize,
     /// Bytes from one row of a tile to the next.
     pub(crate) row_stride: isize,
     /// Bytes from one element of a row to the next.

@@ -47,7 +47,7 @@ impl IterationSpace {
     /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one
     /// access.
     fn merged(expr: &ExprGraph<'_>, along: usize) -> Self {
-        let dims = expr.dims;
+        let dims = &expr.dims[..];
         let result = &expr.accesses[along].strides;
         let order =
             shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
@@ -57,6 +57,9 @@ impl IterationSpace {
             |strides: Strides| SpaceLoop { extent: 1, strides, results: Strides::from_elem(0, masks.len()) };
         let widths = || expr.accesses.iter().map(|access| access.width.bytes() as isize).collect();
         let columns = outer.pop().unwrap_or_else(|| once(widths()));
+        if expr.nodes.is_empty() {
+            transposes_in_tiles(&mut outer, &columns, &widths());
+        }
         let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, expr.accesses.len())));
         Self { outer, rows, columns, masks }
     }
@@ -141,7 +144,7 @@ impl IterationSpace {
 /// A loop for each axis, and the axes along which results vary, in the order of their stand-ins for strides;
 /// `order` is the order of the axes in the memory of the results.
 fn axis_loops(expr: &ExprGraph<'_>, order: &[usize]) -> (Vec<SpaceLoop>, SmallVec<[Axes; 4]>) {
-    let dims = expr.dims;
+    let dims = &expr.dims[..];
     let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
     for node in &expr.nodes {
         if !masks.contains(&node.varies) {
@@ -164,4 +167,15 @@ fn axis_loops(expr: &ExprGraph<'_>, order: &[usize]) -> (Vec<SpaceLoop>, SmallVe
         results: of_masks.iter().map(|strides| strides[axis]).collect(),
     });
     (loops.collect(), masks)
+}
+
+/// Makes the loop along the memory of a transposed operand the innermost of the outer ones, so that a tile
+/// reads whole cache lines. Only nests that compute nothing have the choice without a loss.
+fn transposes_in_tiles(outer: &mut [SpaceLoop], columns: &SpaceLoop, widths: &Strides) {
+    let is_strided = |access: usize| ![0, widths[access]].contains(&columns.strides[access]);
+    let runs_along = |l: &SpaceLoop| (0..widths.len()).any(|i| is_strided(i) && l.strides[i] == widths[i]);
+    if let Some(place) = outer.iter().rposition(runs_along) {
+        let last = outer.len() - 1;
+        outer.swap(place, last);
+    }
 }

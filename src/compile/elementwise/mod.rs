@@ -9,7 +9,8 @@
 //! finds their places, and puts the phases of a plan together.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), the space of a driver (`driver_space`),
+//! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
+//! of a driver (`driver_space`),
 //! expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
 //! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
 //! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
@@ -26,14 +27,16 @@ mod schedule;
 mod scratch;
 mod select_kernel;
 mod tiling;
+mod view;
 
 pub(super) use self::driver_space::DriverSpace;
-use self::expr::{ExprNode, ExprRef, NestExpr, Targets};
+use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
 pub(super) use self::group::{GroupValue, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;
+use self::view::NestBox;
 use super::memory::{self, MemoryPolicy, Traffic};
 use super::shapes::output_strides;
 use crate::error::{CompileFault, Error, Result};
@@ -65,7 +68,8 @@ pub(super) fn lower(
     let targets: Vec<(usize, Stored<'_>)> = (group.outputs.iter().enumerate())
         .map(|(output, &value)| (value, group.stored_output(output, &ports)))
         .collect();
-    let exprs = expr::nest_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0);
+    let GroupExprs { nests: exprs, buffers } =
+        expr::group_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0, 0);
     let policy = memory::decide(traffic(&group, &exprs, single_thread));
     let lowered = lower_exprs(&exprs, level, &policy, |_| false).map_err(refuse)?;
     let phases: Vec<Phase> = lowered.nests.into_iter().map(Phase::Map).collect();
@@ -73,7 +77,7 @@ pub(super) fn lower(
     Ok(Plan {
         sizes: group.sizes(&ports),
         in_place: in_place::pairs(&phases, &group, &ports),
-        buffers: Vec::new(),
+        buffers,
         scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
         phases,
         constants: lowered.constants,
@@ -110,24 +114,41 @@ pub(super) struct LoweredNests {
     pub(super) nests: Vec<LoopNest>,
     /// The constants of the nests, behind those of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
+    /// Bytes of the internal buffers of the nests, behind those of earlier nests.
+    pub(super) buffers: Vec<usize>,
     /// The cost of the steps, without bytes of ports.
     pub(super) cost: Cost,
     pub(super) computes_floats: bool,
 }
 
 /// Lowers values of a group to nests that write them, all of whose operands are in memory. Afterwards the
-/// values are stored. `constants` counts the constants of earlier nests, `is_read_later` says whether a later
-/// phase reads what stands at a base.
+/// values are stored. `constants` and `buffers` count those of earlier nests, `is_read_later` says whether a
+/// later phase reads what stands at a base.
 pub(super) fn lower_nests<'a>(
     group: &'a ShapedGroup,
     stored: &mut [Option<Stored<'a>>],
     targets: &Targets<'a>,
-    constants: usize,
+    (constants, buffers): (usize, usize),
     level: Level,
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Result<LoweredNests, CompileFault> {
-    lower_exprs(&expr::nest_exprs(group, stored, targets, constants), level, policy, is_read_later)
+    let GroupExprs { nests, buffers } = expr::group_exprs(group, stored, targets, constants, buffers);
+    Ok(LoweredNests { buffers, ..lower_exprs(&nests, level, policy, is_read_later)? })
+}
+
+/// Whether a tile program over a space with these dims can compute a value from what is stored: whether
+/// strides along the axes of the space lead to all operands.
+pub(super) fn is_tile_program<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    space: &'a DriverSpace,
+    value: usize,
+) -> bool {
+    let target = Stored { base: Base::Buffer(0), strides: None };
+    let nest_box = NestBox::of_dims(&space.dims);
+    group.values[value].dims == space.dims
+        && expr::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
 }
 
 /// Lowers values of a group to a tile program over the space of a driver: the program computes the targets
@@ -142,8 +163,10 @@ pub(super) fn tile_program<'a>(
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Result<LoweredNests, CompileFault> {
-    let nest = expr::nest_expr(group, stored, &space.dims, Some(space), targets, constants);
-    lower_exprs(&[nest], level, policy, is_read_later)
+    let nest_box = NestBox::of_dims(&space.dims);
+    let nest = expr::nest_expr(group, stored, &nest_box, Some(space), targets, constants);
+    let no_strides = |_| CompileFault::Unsupported("no strides lead a tile to its operands".into());
+    lower_exprs(&[nest.map_err(no_strides)?], level, policy, is_read_later)
 }
 
 fn lower_exprs(
@@ -167,6 +190,7 @@ fn lower_exprs(
     let mut nodes = exprs.iter().flat_map(|nest| &nest.expr.nodes);
     Ok(LoweredNests {
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
+        buffers: Vec::new(),
         cost: Cost { bytes: 0, flops, estimated_work },
         computes_floats: nodes.any(|node| node.op.reads_float_environment()),
         nests: tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect(),
@@ -185,7 +209,7 @@ fn flops(nest: &NestExpr<'_>) -> usize {
 fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> Traffic {
     let outputs = group.outputs.iter().map(|&value| group.values[value].bytes());
     Traffic {
-        bytes: expr::bytes_moved(exprs),
+        bytes: expr::bytes_moved(exprs, group),
         output: outputs.fold(0, usize::saturating_add),
         reads_one_branch: expr::reads_one_branch(exprs),
         single_thread,
@@ -202,7 +226,11 @@ fn roots(
     let root = |&(access, value): &(usize, ExprRef)| {
         let base = nest.expr.accesses[access].base;
         let is_read = is_read_later(base)
-            || later.iter().any(|later| later.expr.accesses.iter().any(|access| access.base == base));
+            || later.iter().any(|later| {
+                let accesses = later.expr.accesses.iter().enumerate();
+                let mut of_base = accesses.filter(|(_, access)| access.base == base);
+                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
+            });
         Root { access, value, stores: if is_read { StorePolicy::Temporal } else { policy.stores } }
     };
     nest.roots.iter().map(root).collect()
