@@ -5,8 +5,12 @@ mod elementwise;
 mod key;
 mod memory;
 mod once_cache;
+#[allow(dead_code, reason = "the lowerings of ops that are not pointwise use it")]
+mod phases;
 mod shapes;
 mod sync;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use smallvec::SmallVec;
 

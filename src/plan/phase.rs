@@ -9,12 +9,12 @@
 //! driver in `execute` of its own, which computes the phase's result and runs the programs of its nests as
 //! prologue and epilogue. The driver gives the space of such a program when the program is compiled (see
 //! `compile::elementwise`), and its operands when the program runs: an access whose base is
-//! [`Base::Driver`](super::Base::Driver) is asked of the driver at most when a step needs it, so a tile whose
+//! [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose
 //! Select needs no product never computes it.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::access::Loop;
+use super::access::{Base, Loop};
 use super::tile_program::TileProgram;
 use crate::kernels::Extent;
 use crate::types::shape::MAX_RANK;
@@ -41,6 +41,27 @@ impl Phase {
     pub(crate) fn scratch(&self) -> usize {
         match self {
             Self::Map(nest) => nest.program.scratch,
+        }
+    }
+
+    /// The nests of its tile programs.
+    pub(crate) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+        match self {
+            Self::Map(nest) => smallvec![nest],
+        }
+    }
+
+    /// Whether its driver reads a port on its own, beside the tile programs.
+    pub(crate) fn driver_reads(&self, _port: usize) -> bool {
+        match self {
+            Self::Map(_) => false,
+        }
+    }
+
+    /// The starts of all accesses, of its tile programs and of its driver.
+    pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
+        match self {
+            Self::Map(nest) => nest.program.bases_mut().collect(),
         }
     }
 }
