@@ -19,6 +19,7 @@ mod math;
 pub(crate) mod pack;
 pub(crate) mod pointwise;
 pub(crate) mod prefetch;
+pub(crate) mod rows;
 pub(crate) mod select;
 pub(crate) mod simd;
 
