@@ -5,7 +5,7 @@
 
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
-use crate::plan::Threading;
+use crate::plan::{Cost, Threading};
 
 /// Something of which a threshold is a share.
 #[derive(Debug, Clone, Copy)]
@@ -192,6 +192,16 @@ pub(super) struct MemoryPolicy {
     pub(super) fuses_pairs: bool,
 }
 
+/// The threads for an execution of some cost.
+pub(super) fn threading(cost: Cost) -> Threading {
+    // A core that is fully used computes about as many FLOPs of a product as it moves bytes within caches.
+    match cost.bytes.max(cost.estimated_work).max(cost.flops) {
+        work if work >= PARALLEL_BYTES.get() => Threading::AllWorkers,
+        work if work >= AWAKE_BYTES.get() => Threading::AwakeWorkers,
+        _ => Threading::Caller,
+    }
+}
+
 /// The policy for some traffic.
 pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
     let Traffic { bytes, output, reads_one_branch, single_thread } = traffic;
@@ -221,15 +231,6 @@ pub(super) fn decide(traffic: Traffic) -> MemoryPolicy {
 }
 
 impl MemoryPolicy {
-    /// The threads for an execution of some estimated cost.
-    pub(super) fn threading(&self, cost: usize) -> Threading {
-        match self.bytes.max(cost) {
-            work if work >= PARALLEL_BYTES.get() => Threading::AllWorkers,
-            work if work >= AWAKE_BYTES.get() => Threading::AwakeWorkers,
-            _ => Threading::Caller,
-        }
-    }
-
     /// Number of tiles to look through for the next one that computes a skippable branch; `None` if the
     /// inputs of such a branch need no prefetch: if the caches hold them, or arithmetic leaves memory no idle
     /// time.

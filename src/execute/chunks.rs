@@ -1,4 +1,4 @@
-//! Dynamic chunks of a nest's tiles, for the threads of a fork-join.
+//! Dynamic chunks of a phase's tasks, for the threads of a fork-join.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,44 +8,54 @@ use smallvec::SmallVec;
 /// Chunks in a thread's span. A thread that starts late or is interrupted leaves its chunks to the others.
 const CHUNKS_PER_THREAD: usize = 16;
 
-/// The tiles of a nest. Each thread has a span of consecutive tiles and takes it chunk by chunk; then it
+/// The tasks of a phase. Each thread has a span of consecutive tasks and takes it chunk by chunk; then it
 /// takes what is left of the spans of others.
 ///
 /// So a thread mostly reads and writes consecutive memory, and in the next execution the memory that it used
 /// in the last (decision: chunks-that-follow).
 pub(super) struct ChunkQueue {
-    tiles: usize,
-    /// Tiles of a span, and of a chunk.
+    tasks: usize,
+    /// Tasks of a span, and of a chunk.
     span: usize,
     chunk: usize,
-    /// For each span, the first tile that no thread has taken.
+    /// For each span, the first task that no thread has taken.
     next: SmallVec<[AtomicUsize; 8]>,
 }
 
 impl ChunkQueue {
-    pub(super) fn new(tiles: usize, threads: usize) -> Self {
-        let span = tiles.div_ceil(threads);
+    pub(super) fn new(tasks: usize, threads: usize) -> Self {
+        let span = tasks.div_ceil(threads);
         let next = (0..threads).map(|thread| AtomicUsize::new(thread * span)).collect();
-        Self { tiles, span, chunk: span.div_ceil(CHUNKS_PER_THREAD), next }
+        Self { tasks, span, chunk: span.div_ceil(CHUNKS_PER_THREAD), next }
     }
 
-    /// The chunks of a thread, each taken when the iterator reaches it.
-    pub(super) fn taken_by(&self, thread: usize) -> impl Iterator<Item = Range<usize>> {
+    /// Takes the next chunk of a thread; `None` if all tasks are taken. `emptied` counts the spans that the
+    /// thread has found empty, its own first; 0 at the start.
+    pub(super) fn take(&self, thread: usize, emptied: &mut usize) -> Option<Range<usize>> {
         let threads = self.next.len();
-        (thread..thread + threads).flat_map(move |span| {
-            let span = span % threads;
-            let end = self.tiles.min((span + 1) * self.span);
-            std::iter::from_fn(move || {
-                let first = self.next[span].fetch_add(self.chunk, Ordering::Relaxed);
-                (first < end).then(|| first..end.min(first + self.chunk))
-            })
-        })
+        while *emptied < threads {
+            let span = (thread + *emptied) % threads;
+            let end = self.tasks.min((span + 1) * self.span);
+            let first = self.next[span].fetch_add(self.chunk, Ordering::Relaxed);
+            if first < end {
+                return Some(first..end.min(first + self.chunk));
+            }
+            *emptied += 1;
+        }
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl ChunkQueue {
+        fn taken_by(&self, thread: usize) -> impl Iterator<Item = Range<usize>> {
+            let mut emptied = 0;
+            std::iter::from_fn(move || self.take(thread, &mut emptied))
+        }
+    }
 
     /// Threads take chunks in an order that depends on the row; some take none.
     #[test]

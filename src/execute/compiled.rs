@@ -8,14 +8,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::run;
 use super::stream::Stream;
+use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorMut};
-use super::{Bindings, most_threads, run, threads};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
-use crate::plan::{LoopNest, Plan};
+use crate::plan::{Phase, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -143,7 +145,7 @@ impl CompiledPartition {
     /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
     /// are more, which only shapes can ask for that no memory holds.
     pub fn bytes_moved(&self) -> usize {
-        self.inner.plan.bytes_moved
+        self.inner.plan.cost.bytes
     }
 
     /// What an execution does, in words and numbers.
@@ -155,23 +157,24 @@ impl CompiledPartition {
             count as usize * output.data_type().size().unwrap_or(0)
         };
         let bytes_written = self.outputs().iter().map(size).fold(0, usize::saturating_add);
-        let threads_of = |nest: &LoopNest| threads(plan, engine).min(nest.tiles());
+        let threads_of = |phase: &Phase| threads(plan, engine).min(phase.tasks());
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
-    /// Scratch memory of one execution, in bytes. It comes from the engine's allocator, or from the caller of
+    /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from the engine's allocator, or from the caller of
     /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {
             0 => 0,
             // The caller's memory may have any alignment; the used part starts aligned.
-            size => size + (ALIGNMENT - 1),
+            size => size.saturating_add(ALIGNMENT - 1),
         }
     }
 
-    /// Aligned bytes of scratch, for as many threads as may run the plan.
+    /// Aligned bytes of the internal buffers and of scratch, for as many threads as may run the plan.
     fn scratch_size(&self) -> usize {
-        self.inner.plan.scratch * most_threads(&self.inner.plan, &self.inner.engine)
+        let CompiledInner { plan, engine, .. } = &*self.inner;
+        plan.scratch.saturating_mul(most_threads(plan, engine)).saturating_add(plan.buffer_bytes())
     }
 
     /// Runs the partition and returns when the outputs are written.
@@ -195,11 +198,11 @@ impl CompiledPartition {
         let mut bindings = Bindings::default();
         self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
-        if inner.plan.scratch == 0 {
+        if inner.plan.scratch == 0 && inner.plan.buffers.is_empty() {
             return run(&inner.plan, &bindings, &inner.engine);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
-        bindings.scratch = NonNull::new(scratch.as_ptr());
+        inner.bind_scratch(&mut bindings, scratch.as_ptr());
         let result = run(&inner.plan, &bindings, &inner.engine);
         inner.scratch.put(scratch);
         result
@@ -226,7 +229,7 @@ impl CompiledPartition {
         }
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
-        bindings.scratch = NonNull::new(start.wrapping_add(gap));
+        self.inner.bind_scratch(&mut bindings, start.wrapping_add(gap));
         run(&self.inner.plan, &bindings, &self.inner.engine)
     }
 
@@ -284,6 +287,13 @@ impl CompiledInner {
 
     fn outputs(&self) -> &[LogicalTensor] {
         &self.ports[self.input_count..]
+    }
+
+    /// Hands aligned memory out: to the internal buffers first, then to the threads.
+    fn bind_scratch(&self, bindings: &mut Bindings, start: *mut u8) {
+        let buffers = self.plan.buffer_offsets().map(|(offset, _)| start.wrapping_add(offset));
+        bindings.buffers = buffers.collect();
+        bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
     }
 
     #[inline(always)]

@@ -2,11 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::Bindings;
+use super::bindings::Bindings;
 use crate::kernels::Extent;
 use crate::kernels::prefetch::MemRange;
-use crate::plan::loops::Loop;
-use crate::plan::{Base, LoopNest, MAX_LOOPS};
+use crate::plan::{Base, Loop, LoopNest, LoopSet, MAX_LOOPS};
 
 /// Accesses that a cursor follows without an allocation.
 const INLINE_ACCESSES: usize = 8;
@@ -28,16 +27,17 @@ impl<'a> Cursor<'a> {
     /// moved after it is made.
     #[inline(always)]
     pub(super) fn new(nest: &'a LoopNest, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
-        let accesses = nest.accesses.len();
+        let accesses = nest.program.accesses.len();
         let mut at = match accesses <= INLINE_ACCESSES {
             true => SmallVec::from_buf_and_len([std::ptr::null_mut(); INLINE_ACCESSES], accesses),
             false => SmallVec::from_elem(std::ptr::null_mut(), accesses),
         };
-        for (access, at) in nest.accesses.iter().zip(&mut at) {
+        for (access, at) in nest.program.accesses.iter().zip(&mut at) {
             *at = match access.base {
                 Base::Port(port) => bindings.ports[port],
                 Base::Constant(constant) => constants[constant].as_ptr().cast_mut(),
-                Base::Index => std::ptr::null_mut(),
+                Base::Buffer(buffer) => bindings.buffers[buffer],
+                Base::Index | Base::Driver(_) => std::ptr::null_mut(),
             };
         }
         Self { nest, tile: 0, at, iteration: [0; MAX_LOOPS] }
@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
         self.tile
     }
 
-    /// The address of an access.
+    /// The address of an access that has no driver slot as its base.
     #[inline(always)]
     pub(super) fn at(&self, access: usize) -> *mut u8 {
         self.at[access]
@@ -65,25 +65,27 @@ impl<'a> Cursor<'a> {
     /// The memory that an access reads in the tile, if it is one range.
     pub(super) fn range(&self, access: usize) -> MemRange {
         let Extent { rows, columns } = self.extent();
-        let width = self.nest.accesses[access].col_stride.unsigned_abs();
+        let width = self.nest.program.accesses[access].col_stride.unsigned_abs();
         MemRange { at: self.at(access), bytes: rows * columns * width }
     }
 
-    /// Advances to the next tile and returns the outermost loop that advanced; `None` after the last tile,
+    /// Advances to the next tile and returns the loops that advanced or began anew; none after the last tile,
     /// with everything as in the first.
-    pub(super) fn advance(&mut self) -> Option<usize> {
+    pub(super) fn advance(&mut self) -> LoopSet {
         self.tile += 1;
+        let mut changed = 0;
         for (loop_index, l) in self.nest.loops.iter().enumerate().rev().filter(|(_, l)| l.extent > 1) {
+            changed |= 1 << loop_index;
             let iteration = &mut self.iteration[loop_index];
             *iteration += 1;
             if *iteration < l.extent {
                 shift(&mut self.at, l, 1);
-                return Some(loop_index);
+                return changed;
             }
             *iteration = 0;
             shift(&mut self.at, l, 1 - l.extent as isize);
         }
-        None
+        0
     }
 
     /// Goes to any tile.
@@ -112,7 +114,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::plan::Access;
+    use crate::plan::{Access, TileProgram};
 
     /// Three blocks of up to four rows in each of two iterations, and one block of columns: ten rows of five
     /// elements. The first access reads all rows in order, the second the same rows in both iterations.
@@ -125,12 +127,7 @@ mod tests {
             column_blocks: 2,
             space: Extent { rows: 10, columns: 5 },
             tile: Extent { rows: 4, columns: 5 },
-            steps: Vec::new(),
-            roots: smallvec![],
-            invalidated_by: smallvec![],
-            accesses: smallvec![access(), access()],
-            fused_scratch: 0,
-            lookahead: None,
+            program: TileProgram { accesses: smallvec![access(), access()], ..TileProgram::default() },
         }
     }
 
@@ -149,17 +146,20 @@ mod tests {
     ];
 
     #[test]
-    fn tiles_follow_each_other_and_the_loop_that_turns_is_told() {
+    fn tiles_follow_each_other_and_the_changed_loops_are_told() {
         let nest = nest();
         let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
         let mut tiles = vec![state(&cursor)];
-        let mut advanced = Vec::new();
-        while let Some(loop_index) = cursor.advance() {
-            advanced.push(loop_index);
+        let mut changed = Vec::new();
+        loop {
+            match cursor.advance() {
+                0 => break,
+                loops => changed.push(loops),
+            }
             tiles.push(state(&cursor));
         }
         assert_eq!(tiles, TILES);
-        assert_eq!(advanced, [1, 1, 0, 1, 1]);
+        assert_eq!(changed, [0b10, 0b10, 0b11, 0b10, 0b10]);
         assert_eq!(state(&cursor), (6, [0, 0], 4));
     }
 

@@ -1,83 +1,100 @@
-//! Runs the tiles of a nest on one thread.
+//! Runs a tile program, one tile at a time, on one thread.
 #![allow(unsafe_code, reason = "steps run on raw memory that was checked before")]
-
-use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::Bindings;
 use super::cursor::Cursor;
-use crate::kernels::prefetch::{MemRange, PrefetchQueue};
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
-use crate::kernels::{Extent, InnerStride, Source, Target, prefetch_l1};
+use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Base, Branch, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Plan, Select, Step, StepSet, Traversal,
+    Base, Branch, Dest, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
 };
 
-/// Bytes of the smallest page.
-const PAGE: usize = 4096;
+/// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
+/// access in the tile.
+///
+/// A driver that computes operands of its own (`Base::Driver`) wraps a cursor, and overrides
+/// [`at`](Self::at): asked for such an access, it computes the operand into the thread's scratch, at most once
+/// a tile. The interpreter asks only for what a tile needs. The memory of a driver's operand overlaps no other
+/// operand and no scratch of the program.
+pub(super) trait TileOperands<'a> {
+    /// The cursor at the present tile.
+    fn cursor(&self) -> &Cursor<'a>;
 
-/// Runs tiles of one nest on one thread.
-pub(super) struct Interpreter<'a> {
-    nest: &'a LoopNest,
-    /// Where the selects write; see [`select_dests`].
-    select_dests: &'a [SelectDest],
-    scratch: *mut u8,
-    /// At the current tile.
-    cursor: Cursor<'a>,
-    /// The steps whose results are those of the current tile.
-    valid: StepSet,
-    /// At the tile that `queue` belongs to, once one has been looked for.
-    lookahead_cursor: Option<Cursor<'a>>,
-    /// Ranges to prefetch for the next tile that computes the branch, and for the tiles before it, which
-    /// copy.
-    queue: PrefetchQueue,
+    /// The same, to go to another tile.
+    fn cursor_mut(&mut self) -> &mut Cursor<'a>;
+
+    /// Ranges to prefetch, for kernels that do so while they compute.
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue;
+
+    /// The address of an access in the present tile. For an access that is read: after its elements are there.
+    #[inline(always)]
+    fn at(&mut self, access: usize) -> *mut u8 {
+        self.cursor().at(access)
+    }
+
+    /// Learns that a step is about to run.
+    #[inline(always)]
+    fn begin_step(&mut self, _step: usize) {}
+
+    /// Learns that the next tile does not follow the present one.
+    #[inline(always)]
+    fn jump(&mut self) {}
 }
 
-impl<'a> Interpreter<'a> {
+/// Runs a tile program on the tiles of one nest, on one thread; one copy of the code for each driver.
+pub(super) struct Interpreter<'a, O> {
+    program: &'a TileProgram,
+    /// Where the selects write; see [`select_dests`].
+    select_dests: &'a [SelectDest],
+    /// Scratch of the program.
+    scratch: *mut u8,
+    /// The steps whose results are those of the present tile.
+    valid: StepSet,
+    pub(super) operands: O,
+}
+
+impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     /// Starts at the first tile. Inlined, so that the interpreter is not moved after it is made.
     #[inline(always)]
     pub(super) fn new(
-        plan: &Plan,
-        nest: &'a LoopNest,
-        bindings: &Bindings,
+        program: &'a TileProgram,
         select_dests: &'a [SelectDest],
         scratch: *mut u8,
+        operands: O,
     ) -> Self {
-        Self {
-            nest,
-            select_dests,
-            scratch,
-            cursor: Cursor::new(nest, &plan.constants, bindings),
-            valid: StepSet::none_of(nest.steps.len()),
-            lookahead_cursor: None,
-            queue: PrefetchQueue::default(),
-        }
+        Self { program, select_dests, scratch, valid: StepSet::none_of(program.steps.len()), operands }
     }
 
-    /// Runs a range of tiles.
-    pub(super) fn run(&mut self, tiles: Range<usize>) {
-        for tile in tiles {
-            match tile.wrapping_sub(self.cursor.tile()) {
-                0 => {}
-                1 => self.advance(),
-                _ => self.go_to(tile),
+    /// Runs the program on a tile of its nest.
+    #[inline(always)]
+    pub(super) fn run(&mut self, tile: usize) {
+        match tile.wrapping_sub(self.operands.cursor().tile()) {
+            0 => {}
+            1 => {
+                let changed = self.operands.cursor_mut().advance();
+                self.invalidate(changed);
             }
-            for &root in &self.nest.roots {
-                self.step(root);
-            }
+            _ => self.go_to(tile),
+        }
+        for &root in &self.program.roots {
+            self.step(root);
         }
     }
 
     fn go_to(&mut self, tile: usize) {
-        self.cursor.go_to(tile);
+        self.operands.cursor_mut().go_to(tile);
+        self.operands.jump();
         self.valid.clear();
-        self.lookahead_cursor = None;
     }
 
-    fn advance(&mut self) {
-        if let Some(advanced) = self.cursor.advance() {
-            self.valid.remove_all(&self.nest.invalidated_by[advanced]);
+    /// Invalidates the results that vary along loops that changed.
+    #[inline(always)]
+    fn invalidate(&mut self, mut changed: LoopSet) {
+        while changed != 0 {
+            self.valid.remove_all(&self.program.invalidated_by[changed.trailing_zeros() as usize]);
+            changed &= changed - 1;
         }
     }
 
@@ -87,20 +104,16 @@ impl<'a> Interpreter<'a> {
             return;
         }
         self.valid.insert(index);
-        let nest = self.nest;
-        let step = &nest.steps[index];
-        if let Some(lookahead) = &nest.lookahead
-            && lookahead.step == index
-        {
-            self.prefetch_here(lookahead);
-        }
+        let program = self.program;
+        let step = &program.steps[index];
+        self.operands.begin_step(index);
         let extent = self.extent_of(step);
         let to = self.dest(step.to);
         match &step.instr {
             Instr::PackTile { from, distance, kernel } => {
-                let access = &nest.accesses[*from];
-                let from = Source { at: self.cursor.at(*from), row_stride: access.row_stride };
-                // SAFETY: the access stays within its port for every tile of the nest, the target is scratch
+                let access = &program.accesses[*from];
+                let from = Source { at: self.operands.at(*from), row_stride: access.row_stride };
+                // SAFETY: the access stays within its memory for every tile of the nest, the target is scratch
                 // with room for a tile, and the plan's level was available when the plan was made.
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
@@ -117,7 +130,7 @@ impl<'a> Interpreter<'a> {
             Instr::Unary { x, kernel, params } => {
                 let x = self.source(*x);
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, to, params, self.prefetch_queue()) };
+                unsafe { kernel(extent, x, to, params, self.operands.prefetch_queue()) };
             }
             Instr::Binary { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
@@ -125,7 +138,7 @@ impl<'a> Interpreter<'a> {
                 unsafe { kernel(extent, x, y, to, params) };
             }
             Instr::Index { access, kernel } => {
-                let (first, access) = (self.cursor.at(*access).addr(), &nest.accesses[*access]);
+                let (first, access) = (self.operands.at(*access).addr(), &program.accesses[*access]);
                 // SAFETY: the target covers the part of the tile.
                 unsafe {
                     kernel(extent, first as i32, access.row_stride as i32, access.col_stride as i32, to)
@@ -134,77 +147,23 @@ impl<'a> Interpreter<'a> {
             Instr::FusedKernel(fused) => {
                 let sources: SmallVec<[Source; 6]> =
                     fused.operands.iter().map(|&operand| self.source(operand)).collect();
-                let scratch = self.scratch.wrapping_add(nest.fused_scratch);
-                // SAFETY: as for `Move`; the nest's scratch has room for the fused kernel behind the results
+                let scratch = self.scratch.wrapping_add(program.fused_scratch);
+                // SAFETY: as for `Move`; the program's scratch has room for the fused kernel behind the results
                 // of steps.
                 unsafe { fused.program.run(extent, &sources, to, scratch) };
             }
             Instr::UnpackTile { from, kernel } => {
-                let Dest::Port(access) = step.to else { return };
+                let Dest::Access(access) = step.to else { return };
                 let from = self.source(*from);
-                // SAFETY: as for `PackTile`, with scratch as the source and the port as the target.
-                unsafe { kernel(extent, from, to, nest.accesses[access].col_stride) };
-            }
-        }
-    }
-
-    /// Prefetches the rest of this tile. Not inlined, so that steps without prefetch stay short.
-    #[inline(never)]
-    fn prefetch_here(&mut self, lookahead: &LookaheadPrefetch) {
-        let is_prefetched = self
-            .lookahead_cursor
-            .as_ref()
-            .is_some_and(|lookahead_cursor| lookahead_cursor.tile() == self.cursor.tile());
-        if !is_prefetched {
-            self.queue.clear();
-            ranges(&self.cursor, lookahead).for_each(|range| self.queue.add(range));
-        }
-        self.queue.prefetch_rest();
-    }
-
-    /// The queue from which kernels prefetch while they compute.
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        if let Some(lookahead) = &self.nest.lookahead
-            && self
-                .lookahead_cursor
-                .as_ref()
-                .is_none_or(|lookahead_cursor| lookahead_cursor.tile() <= self.cursor.tile())
-        {
-            self.look_ahead(lookahead);
-        }
-        &mut self.queue
-    }
-
-    /// Looks for the next tile that computes the branch, and queues its reads and the copies of the tiles
-    /// before it. Also prefetches the first line of each page of the result, so that its address is
-    /// translated early (decision: lookahead-copied). Not inlined either.
-    #[inline(never)]
-    fn look_ahead(&mut self, lookahead: &LookaheadPrefetch) {
-        let lookahead_cursor = match &mut self.lookahead_cursor {
-            Some(lookahead_cursor) if lookahead_cursor.tile() == self.cursor.tile() => lookahead_cursor,
-            lookahead_cursor => lookahead_cursor.insert(self.cursor.clone()),
-        };
-        self.queue.clear();
-        for _ in 0..lookahead.tiles {
-            if lookahead_cursor.advance().is_none() {
-                return;
-            }
-            if let Some(result) = lookahead.result {
-                prefetch_l1(lookahead_cursor.at(result).map_addr(|at| at.next_multiple_of(PAGE)), 1);
-            }
-            if computes_branch(lookahead_cursor, lookahead) {
-                ranges(lookahead_cursor, lookahead).for_each(|range| self.queue.add(range));
-                return;
-            }
-            if let Some(access) = lookahead.copied {
-                self.queue.add(lookahead_cursor.range(access));
+                // SAFETY: as for `PackTile`, with scratch as the source and the memory of the access as the target.
+                unsafe { kernel(extent, from, to, program.accesses[access].col_stride) };
             }
         }
     }
 
     /// The part of the current tile that a step iterates over.
     fn extent_of(&self, step: &Step) -> Extent {
-        let tile = self.cursor.extent();
+        let tile = self.operands.cursor().extent();
         match step.traversal {
             Traversal::RowByRow => Extent {
                 rows: if step.space.rows { tile.rows } else { 1 },
@@ -218,10 +177,10 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn dest(&self, dest: Dest) -> Target {
+    fn dest(&mut self, dest: Dest) -> Target {
         match dest {
-            Dest::Port(access) => {
-                Target { at: self.cursor.at(access), row_stride: self.nest.accesses[access].row_stride }
+            Dest::Access(access) => {
+                Target { at: self.operands.at(access), row_stride: self.program.accesses[access].row_stride }
             }
             Dest::Scratch(offset, row_stride) => {
                 Target { at: self.scratch.wrapping_add(offset), row_stride: row_stride as isize }
@@ -233,11 +192,11 @@ impl<'a> Interpreter<'a> {
     fn source(&mut self, operand: Operand) -> Source {
         match operand {
             Operand::Access(access) => {
-                Source { at: self.cursor.at(access), row_stride: self.nest.accesses[access].row_stride }
+                Source { at: self.operands.at(access), row_stride: self.program.accesses[access].row_stride }
             }
             Operand::Step(index) => {
                 self.step(index);
-                let step = &self.nest.steps[index];
+                let step = &self.program.steps[index];
                 let Target { at, row_stride } = self.dest(step.to);
                 Source { at, row_stride: if step.space.rows { row_stride } else { 0 } }
             }
@@ -365,19 +324,19 @@ pub(super) enum SelectDest {
     OverBoth,
 }
 
-/// For each step of a nest where it writes if it is a select; empty if no output is in place. Resolved once
+/// For each step of a program where it writes if it is a select; empty if no output is in place. Resolved once
 /// for each execution.
 pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
 
 /// Resolves where selects write, given the pairs of ports that share one buffer.
-pub(super) fn select_dests(nest: &LoopNest, in_place: &[(usize, usize)]) -> SelectDests {
+pub(super) fn select_dests(program: &TileProgram, in_place: &[(usize, usize)]) -> SelectDests {
     if in_place.is_empty() {
         return SelectDests::new();
     }
     let is_over = |branch: &Branch, to: Dest| {
-        let Dest::Port(access) = to else { return false };
+        let Dest::Access(access) = to else { return false };
         let is_of = |&(input, output): &(usize, usize)| {
-            branch.in_place_of == Some(input) && nest.accesses[access].base == Base::Port(output)
+            branch.in_place_of == Some(input) && program.accesses[access].base == Base::Port(output)
         };
         in_place.iter().any(is_of)
     };
@@ -390,17 +349,5 @@ pub(super) fn select_dests(nest: &LoopNest, in_place: &[(usize, usize)]) -> Sele
         },
         _ => SelectDest::Out,
     };
-    nest.steps.iter().map(dest).collect()
-}
-
-/// Whether a tile computes the branch; true if only its mask test can tell.
-fn computes_branch(tile: &Cursor<'_>, lookahead: &LookaheadPrefetch) -> bool {
-    // SAFETY: the access addresses the condition of a tile of the nest.
-    let is_true = |cond: usize| unsafe { Source { at: tile.at(cond), row_stride: 0 }.is_true(0) };
-    lookahead.cond.is_none_or(|(cond, decides)| is_true(cond) == decides)
-}
-
-/// The ranges that a tile reads if it computes the branch.
-fn ranges(tile: &Cursor<'_>, lookahead: &LookaheadPrefetch) -> impl Iterator<Item = MemRange> {
-    lookahead.accesses.iter().map(|&access| tile.range(access))
+    program.steps.iter().map(dest).collect()
 }

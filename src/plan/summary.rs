@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
-use super::{Base, Dest, Instr, LoopNest, Operand, Plan, Step};
+use super::{Base, Dest, Instr, LoopNest, Operand, Phase, Plan, Step};
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
@@ -123,24 +123,36 @@ pub enum StepOperand {
     Constant,
     /// The index of each element along a dim.
     Index,
+    /// An internal buffer of the plan, by its index.
+    Buffer(usize),
+    /// What the phase itself computes, such as a tile of a product.
+    Phase,
 }
 
 impl Plan {
-    /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each nest.
+    /// The plan in words, given the ids of the ports, inputs first, and the number of threads of each phase.
     pub(crate) fn summary(
         &self,
         ids: &[TensorId],
         bytes_written: usize,
         level: Level,
-        threads: impl Fn(&LoopNest) -> usize,
+        threads: impl Fn(&Phase) -> usize,
     ) -> PlanSummary {
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
-            bytes_read: self.bytes_moved.saturating_sub(bytes_written),
+            bytes_read: self.cost.bytes.saturating_sub(bytes_written),
             bytes_written,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
-            nests: self.nests.iter().map(|nest| nest.summary(ids, threads(nest))).collect(),
+            nests: self.phases.iter().map(|phase| phase.summary(ids, threads(phase))).collect(),
+        }
+    }
+}
+
+impl Phase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        match self {
+            Self::Map(nest) => nest.summary(ids, threads),
         }
     }
 }
@@ -161,22 +173,24 @@ impl LoopNest {
             tile_columns: self.tile.columns,
             tiles: self.tiles(),
             threads,
-            steps: self.steps.iter().map(|step| self.step_summary(step, ids)).collect(),
+            steps: self.program.steps.iter().map(|step| self.step_summary(step, ids)).collect(),
         }
     }
 
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
-        let accessed = |access: usize| match self.accesses[access].base {
+        let accessed = |access: usize| match self.program.accesses[access].base {
             Base::Port(port) => StepOperand::Tensor(ids[port]),
             Base::Constant(_) => StepOperand::Constant,
             Base::Index => StepOperand::Index,
+            Base::Buffer(buffer) => StepOperand::Buffer(buffer),
+            Base::Driver(_) => StepOperand::Phase,
         };
         let operand = |operand| match operand {
             Operand::Access(access) => accessed(access),
             Operand::Step(step) => StepOperand::Step(step),
         };
         let output = match step.to {
-            Dest::Port(access) => match accessed(access) {
+            Dest::Access(access) => match accessed(access) {
                 StepOperand::Tensor(id) => Some(id),
                 _ => None,
             },
@@ -267,6 +281,8 @@ impl Display for StepOperand {
             Self::Step(step) => write!(f, "step {step}"),
             Self::Constant => f.write_str("a constant"),
             Self::Index => f.write_str("indices"),
+            Self::Buffer(buffer) => write!(f, "buffer {buffer}"),
+            Self::Phase => f.write_str("the phase's own result"),
         }
     }
 }

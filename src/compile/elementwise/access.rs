@@ -6,8 +6,7 @@ use super::expr::{Axes, ExprGraph};
 use super::loops::{SpaceLoop, normalise};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::InnerStride;
-use crate::plan::loops::Strides;
-use crate::plan::{Operand, StepSpace};
+use crate::plan::{Operand, StepSpace, Strides};
 use crate::types::shape;
 
 /// The loops of a nest, and the strides along each.

@@ -334,6 +334,12 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
+    /// Number of elements of a value that varies along some axes.
+    pub(super) fn elements(&self, varies: Axes) -> usize {
+        let varying = self.dims.iter().enumerate().filter(|(axis, _)| varies & 1 << axis != 0);
+        varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
+    }
+
     fn access_port(&mut self, port: usize, value: usize, start: usize) -> usize {
         let value = &self.group.values[value];
         let width = width_of(value.data_type);

@@ -10,8 +10,8 @@ pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -
     let inputs = ports.len() - group.outputs.len();
     let mut pairs = Vec::new();
     for (index, nest) in nests.iter().enumerate() {
-        for root in 0..nest.roots.len() {
-            let Some(port) = written(nest, nest.roots[root]) else { continue };
+        for root in 0..nest.program.roots.len() {
+            let Some(port) = written(nest, nest.program.roots[root]) else { continue };
             let output = port - inputs;
             let result = &group.values[group.outputs[output]];
             for input in 0..inputs {
@@ -22,7 +22,7 @@ pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -
                 let is_read_later = || {
                     nests[index + 1..]
                         .iter()
-                        .any(|nest| nest.steps.iter().any(|step| reads(nest, &step.instr, input)))
+                        .any(|nest| nest.program.steps.iter().any(|step| reads(nest, &step.instr, input)))
                 };
                 if is_alike && is_read_before(nest, root, input) && !is_read_later() {
                     pairs.push((output, input));
@@ -36,10 +36,10 @@ pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -
 
 /// The port that a step writes.
 fn written(nest: &LoopNest, step: usize) -> Option<usize> {
-    match nest.steps[step].to {
-        Dest::Port(access) => match nest.accesses[access].base {
+    match nest.program.steps[step].to {
+        Dest::Access(access) => match nest.program.accesses[access].base {
             Base::Port(port) => Some(port),
-            Base::Constant(_) | Base::Index => None,
+            Base::Buffer(_) | Base::Constant(_) | Base::Index | Base::Driver(_) => None,
         },
         Dest::Scratch(..) => None,
     }
@@ -47,12 +47,12 @@ fn written(nest: &LoopNest, step: usize) -> Option<usize> {
 
 /// Whether a step reads an input, and no step reads it in a tile after the step of a root has written.
 fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
-    let writer = nest.roots[root];
+    let writer = nest.program.roots[root];
     let (mut is_read, mut is_written) = (false, false);
-    for (order, &first) in nest.roots.iter().enumerate() {
-        let transitive_deps = transitive_deps(nest, first, &nest.roots[..order]);
-        let readers: Vec<usize> = (0..nest.steps.len())
-            .filter(|&step| transitive_deps[step] && reads(nest, &nest.steps[step].instr, input))
+    for (order, &first) in nest.program.roots.iter().enumerate() {
+        let transitive_deps = transitive_deps(nest, first, &nest.program.roots[..order]);
+        let readers: Vec<usize> = (0..nest.program.steps.len())
+            .filter(|&step| transitive_deps[step] && reads(nest, &nest.program.steps[step].instr, input))
             .collect();
         is_read |= !readers.is_empty();
         // If an earlier root needs the writer, the writer runs before others that this root needs, and before
@@ -64,7 +64,7 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
         }
     }
     // An input that a select reads as its condition is no branch that the result could replace.
-    let is_only_condition = match &nest.steps[writer].instr {
+    let is_only_condition = match &nest.program.steps[writer].instr {
         Instr::Select(select) => {
             let [is_cond, is_then, is_else] = [select.cond, select.then.operand, select.else_.operand]
                 .map(|operand| is_input(nest, operand, input));
@@ -77,13 +77,13 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
 
 /// The steps that a root may run, given the roots that ran before it.
 fn transitive_deps(nest: &LoopNest, root: usize, earlier: &[usize]) -> Vec<bool> {
-    let mut transitive_deps = vec![false; nest.steps.len()];
+    let mut transitive_deps = vec![false; nest.program.steps.len()];
     let mut open = vec![root];
     while let Some(step) = open.pop() {
         if std::mem::replace(&mut transitive_deps[step], true) {
             continue;
         }
-        open.extend(nest.steps[step].instr.deps().filter(|used| !earlier.contains(used)));
+        open.extend(nest.program.steps[step].instr.deps().filter(|used| !earlier.contains(used)));
     }
     transitive_deps
 }
@@ -93,5 +93,5 @@ fn reads(nest: &LoopNest, instr: &Instr, input: usize) -> bool {
 }
 
 fn is_input(nest: &LoopNest, operand: Operand, input: usize) -> bool {
-    matches!(operand, Operand::Access(access) if nest.accesses[access].base == Base::Port(input))
+    matches!(operand, Operand::Access(access) if nest.program.accesses[access].base == Base::Port(input))
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::plan::loops::Strides;
+use crate::plan::Strides;
 
 /// One loop of an index space before tiles are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]

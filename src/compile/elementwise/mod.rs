@@ -16,7 +16,7 @@ mod scratch;
 mod select_kernel;
 mod tiling;
 
-use self::expr::{ExprRef, NestExpr};
+use self::expr::{ExprNode, ExprRef, NestExpr};
 use self::group::ShapedGroup;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
@@ -28,7 +28,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::Plan;
+use crate::plan::{Cost, Phase, Plan};
 use crate::types::kind::Level;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
@@ -63,24 +63,37 @@ pub(super) fn lower(
         |NoKernel(op)| refuse(CompileFault::Unsupported(format!("no kernel runs {op} on its types")));
     let tiled: Vec<TiledNest<'_>> =
         (0..exprs.len()).map(tiled).collect::<Result<_, _>>().map_err(unsupported)?;
-    let cost = tiled.iter().map(TiledNest::cost).fold(0, usize::saturating_add);
-    let lookahead = policy.lookahead(cost);
-    let (nests, scratch): (Vec<_>, Vec<usize>) =
-        tiled.into_iter().map(|nest| nest.into_nest(lookahead)).unzip();
+    let estimated_work = tiled.iter().map(TiledNest::cost).fold(0, usize::saturating_add);
+    let flops = exprs.iter().map(flops).fold(0, usize::saturating_add);
+    let cost = Cost { bytes: policy.bytes, flops, estimated_work };
+    let lookahead = policy.lookahead(estimated_work);
+    let nests: Vec<_> = tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect();
+    let in_place = in_place::pairs(&nests, &group, &ports);
+    let phases: Vec<Phase> = nests.into_iter().map(Phase::Map).collect();
 
     let mut nodes = exprs.iter().flat_map(|nest| &nest.expr.nodes);
     Ok(Plan {
         sizes: group.sizes(&ports),
-        in_place: in_place::pairs(&nests, &group, &ports),
-        nests,
+        in_place,
+        buffers: Vec::new(),
+        scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
+        phases,
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
-        scratch: scratch.into_iter().max().unwrap_or(0),
-        bytes_moved: policy.bytes,
-        threading: policy.threading(cost),
+        cost,
+        threading: memory::threading(cost),
         computes_floats: nodes.any(|node| select_kernel::computes_floats(node.op)),
         stores: policy.stores,
         outputs: resolved,
     })
+}
+
+/// Floating-point operations of all elements of a nest.
+fn flops(nest: &NestExpr<'_>) -> usize {
+    let of_node = |node: &ExprNode| match select_kernel::is_arithmetic(node.op) {
+        true => nest.expr.elements(node.varies),
+        false => 0,
+    };
+    nest.expr.nodes.iter().map(of_node).fold(0, usize::saturating_add)
 }
 
 fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> Traffic {

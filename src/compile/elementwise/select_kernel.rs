@@ -208,6 +208,11 @@ pub(super) fn cost(op: ScalarOp) -> usize {
     }
 }
 
+/// Whether an op counts as an operation on numbers; comparing, selecting and converting do not.
+pub(super) fn is_arithmetic(op: ScalarOp) -> bool {
+    matches!(op, ScalarOp::Unary(..) | ScalarOp::Binary(..))
+}
+
 /// Whether the result of an op depends on the thread's floating-point environment.
 pub(super) fn computes_floats(op: ScalarOp) -> bool {
     matches!(

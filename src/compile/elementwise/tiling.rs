@@ -10,9 +10,9 @@ use super::schedule::{Schedule, UnplacedStep, reached};
 use super::scratch::{ScratchSlots, Uses};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{Extent, InnerStride, LINE};
-use crate::plan::loops::Loop;
 use crate::plan::{
-    Access, Base, Dest, Instr, LookaheadPrefetch, LoopNest, Operand, Select, Step, StepSet, Traversal,
+    Access, Base, Dest, Instr, LookaheadPrefetch, Loop, LoopNest, Operand, Select, Step, StepSet,
+    TileProgram, Traversal,
 };
 
 /// A schedule whose tiles, loops and scratch are decided.
@@ -42,9 +42,9 @@ impl<'a> TiledNest<'a> {
         self.loops.cost(&self.fused.schedule.steps, &self.loops.order, self.tile)
     }
 
-    /// The nest, and the bytes of scratch that it needs; `lookahead` is the number of tiles in which to look
-    /// for the next one that computes a skippable branch, if that is prefetched.
-    pub(super) fn into_nest(self, lookahead: Option<usize>) -> (LoopNest, usize) {
+    /// The nest; `lookahead` is the number of tiles in which to look for the next one that computes a
+    /// skippable branch, if that is prefetched.
+    pub(super) fn into_nest(self, lookahead: Option<usize>) -> LoopNest {
         let Self { fused: FusedSchedule { schedule, verdicts }, tile, loops, slots } = self;
         let flat: Vec<bool> =
             (0..schedule.steps.len()).map(|index| is_flat(&schedule, tile, index)).collect();
@@ -66,7 +66,7 @@ impl<'a> TiledNest<'a> {
         let placed = |(index, step): (usize, UnplacedStep)| Step {
             labels: step.labels,
             instr: step.instr,
-            to: step.port.map_or(dests[index], Dest::Port),
+            to: step.port.map_or(dests[index], Dest::Access),
             space: step.space,
             traversal: if flat[index] { Traversal::Flat } else { step.traversal },
             register_fusion: verdicts[index],
@@ -75,20 +75,10 @@ impl<'a> TiledNest<'a> {
         let (row_blocks, column_blocks, loops) = loops.in_order();
         let lookahead =
             lookahead.and_then(|tiles| lookahead_prefetch(expr, &steps, &accesses, &loops, tile, tiles));
-        let nest = LoopNest {
-            loops,
-            row_blocks,
-            column_blocks,
-            space: Extent { rows: space.rows.extent, columns: space.columns.extent },
-            tile,
-            steps,
-            roots,
-            invalidated_by,
-            accesses,
-            fused_scratch,
-            lookahead,
-        };
-        (nest, scratch)
+        let program =
+            TileProgram { steps, roots, invalidated_by, accesses, fused_scratch, scratch, lookahead };
+        let space = Extent { rows: space.rows.extent, columns: space.columns.extent };
+        LoopNest { loops, row_blocks, column_blocks, space, tile, program }
     }
 }
 
@@ -133,7 +123,7 @@ fn lookahead_prefetch<'n>(
     let other = if is_then { select.else_.operand } else { select.then.operand };
     let copied = read.iter().copied().find(|&access| other == Operand::Access(access));
     let result = match to {
-        Dest::Port(access) => Some(access),
+        Dest::Access(access) => Some(access),
         Dest::Scratch(..) => None,
     };
     let cond = cond.map(|access| (access, is_then));
@@ -262,17 +252,14 @@ impl TileLoops {
         innermost.is_some_and(|&l| self.is_still(l, varies))
     }
 
-    /// For each loop in its order: the steps whose results its next iteration invalidates, because the loops
-    /// inside it start anew.
+    /// For each loop in its order: the steps whose results vary along the loop.
     fn invalidated_by(&self, steps: &[UnplacedStep]) -> SmallVec<[StepSet; 4]> {
-        let of_loop = |loop_index: usize| {
+        let of_loop = |&l: &usize| {
             let mut set = StepSet::none_of(steps.len());
-            let iterating = &self.order[loop_index..];
-            let is_invalid = |step: &&UnplacedStep| iterating.iter().any(|&l| !self.is_still(l, step.varies));
-            let invalidated_by = steps.iter().enumerate().filter(|(_, step)| is_invalid(step));
-            invalidated_by.for_each(|(index, _)| set.insert(index));
+            let varying = steps.iter().enumerate().filter(|(_, step)| !self.is_still(l, step.varies));
+            varying.for_each(|(index, _)| set.insert(index));
             set
         };
-        (0..self.order.len()).map(of_loop).collect()
+        self.order.iter().map(of_loop).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::kernels::pointwise::{Kernel1, Params};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::partition::Partition;
-use crate::plan::Instr;
+use crate::plan::{Instr, Phase};
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
 
@@ -57,7 +57,7 @@ fn compiled() -> CompiledPartition {
     let engine = Engine::builder().threads(3).build();
     let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
-    let steps = plan.nests.iter_mut().flat_map(|nest| &mut nest.steps);
+    let steps = plan.phases.iter_mut().flat_map(|Phase::Map(nest)| &mut nest.program.steps);
     let mut kernels = steps.filter_map(|step| match &mut step.instr {
         Instr::Unary { kernel, .. } => Some(kernel),
         _ => None,
