@@ -5,6 +5,7 @@ mod elementwise;
 mod key;
 mod memory;
 mod once_cache;
+mod rows;
 mod shapes;
 mod sync;
 
@@ -69,6 +70,7 @@ impl Partition {
         let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
+            Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

@@ -8,17 +8,21 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMax,
-    SoftMaxBackward,
+    COLUMNS, Float, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMax, SoftMaxBackward,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Finish, FoldWork, FusedRows, Packed, PlaceNumbers, Plan, RowMap, RowOperand, RowParameter, RowWork,
-    RowsPhase,
+    Base, FoldWork, FusedRows, LoopNest, Packed, PlaceNumbers, Plan, RowMap, RowOperand, RowParameter,
+    RowPlace, RowWork, RowsPhase,
 };
 
 /// Runs all tasks of a phase.
-pub(super) fn run(phase: &RowsPhase, plan: &Plan, bindings: &Bindings, runner: &TaskRunner<'_>) -> Result<()> {
+pub(super) fn run(
+    phase: &RowsPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
     runner.run(phase.tasks(), |thread, ranges| {
         let mut worker = Worker::new(phase, plan, bindings, bindings.scratch_of(thread, plan.scratch));
         ranges.for_each(|range| range.for_each(|task| worker.run(task)));
@@ -53,8 +57,9 @@ impl Part {
 
 impl<'a> Worker<'a> {
     fn new(phase: &'a RowsPhase, plan: &'a Plan, bindings: &Bindings, scratch: *mut u8) -> Self {
-        let program =
-            |fused: &'a Option<FusedRows>| fused.as_ref().map(|f| FusedProgram::new(f, plan, bindings, scratch));
+        let program = |fused: &'a Option<FusedRows>| {
+            fused.as_ref().map(|f| FusedProgram::new(f, plan, bindings, scratch))
+        };
         Self {
             phase,
             scratch,
@@ -86,8 +91,7 @@ impl<'a> Worker<'a> {
             RowWork::Fold(fold) => self.fold(fold, part, task % phase.parts),
             RowWork::Merge { fold, finish } => {
                 let numbers = self.numbers(0);
-                let [operand] = &phase.operands[..] else { return };
-                let from = self.source(operand);
+                let from = self.memory(phase.operands[0].place);
                 for row in 0..part.rows {
                     // SAFETY: the buffer has a number for each part of each place.
                     let at = |part: usize| unsafe {
@@ -110,26 +114,40 @@ impl<'a> Worker<'a> {
         self.scratch.wrapping_add(offset).cast()
     }
 
-    /// Where rows lie in memory.
-    fn source(&self, operand: &RowOperand) -> Source {
-        let access = &self.phase.nest.program.accesses[operand.access];
-        Source { at: self.cursor.at(operand.access), row_stride: access.row_stride }
+    /// Where rows, or numbers of places, are; for those of a program, with the prologue.
+    fn memory(&self, place: RowPlace) -> Source {
+        match (place, &self.prologue) {
+            (RowPlace::Access(access), _) => {
+                let row_stride = self.phase.nest.program.accesses[access].row_stride;
+                Source { at: self.cursor.at(access), row_stride }
+            }
+            (RowPlace::Program, Some(prologue)) => prologue.rows(),
+            _ => Source { at: std::ptr::null(), row_stride: 0 },
+        }
+    }
+
+    /// Where results go; for those of a program, with the epilogue.
+    fn destination(&self, place: RowPlace) -> Target {
+        let Source { at, row_stride } = match (place, &self.epilogue) {
+            (RowPlace::Program, Some(epilogue)) => epilogue.rows(),
+            _ => self.memory(place),
+        };
+        Target { at: at.cast_mut(), row_stride }
     }
 
     /// Rows that lie contiguous: those in memory, or a packed copy.
     fn contiguous(&self, operand: &RowOperand, part: Part) -> Source {
-        let from = match self.prologue.as_ref().filter(|_| operand.access == usize::MAX) {
-            Some(prologue) => return prologue.rows(part.first),
-            None => self.source(operand),
-        };
+        let from = self.memory(operand.place);
         match &operand.packed {
+            // The prologue has made the part alone.
+            None if operand.place == RowPlace::Program => from,
             None => {
                 let offset = part.first * operand.float.bytes();
                 Source { at: from.at.wrapping_add(offset), ..from }
             }
             Some(packed) => {
                 let to = self.packed(packed);
-                pieces(operand, part, |piece| {
+                pieces(&operand.along, part, |piece| {
                     let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
                     let to = Target { at: to.at.wrapping_add(piece.done * operand.float.bytes()), ..to };
                     let extent = Extent { rows: part.rows, columns: piece.count };
@@ -146,29 +164,19 @@ impl<'a> Worker<'a> {
         Target { at: self.scratch_at(packed.scratch), row_stride: packed.row_stride as isize }
     }
 
-    /// Where results go: to memory, if rows lie contiguous there, else to scratch.
+    /// Where contiguous rows of results go: to memory if they lie so there, else to scratch.
     fn target(&self, operand: &RowOperand) -> Target {
-        if let Some(epilogue) = self.epilogue.as_ref().filter(|_| operand.access == usize::MAX) {
-            let Source { at, row_stride } = epilogue.rows(0);
-            return Target { at: at.cast_mut(), row_stride };
-        }
-        match &operand.packed {
-            Some(packed) => self.packed(packed),
-            None => {
-                let Source { at, row_stride } = self.source(operand);
-                Target { at: at.cast_mut(), row_stride }
-            }
-        }
+        operand.packed.as_ref().map_or_else(|| self.destination(operand.place), |packed| self.packed(packed))
     }
 
     /// Brings results from scratch to memory, unless they are there.
     fn write_rows(&self, operand: &RowOperand, part: Part) {
-        let Some(packed) = operand.packed.as_ref().filter(|_| operand.access != usize::MAX) else { return };
-        let (from, to) = (self.packed(packed), self.source(operand));
-        pieces(operand, part, |piece| {
+        let Some(packed) = &operand.packed else { return };
+        let (from, to) = (self.packed(packed), self.destination(operand.place));
+        pieces(&operand.along, part, |piece| {
             let at = from.at.wrapping_add(piece.done * operand.float.bytes());
             let from = Source { at, row_stride: from.row_stride };
-            let to = Target { at: to.at.cast_mut().wrapping_offset(piece.offset), row_stride: to.row_stride };
+            let to = Target { at: to.at.wrapping_offset(piece.offset), ..to };
             let extent = Extent { rows: part.rows, columns: piece.count };
             // SAFETY: as for packing.
             unsafe { (packed.unpack)(extent, from, to, piece.stride) };
@@ -182,67 +190,58 @@ impl<'a> Worker<'a> {
 
     /// Writes the numbers of the places of a tile to memory.
     fn write_numbers(&self, rows: usize) {
-        for numbers in &self.phase.numbers {
-            let wide = Source { at: self.scratch_at(numbers.scratch), row_stride: 0 };
+        for numbers in self.phase.numbers.iter().filter(|numbers| numbers.place != RowPlace::Nowhere) {
+            let to = self.destination(numbers.place);
             let extent = Extent { rows: 1, columns: rows };
+            let wide = Source { at: self.scratch_at(numbers.scratch), row_stride: 0 };
             let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
-            let epilogue = self.epilogue.as_ref().filter(|_| numbers.access.is_none());
-            let to = match (numbers.access, epilogue) {
-                (Some(access), _) => {
-                    let row_stride = self.phase.nest.program.accesses[access].row_stride;
-                    Target { at: self.cursor.at(access), row_stride }
+            let (is_dense, stride) = (to.row_stride == numbers.bytes as isize, to.row_stride);
+            let to = Target { row_stride: 0, ..to };
+            // SAFETY: there are as many numbers as places of the tile, with room for their results in scratch
+            // and in memory.
+            unsafe {
+                let from = match numbers.convert {
+                    Some(convert) => {
+                        let direct = if is_dense { to } else { narrow };
+                        convert(extent, wide, direct, &[0.0; 2], &mut PrefetchQueue::default());
+                        Source { at: narrow.at, row_stride: 0 }
+                    }
+                    None => wide,
+                };
+                if !is_dense || numbers.convert.is_none() {
+                    (numbers.unpack)(extent, from, to, stride);
                 }
-                (None, Some(epilogue)) => {
-                    let rows = epilogue.rows(0);
-                    Target { at: rows.at.cast_mut(), row_stride: rows.row_stride }
-                }
-                (None, None) => continue,
-            };
-            let is_dense = to.row_stride == numbers.bytes as isize;
-            let direct = if is_dense { Target { row_stride: 0, ..to } } else { narrow };
-            let from = match numbers.convert {
-                Some(convert) => {
-                    // SAFETY: there are as many numbers as places of the tile, and room for as many results.
-                    unsafe { convert(extent, wide, direct, &[0.0; 2], &mut PrefetchQueue::default()) };
-                    Source { at: narrow.at, row_stride: 0 }
-                }
-                None => wide,
-            };
-            if !is_dense || numbers.convert.is_none() {
-                let to = Target { row_stride: 0, ..to };
-                let stride = if is_dense { numbers.bytes as isize } else { self.place_stride(numbers) };
-                // SAFETY: as above.
-                unsafe { (numbers.unpack)(extent, from, to, stride) };
             }
         }
     }
 
-    fn place_stride(&self, numbers: &PlaceNumbers) -> isize {
-        let epilogue = || self.phase.epilogue.as_ref().map_or(0, |epilogue| epilogue.row_stride as isize);
-        numbers.access.map_or_else(epilogue, |access| self.phase.nest.program.accesses[access].row_stride)
-    }
-
-    /// Reads the numbers of places, or of the elements of a row, as f64.
-    fn given(&self, numbers: &PlaceNumbers, along: Option<(&RowOperand, Part)>, count: usize) -> *mut f64 {
-        let Some(access) = numbers.access else { return std::ptr::null_mut() };
+    /// Reads the numbers of the places of a tile, or those along a part of a row, as f64.
+    fn given(&self, numbers: &PlaceNumbers, part: Part) -> *mut f64 {
+        let Source { at, row_stride } = self.memory(numbers.place);
+        let is_along = matches!(self.phase.work, RowWork::Fold(_));
         let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
-        let row_stride = self.phase.nest.program.accesses[access].row_stride;
-        let from = Source { at: self.cursor.at(access), row_stride: 0 };
-        let extent = Extent { rows: 1, columns: count };
+        let wide = Target { at: self.scratch_at(numbers.scratch), row_stride: 0 };
         // SAFETY: the access stays within its memory for every place and element; the scratch has room for
         // the numbers.
         unsafe {
-            match along {
-                None => (numbers.pack)(extent, from, row_stride, 0, narrow),
-                Some((operand, part)) => pieces(operand, Part { rows: 1, ..part }, |piece| {
-                    let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
-                    let to = Target { at: narrow.at.wrapping_add(piece.done * numbers.bytes), ..narrow };
-                    (numbers.pack)(Extent { rows: 1, columns: piece.count }, from, piece.stride, 0, to);
-                }),
-            }
-            let wide = Target { at: self.scratch_at(numbers.scratch), row_stride: 0 };
+            let from = Source { at, row_stride: 0 };
+            let columns = match is_along {
+                false => {
+                    (numbers.pack)(Extent { rows: 1, columns: part.rows }, from, row_stride, 0, narrow);
+                    part.rows
+                }
+                true => {
+                    pieces(&numbers.along, part, |piece| {
+                        let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
+                        let to = Target { at: narrow.at.wrapping_add(piece.done * numbers.bytes), ..narrow };
+                        (numbers.pack)(Extent { rows: 1, columns: piece.count }, from, piece.stride, 0, to);
+                    });
+                    part.count
+                }
+            };
             if let Some(convert) = numbers.convert {
                 let narrow = Source { at: narrow.at, row_stride: 0 };
+                let extent = Extent { rows: 1, columns };
                 convert(extent, narrow, wide, &[0.0; 2], &mut PrefetchQueue::default());
             }
             wide.at.cast()
@@ -297,7 +296,7 @@ impl<'a> Worker<'a> {
         } else {
             let (source, float) = match map {
                 RowMap::None => (self.contiguous(operand, part), operand.float),
-                _ => (self.products(map, part), crate::kernels::rows::Float::F32),
+                _ => (self.products(map, part), Float::F32),
             };
             // SAFETY: the rows lie contiguous, and there is room for a number of each.
             unsafe { (kernels.rows)(part.extent(), source, float, numbers) };
@@ -314,10 +313,12 @@ impl<'a> Worker<'a> {
                 self.write_numbers(part.rows);
             }
             None => {
-                let Some(PlaceNumbers { access: Some(access), .. }) = self.phase.numbers.first() else { return };
-                let row_stride = self.phase.nest.program.accesses[*access].row_stride;
+                let Some(to) = self.phase.numbers.first().map(|numbers| self.destination(numbers.place))
+                else {
+                    return;
+                };
                 for row in 0..part.rows {
-                    let to = self.cursor.at(*access).wrapping_offset(row_stride * row as isize).cast::<f64>();
+                    let to = to.at.wrapping_offset(to.row_stride * row as isize).cast::<f64>();
                     // SAFETY: the buffer has a number for each part of each place.
                     unsafe { to.add(index).write(numbers.add(row).read()) };
                 }
@@ -328,7 +329,7 @@ impl<'a> Worker<'a> {
     /// Combines rows whose places lie contiguous, whole rows of places at a time.
     fn fold_columns(&self, work: FoldWork, part: Part, numbers: *mut f64) {
         let operand = &self.phase.operands[0];
-        let source = self.source(operand);
+        let source = self.memory(operand.place);
         let partial = self.scratch_at::<f64>(self.phase.room);
         for place in (0..part.rows).step_by(COLUMNS) {
             let columns = COLUMNS.min(part.rows - place);
@@ -340,7 +341,7 @@ impl<'a> Worker<'a> {
                     let none = Extent { rows: 0, columns };
                     (work.kernels.columns)(none, Source { at, row_stride: 0 }, operand.float, 0, partial);
                 }
-                pieces(operand, part, |piece| {
+                pieces(&operand.along, part, |piece| {
                     let from = Source { at: at.wrapping_offset(piece.offset), row_stride: piece.stride };
                     let extent = Extent { rows: piece.count, columns };
                     (work.kernels.columns)(extent, from, operand.float, piece.done, partial);
@@ -364,10 +365,7 @@ impl<'a> Worker<'a> {
         match map {
             RowMap::None => {}
             RowMap::Norm { kernel, epsilon } => {
-                let of = |index: usize| {
-                    let operand = &phase.operands[2 + index];
-                    self.given(&phase.given[index], Some((operand, part)), part.count)
-                };
+                let of = |index: usize| self.given(&phase.given[index], part);
                 let (means, factors) = (of(0), of(1));
                 to_factors(factors, part.count, epsilon);
                 // SAFETY: all rows lie contiguous; there is a mean and a factor for each column.
@@ -433,7 +431,7 @@ impl<'a> Worker<'a> {
                     to_type,
                 }),
                 RowWork::NormBackward { kernel, epsilon } => {
-                    let of = |index: usize| self.given(&phase.given[index], None, part.rows);
+                    let of = |index: usize| self.given(&phase.given[index], part);
                     let (means, factors) = (of(0), of(1));
                     to_factors(factors, part.rows, epsilon);
                     let gamma = phase.parameters.first().map(|parameter| self.parameter(parameter, part));
@@ -480,8 +478,8 @@ struct Piece {
 }
 
 /// The pieces of a part of rows, in order.
-fn pieces(operand: &RowOperand, part: Part, mut each: impl FnMut(Piece)) {
-    let (inner, outer) = match operand.along.split_last() {
+fn pieces(along: &[(usize, isize)], part: Part, mut each: impl FnMut(Piece)) {
+    let (inner, outer) = match along.split_last() {
         Some((&inner, outer)) => (inner, outer),
         None => ((1, 0), &[][..]),
     };
@@ -504,38 +502,73 @@ fn pieces(operand: &RowOperand, part: Part, mut each: impl FnMut(Piece)) {
 /// A prologue or epilogue on one thread.
 struct FusedProgram<'a> {
     fused: &'a FusedRows,
-    interpreter: Interpreter<'a, RowOperands<'a>>,
+    interpreter: Interpreter<'a, RowsOperands<'a>>,
 }
 
 impl<'a> FusedProgram<'a> {
     fn new(fused: &'a FusedRows, plan: &'a Plan, bindings: &Bindings, scratch: *mut u8) -> Self {
         let nest = &fused.nest;
-        let operands = RowOperands {
+        let operands = RowsOperands {
             nest,
             cursor: Cursor::new(nest, &plan.constants, bindings),
             rows: scratch.wrapping_add(fused.rows),
-            element: fused.element,
+            block_bytes: nest.tile.columns * fused.element,
+            block: 0,
             queue: PrefetchQueue::default(),
         };
         let scratch = scratch.wrapping_add(fused.scratch);
         Self { fused, interpreter: Interpreter::new(&nest.program, &[], scratch, operands) }
     }
 
-    /// The rows that the program and the work hand over, from an element on.
-    fn rows(&self, _first: usize) -> Source {
+    /// The rows that the program and the work hand over.
+    fn rows(&self) -> Source {
         Source { at: self.interpreter.operands.rows, row_stride: self.fused.row_stride as isize }
     }
 
     /// Runs the program on a part of the rows of a tile of places.
     fn run(&mut self, tile: usize, part: Part) {
-        let nest = &self.fused.nest;
-        let blocks = nest.loops[nest.column_blocks].extent;
-        let (first, last) =
-            (part.first / nest.tile.columns, (part.first + part.count).div_ceil(nest.tile.columns));
-        self.interpreter.operands.first_block = first;
-        for block in first..last {
-            self.interpreter.operands.block = block;
+        let FusedRows { nest, is_by_place, .. } = self.fused;
+        if *is_by_place {
+            self.interpreter.operands.block = 0;
+            return self.interpreter.run(tile);
+        }
+        let (blocks, columns) = (nest.loops[nest.column_blocks].extent, nest.tile.columns);
+        let first = part.first / columns;
+        for block in first..(part.first + part.count).div_ceil(columns) {
+            self.interpreter.operands.block = block - first;
             self.interpreter.run(tile * blocks + block);
+        }
+    }
+}
+
+/// The operands of a prologue or epilogue: rows in scratch beside tensors.
+struct RowsOperands<'a> {
+    nest: &'a LoopNest,
+    cursor: Cursor<'a>,
+    rows: *mut u8,
+    /// Bytes of a row that a tile has, and the tile's number in the part of the rows.
+    block_bytes: usize,
+    block: usize,
+    queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for RowsOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        match self.nest.program.accesses[access].base {
+            Base::Driver(_) => self.rows.wrapping_add(self.block * self.block_bytes),
+            _ => self.cursor.at(access),
         }
     }
 }

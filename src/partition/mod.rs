@@ -6,6 +6,7 @@ mod fusions;
 mod grow;
 mod op_graph;
 pub(crate) mod pointwise;
+mod rows;
 mod run_order;
 mod signature;
 

@@ -1,4 +1,4 @@
-//! The phases of a plan, and the loops around the tiles of a phase.
+//! The phases of a plan.
 //!
 //! The phases of a plan run one after another, with a join between two of them. They hand tensors to each
 //! other through ports or through the plan's internal buffers. A phase is a number of tasks of fixed size,
@@ -12,21 +12,16 @@
 //! [`Base::Driver`](super::Base::Driver) is asked of the driver at most when a step needs it, so a tile whose
 //! Select needs no product never computes it.
 
-use smallvec::SmallVec;
-
-use super::access::Loop;
-use super::tile_program::TileProgram;
-use crate::kernels::Extent;
-use crate::types::shape::MAX_RANK;
-
-/// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
-pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
+use super::nest::LoopNest;
+use super::rows::RowsPhase;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Elements that are computed on their own, tile by tile.
     Map(LoopNest),
+    /// Elements that depend on whole rows, or numbers of rows.
+    Rows(RowsPhase),
 }
 
 impl Phase {
@@ -34,6 +29,7 @@ impl Phase {
     pub(crate) fn tasks(&self) -> usize {
         match self {
             Self::Map(nest) => nest.tiles(),
+            Self::Rows(rows) => rows.tasks(),
         }
     }
 
@@ -41,31 +37,7 @@ impl Phase {
     pub(crate) fn scratch(&self) -> usize {
         match self {
             Self::Map(nest) => nest.program.scratch,
+            Self::Rows(rows) => rows.scratch(),
         }
-    }
-}
-
-/// Loops around tiles, and what is computed in each tile.
-#[derive(Debug)]
-pub(crate) struct LoopNest {
-    /// The loops around the tiles, the outermost first: loops of the index space outside of tiles, and blocks
-    /// of rows and of columns.
-    pub(crate) loops: SmallVec<[Loop; 6]>,
-    /// Index of the loop over blocks of rows.
-    pub(crate) row_blocks: usize,
-    /// Index of the loop over blocks of columns.
-    pub(crate) column_blocks: usize,
-    /// Rows and columns of the whole index space inside the loops.
-    pub(crate) space: Extent,
-    /// Rows and columns of a tile; the last tiles of a row or column of tiles may be smaller.
-    pub(crate) tile: Extent,
-    /// What is computed in a tile.
-    pub(crate) program: TileProgram,
-}
-
-impl LoopNest {
-    /// Number of tiles.
-    pub(crate) fn tiles(&self) -> usize {
-        self.loops.iter().map(|l| l.extent).product()
     }
 }

@@ -5,12 +5,12 @@
 
 use smallvec::SmallVec;
 
-use super::phase::LoopNest;
+use super::nest::LoopNest;
 use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
-    Float, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts, SoftMaxBackward,
-    SoftMaxRows,
+    Float, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
+    SoftMaxBackward, SoftMaxRows,
 };
 
 /// Elements of a part of a row that is combined to one number.
@@ -73,6 +73,8 @@ pub(crate) struct FusedRows {
     /// Bytes from one of these rows to the next, and of an element.
     pub(crate) row_stride: usize,
     pub(crate) element: usize,
+    /// Whether an element is that of a place, not of the row of a place.
+    pub(crate) is_by_place: bool,
 }
 
 /// What becomes of rows.
@@ -83,11 +85,25 @@ pub(crate) enum RowWork {
     /// A number of each row.
     Fold(FoldWork),
     /// A number of the numbers of its parts, which are f64.
-    Merge { fold: Fold, finish: Finish },
-    SoftMax { kernel: SoftMaxRows, inf_as_zero: bool, is_logarithm: bool },
-    Norm { kernel: NormRows, is_centred: bool, epsilon: f64 },
+    Merge {
+        fold: Fold,
+        finish: FoldFinish,
+    },
+    SoftMax {
+        kernel: SoftMaxRows,
+        inf_as_zero: bool,
+        is_logarithm: bool,
+    },
+    Norm {
+        kernel: NormRows,
+        is_centred: bool,
+        epsilon: f64,
+    },
     SoftMaxBackward(unsafe fn(&SoftMaxBackward)),
-    NormBackward { kernel: unsafe fn(&NormBackward), epsilon: f64 },
+    NormBackward {
+        kernel: unsafe fn(&NormBackward),
+        epsilon: f64,
+    },
     PreluBackward(unsafe fn(&PreluBackward)),
 }
 
@@ -100,7 +116,7 @@ pub(crate) struct FoldWork {
     /// Whether the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
     /// What becomes of the number; `None` if it is that of a part.
-    pub(crate) finish: Option<Finish>,
+    pub(crate) finish: Option<FoldFinish>,
 }
 
 /// Products that are combined.
@@ -113,14 +129,14 @@ pub(crate) enum RowMap {
 
 /// What becomes of the number of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Finish {
+pub(crate) enum FoldFinish {
     AsItIs,
     /// Divides it by the number of elements.
     Mean(f64),
     Root,
 }
 
-impl Finish {
+impl FoldFinish {
     /// The result for a number.
     pub(crate) fn of(self, number: f64) -> f64 {
         match self {
@@ -131,11 +147,21 @@ impl Finish {
     }
 }
 
+/// Where rows, or numbers of places, are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowPlace {
+    /// In memory, by the index of the access, whose row stride is that of places.
+    Access(usize),
+    /// With the program before or behind the work.
+    Program,
+    /// Nobody wants them.
+    Nowhere,
+}
+
 /// Rows that are read or written.
 #[derive(Debug, Clone)]
 pub(crate) struct RowOperand {
-    /// The access, whose row stride is that of places.
-    pub(crate) access: usize,
+    pub(crate) place: RowPlace,
     pub(crate) float: Float,
     /// Extents and strides in bytes of the loops along a row, the outermost first.
     pub(crate) along: SmallVec<[(usize, isize); 2]>,
@@ -164,10 +190,11 @@ pub(crate) struct RowParameter {
 }
 
 /// A number for each place, read or written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct PlaceNumbers {
-    /// The access; `None` if nobody reads the numbers.
-    pub(crate) access: Option<usize>,
+    pub(crate) place: RowPlace,
+    /// For numbers that differ along rows instead: the loops along a row, as in [`RowOperand`].
+    pub(crate) along: SmallVec<[(usize, isize); 2]>,
     /// The kernel between f64 and the type in memory, and the bytes of that.
     pub(crate) convert: Option<Kernel1>,
     pub(crate) bytes: usize,

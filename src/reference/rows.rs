@@ -430,17 +430,121 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the
-/// number of its terms times half a unit in the last place of the sum of their sizes.
-pub(super) fn bounds(op: &Op, src: &Value) -> Result<Vec<f64>> {
-    let axes = match op.kind() {
+/// How far each element of the first result may be off, before it is rounded to its type, if kernels compute in
+/// f32: for each row along some axes, in an order of its own.
+pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
+    let src = &inputs[0];
+    let dims = src.dims();
+    match op.kind() {
         OpKind::BiasAddBackward => {
-            let channels = infer::channel_axis(op, src.dims())?;
-            (0..src.dims().len()).filter(|&axis| axis != channels).collect()
+            let channels = infer::channel_axis(op, dims)?;
+            let axes: Vec<usize> = (0..dims.len()).filter(|&axis| axis != channels).collect();
+            bounds_of_sums(op, src, &axes)
         }
-        _ => infer::reduced_axes(op, src.dims())?,
-    };
-    let rows = Rows::along(&axes, src.dims());
+        OpKind::SoftMax | OpKind::LogSoftmax => {
+            let rows = rows_along_axis(op, dims)?;
+            bounds_by_row(&rows, src, |row| bounds_of_softmax(op, row))
+        }
+        OpKind::LogSoftmaxBackward => {
+            let rows = rows_along_axis(op, dims)?;
+            let (gradient, mut bounds) = (rows.numbers(src)?, rows.numbers(&inputs[1])?);
+            let mut gradients = rows.slices(&gradient)?;
+            rows.each(&mut bounds, &mut gradients, |dst, gradient| {
+                let sum: f64 = gradient.iter().sum();
+                dst.iter_mut().for_each(|y| *y = 4.0 * HALF_A_UNIT * (y.exp() * sum).abs());
+            });
+            numbers_of(&rows.value(&bounds, DataType::F64, dims)?, &Odometer::dense(dims))
+        }
+        OpKind::LayerNorm | OpKind::RMSNorm => {
+            let begin = infer::norm_axis(op, dims)?;
+            let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
+            let is_centred = op.kind() == OpKind::LayerNorm;
+            let mut bounds = bounds_by_row(&rows, src, |row| bounds_of_norm(op, row, is_centred))?;
+            if let Some(gamma) = inputs.get(1).filter(|_| !is_centred || op.bool_attr(Attr::UseAffine)) {
+                let factors = broadcast_numbers(gamma, dims)?;
+                bounds.iter_mut().zip(&factors).for_each(|(bound, factor)| *bound *= factor.abs());
+            }
+            if let Some(beta) = inputs.get(2).filter(|_| op.bool_attr(Attr::UseAffine)) {
+                let addends = broadcast_numbers(beta, dims)?;
+                bounds.iter_mut().zip(&addends).for_each(|(bound, addend)| {
+                    *bound += 2.0 * HALF_A_UNIT * addend.abs();
+                });
+            }
+            Ok(bounds)
+        }
+        OpKind::GroupNorm => {
+            let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
+            let mut split = Dims::from(dims);
+            split[axis] = channels;
+            split.insert(axis, groups);
+            let along: Vec<usize> = (1..split.len()).filter(|&other| other != axis).collect();
+            let rows = Rows::along(&along, &split);
+            let src = src.reshaped(&split)?;
+            let mut bounds = bounds_by_row(&rows, &src, |row| bounds_of_norm(op, row, true))?;
+            if op.bool_attr(Attr::UseAffine) && inputs.len() > 2 {
+                let mut onto = vec![1i64; dims.len()];
+                onto[axis] = dims[axis];
+                let factors = broadcast_numbers(&inputs[1].reshaped(&onto)?, dims)?;
+                let addends = broadcast_numbers(&inputs[2].reshaped(&onto)?, dims)?;
+                for ((bound, factor), addend) in bounds.iter_mut().zip(&factors).zip(&addends) {
+                    *bound = *bound * factor.abs() + 2.0 * HALF_A_UNIT * addend.abs();
+                }
+            }
+            Ok(bounds)
+        }
+        // Computed in f64.
+        OpKind::ReduceProd
+        | OpKind::ReduceL2
+        | OpKind::SoftMaxBackward
+        | OpKind::LayerNormBackward
+        | OpKind::PReLUBackward => {
+            let numbers = &super::run(op, inputs)?[0];
+            let numbers = numbers_of(numbers, &Odometer::dense(result))?;
+            Ok(numbers.into_iter().map(|x| 2.0 * HALF_A_UNIT * x.abs()).collect())
+        }
+        _ => bounds_of_sums(op, src, &infer::reduced_axes(op, dims)?),
+    }
+}
+
+/// A bound for each element, row by row.
+fn bounds_by_row(rows: &Rows, src: &Value, of_row: impl Fn(&mut [f64]) + Sync + Send) -> Result<Vec<f64>> {
+    let mut numbers = rows.numbers(src)?;
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| of_row(row));
+    numbers_of(&rows.value(&numbers, DataType::F64, src.dims())?, &Odometer::dense(src.dims()))
+}
+
+/// The sum and the exponential are off by so many half units in the last place, and the exponential by as many as
+/// the number is below the maximum.
+fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
+    const STEPS: f64 = 32.0;
+    let max = largest(row);
+    let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+    let is_logarithm = op.kind() == OpKind::LogSoftmax;
+    row.iter_mut().for_each(|x| {
+        let below = max - *x;
+        *x = match is_logarithm {
+            true => HALF_A_UNIT * (STEPS + 2.0 * below + 2.0 * sum.ln()),
+            // The least f32 are absolute.
+            false if below < 200.0 => HALF_A_UNIT * (STEPS + below) * (-below).exp() / sum + 1e-44,
+            false => 1e-44,
+        };
+    });
+}
+
+/// Mean and deviation are off by so many half units in the last place of the mean size.
+fn bounds_of_norm(op: &Op, row: &mut [f64], is_centred: bool) {
+    const STEPS: f64 = 32.0;
+    let n = row.len().max(1) as f64;
+    let mean = if is_centred { sum(row) / n } else { 0.0 };
+    let size = if is_centred { row.iter().map(|x| x.abs()).sum::<f64>() / n } else { 0.0 };
+    let variance = row.iter().fold(0.0, |sum, x| sum + (x - mean).powi(2)) / n;
+    let deviation = (variance + epsilon(op)).sqrt();
+    row.iter_mut().for_each(|x| *x = HALF_A_UNIT * STEPS * ((*x - mean).abs() + size) / deviation);
+}
+
+/// For each sum, the number of its terms times half a unit in the last place of the sum of their sizes.
+fn bounds_of_sums(op: &Op, src: &Value, axes: &[usize]) -> Result<Vec<f64>> {
+    let rows = Rows::along(axes, src.dims());
     let is_mean = op.kind() == OpKind::ReduceMean;
     rows.reduce(&rows.numbers(src)?, |row| {
         let (sizes, terms) = (row.iter().fold(0.0, |sum, x| sum + x.abs()), row.len() as f64);

@@ -235,16 +235,19 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
     unsafe {
         let (mean, factor) = (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read()));
         // The gradient times gamma, and the normalised source. Beyond the row the gradient is 0.
-        let of = inlined(#[inline(always)] |column: usize| {
-            let count = columns - column;
-            let d = I::widen(at::<I>(gradient, row, column, count));
-            let g = match gamma {
-                Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
-                None => d,
-            };
-            let x = I::widen(at::<I>(source, row, column, count));
-            (g, I::mul_64(I::sub_64(x, mean), factor))
-        });
+        let of = inlined(
+            #[inline(always)]
+            |column: usize| {
+                let count = columns - column;
+                let d = I::widen(at::<I>(gradient, row, column, count));
+                let g = match gamma {
+                    Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
+                    None => d,
+                };
+                let x = I::widen(at::<I>(source, row, column, count));
+                (g, I::mul_64(I::sub_64(x, mean), factor))
+            },
+        );
         let (mut sum, mut products) = (I::splat_64(0.0), I::splat_64(0.0));
         for column in (0..columns).step_by(LANES) {
             let (g, x) = of(column);
@@ -272,10 +275,8 @@ unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
         // SAFETY: as the caller promises.
         unsafe {
             let x = I::widen(at::<I>(source, row, column, count));
-            let normal = I::mul_64(
-                I::sub_64(x, at_64::<I>(means, column, count)),
-                at_64::<I>(factors, column, count),
-            );
+            let normal =
+                I::mul_64(I::sub_64(x, at_64::<I>(means, column, count)), at_64::<I>(factors, column, count));
             let y = I::mul_64(I::widen(at::<I>(gradient, row, column, count)), normal);
             store_end::<I>(to, Float::F32, column, count, I::narrow(y));
         }

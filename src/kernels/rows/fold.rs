@@ -31,16 +31,6 @@ impl Fold {
             Self::Minimum => f64::from(floats::minimum(x as f32, y as f32)),
         }
     }
-
-    /// The result of no numbers.
-    pub(crate) fn of_none(self) -> f64 {
-        match self {
-            Self::Sum | Self::SumOfSizes | Self::SumOfSquares => 0.0,
-            Self::Product => 1.0,
-            Self::Maximum => f64::NEG_INFINITY,
-            Self::Minimum => f64::INFINITY,
-        }
-    }
 }
 
 /// Partial results of a row.

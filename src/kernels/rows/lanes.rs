@@ -7,15 +7,15 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::kernels::isa::{Isa, Portable};
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::{Avx2, Avx512};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::floats::NAN;
 use crate::kernels::floats::{self, canonical};
-use crate::kernels::math::single;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::{Isa, Portable};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::math::avx512::{self, OfVector};
+use crate::kernels::math::single;
 use crate::kernels::pointwise::conversion::To;
 use crate::kernels::pointwise::half::{Bf16, F16};
 use crate::types::dtype::DataType;
@@ -350,7 +350,8 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
-        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(|bits| f32::from_bits(u32::from(bits) << 16))
+        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }
+            .map(|bits| f32::from_bits(u32::from(bits) << 16))
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
@@ -403,7 +404,10 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
-        std::array::from_fn(#[inline(always)] |i| if x[i] > 0.0 { then[i] } else { else_[i] })
+        std::array::from_fn(
+            #[inline(always)]
+            |i| if x[i] > 0.0 { then[i] } else { else_[i] },
+        )
     }
     #[inline(always)]
     unsafe fn exp(x: Self::F) -> Self::F {
@@ -520,17 +524,23 @@ impl Lanes for Avx2 {
     unsafe fn load_bf16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            [0, 8].map(#[inline(always)] |i| {
-                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(i).cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
-            })
+            [0, 8].map(
+                #[inline(always)]
+                |i| {
+                    let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(i).cast()));
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+                },
+            )
         }
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            [0, 8].map(#[inline(always)] |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(i).cast())))
+            [0, 8].map(
+                #[inline(always)]
+                |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(i).cast())),
+            )
         }
     }
     #[inline(always)]
@@ -545,12 +555,15 @@ impl Lanes for Avx2 {
     unsafe fn store_bf16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe {
-            let [low, high] = x.map(#[inline(always)] |x| {
-                let bits = _mm256_castps_si256(x);
-                let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-                let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-                _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
-            });
+            let [low, high] = x.map(
+                #[inline(always)]
+                |x| {
+                    let bits = _mm256_castps_si256(x);
+                    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+                    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+                },
+            );
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             _mm256_storeu_si256(to.cast(), packed);
         }
@@ -579,32 +592,41 @@ impl Lanes for Avx2 {
         // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
         // results differ for zeros alone.
         unsafe {
-            std::array::from_fn(#[inline(always)] |i| {
-                let (x, y) = (x[i], y[i]);
-                let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
-                _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-            })
+            std::array::from_fn(
+                #[inline(always)]
+                |i| {
+                    let (x, y) = (x[i], y[i]);
+                    let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
+                    _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+                },
+            )
         }
     }
     #[inline(always)]
     unsafe fn minimum(x: Self::F, y: Self::F) -> Self::F {
         // SAFETY: as for `maximum`.
         unsafe {
-            std::array::from_fn(#[inline(always)] |i| {
-                let (x, y) = (x[i], y[i]);
-                let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
-                _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-            })
+            std::array::from_fn(
+                #[inline(always)]
+                |i| {
+                    let (x, y) = (x[i], y[i]);
+                    let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
+                    _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+                },
+            )
         }
     }
     #[inline(always)]
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            std::array::from_fn(#[inline(always)] |i| {
-                let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
-                _mm256_blendv_ps(else_[i], then[i], is_positive)
-            })
+            std::array::from_fn(
+                #[inline(always)]
+                |i| {
+                    let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
+                    _mm256_blendv_ps(else_[i], then[i], is_positive)
+                },
+            )
         }
     }
     #[inline(always)]
@@ -620,9 +642,10 @@ impl Lanes for Avx2 {
     unsafe fn canonical_vector(x: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            x.map(#[inline(always)] |x| {
-                _mm256_blendv_ps(x, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x))
-            })
+            x.map(
+                #[inline(always)]
+                |x| _mm256_blendv_ps(x, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x)),
+            )
         }
     }
     #[inline(always)]
@@ -671,12 +694,22 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe { x.map(#[inline(always)] |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x)) }
+        unsafe {
+            x.map(
+                #[inline(always)]
+                |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe { [0, 4, 8, 12].map(#[inline(always)] |i| _mm256_loadu_pd(from.add(i))) }
+        unsafe {
+            [0, 4, 8, 12].map(
+                #[inline(always)]
+                |i| _mm256_loadu_pd(from.add(i)),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn store_64(to: *mut f64, x: Self::D) {
@@ -824,10 +857,7 @@ impl Lanes for Avx512 {
     unsafe fn widen(x: Self::F) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe {
-            [
-                _mm512_cvtps_pd(_mm512_castps512_ps256(x)),
-                _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x)),
-            ]
+            [_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x))]
         }
     }
     #[inline(always)]
@@ -841,7 +871,12 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe { x.map(#[inline(always)] |x| _mm512_abs_pd(x)) }
+        unsafe {
+            x.map(
+                #[inline(always)]
+                |x| _mm512_abs_pd(x),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {

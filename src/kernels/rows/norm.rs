@@ -1,6 +1,8 @@
 //! Normalisation of rows: less the mean, by the deviation.
 
-use super::lanes::{Float, LANES, Lanes, STEP, inlined, load_end, load_step, read_one, store_end, store_step};
+use super::lanes::{
+    Float, LANES, Lanes, STEP, inlined, load_end, load_step, read_one, store_end, store_step,
+};
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -58,19 +60,27 @@ const SMALL: f64 = 1e-30;
 ///
 /// The row can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn sum<I: Lanes, const SQUARES: bool>(from: *const u8, float: Float, columns: usize, mean: f32) -> f64 {
+unsafe fn sum<I: Lanes, const SQUARES: bool>(
+    from: *const u8,
+    float: Float,
+    columns: usize,
+    mean: f32,
+) -> f64 {
     let mut sum = 0.0;
     let mut column = 0;
     // SAFETY: as the caller promises.
     unsafe {
         let by = I::splat(mean);
-        let add = inlined(#[inline(always)] |(sum, x): (I::F, I::F)| match SQUARES {
-            true => {
-                let x = I::sub(x, by);
-                I::fma(x, x, sum)
-            }
-            false => I::add(sum, x),
-        });
+        let add = inlined(
+            #[inline(always)]
+            |(sum, x): (I::F, I::F)| match SQUARES {
+                true => {
+                    let x = I::sub(x, by);
+                    I::fma(x, x, sum)
+                }
+                false => I::add(sum, x),
+            },
+        );
         // Beyond the row, a number that adds nothing.
         let pad = if SQUARES { mean } else { 0.0 };
         while column < columns {
@@ -166,7 +176,10 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
         let (by, factor, lost) = (I::splat(near), I::splat(factor as f32), I::splat(lost));
         let gamma = gamma.map(|gamma| gamma.row::<u8>(row));
         let beta = beta.map(|beta| beta.row::<u8>(row));
-        let normal = inlined(#[inline(always)] |x: I::F| I::fma(I::sub(x, by), factor, lost));
+        let normal = inlined(
+            #[inline(always)]
+            |x: I::F| I::fma(I::sub(x, by), factor, lost),
+        );
         let mut column = 0;
         while column + STEP <= columns {
             let mut y = load_step::<I>(from, source_type, column).map(normal);

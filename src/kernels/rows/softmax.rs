@@ -61,7 +61,7 @@ unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
         // SAFETY: as the caller promises.
         unsafe {
             let (largest, sum) = match operands.extent.columns {
-                0..=STEP if !operands.is_logarithm => short::<I>(operands, row),
+                1..=STEP if !operands.is_logarithm => short::<I>(operands, row),
                 _ => long::<I>(operands, row),
             };
             if !operands.statistics.is_null() {
@@ -109,10 +109,16 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         }
         let largest = base(operands, I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]))));
         let by = I::splat(largest);
-        let e = x.map(#[inline(always)] |x| I::exp(I::sub(x, by)));
+        let e = x.map(
+            #[inline(always)]
+            |x| I::exp(I::sub(x, by)),
+        );
         let sum = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
         let factor = I::splat(factor(sum));
-        let y = e.map(#[inline(always)] |e| I::mul(e, factor));
+        let y = e.map(
+            #[inline(always)]
+            |e| I::mul(e, factor),
+        );
         match columns {
             STEP => store_step::<I>(to, to_type, 0, y),
             _ => {
@@ -187,15 +193,20 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         }
 
         let factor = I::splat(if operands.is_logarithm { sum.ln() as f32 } else { factor(sum) });
-        let of = inlined(#[inline(always)] |x: I::F| {
-            let x = I::sub(x, by);
-            if operands.is_logarithm { I::sub(x, factor) } else { I::mul(I::exp(x), factor) }
-        });
+        let of = inlined(
+            #[inline(always)]
+            |x: I::F| {
+                let x = I::sub(x, by);
+                if operands.is_logarithm { I::sub(x, factor) } else { I::mul(I::exp(x), factor) }
+            },
+        );
         let mut column = 0;
         while column + STEP <= columns {
             let y = match keeps {
-                true => load_step::<I>(exponentials.cast(), Float::F32, column)
-                    .map(#[inline(always)] |e| I::mul(e, factor)),
+                true => load_step::<I>(exponentials.cast(), Float::F32, column).map(
+                    #[inline(always)]
+                    |e| I::mul(e, factor),
+                ),
                 false => load_step::<I>(from, source_type, column).map(of),
             };
             store_step::<I>(to, to_type, column, y);
