@@ -6,24 +6,24 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::memory::{self, Traffic};
-use super::shapes::{check_output, output_strides};
-use crate::error::{CompileFault, Error, Result};
+use super::elementwise::{DriverSpace, GroupValue};
+use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{self, COLUMNS, Float, Fold, LANES_OF_FOLD};
-use crate::kernels::{Extent, LINE, StorePolicy, Width};
+use crate::kernels::{Extent, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, Cost, FoldFinish, FoldWork, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers, Plan,
+    Access, Base, FoldFinish, FoldWork, FusedRows, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers, Plan,
     RowMap, RowOperand, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
-use crate::types::shape::{self, Dims};
+use crate::types::shape::Dims;
 
 /// Elements of the rows of a tile: they stay in the first level beside their results.
 const TILE_ELEMENTS: usize = 8 << 10;
@@ -43,6 +43,9 @@ const TASKS: usize = 32;
 /// Least elements of a part of a row.
 const MIN_PART: usize = 4 << 10;
 
+/// Most columns of a tile of a program before or behind the work. It divides [`MIN_PART`].
+const PROGRAM_COLUMNS: usize = 4 << 10;
+
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn lower(
     partition: &Partition,
@@ -51,129 +54,32 @@ pub(super) fn lower(
     level: Level,
     single_thread: bool,
 ) -> Result<Plan> {
-    let refuse = |fault| Error::Compile { partition: partition.id(), fault };
-    let [op] = partition.ops() else {
-        return Err(refuse(CompileFault::Unsupported("the ops are no op on rows".to_owned())));
-    };
-    let dims_of = |id| inputs.iter().find(|input| input.id() == id).and_then(|input| input.known_dims());
-    let dims: SmallVec<[&[i64]; 4]> =
-        op.inputs().iter().map(|input| dims_of(input.id()).unwrap_or_default()).collect();
-    let unsupported = || refuse(CompileFault::Unsupported(format!("no kernel runs {}", op.kind())));
-    let shapes = infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
-    let mut tensors: SmallVec<[Tensor; 6]> = SmallVec::new();
-    for input in op.inputs() {
-        let port = inputs.iter().position(|given| given.id() == input.id()).ok_or_else(unsupported)?;
-        let given = inputs[port];
-        tensors.push(Tensor {
-            base: Base::Port(port),
-            data_type: input.data_type(),
-            dims: given.known_dims().unwrap_or_default().into(),
-            strides: given.strides().unwrap_or_default().into(),
-        });
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let mut builder = PlanBuilder::new(&shaped, level, single_thread);
+    let mut in_place = Vec::new();
+    for anchor in 0..shaped.group.anchors.len() {
+        let op = &partition.ops()[shaped.group.anchors[anchor].op];
+        in_place.extend(Lowering { builder: &mut builder, fused: Fused::default(), in_place: None }.run(op, anchor)?);
     }
-    let mut resolved = Vec::with_capacity(outputs.len());
-    let mut results: SmallVec<[Option<Tensor>; 3]> = smallvec![None; op.outputs().len()];
-    let hints: Vec<&LogicalTensor> = op
-        .inputs()
-        .first()
-        .and_then(|source| inputs.iter().find(|input| input.id() == source.id()))
-        .copied()
+    let mut plan = builder.finish()?;
+    // The kernels read a row of the source before they write it; nothing else may read it.
+    let is_pair = |&(input, output): &(usize, usize)| {
+        let group = &shaped.group;
+        let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
+        let nests = || plan.phases.iter().flat_map(Phase::nests).flat_map(|nest| &nest.program.accesses);
+        let reads = nests().filter(|access| access.base == Base::Port(input)).count();
+        reads == 1
+            && value.data_type == result.data_type
+            && value.dims == result.dims
+            && inputs[input].strides() == Some(&plan.outputs[output].1)
+    };
+    let pairs: Vec<(usize, usize)> = in_place
         .into_iter()
+        .map(|(input, output)| (input, output - inputs.len()))
+        .filter(is_pair)
         .collect();
-    for (index, output) in op.outputs().iter().enumerate() {
-        let given = outputs.iter().find(|given| given.id() == output.id()).copied();
-        check_output(op, index, given, &shapes[index])?;
-    }
-    for (port, &output) in outputs.iter().enumerate() {
-        let index =
-            op.outputs().iter().position(|result| result.id() == output.id()).ok_or_else(unsupported)?;
-        let strides = output_strides(output, &shapes[index], &hints).map_err(refuse)?;
-        results[index] = Some(Tensor {
-            base: Base::Port(inputs.len() + port),
-            data_type: output.data_type(),
-            dims: shapes[index].clone(),
-            strides: strides.clone(),
-        });
-        resolved.push((shapes[index].clone(), strides));
-    }
-
-    let mut lowering = Lowering { level, phases: Vec::new(), buffers: Vec::new(), in_place: None };
-    lowering.op(op, &tensors, &results)?.ok_or_else(unsupported)?;
-    let Lowering { phases, buffers, in_place, .. } = lowering;
-
-    let is_read = |port: usize| {
-        phases.iter().any(|phase| phase.nest.program.accesses.iter().any(|a| a.base == Base::Port(port)))
-    };
-    let bytes = |data_type: DataType| data_type.size().unwrap_or(0);
-    let span = |dims: &[i64], strides: &[i64], data_type: DataType| {
-        shape::span(dims, strides).unwrap_or(0) as usize * bytes(data_type)
-    };
-    let of_input = |(port, input): (usize, &&LogicalTensor)| match is_read(port) {
-        true => span(
-            input.known_dims().unwrap_or_default(),
-            input.strides().unwrap_or_default(),
-            input.data_type(),
-        ),
-        false => 0,
-    };
-    let mut sizes: Vec<usize> = inputs.iter().enumerate().map(of_input).collect();
-    sizes.extend(resolved.iter().zip(outputs).map(|((d, s), output)| span(d, s, output.data_type())));
-    let size = |(dims, strides): (&[i64], &[i64]), data_type: DataType| {
-        let moving =
-            dims.iter().zip(strides).filter(|(_, stride)| **stride != 0).map(|(&dim, _)| dim as usize);
-        moving.fold(bytes(data_type), usize::saturating_mul)
-    };
-    let read = (inputs.iter().enumerate().filter(|(port, _)| is_read(*port)))
-        .map(|(_, i)| {
-            size((i.known_dims().unwrap_or_default(), i.strides().unwrap_or_default()), i.data_type())
-        })
-        .fold(0, usize::saturating_add);
-    let written = (resolved.iter().zip(outputs))
-        .map(|((dims, strides), output)| size((dims, strides), output.data_type()))
-        .fold(0, usize::saturating_add);
-    let traffic = Traffic {
-        bytes: read.saturating_add(written),
-        output: written,
-        reads_one_branch: false,
-        single_thread,
-    };
-    let policy = memory::decide(traffic);
-    let elements = |phase: &RowsPhase| {
-        let nest = &phase.nest;
-        let places = nest.loops.iter().enumerate().map(|(index, l)| match index == nest.row_blocks {
-            true => nest.space.rows,
-            false => l.extent,
-        });
-        places.fold(phase.length, usize::saturating_mul)
-    };
-    let elements = phases.iter().map(elements).fold(0, usize::saturating_add);
-    let cost = Cost {
-        bytes: policy.bytes,
-        flops: elements,
-        estimated_work: elements.saturating_mul(cost_of(op.kind())),
-    };
-    let pair = in_place.map(|(input, output)| (input, output - inputs.len())).filter(|&(input, output)| {
-        let ports = phases.iter().flat_map(|phase| &phase.nest.program.accesses);
-        let is_alone = ports.filter(|access| access.base == Base::Port(input)).count() == 1;
-        is_alone
-            && inputs[input].data_type() == outputs[output].data_type()
-            && inputs[input].known_dims() == Some(&resolved[output].0)
-            && inputs[input].strides() == Some(&resolved[output].1)
-    });
-    let phases: Vec<Phase> = phases.into_iter().map(Phase::Rows).collect();
-    Ok(Plan {
-        sizes,
-        in_place: pair.into_iter().collect(),
-        buffers,
-        scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
-        phases,
-        constants: Vec::new(),
-        cost,
-        threading: memory::threading(cost),
-        computes_floats: true,
-        stores: StorePolicy::Temporal,
-        outputs: resolved,
-    })
+    plan.in_place.extend(pairs);
+    Ok(plan)
 }
 
 /// Time for an element, in bytes that could be moved in the same time.
@@ -185,35 +91,29 @@ fn cost_of(kind: OpKind) -> usize {
     }
 }
 
-/// A tensor in memory.
-#[derive(Debug, Clone)]
-struct Tensor {
-    base: Base,
-    data_type: DataType,
-    dims: Dims,
-    /// In elements.
-    strides: Dims,
-}
-
 /// Strides in bytes, by axis of an iteration.
 type AxisStrides = SmallVec<[isize; 6]>;
 
-impl Tensor {
-    fn bytes(&self) -> usize {
-        self.data_type.size().unwrap_or(1)
-    }
-
+/// A tensor as an operand of iterations.
+trait Along {
     /// The strides along axes of which each is a dim of the tensor, or none; a dim of 1 is repeated.
+    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand;
+
+    /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
+    fn onto(&self, rank: usize, start: usize) -> Operand;
+}
+
+impl Along for PlacedTensor {
     fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand {
+        let bytes = self.data_type.size().unwrap_or(1) as isize;
         let stride = |dim: usize| match self.dims[dim] {
             1 => 0,
-            _ => self.strides[dim] as isize * self.bytes() as isize,
+            _ => self.strides[dim] as isize * bytes,
         };
         let strides = axes.map(|axis| axis.map_or(0, stride)).collect();
         Operand { base: self.base, data_type: self.data_type, strides }
     }
 
-    /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
     fn onto(&self, rank: usize, start: usize) -> Operand {
         self.along((0..rank).map(|axis| axis.checked_sub(start).filter(|&dim| dim < self.dims.len())))
     }
@@ -230,6 +130,11 @@ struct Operand {
 impl Operand {
     fn bytes(&self) -> usize {
         self.data_type.size().unwrap_or(1)
+    }
+
+    /// Whether a program before or behind the work has it.
+    fn is_of_program(&self) -> bool {
+        matches!(self.base, Base::Driver(_))
     }
 }
 
@@ -258,7 +163,7 @@ impl Axes {
     fn part(&self) -> usize {
         let length = self.length();
         let wanted = TASKS.div_ceil(self.count(&self.places).div_ceil(COLUMNS).max(1));
-        let part = length.div_ceil(wanted).next_multiple_of(64).clamp(MIN_PART, PART);
+        let part = length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART);
         if length <= part { length } else { part }
     }
 }
@@ -274,21 +179,129 @@ struct Roles {
     numbers: SmallVec<[Option<Operand>; 2]>,
 }
 
-struct Lowering {
-    level: Level,
-    phases: Vec<RowsPhase>,
-    buffers: Vec<usize>,
-    /// An input and an output of which the output may replace the input.
+/// What runs in the tiles of a phase beside its own work.
+#[derive(Default)]
+struct Fused {
+    /// Places of a tile, and the place axis that they lie along, by its index among the places; none of the
+    /// programs' loops are merged or reordered.
+    tile: Option<(usize, Option<usize>)>,
+    prologue: Option<Program>,
+    epilogue: Option<Program>,
+}
+
+/// A tile program, and the rows that it hands over.
+struct Program {
+    nest: LoopNest,
+    row_stride: usize,
+    element: usize,
+    is_by_place: bool,
+}
+
+/// Lowers one op.
+struct Lowering<'b, 'a> {
+    builder: &'b mut PlanBuilder<'a>,
+    fused: Fused,
+    /// An input and an output, by port, of which the output may replace the input.
     in_place: Option<(usize, usize)>,
 }
 
-impl Lowering {
+impl Lowering<'_, '_> {
+    /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that may
+    /// share memory.
+    fn run(mut self, op: &Op, anchor: usize) -> Result<Option<(usize, usize)>> {
+        let group = self.builder.group();
+        let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);
+        let (source, result) = (operands[0], results[0]);
+        let axes = fusable_axes(op, &group.values[source].dims)?;
+        let has_program =
+            |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
+        let has_prologue = axes.is_some() && group.anchor_of(source).is_none() && has_program(source);
+        let mut inputs: SmallVec<[PlacedTensor; 6]> = SmallVec::new();
+        for (index, &value) in operands.iter().enumerate() {
+            let tensor = match index == 0 && has_prologue {
+                true => of_program(&group.values[value]),
+                false => self.builder.operand(value)?,
+            };
+            inputs.push(tensor);
+        }
+        let roots = match &axes {
+            Some(_) => self.builder.epilogue_roots(anchor, &[result]),
+            None => Vec::new(),
+        };
+        let has_epilogue = roots.iter().any(|&root| root != result);
+        let is_read = |value: usize| {
+            let is_used = |user: usize| group.operands(user).contains(&value);
+            group.outputs.contains(&value) || (0..group.values.len()).any(is_used)
+        };
+        let mut outputs: SmallVec<[Option<PlacedTensor>; 3]> = SmallVec::new();
+        for (index, &value) in results.iter().enumerate() {
+            outputs.push(match index {
+                0 if has_epilogue => Some(of_program(&group.values[value])),
+                _ if is_read(value) => Some(self.builder.result(value)),
+                _ => None,
+            });
+        }
+        if let Some(axes) = axes.filter(|_| has_prologue || has_epilogue) {
+            let is_fold = !matches!(op.kind(), OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm);
+            let count = if is_fold { axes.part().min(axes.length()) } else { axes.length() };
+            let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
+            let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
+            let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
+            let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
+            let columns = axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
+            let space = |value: usize| {
+                let row_stride = (count * element(value)).next_multiple_of(LINE);
+                let space = DriverSpace {
+                    dims: axes.dims.clone(),
+                    rows: places_axis.map(|place| axes.places[place]),
+                    columns,
+                    tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
+                    slots: smallvec![(row_stride as isize, element(value) as isize)],
+                };
+                (space, row_stride)
+            };
+            self.fused.tile = Some((rows, places_axis));
+            if has_prologue {
+                let (space, row_stride) = space(source);
+                let nest = self.builder.prologue(&space, source, 0)?;
+                let element = element(source);
+                self.fused.prologue = Some(Program { nest, row_stride, element, is_by_place: false });
+            }
+            if has_epilogue {
+                let (space, row_stride) = match is_fold {
+                    false => space(result),
+                    true => {
+                        let dims = &group.values[result].dims;
+                        let keeps = dims.len() == axes.dims.len();
+                        let columns = places_axis.map(|place| if keeps { axes.places[place] } else { place });
+                        let space = DriverSpace {
+                            dims: dims.clone(),
+                            rows: None,
+                            columns,
+                            tile: Extent { rows: 1, columns: rows },
+                            slots: smallvec![(0, element(result) as isize)],
+                        };
+                        (space, element(result))
+                    }
+                };
+                let nest = self.builder.epilogue(&space, &[(result, 0)], &roots)?;
+                let element = element(result);
+                self.fused.epilogue = Some(Program { nest, row_stride, element, is_by_place: is_fold });
+            }
+        }
+        let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
+        match self.op(op, &inputs, &outputs)? {
+            Some(()) => Ok(self.in_place),
+            None => Err(self.builder.refuse(unsupported())),
+        }
+    }
+
     /// Adds the phases of an op; `None` if it is no op on rows.
-    fn op(&mut self, op: &Op, inputs: &[Tensor], outputs: &[Option<Tensor>]) -> Result<Option<()>> {
+    fn op(&mut self, op: &Op, inputs: &[PlacedTensor], outputs: &[Option<PlacedTensor>]) -> Result<Option<()>> {
         use OpKind as K;
         let Some(source) = inputs.first() else { return Ok(None) };
-        let (level, dims, rank) = (self.level, source.dims.clone(), source.dims.len());
-        let whole = |tensor: &Tensor| tensor.onto(rank, 0);
+        let (level, dims, rank) = (self.builder.level, source.dims.clone(), source.dims.len());
+        let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let epsilon = f64::from(op.f32_attr(Attr::Epsilon).unwrap_or(0.0));
         let is_affine = op.get_attr(Attr::UseAffine).is_none() || op.bool_attr(Attr::UseAffine);
@@ -327,9 +340,9 @@ impl Lowering {
                 let begin = infer::norm_axis(op, &dims)?;
                 let is_centred = op.kind() == K::LayerNorm;
                 let given = if is_affine || !is_centred { &inputs[1..] } else { &[] };
-                let onto = |tensor: &Tensor| tensor.onto(rank, rank - tensor.dims.len());
+                let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
                 let before =
-                    |tensor: &Tensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
+                    |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
                 let roles = Roles {
                     operands: smallvec![whole(source)],
                     result: result(0).map(whole),
@@ -419,7 +432,7 @@ impl Lowering {
     }
 
     /// Notes that a result may replace the source.
-    fn may_replace(&mut self, source: &Tensor, result: Option<&Tensor>) {
+    fn may_replace(&mut self, source: &PlacedTensor, result: Option<&PlacedTensor>) {
         if let (Base::Port(input), Some(Base::Port(output))) = (source.base, result.map(|to| to.base)) {
             self.in_place = Some((input, output));
         }
@@ -429,8 +442,8 @@ impl Lowering {
     fn group_norm(
         &mut self,
         op: &Op,
-        inputs: &[Tensor],
-        outputs: &[Option<Tensor>],
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
         epsilon: f64,
     ) -> Result<()> {
         let source = &inputs[0];
@@ -445,17 +458,17 @@ impl Lowering {
             strides.insert(axis, axis_of_channels * channels as isize);
             Operand { base, data_type, strides }
         };
-        let whole = |tensor: &Tensor| {
+        let whole = |tensor: &PlacedTensor| {
             let operand = tensor.onto(rank - 1, 0);
             let stride = operand.strides[axis];
             split(operand, stride)
         };
-        let of_channels = |tensor: &Tensor| {
+        let of_channels = |tensor: &PlacedTensor| {
             let operand = tensor.along((0..rank - 1).map(|other| (other == axis).then_some(0)));
             let stride = operand.strides[axis];
             split(operand, stride)
         };
-        let of_groups = |tensor: &Tensor| {
+        let of_groups = |tensor: &PlacedTensor| {
             tensor.along((0..rank).map(|other| match other {
                 0 => Some(0),
                 _ => (other == axis).then_some(1),
@@ -471,7 +484,7 @@ impl Lowering {
             ..Roles::default()
         };
         self.may_replace(source, result(0));
-        let work = RowWork::Norm { kernel: rows::norm(self.level), is_centred: true, epsilon };
+        let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
         self.add(op, work, &Axes::new(&dims, |other| other != 0 && other != axis), roles);
         Ok(())
     }
@@ -480,16 +493,16 @@ impl Lowering {
     fn layer_norm_backward(
         &mut self,
         op: &Op,
-        inputs: &[Tensor],
-        outputs: &[Option<Tensor>],
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
         epsilon: f64,
     ) -> Result<()> {
         let (source, dims) = (&inputs[0], &inputs[0].dims);
-        let (level, rank) = (self.level, dims.len());
+        let (level, rank) = (self.builder.level, dims.len());
         let begin = infer::norm_axis(op, dims)?;
-        let whole = |tensor: &Tensor| tensor.onto(rank, 0);
-        let before = |tensor: &Tensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
-        let onto = |tensor: &Tensor| tensor.onto(rank, rank - tensor.dims.len());
+        let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
+        let before = |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
+        let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
         let is_affine = op.bool_attr(Attr::UseAffine);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let operands: SmallVec<[Operand; 3]> = inputs[..2].iter().map(whole).collect();
@@ -533,24 +546,24 @@ impl Lowering {
     ) {
         let (length, part) = (axes.length(), axes.part());
         let parts = if length <= part { 1 } else { length.div_ceil(part) };
-        let kernels = rows::fold(self.level, fold);
+        let kernels = rows::fold(self.builder.level, fold);
         let work = |finish| RowWork::Fold(FoldWork { kernels, map, by_columns: false, finish });
         if parts == 1 {
             roles.numbers = smallvec![Some(to)];
             return self.add(op, work(Some(finish)), axes, roles);
         }
         // The numbers of the parts of a place are neighbours.
+        let mut stride = parts * size_of::<f64>();
+        let bytes = axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
         let mut partial = Operand {
-            base: Base::Buffer(self.buffers.len()),
+            base: self.builder.buffer(bytes),
             data_type: DataType::F64,
             strides: AxisStrides::from_elem(0, axes.dims.len()),
         };
-        let mut stride = parts * size_of::<f64>();
         for &axis in axes.places.iter().rev() {
             partial.strides[axis] = stride as isize;
             stride = stride.saturating_mul(axes.dims[axis] as usize);
         }
-        self.buffers.push(stride);
         roles.numbers = smallvec![Some(partial.clone())];
         self.add(op, work(None), axes, roles);
         // The parts are the axis along which the second phase goes.
@@ -572,7 +585,7 @@ impl Lowering {
 
     /// Adds a phase.
     fn add(&mut self, op: &Op, mut work: RowWork, axes: &Axes, roles: Roles) {
-        let level = self.level;
+        let level = self.builder.level;
         let length = axes.length();
         let (part, parts) = match work {
             RowWork::Fold(_) => (axes.part(), length.div_ceil(axes.part().max(1)).max(1)),
@@ -584,12 +597,20 @@ impl Lowering {
             .chain(&given)
             .chain(numbers.iter().flatten())
             .collect();
-        let mut loops = place_loops(axes, &all);
-        let places = loops.pop().unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] });
+        let (mut loops, places) = match self.fused.tile {
+            None => {
+                let mut loops = place_loops(axes, &all);
+                let places = loops.pop();
+                (loops, places)
+            }
+            Some((_, rows)) => given_loops(axes, &all, rows),
+        };
+        let places = places.unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] });
 
         // Which rows lie contiguous.
         let row = |operand: &Operand| along(axes, operand);
         let is_contiguous = |operand: &Operand| match &row(operand)[..] {
+            _ if operand.is_of_program() => true,
             [] => true,
             [(_, stride)] => *stride == operand.bytes() as isize,
             _ => false,
@@ -609,7 +630,7 @@ impl Lowering {
             () if packs => in_tile.max(PACKED_PLACES.min(PACKED_BYTES / 4 / count.max(1))).max(1),
             () => in_tile,
         };
-        let rows = rows.min(places.extent).max(1);
+        let rows = self.fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
 
         let mut scratch = Scratch(0);
         let mut next = 0;
@@ -630,7 +651,8 @@ impl Lowering {
                 }
             });
             let float = Float::of(operand.data_type).unwrap_or(Float::F32);
-            RowOperand { place: RowPlace::Access(access()), float, along, packed }
+            let place = place_of(operand, access());
+            RowOperand { place, float, along, packed }
         };
         let row_operands: SmallVec<[RowOperand; 3]> =
             operands.iter().map(|operand| row_operand(operand, &mut scratch, rows)).collect();
@@ -659,7 +681,7 @@ impl Lowering {
                 false => (DataType::F64, data_type),
             };
             PlaceNumbers {
-                place: if operand.is_some() { RowPlace::Access(access()) } else { RowPlace::Nowhere },
+                place: operand.map_or(RowPlace::Nowhere, |operand| place_of(operand, access())),
                 along: operand.map(row).filter(|_| is_read && is_given_along).unwrap_or_default(),
                 convert: convert(level, from, to).map(|convert| convert.kernel),
                 bytes,
@@ -688,6 +710,20 @@ impl Lowering {
             _ => 0,
         };
         let room = scratch.take(room);
+        // The prologue belongs to the first phase of an op, the epilogue to the last.
+        let mut fused = |program: Option<Program>| {
+            program.map(|Program { nest, row_stride, element, is_by_place }| FusedRows {
+                scratch: scratch.take(nest.program.scratch),
+                rows: scratch.take(row_stride.saturating_mul(rows)),
+                nest,
+                row_stride,
+                element,
+                is_by_place,
+            })
+        };
+        let is_last = !matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
+        let prologue = fused(self.fused.prologue.take());
+        let epilogue = fused(self.fused.epilogue.take_if(|_| is_last));
 
         let accesses = (all.iter().enumerate())
             .map(|(index, operand)| Access {
@@ -702,6 +738,7 @@ impl Lowering {
         };
         let row_blocks = loops.len();
         loops.extend([blocks, Loop { extent: 1, strides: smallvec![0; all.len()] }]);
+        let elements = (loops.iter().map(|l| l.extent)).fold(length.saturating_mul(rows), usize::saturating_mul);
         let program = TileProgram {
             steps: Vec::new(),
             roots: SmallVec::new(),
@@ -719,7 +756,7 @@ impl Lowering {
             tile: Extent { rows, columns: 1 },
             program,
         };
-        self.phases.push(RowsPhase {
+        let phase = RowsPhase {
             name: op.kind().name(),
             nest,
             length,
@@ -733,10 +770,55 @@ impl Lowering {
             numbers: row_numbers,
             kept_row,
             room,
-            prologue: None,
-            epilogue: None,
-        });
+            prologue,
+            epilogue,
+        };
+        let flops = elements.saturating_mul(cost_of(op.kind()));
+        self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
     }
+}
+
+/// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
+fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<Axes>> {
+    use OpKind as K;
+    let axes = match op.kind() {
+        K::SoftMax | K::LogSoftmax => {
+            let along = infer::resolved_axis(op, dims)?;
+            Axes::new(dims, |axis| axis == along)
+        }
+        K::LayerNorm | K::RMSNorm => {
+            let begin = infer::norm_axis(op, dims)?;
+            Axes::new(dims, |axis| axis >= begin)
+        }
+        K::ReduceSum | K::ReduceMean | K::ReduceMax | K::ReduceMin | K::ReduceProd | K::ReduceL1 | K::ReduceL2 => {
+            let along = infer::reduced_axes(op, dims)?;
+            Axes::new(dims, |axis| along.contains(&axis))
+        }
+        _ => return Ok(None),
+    };
+    let long = axes.along.iter().filter(|&&axis| dims[axis] != 1).count();
+    Ok(Some(axes).filter(|axes| long <= 1 && !axes.along.is_empty() && !dims.contains(&0)))
+}
+
+/// A value that a program hands over.
+fn of_program(value: &GroupValue) -> PlacedTensor {
+    let strides = Dims::from_elem(0, value.dims.len());
+    PlacedTensor { base: Base::Driver(0), data_type: value.data_type, dims: value.dims.clone(), strides }
+}
+
+/// Where an operand is.
+fn place_of(operand: &Operand, access: usize) -> RowPlace {
+    if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
+}
+
+/// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
+fn given_loops(axes: &Axes, operands: &[&Operand], rows: Option<usize>) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
+    let of_axis = |&axis: &usize| Loop {
+        extent: axes.dims[axis] as usize,
+        strides: operands.iter().map(|operand| operand.strides[axis]).collect(),
+    };
+    let others = axes.places.iter().enumerate().filter(|(place, _)| Some(*place) != rows);
+    (others.map(|(_, axis)| of_axis(axis)).collect(), rows.map(|place| of_axis(&axes.places[place])))
 }
 
 /// Hands out scratch, line by line.

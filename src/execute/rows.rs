@@ -3,7 +3,7 @@
 
 use super::bindings::Bindings;
 use super::cursor::Cursor;
-use super::interpreter::{Interpreter, TileOperands};
+use super::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
@@ -23,8 +23,12 @@ pub(super) fn run(
     bindings: &Bindings,
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
+    let dests = [&phase.prologue, &phase.epilogue].map(|fused| {
+        fused.as_ref().map(|fused| select_dests(&fused.nest.program, &bindings.in_place)).unwrap_or_default()
+    });
     runner.run(phase.tasks(), |thread, ranges| {
-        let mut worker = Worker::new(phase, plan, bindings, bindings.scratch_of(thread, plan.scratch));
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut worker = Worker::new(phase, plan, bindings, &dests, scratch);
         ranges.for_each(|range| range.for_each(|task| worker.run(task)));
     })
 }
@@ -56,16 +60,22 @@ impl Part {
 }
 
 impl<'a> Worker<'a> {
-    fn new(phase: &'a RowsPhase, plan: &'a Plan, bindings: &Bindings, scratch: *mut u8) -> Self {
-        let program = |fused: &'a Option<FusedRows>| {
-            fused.as_ref().map(|f| FusedProgram::new(f, plan, bindings, scratch))
+    fn new(
+        phase: &'a RowsPhase,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        dests: &'a [SelectDests; 2],
+        scratch: *mut u8,
+    ) -> Self {
+        let program = |fused: &'a Option<FusedRows>, dests: &'a SelectDests| {
+            fused.as_ref().map(|fused| FusedProgram::new(fused, plan, bindings, dests, scratch))
         };
         Self {
             phase,
             scratch,
             cursor: Cursor::new(&phase.nest, &plan.constants, bindings),
-            prologue: program(&phase.prologue),
-            epilogue: program(&phase.epilogue),
+            prologue: program(&phase.prologue, &dests[0]),
+            epilogue: program(&phase.epilogue, &dests[1]),
             has_parameters: false,
         }
     }
@@ -506,7 +516,13 @@ struct FusedProgram<'a> {
 }
 
 impl<'a> FusedProgram<'a> {
-    fn new(fused: &'a FusedRows, plan: &'a Plan, bindings: &Bindings, scratch: *mut u8) -> Self {
+    fn new(
+        fused: &'a FusedRows,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        dests: &'a SelectDests,
+        scratch: *mut u8,
+    ) -> Self {
         let nest = &fused.nest;
         let operands = RowsOperands {
             nest,
@@ -517,7 +533,7 @@ impl<'a> FusedProgram<'a> {
             queue: PrefetchQueue::default(),
         };
         let scratch = scratch.wrapping_add(fused.scratch);
-        Self { fused, interpreter: Interpreter::new(&nest.program, &[], scratch, operands) }
+        Self { fused, interpreter: Interpreter::new(&nest.program, dests, scratch, operands) }
     }
 
     /// The rows that the program and the work hand over.

@@ -2,7 +2,7 @@
 
 use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
 use super::pointwise::Pointwise;
-use super::rows::is_on_rows;
+use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
@@ -16,7 +16,7 @@ pub(super) const FUSIONS: &[Fusion] = &[ROWS, POINTWISE];
 const ROWS: Fusion = Fusion {
     name: "rows",
     seed: is_on_rows,
-    grow: |_, _| FusionVerdict::NoMatch,
+    grow: |group, op| rows::grow(group, op, MAX_OPS),
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Rows,
     accuracy: Accuracy::Ordered,

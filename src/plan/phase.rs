@@ -21,7 +21,7 @@ pub(crate) enum Phase {
     /// Elements that are computed on their own, tile by tile.
     Map(LoopNest),
     /// Elements that depend on whole rows, or numbers of rows.
-    Rows(RowsPhase),
+    Rows(Box<RowsPhase>),
 }
 
 impl Phase {
