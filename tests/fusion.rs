@@ -530,3 +530,74 @@ fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
     }
     report(&wrong);
 }
+
+/// `x + r` if `x < y` and `mask`, else `y`; `r` has one value a row.
+fn guarded_sum(rows: i64, columns: i64, pitches: [i64; 4]) -> Graph {
+    let dims = [rows, columns];
+    let of_pitch =
+        |id, data_type, pitch| LogicalTensor::with_strides(id, data_type, &dims, &[pitch, 1]).unwrap();
+    let dense = |id, data_type| LogicalTensor::strided(id, data_type, &dims).unwrap();
+    let (x, y) = (of_pitch(0, DataType::F32, pitches[0]), of_pitch(1, DataType::F32, pitches[1]));
+    let mask = of_pitch(2, DataType::Boolean, pitches[2]);
+    let r = LogicalTensor::strided(3, DataType::F32, &[rows, 1]).unwrap();
+    let (less, both) = (dense(4, DataType::Boolean), dense(5, DataType::Boolean));
+    let sum = dense(6, DataType::F32);
+    let mut graph = Graph::new();
+    let mut add = |id, kind, x: &LogicalTensor, y: &LogicalTensor, to: &LogicalTensor| {
+        graph.add_op(Op::new(id, kind).input(x.clone()).input(y.clone()).output(to.clone())).unwrap();
+    };
+    add(0, OpKind::Less, &x, &y, &less);
+    add(1, OpKind::LogicalAnd, &less, &mask, &both);
+    add(2, OpKind::Add, &x, &r, &sum);
+    graph.add_op(Op::select(3, both, sum, y, of_pitch(7, DataType::F32, pitches[3]))).unwrap();
+    graph.finalize().unwrap();
+    graph
+}
+
+#[test]
+fn rows_of_at_most_one_block_have_any_pitch() {
+    let mut wrong = Vec::new();
+    let mut random = Random::new(23);
+    for (rows, columns) in [(64, 64), (3, 64), (70, 63), (41, 61), (9, 52), (2, 65), (5, 128)] {
+        for gaps in [[0, 0, 0, 0], [1, 2, 3, 0], [0, 0, 0, 1], [3, 0, 1, 5], [64, 64, 64, 64]] {
+            let pitches = gaps.map(|gap| columns + gap);
+            let numbers = |count: i64, random: &mut Random| -> Vec<f32> {
+                (0..count).map(|_| random.below(64) as f32 - 32.0).collect()
+            };
+            let (x, y) = (numbers(rows * pitches[0], &mut random), numbers(rows * pitches[1], &mut random));
+            let mask: Vec<bool> = (0..rows * pitches[2]).map(|_| random.below(3) > 0).collect();
+            let r = numbers(rows, &mut random);
+            let expected = |row: i64, column: i64| {
+                let at = |pitch: i64| (row * pitch + column) as usize;
+                let (x, y) = (x[at(pitches[0])], y[at(pitches[1])]);
+                if x < y && mask[at(pitches[2])] { x + r[row as usize] } else { y }
+            };
+            let graph = guarded_sum(rows, columns, pitches);
+            let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+            for engine in common::engines() {
+                let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+                let mut inputs = Vec::new();
+                for desc in compiled.inputs() {
+                    let input = match desc.id() {
+                        0 => Tensor::new(desc, &engine, &x),
+                        1 => Tensor::new(desc, &engine, &y),
+                        2 => Tensor::new(desc, &engine, &mask),
+                        _ => Tensor::new(desc, &engine, &r),
+                    };
+                    inputs.push(input.unwrap());
+                }
+                let mut result = vec![f32::NAN; (rows * pitches[3]) as usize];
+                let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result).unwrap();
+                compiled.execute(&Stream::new(&engine), &inputs, &mut [output]).unwrap();
+                let is_right = |(at, &number): (usize, &f32)| {
+                    let (row, column) = (at as i64 / pitches[3], at as i64 % pitches[3]);
+                    if column < columns { number == expected(row, column) } else { number.is_nan() }
+                };
+                if !result.iter().enumerate().all(is_right) {
+                    wrong.push((engine.level(), rows, columns, gaps));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}

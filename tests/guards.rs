@@ -107,6 +107,7 @@ impl Row {
         let op = op_of_types(Schema::of(self.kind), &types, &[self.output.0]);
         with_required(match self.kind {
             OpKind::Fill => op.attr(Attr::Shape, &[length][..]),
+            OpKind::DynamicQuantize => op.attr(Attr::Qtype, "per_channel").axis(0),
             OpKind::Clamp | OpKind::ClampBackward => op.attr(Attr::Min, -0.5f32).attr(Attr::Max, 2.0f32),
             _ => op,
         })

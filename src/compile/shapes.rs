@@ -5,21 +5,16 @@ use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
-/// Checks the inferred shape of an op's first result, as [`check_output`].
-pub(super) fn check_inferred(op: &Op, given: Option<&LogicalTensor>, inferred: &Dims) -> Result<()> {
-    check_output(op, 0, given, inferred)
-}
-
-/// Checks the inferred shape of an op's result: its bytes must be countable, and for an output it must match
+/// Checks the inferred shape of an output of an op: its bytes must be countable, and for an output it must match
 /// the given shape.
-pub(super) fn check_output(
+pub(super) fn check_inferred(
     op: &Op,
-    index: usize,
+    output: usize,
     given: Option<&LogicalTensor>,
     inferred: &Dims,
 ) -> Result<()> {
     let refuse = |fault| Err(Error::Shape { op: op.op_ref(), fault: Box::new(fault) });
-    let size = op.outputs()[index].data_type().size().unwrap_or(1) as i64;
+    let size = op.outputs()[output].data_type().size().unwrap_or(1) as i64;
     if shape::element_count(inferred).and_then(|count| count.checked_mul(size)).is_none() {
         return refuse(ShapeFault::TooLarge { dims: inferred.clone() });
     }
@@ -28,7 +23,7 @@ pub(super) fn check_output(
     if given.len() == inferred.len() && given.iter().zip(inferred).all(agrees) {
         return Ok(());
     }
-    let (port, given, inferred) = (op.output_ref(index), given.into(), inferred.clone());
+    let (port, given, inferred) = (op.output_ref(output), given.into(), inferred.clone());
     refuse(ShapeFault::Contradiction { port, given, inferred })
 }
 

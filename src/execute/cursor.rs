@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         for (access, at) in nest.program.accesses.iter().zip(&mut at) {
             *at = match access.base {
                 Base::Port(port) => bindings.ports[port],
-                Base::Constant(constant) => constants[constant].as_ptr().cast_mut(),
+                Base::Constant(constant) => constants[constant..].as_ptr().cast_mut().cast(),
                 Base::Buffer(buffer) => bindings.buffers[buffer],
                 Base::Index | Base::Driver(_) => std::ptr::null_mut(),
             };

@@ -4,6 +4,7 @@
 use smallvec::SmallVec;
 
 use super::cursor::Cursor;
+use crate::kernels::pointwise::{KeepParameters, LinearIndex};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
@@ -143,6 +144,18 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 unsafe {
                     kernel(extent, first as i32, access.row_stride as i32, access.col_stride as i32, to)
                 };
+            }
+            Instr::IsKept { access, seed, offset, probability, kernel } => {
+                let (first, access) = (self.operands.at(*access).addr(), &program.accesses[*access]);
+                let [seed, offset, probability] =
+                    [*seed, *offset, *probability].map(|operand| self.source(operand).at);
+                let index = LinearIndex {
+                    first: first as u64,
+                    row_step: access.row_stride as u64,
+                    column_step: access.col_stride as u64,
+                };
+                // SAFETY: the parameters are one element each, and the target covers the part of the tile.
+                unsafe { kernel(extent, index, KeepParameters { seed, offset, probability }, to) };
             }
             Instr::FusedKernel(fused) => {
                 let sources: SmallVec<[Source; 6]> =

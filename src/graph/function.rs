@@ -40,6 +40,32 @@ pub(crate) enum Function {
     Index,
     /// The same number everywhere, converted from f32; as a boolean, whether it is not 0.
     Fill(f32),
+    /// Whether Dropout keeps an element, as 1 or 0: a function of the element's row-major index, and of seed,
+    /// offset and probability. A part of [`Composite::Dropout`]; no op is this function alone.
+    IsKept,
+}
+
+/// An op that is several functions of elements, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Composite {
+    /// From numbers to integers or small floats, by scales and zero points.
+    Quantize,
+    /// From integers or small floats to numbers, by scales and zero points.
+    Dequantize,
+    /// Drops random elements and scales the others.
+    Dropout,
+}
+
+impl Composite {
+    /// The composite that an op is; `None` if its kind is none.
+    pub(crate) fn of(op: &Op) -> Option<Self> {
+        match op.kind() {
+            K::Quantize | K::DynamicQuantize => Some(Self::Quantize),
+            K::Dequantize | K::DynamicDequantize => Some(Self::Dequantize),
+            K::Dropout => Some(Self::Dropout),
+            _ => None,
+        }
+    }
 }
 
 impl Function {

@@ -21,7 +21,7 @@ pub(crate) enum Base {
     /// One of the plan's internal buffers.
     #[cfg_attr(not(test), expect(dead_code, reason = "for phases that follow each other"))]
     Buffer(usize),
-    /// One of the plan's constants.
+    /// A constant of the plan, by its first word.
     Constant(usize),
     /// 0: the access goes through indices, not through memory, and its strides count in ones.
     Index,

@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<usize>,
     /// The phases, in the order in which they run.
     pub(crate) phases: Vec<Phase>,
-    /// Constant elements, each in 8 bytes.
+    /// Constants: one element, or several behind each other, from the start of a word of 8 bytes.
     pub(crate) constants: Vec<[u8; 8]>,
     /// Scratch of each thread, in bytes: that of the phase that needs most.
     pub(crate) scratch: usize,

@@ -15,12 +15,13 @@ pub(crate) enum ScalarOp {
     Logic(Logic),
     Not,
     Classify(Class, DataType),
-    Sign(Sign),
+    Sign(Sign, DataType),
     Select,
     Convert(DataType, DataType),
     /// Rounds an f32 to a value of another type.
     Round(DataType),
     Index,
+    IsKept,
 }
 
 /// Name of an op in a shown plan: its function, and its type, unless that is always f32.
@@ -33,11 +34,13 @@ impl fmt::Display for ScalarOp {
             Self::Logic(logic) => write!(f, "{logic:?}"),
             Self::Not => f.write_str("Not"),
             Self::Classify(class, of) => write!(f, "Is{class:?} {of}"),
-            Self::Sign(sign) => write!(f, "{sign:?} sign"),
+            Self::Sign(sign, of @ (DataType::S32 | DataType::S64)) => write!(f, "{sign:?} sign {of}"),
+            Self::Sign(sign, _) => write!(f, "{sign:?} sign"),
             Self::Select => f.write_str("Select"),
             Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
             Self::Round(to) => write!(f, "Round to {to}"),
             Self::Index => f.write_str("Index"),
+            Self::IsKept => f.write_str("Is kept"),
         }
     }
 }

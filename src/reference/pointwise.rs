@@ -122,6 +122,7 @@ fn run(
             moved(function, inputs, range, to, bytes)
         }
         Function::Index => unreachable!("an index is no function of elements"),
+        Function::IsKept => unreachable!("no op is this function alone"),
     }
 }
 

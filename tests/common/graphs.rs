@@ -77,7 +77,8 @@ const BACKWARD: &[OpKind] = &[
 ];
 const MIXING: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Divide];
 const EQUAL_TYPES: &[OpKind] = &[K::Maximum, K::Minimum, K::SquaredDifference];
-const INTEGER: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Maximum, K::Minimum];
+const INTEGER: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Divide, K::Modulo, K::Maximum, K::Minimum];
+const QUANTIZATION: &[OpKind] = &[K::Quantize, K::Dequantize, K::DynamicQuantize, K::DynamicDequantize];
 const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K::Greater, K::GreaterEqual];
 const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
 const CLASSES: &[OpKind] = &[K::IsNaN, K::IsInf, K::IsFinite];
@@ -159,7 +160,13 @@ impl RandomGraph {
 }
 
 /// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is allowed.
-fn strided(random: &mut Random, id: usize, data_type: DataType, dims: &[i64], repeat: bool) -> LogicalTensor {
+pub fn strided(
+    random: &mut Random,
+    id: usize,
+    data_type: DataType,
+    dims: &[i64],
+    repeat: bool,
+) -> LogicalTensor {
     let mut order: Vec<usize> = (0..dims.len()).collect();
     if random.below(3) == 0 {
         for i in (1..order.len()).rev() {
@@ -189,8 +196,16 @@ impl Builder<'_> {
 
     /// A tensor of a type that there is, or a new input; dims fit the index space unless `dims` says which.
     fn operand(&mut self, data_type: DataType, dims: Option<&[i64]>) -> Known {
-        let fits =
-            |known: &&Known| known.data_type == data_type && dims.is_none_or(|dims| known.dims == dims);
+        let space = &self.dims;
+        // Scales and their like need not fit the index space.
+        let broadcasts = |own: &[i64]| {
+            own.len() <= space.len()
+                && own.iter().rev().zip(space.iter().rev()).all(|(&dim, &onto)| dim == onto || dim == 1)
+        };
+        let fits = |known: &&Known| {
+            let fits = dims.map_or_else(|| broadcasts(&known.dims), |dims| known.dims == dims);
+            fits && known.data_type == data_type
+        };
         let known: Vec<Known> = self.known.iter().filter(fits).cloned().collect();
         if !known.is_empty() && self.random.below(4) != 0 {
             // The latest ones often, so that chains grow.
@@ -226,7 +241,7 @@ impl Builder<'_> {
     fn add_op(&mut self) {
         let float = self.random.pick(FLOATS);
         let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
-        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(24) {
+        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(27) {
             0..5 => {
                 let x = self.operand(float, None);
                 let dims = x.dims.clone();
@@ -294,6 +309,17 @@ impl Builder<'_> {
                 let dims = self.dims.clone();
                 (vec![self.operand(float, Some(&dims))], K::GenIndex, D::S32, dims)
             }
+            22..24 => {
+                let kind = self.random.pick(QUANTIZATION);
+                return self.add_quantization(kind);
+            }
+            24 => return self.add_dropout(float),
+            25 => {
+                let of = self.random.pick(&[D::S32, D::S64]);
+                let x = self.operand(of, None);
+                let dims = x.dims.clone();
+                (vec![x], self.random.pick(&[K::Abs, K::Negative]), of, dims)
+            }
             21 => {
                 let to = if self.random.below(4) == 0 { D::Boolean } else { self.random.pick(NUMBERS) };
                 let dims = self.fitting_dims();
@@ -329,9 +355,85 @@ impl Builder<'_> {
                 _ => op,
             };
         }
-        let id = self.id();
-        self.ops.push(op.output(LogicalTensor::unknown(id, to)));
-        self.known.push(Known { id, data_type: to, dims });
+        self.push(op, &[to], &dims);
+    }
+
+    /// Adds an op whose outputs have these types and equal dims.
+    fn push(&mut self, op: Op, types: &[DataType], dims: &[i64]) {
+        let output = |op: Op, &data_type: &DataType| {
+            let id = self.id();
+            self.known.push(Known { id, data_type, dims: dims.to_vec() });
+            op.output(LogicalTensor::unknown(id, data_type))
+        };
+        let op = types.iter().fold(op, output);
+        self.ops.push(op);
+    }
+
+    fn add_quantization(&mut self, kind: OpKind) {
+        let is_dynamic = [K::DynamicQuantize, K::DynamicDequantize].contains(&kind);
+        let scale_type = if kind == K::DynamicDequantize { self.random.pick(FLOATS) } else { D::F32 };
+        let small = match is_dynamic {
+            true => self.random.pick(&[D::U8, D::S8]),
+            false => self.random.pick(&[D::U8, D::S8, D::F8E5m2, D::F8E4m3]),
+        };
+        let quantizes = [K::Quantize, K::DynamicQuantize].contains(&kind);
+        let (from, to) = if quantizes { (D::F32, small) } else { (small, scale_type) };
+        let src = self.operand(from, None);
+        let dims = src.dims.clone();
+        let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
+        let mut op = Op::new(self.ops.len(), kind).input(tensor(&src));
+        let axis = (!dims.is_empty() && self.random.below(2) == 0).then(|| self.random.below(dims.len()));
+        let count = axis.map_or(1, |axis| dims[axis]);
+        if let Some(axis) = axis {
+            let from_end = axis as i64 - dims.len() as i64;
+            op = op.attr(Attr::Qtype, "per_channel");
+            op = op.axis(if self.random.below(2) == 0 { from_end } else { axis as i64 });
+        }
+        let has_zps = self.random.below(2) == 0 && (quantizes || !matches!(small, D::F8E5m2 | D::F8E4m3));
+        if is_dynamic {
+            let shape = |random: &mut Random| match axis {
+                Some(_) if random.below(3) == 0 => vec![count, 1],
+                Some(_) if random.below(3) == 0 => vec![1, count],
+                Some(_) => vec![count],
+                None => random.pick(&[vec![], vec![1], vec![1, 1]]),
+            };
+            let scales = shape(self.random);
+            op = op.input(tensor(&self.operand(scale_type, Some(&scales))));
+            if has_zps {
+                let zps = if self.random.below(3) == 0 { vec![1] } else { shape(self.random) };
+                let of = self.random.pick(&[D::S32, D::S8, D::U8]);
+                op = op.input(tensor(&self.operand(of, Some(&zps))));
+            }
+        } else {
+            let scales: Vec<f32> =
+                (0..count).map(|_| self.random.pick(&[0.1, 0.5, 0.037, 2.0, -0.3, 0.0])).collect();
+            op = op.attr(Attr::Scales, scales);
+            if has_zps {
+                let zps: Vec<i64> = (0..count).map(|_| self.random.pick(&[0, 3, -7, 128, 1 << 40])).collect();
+                op = op.attr(Attr::Zps, zps);
+            }
+        }
+        self.push(op, &[to], &dims);
+    }
+
+    fn add_dropout(&mut self, of: DataType) {
+        let src = self.operand(of, None);
+        let dims = src.dims.clone();
+        let (seed, offset) = (self.operand(D::S64, Some(&[])), self.operand(D::S64, Some(&[1])));
+        let probability = match self.random.below(4) {
+            0 => self.operand(D::F32, Some(&[])),
+            _ => {
+                let value = self.random.pick(&[0.5f32, 0.1, 0.9, 0.0, 1.0]);
+                let fill = Op::new(self.ops.len(), K::Fill).attr(Attr::Value, value);
+                self.push(fill.attr(Attr::Shape, Vec::<i64>::new()), &[D::F32], &[]);
+                self.known[self.known.len() - 1].clone()
+            }
+        };
+        let inputs = [src, seed, offset, probability];
+        let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
+        let op = Op::new(self.ops.len(), K::Dropout).inputs_from(inputs.iter().map(tensor));
+        let types = if self.random.below(2) == 0 { &[of, D::U8][..] } else { &[of] };
+        self.push(op, types, &dims);
     }
 }
 
@@ -481,13 +583,18 @@ pub fn check_ops(
     let held = |id: usize| value(inputs.get(&id).or_else(|| made.get(&id)).unwrap());
     graph.ops.iter().try_for_each(|op| {
         let operands: Vec<Value> = op.inputs().iter().map(|input| held(input.id())).collect();
-        check_op(op, &operands, &held(op.outputs()[0].id()))
+        (0..op.outputs().len())
+            .try_for_each(|output| check_output(op, output, &operands, &held(op.outputs()[output].id())))
     })
 }
 
 /// Holds the result of an op against the reference, given the operands that it had; says what is wrong.
 pub fn check_op(op: &Op, operands: &[Value], given: &Value) -> Result<(), String> {
-    let expected = reference::run(op, operands).map_err(|e| e.to_string())?.remove(0);
+    check_output(op, 0, operands, given)
+}
+
+fn check_output(op: &Op, output: usize, operands: &[Value], given: &Value) -> Result<(), String> {
+    let expected = reference::run(op, operands).map_err(|e| e.to_string())?.remove(output);
     let most = i64::from(reference::ulps(op));
     if given.dims() != expected.dims() {
         return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
@@ -503,12 +610,22 @@ pub fn check_op(op: &Op, operands: &[Value], given: &Value) -> Result<(), String
 
 /// Runs a graph every way, fused and op by op, in place and not, on inputs from a seed; says what is wrong.
 pub fn check(graph: &RandomGraph, seed: u64, engines: &[Engine]) -> Result<(), String> {
+    check_on(graph, seed, engines, &|engine| filled(graph, engine, seed))
+}
+
+/// As [`check`], on inputs that are made for each engine.
+pub fn check_on(
+    graph: &RandomGraph,
+    seed: u64,
+    engines: &[Engine],
+    filled: &dyn Fn(&Engine) -> BTreeMap<usize, TensorBuf>,
+) -> Result<(), String> {
     let [fused, alone] = both(&graph.graph);
     if let Some(partition) = fused.iter().chain(&alone).find(|partition| !partition.is_supported()) {
         return Err(format!("{:?}", partition.unsupported_reason()));
     }
     for engine in engines {
-        let inputs = filled(graph, engine, seed);
+        let inputs = filled(engine);
         let run = |partitions: &[Partition], in_place: Option<Random>| {
             run(partitions, &graph.outputs, engine, &inputs, in_place)
         };

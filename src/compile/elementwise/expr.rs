@@ -29,15 +29,16 @@ pub(super) struct ExprGraph<'a> {
     pub(super) dims: &'a [i64],
     pub(super) nodes: Vec<ExprNode>,
     pub(super) accesses: Vec<AxisAccess>,
-    /// Constants of this nest, and the number of constants of earlier nests.
+    /// Constants of this nest in words, and the number of words of earlier nests.
     pub(super) constants: Vec<[u8; 8]>,
     constants_before: usize,
     /// The values built so far.
     memo: FxHashMap<Wanted, ExprRef>,
 }
 
-/// A value, the dim of the nest at which its first dim stands, and its representation.
-type Wanted = (usize, usize, Repr);
+/// A value, the dim of the nest at which its first dim stands, and its representation. Leading dims of 1 may
+/// stand before the first dim of the nest.
+type Wanted = (usize, isize, Repr);
 
 /// A built value, or the value that has to be built before it.
 type Built = Result<ExprRef, Wanted>;
@@ -102,7 +103,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A value in storage form; its first dim is dim `start` of the nest.
-    pub(super) fn storage(&mut self, value: usize, start: usize) -> ExprRef {
+    pub(super) fn storage(&mut self, value: usize, start: isize) -> ExprRef {
         // A loop, since groups are deep and stacks of threads small.
         let mut open = Vec::new();
         loop {
@@ -125,19 +126,19 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A value in its own type, if it has been built.
-    fn built_storage(&self, value: usize, start: usize) -> Built {
+    fn built_storage(&self, value: usize, start: isize) -> Built {
         self.built(value, start, Repr::Storage)
     }
 
     /// A value in a type that holds all values of its own, if it has been built.
-    fn in_type(&self, value: usize, start: usize, wanted: DataType) -> Built {
+    fn in_type(&self, value: usize, start: isize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, start),
             false => self.built(value, start, Repr::Compute(wanted)),
         }
     }
 
-    fn built(&self, value: usize, start: usize, repr: Repr) -> Built {
+    fn built(&self, value: usize, start: isize, repr: Repr) -> Built {
         // A scalar is the same wherever it stands.
         let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
         let wanted = (value, start, repr);
@@ -153,7 +154,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, start: usize) -> Built {
+    fn build_storage(&mut self, value: usize, start: isize) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.written[value]) {
@@ -211,7 +212,7 @@ impl<'a> ExprGraph<'a> {
             }
             Function::Sign(sign) => {
                 let operands = self.operands(def, start, None)?;
-                Ok(self.node(ScalarOp::Sign(sign), operands, width_of(of_type)))
+                Ok(self.node(ScalarOp::Sign(sign, of_type), operands, width_of(of_type)))
             }
             Function::Select => {
                 let operands = self.operands(def, start, None)?;
@@ -220,7 +221,7 @@ impl<'a> ExprGraph<'a> {
             Function::Index => {
                 let mut strides = SmallVec::from_elem(0, self.dims.len());
                 if group.values[value].dims[def.axis] != 1 {
-                    strides[start + def.axis] = 1;
+                    strides[start as usize + def.axis] = 1;
                 }
                 let access = self.access(AxisAccess { base: Base::Index, strides, width: width_of(of_type) });
                 Ok(self.node(
@@ -229,23 +230,37 @@ impl<'a> ExprGraph<'a> {
                     width_of(of_type),
                 ))
             }
-            Function::Fill(number) => {
-                let constant = constant(number, of_type);
-                let index = self.constants.iter().position(|&known| known == constant).unwrap_or_else(|| {
-                    self.constants.push(constant);
-                    self.constants.len() - 1
+            Function::IsKept => {
+                let linear = self.row_major_strides(value, start).into_iter().map(|stride| stride as isize);
+                let index =
+                    AxisAccess { base: Base::Index, strides: linear.collect(), width: width_of(of_type) };
+                let index = ExprRef::AxisAccess(self.access(index));
+                let parameters = self.operands(def, start, None)?;
+                let operands = [index].into_iter().chain(parameters).collect();
+                Ok(self.node(ScalarOp::IsKept, operands, width_of(of_type)))
+            }
+            Function::Fill(_) => {
+                let width = width_of(of_type);
+                let strides = match def.constants[..] {
+                    [_] => SmallVec::from_elem(0, self.dims.len()),
+                    _ => {
+                        let elements = self.row_major_strides(value, start).into_iter();
+                        elements.map(|stride| stride as isize * width.bytes() as isize).collect()
+                    }
+                };
+                let words = words(&def.constants, of_type);
+                let known = self.constants.windows(words.len().max(1)).position(|known| *known == words);
+                let index = known.unwrap_or_else(|| {
+                    self.constants.extend(words);
+                    self.constants.len() - def.constants.len().div_ceil(8 / width.bytes())
                 });
-                let strides = SmallVec::from_elem(0, self.dims.len());
-                Ok(ExprRef::AxisAccess(self.access(AxisAccess {
-                    base: Base::Constant(self.constants_before + index),
-                    strides,
-                    width: width_of(of_type),
-                })))
+                let base = Base::Constant(self.constants_before + index);
+                Ok(ExprRef::AxisAccess(self.access(AxisAccess { base, strides, width })))
             }
         }
     }
 
-    fn build_compute(&mut self, value: usize, start: usize, wanted: DataType) -> Built {
+    fn build_compute(&mut self, value: usize, start: isize, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there =
@@ -256,7 +271,7 @@ impl<'a> ExprGraph<'a> {
             Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
                 Some(self.built(value, start, Repr::Unrounded))
             }
-            Function::Convert if is_float(group.values[def.operands[0].0].data_type) => {
+            Function::Convert if is_float(of_type) && is_float(group.values[def.operands[0].0].data_type) => {
                 let (operand, start) = def.operand(0, start);
                 Some(self.in_type(operand, start, DataType::F32))
             }
@@ -279,7 +294,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, start: usize) -> Built {
+    fn build_unrounded(&mut self, value: usize, start: isize) -> Built {
         let Some(def) = &self.group.values[value].def else { return self.built_storage(value, start) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
@@ -295,7 +310,7 @@ impl<'a> ExprGraph<'a> {
     fn operands(
         &self,
         def: &ValueDef,
-        start: usize,
+        start: isize,
         wanted: Option<DataType>,
     ) -> Result<SmallVec<[ExprRef; 3]>, Wanted> {
         let operands = 0..def.operands.len();
@@ -340,12 +355,19 @@ impl<'a> ExprGraph<'a> {
         varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
     }
 
-    fn access_port(&mut self, port: usize, value: usize, start: usize) -> usize {
+    fn access_port(&mut self, port: usize, value: usize, start: isize) -> usize {
         let value = &self.group.values[value];
         let width = width_of(value.data_type);
         let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
         let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
         self.access(AxisAccess { base: Base::Port(port), strides, width })
+    }
+
+    /// The strides of a value whose elements follow each other in row-major order, along the axes of the nest.
+    fn row_major_strides(&self, value: usize, start: isize) -> Dims {
+        let dims = &self.group.values[value].dims;
+        let strides = shape::row_major_strides(dims).unwrap_or_default();
+        shape::access_strides(dims, &strides, self.dims, start)
     }
 
     fn access(&mut self, access: AxisAccess) -> usize {
@@ -434,6 +456,19 @@ fn width_of(data_type: DataType) -> Width {
 
 fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::F32 | DataType::Bf16 | DataType::F16)
+}
+
+/// Numbers in a type, one behind the other; the last word is padded with zeros.
+fn words(numbers: &[f32], of_type: DataType) -> Vec<[u8; 8]> {
+    let size = width_of(of_type).bytes();
+    let word = |numbers: &[f32]| {
+        let mut word = [0; 8];
+        for (element, &number) in word.chunks_exact_mut(size).zip(numbers) {
+            element.copy_from_slice(&constant(number, of_type)[..size]);
+        }
+        word
+    };
+    numbers.chunks(8 / size).map(word).collect()
 }
 
 /// The bytes of a number in a type, padded with zeros.

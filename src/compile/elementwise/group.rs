@@ -3,13 +3,14 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::composites::{self, Part, PartOperand};
 use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::Function;
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
-use crate::partition::pointwise::Pointwise;
+use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::types::dtype::DataType;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
@@ -39,16 +40,18 @@ impl GroupValue {
 
 /// Definition of a value from others.
 pub(super) struct ValueDef {
-    pub(super) pointwise: Pointwise,
+    pub(super) pointwise: TypedFunction,
     /// The values whose data is used, and for each the dim of the result at which its first dim starts.
-    pub(super) operands: SmallVec<[(usize, usize); 3]>,
+    pub(super) operands: SmallVec<[(usize, isize); 3]>,
     /// The axis of an index.
     pub(super) axis: usize,
+    /// The elements of a fill in row-major order; a single one is repeated.
+    pub(super) constants: Vec<f32>,
 }
 
 impl ValueDef {
     /// One operand, and the start of its first dim if the first dim of the result starts at `start`.
-    pub(super) fn operand(&self, index: usize, start: usize) -> (usize, usize) {
+    pub(super) fn operand(&self, index: usize, start: isize) -> (usize, isize) {
         let (value, own_start) = self.operands[index];
         (value, start + own_start)
     }
@@ -76,6 +79,25 @@ impl ShapedGroup {
             let pointwise = Pointwise::of(op).ok_or_else(unsupported)?;
             let operands: SmallVec<[usize; 3]> =
                 op.inputs().iter().map(|input| positions[&input.id()]).collect();
+            let pointwise = match pointwise {
+                Pointwise::Function(function) => function,
+                Pointwise::Composite(composite) => {
+                    let composite = {
+                        let dims: SmallVec<[&[i64]; 4]> =
+                            operands.iter().map(|&value| &values[value].dims[..]).collect();
+                        infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
+                        composites::parts(op, composite, &dims)?.ok_or_else(unsupported)?
+                    };
+                    let first = values.len();
+                    values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
+                    for (index, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
+                        let given = outputs.iter().find(|output| output.id() == result.id());
+                        check_inferred(op, index, given.copied(), &values[first + part].dims)?;
+                        positions.insert(result.id(), first + part);
+                    }
+                    continue;
+                }
+            };
             let placement = {
                 let dims: SmallVec<[&[i64]; 3]> =
                     operands.iter().map(|&value| &values[value].dims[..]).collect();
@@ -88,13 +110,20 @@ impl ShapedGroup {
             // An index uses its operand, an input or another value of the group, for the shape alone.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
-                _ => operands.into_iter().zip(placement.starts).collect(),
+                _ => {
+                    let starts = placement.starts.into_iter().map(|start| start as isize);
+                    operands.into_iter().zip(starts).collect()
+                }
             };
             let result = &op.outputs()[0];
             let given = outputs.iter().find(|output| output.id() == result.id());
-            check_inferred(op, given.copied(), &placement.result)?;
+            check_inferred(op, 0, given.copied(), &placement.result)?;
             positions.insert(result.id(), values.len());
-            let def = Some(ValueDef { pointwise, operands, axis });
+            let constants = match pointwise.function {
+                Function::Fill(number) => vec![number],
+                _ => Vec::new(),
+            };
+            let def = Some(ValueDef { pointwise, operands, axis, constants });
             values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
@@ -122,4 +151,15 @@ impl ShapedGroup {
         };
         values.zip(ports).map(size).collect()
     }
+}
+
+/// The value of a part of a composite, given the values of the op's inputs and that of the first part.
+fn value_of(part: Part, inputs: &[usize], first: usize) -> GroupValue {
+    let operand = |(operand, start)| match operand {
+        PartOperand::Input(port) => (inputs[port], start),
+        PartOperand::Part(part) => (first + part, start),
+    };
+    let operands = part.operands.into_iter().map(operand).collect();
+    let def = ValueDef { pointwise: part.typed, operands, axis: 0, constants: part.constants };
+    GroupValue { data_type: part.data_type, dims: part.dims, def: Some(def) }
 }

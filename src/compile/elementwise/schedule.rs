@@ -8,7 +8,7 @@ use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
-use crate::plan::{Instr, Operand, StepSpace, Traversal};
+use crate::plan::{Base, Instr, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
 
 /// An output of a nest.
@@ -100,7 +100,7 @@ impl<'a> Schedule<'a> {
                 is_one || (is_whole(space) && port.is_none_or(follows))
             }
         };
-        let is_map = !step.packs() && !matches!(step.instr, Instr::Index { .. });
+        let is_map = !step.packs() && !matches!(step.instr, Instr::Index { .. } | Instr::IsKept { .. });
         is_map
             && is_whole(step.space)
             && step.port.is_none_or(follows)
@@ -178,12 +178,20 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether an access goes through indices, which no memory holds.
+    fn is_index(&self, access: usize) -> bool {
+        self.expr.accesses[access].base == Base::Index
+    }
+
     /// Location of an operand, and its inner stride.
     fn operand(&mut self, operand: ExprRef) -> Result<(Operand, InnerStride), NoKernel> {
         Ok(match operand {
             ExprRef::Node(node) => {
                 let step = self.of_node[node].ok_or(NoKernel(self.expr.nodes[node].op))?;
                 (Operand::Step(step), self.steps[step].space.columns)
+            }
+            ExprRef::AxisAccess(access) if self.is_index(access) => {
+                (Operand::Access(access), InnerStride::Contiguous)
             }
             ExprRef::AxisAccess(access) => match self.inner(access) {
                 Some(inner) => (Operand::Access(access), inner),
@@ -276,7 +284,7 @@ impl Builder<'_> {
         node.operands.iter().find_map(|&operand| match operand {
             ExprRef::Node(node) => self.of_node[node].is_none().then_some(node),
             ExprRef::AxisAccess(access) => {
-                if node.op != ScalarOp::Index && self.inner(access).is_none() {
+                if !self.is_index(access) && self.inner(access).is_none() {
                     self.pack_tile(access);
                 }
                 None
@@ -288,13 +296,9 @@ impl Builder<'_> {
     fn make_node(&mut self, index: usize) -> Result<(), NoKernel> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
-        let is_index = node.op == ScalarOp::Index;
-        let operands: Operands = match node.operands[..] {
-            [ExprRef::AxisAccess(access)] if is_index => {
-                [(Operand::Access(access), InnerStride::Contiguous)].as_slice().into()
-            }
-            _ => node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?,
-        };
+        let is_index = matches!(node.op, ScalarOp::Index | ScalarOp::IsKept);
+        let operands: Operands =
+            node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?;
         // If all operands are repeated along a row, one element a row is computed; if these elements follow
         // each other, the elements of all rows are computed as one row.
         let space = self.iter_space.space(varies);

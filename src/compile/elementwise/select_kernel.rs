@@ -8,6 +8,7 @@ use crate::kernels::select::{self, PrefetchDistance};
 use crate::kernels::{InnerStride, StorePolicy, Width, fused, pointwise};
 use crate::plan::scalar_op::ScalarOp;
 use crate::plan::{Branch, Instr, Operand, Select};
+use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;
 
@@ -110,8 +111,8 @@ pub(super) fn instr(
             let impls = pointwise::classify(level, class, of).ok_or_else(none)?;
             (one(impls, NO_PARAMS), impls.stage.map(|stage| StageShape::Predicate1(stage, NO_PARAMS)))
         }
-        ScalarOp::Sign(sign) => {
-            let impls = pointwise::sign(level, width, sign);
+        ScalarOp::Sign(sign, of) => {
+            let impls = pointwise::sign(level, of, sign).ok_or_else(none)?;
             (one(impls, NO_PARAMS), impls.stage.map(StageShape::Bits))
         }
         ScalarOp::Convert(from, to) => {
@@ -121,6 +122,12 @@ pub(super) fn instr(
         ScalarOp::Index => match operands[0].0 {
             Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
             Operand::Step(_) => return Err(none()),
+        },
+        ScalarOp::IsKept => match operands[..] {
+            [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)] => {
+                (Instr::IsKept { access, seed, offset, probability, kernel: pointwise::is_kept(level) }, None)
+            }
+            _ => return Err(none()),
         },
         ScalarOp::Select => {
             let stages = [true, false].map(|taken| fused::select(width, taken)[level as usize]);
@@ -189,6 +196,7 @@ pub(super) fn cost(op: ScalarOp) -> usize {
             Unary::HardSigmoid | Unary::HardSwish | Unary::Reciprocal | Unary::Sqrt => 4,
             _ => 16,
         },
+        ScalarOp::Binary(Binary::Divide | Binary::Modulo, _, DataType::S32 | DataType::S64) => 16,
         ScalarOp::Binary(function, ..) => match function {
             Binary::EluBackward
             | Binary::GeluErfBackward
@@ -204,6 +212,7 @@ pub(super) fn cost(op: ScalarOp) -> usize {
             | Binary::HardSwishBackward => 4,
             _ => 1,
         },
+        ScalarOp::IsKept => 8,
         _ => 1,
     }
 }
@@ -223,5 +232,6 @@ pub(super) fn computes_floats(op: ScalarOp) -> bool {
             | ScalarOp::Classify(..)
             | ScalarOp::Convert(..)
             | ScalarOp::Round(_)
+            | ScalarOp::IsKept
     )
 }

@@ -122,16 +122,27 @@ impl FusedProgram {
     /// on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
         let (slots, result) = (scratch.cast::<OperandSlot>().wrapping_add(ROW_SLOTS), self.operands.len());
+        let is_column = self.runs_as_column(extent, sources, to);
         // SAFETY: the scratch has room for all slots.
         let set = |slot: usize, to: OperandSlot| unsafe { slots.add(slot).write(to) };
         for spilled in 0..self.slots - result - 1 {
             let at = scratch.wrapping_add(self.spills_at() + spilled * SPILL_BYTES);
             set(result + 1 + spilled, OperandSlot { at, advance: 0 });
         }
+        let advance = |row_stride: isize, along: usize| if is_column { row_stride as usize } else { along };
         for (slot, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-            set(slot, OperandSlot { at: from.at.cast_mut(), advance: operand.advance() });
+            let advance = advance(from.row_stride, operand.advance());
+            set(slot, OperandSlot { at: from.at.cast_mut(), advance });
         }
-        set(result, OperandSlot { at: to.at, advance: BLOCK * self.store.width().bytes() });
+        let of_result = advance(to.row_stride, BLOCK * self.store.width().bytes());
+        set(result, OperandSlot { at: to.at, advance: of_result });
+        let (run_row, run_column) = shells::DRIVERS[self.level as usize];
+        let stage_calls = self.stage_calls.as_ptr();
+        if is_column {
+            // SAFETY: every slot addresses as many elements of each row as the tile has columns, or one spill
+            // block; the last stage of a program ends it, and all its stages are of its level.
+            return unsafe { run_column(stage_calls, slots, extent) };
+        }
         for row in 0..extent.rows {
             if row > 0 {
                 // SAFETY: as for `set`; all slots are set.
@@ -142,12 +153,9 @@ impl FusedProgram {
                     .for_each(|(slot, from)| go_to(slot, from.row::<u8>(row).cast_mut()));
                 go_to(result, to.row(row));
             }
-            // SAFETY: every slot addresses as many elements as the row has, or one spill block; the last
-            // stage of a program ends it, and all its stages are of its level.
+            // SAFETY: as for `run_column`, for the elements of one row.
             unsafe {
-                let run = |columns: usize| {
-                    shells::RUN_ROW[self.level as usize](self.stage_calls.as_ptr(), slots, columns)
-                };
+                let run = |columns: usize| run_row(stage_calls, slots, columns);
                 let peel =
                     if self.store.is_non_temporal() { (*slots.add(result)).peel(extent.columns) } else { 0 };
                 if peel > 0 {
@@ -157,6 +165,17 @@ impl FusedProgram {
                 run(extent.columns - peel);
             }
         }
+    }
+
+    /// Whether a tile runs as one column of blocks, each a row: the slots are then set once, not for every
+    /// row (decision: single-block-column). Non-temporal stores prefetch the ends of rows, so they run row by
+    /// row.
+    fn runs_as_column(&self, extent: Extent, sources: &[Source], to: Target) -> bool {
+        if extent.rows == 1 || extent.columns > BLOCK || self.store.is_non_temporal() {
+            return false;
+        }
+        let mut strides = sources.iter().map(|from| from.row_stride).chain([to.row_stride]);
+        extent.columns == BLOCK || strides.all(|stride| stride % 2 == 0)
     }
 }
 

@@ -4,9 +4,9 @@
 #![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
 
 use super::stage::{EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, StageCall, Stages};
-use crate::kernels::BLOCK;
 use crate::kernels::isa::{ByLevel, Isa};
 use crate::kernels::simd::{Pod, Vectors, read_part};
+use crate::kernels::{BLOCK, Extent};
 use crate::types::function::Params;
 
 /// The state that stages pass on: a block of elements in the first bytes of `A`, a mask for it, and a saved
@@ -108,19 +108,27 @@ pub(super) trait StageBody {
     ) -> BlockState<A>;
 }
 
-/// Top bit of a block's index: the last, partial block of a row. The bit vanishes in `index * advance`,
-/// because `advance` is a multiple of 64.
+/// Top bit of a block's index: a partial block, the last of its row. The bit vanishes in `index * advance`,
+/// because `advance` is even.
 #[cfg(target_arch = "x86_64")]
 const PART: usize = 1 << (usize::BITS - 1);
 
-/// Runs a program on one row.
+/// Runs a program on the blocks of one row.
 ///
 /// # Safety
 ///
 /// The calls are stages of one level, and the last is a [`store`](super::stages::store). Every slot that they
 /// name addresses at least `columns` elements that can be read or written as the stage does, or one spill
-/// block. The slot before the first is the row's own. The machine runs the level.
+/// block. The slot before the first is the driver's own. The machine runs the level.
 pub(super) type RowFn = unsafe fn(stage_calls: *const StageCall, slots: *mut OperandSlot, columns: usize);
+
+/// Runs a program on rows of one block each, whole or partial. The slots go from row to row; if the blocks
+/// are partial, by an even number of bytes.
+///
+/// # Safety
+///
+/// As for [`RowFn`], for the `columns` elements of every row.
+pub(super) type ColumnFn = unsafe fn(stage_calls: *const StageCall, slots: *mut OperandSlot, extent: Extent);
 
 /// The shells of one level, with the number of vector registers that hold the state.
 #[cfg(target_arch = "x86_64")]
@@ -174,7 +182,7 @@ macro_rules! shells {
                     // need them.
                     unsafe {
                         let OperandSlot { at, advance } = *slots.byte_add((*stage_call).slot);
-                        let at = if BROADCAST { at } else { at.wrapping_add(advance.wrapping_mul(block)) };
+                        let at = at.wrapping_add(advance.wrapping_mul(block));
                         let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
                         let at = OperandPtr { at, part, is_broadcast: BROADCAST };
                         let state = B::run::<$Isa, _>(state, at, &(*stage_call).params);
@@ -241,6 +249,25 @@ macro_rules! shells {
                 }
             }
 
+            with_features! {
+                $level
+                pub(super) unsafe fn run_column(
+                    stage_calls: *const StageCall,
+                    slots: *mut OperandSlot,
+                    Extent { rows, columns }: Extent,
+                ) {
+                    let part = if columns < BLOCK { PART } else { 0 };
+                    // SAFETY: zeros are valid vectors; the rest as the caller promises.
+                    unsafe {
+                        let [$($v),*] = std::mem::zeroed();
+                        (*slots.sub(ROW_SLOTS)).advance = columns;
+                        for row in 0..rows {
+                            next(stage_calls, slots, row | part, 0, 0, 0, $($v),*);
+                        }
+                    }
+                }
+            }
+
             /// Bytes of the widest elements of which the registers hold a block.
             pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
 
@@ -287,13 +314,14 @@ shells!(avx512 Avx512: __m512i: a b c d e f g h);
 pub(super) const NONE: Stages = [None; 3];
 
 #[cfg(target_arch = "x86_64")]
-pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing, avx2::run_row, avx512::run_row];
+pub(super) const DRIVERS: ByLevel<(RowFn, ColumnFn)> =
+    [(nothing, nothing), (avx2::run_row, avx2::run_column), (avx512::run_row, avx512::run_column)];
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) const RUN_ROW: ByLevel<RowFn> = [nothing; 3];
+pub(super) const DRIVERS: ByLevel<(RowFn, ColumnFn)> = [(nothing, nothing); 3];
 
 /// Runs the programs of a level without register fusion: there are none.
-unsafe fn nothing(_: *const StageCall, _: *mut OperandSlot, _: usize) {}
+unsafe fn nothing<E>(_: *const StageCall, _: *mut OperandSlot, _: E) {}
 
 /// The stages of a body, at each level whose registers hold a block of its elements.
 pub(super) const fn stages<B: StageBody>() -> Stages {

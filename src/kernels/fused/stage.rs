@@ -59,7 +59,8 @@ pub(super) struct StageCall {
     pub(super) params: Params,
 }
 
-/// Address of an operand's first block in a row, and the bytes from one block to the next.
+/// Address of an operand's first block, and the bytes from one block to the next: along a row, or from row to
+/// row if each row is one block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OperandSlot {
     pub(super) at: *mut u8,

@@ -1,4 +1,5 @@
-//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64.
+//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64. Machines divide no vectors of
+//! integers, so quotients of s32 are worked out in f64, which rounds none of them to the next integer.
 //!
 //! Each is the formula of [`Binary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.
@@ -114,14 +115,21 @@ functions! {
 
 /// The arithmetic of an integer type.
 trait Integer: Pod + Ord {
+    const ZERO: Self;
+
     fn add(self, other: Self) -> Self;
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
+
+    /// `⌊x / y⌋` of each pair, 0 if `y` is 0.
+    fn quotients<const N: usize>(x: &[Self; N], y: &[Self; N]) -> [Self; N];
 }
 
 macro_rules! integers {
-    ($($T:ty)*) => {
+    ($($T:ty: $quotients:item)*) => {
         $(impl Integer for $T {
+            const ZERO: Self = 0;
+
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -136,40 +144,111 @@ macro_rules! integers {
             fn multiply(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
+
+            #[inline(always)]
+            $quotients
         })*
     };
 }
 
-integers!(i32 i64);
+integers! {
+    i32: fn quotients<const N: usize>(x: &[i32; N], y: &[i32; N]) -> [i32; N] {
+        let mut quotients = [0; N];
+        for i in 0..N {
+            quotients[i] = quotient_32(x[i], y[i]);
+        }
+        quotients
+    }
+    i64: fn quotients<const N: usize>(x: &[i64; N], y: &[i64; N]) -> [i64; N] {
+        let mut quotients = [0; N];
+        // Indices and their like fit into s32.
+        let (mut narrow_x, mut narrow_y, mut lost) = ([0; N], [0; N], 0);
+        for i in 0..N {
+            (narrow_x[i], narrow_y[i]) = (x[i] as i32, y[i] as i32);
+            lost |= (x[i] ^ i64::from(narrow_x[i])) | (y[i] ^ i64::from(narrow_y[i]));
+        }
+        if lost == 0 {
+            for i in 0..N {
+                // Of s32, one quotient does not fit into s32.
+                let quotient = i64::from(quotient_32(narrow_x[i], narrow_y[i]));
+                let is_beyond = (narrow_x[i] == i32::MIN) & (narrow_y[i] == -1);
+                quotients[i] = if is_beyond { -quotient } else { quotient };
+            }
+        } else {
+            for i in 0..N {
+                quotients[i] = quotient_64(x[i], y[i]);
+            }
+        }
+        quotients
+    }
+}
+
+/// `⌊x / y⌋`, which wraps around, by a division in f64: a quotient that is no integer is further from the next
+/// one than it is rounded.
+#[inline(always)]
+fn quotient_32(x: i32, y: i32) -> i32 {
+    let quotient = f64::from(x) / f64::from(if y == 0 { 1 } else { y });
+    let quotient = if quotient > i32::MAX.into() { f64::from(i32::MIN) } else { quotient };
+    // SAFETY: no quotient of integers is beyond the smallest one, and the one beyond the largest is replaced.
+    let truncated = unsafe { quotient.to_int_unchecked::<i32>() };
+    let floor = truncated - i32::from(f64::from(truncated) > quotient);
+    if y == 0 { 0 } else { floor }
+}
+
+/// `⌊x / y⌋`, which wraps around.
+#[inline(always)]
+fn quotient_64(x: i64, y: i64) -> i64 {
+    if y == 0 {
+        return 0;
+    }
+    let (quotient, rest) = (x.wrapping_div(y), x.wrapping_rem(y));
+    quotient - i64::from(rest != 0 && (rest < 0) != (y < 0))
+}
 
 /// One function of integers.
 struct OfIntegers<T, F>(PhantomData<(T, F)>);
 
 macro_rules! integer_functions {
-    ($($Name:ident: |$x:ident, $y:ident| $value:expr;)*) => {
+    ($($Name:ident $N:ident: |$x:pat_param, $y:pat_param, $quotient:pat_param| $value:expr;)*) => {
         $(impl<T: Integer> Function2 for OfIntegers<T, $Name> {
             type X = T;
             type To = T;
 
             #[inline(always)]
-            fn of<I: Isa>($x: T, $y: T, _: Params) -> T {
-                $value
+            fn of<I: Isa>(x: T, y: T, params: Params) -> T {
+                Self::of_block::<I, 1>(&[x], &[y], params)[0]
+            }
+
+            #[inline(always)]
+            fn of_block<I: Isa, const N: usize>(x: &[T; N], y: &[T; N], _: Params) -> [T; N] {
+                // The compiler drops quotients that nothing uses.
+                let (mut to, quotients) = ([T::ZERO; N], T::quotients(x, y));
+                for i in 0..N {
+                    let ($x, $y, $quotient) = (x[i], y[i], quotients[i]);
+                    to[i] = $value;
+                }
+                to
             }
         })*
 
         fn integer_table<T: Integer>(function: Binary) -> Option<&'static BinaryTable> {
             match function {
-                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, LIGHT>() }),)*
+                $(Binary::$Name => Some(const { &numbers2::<OfIntegers<T, $Name>, $N>() }),)*
                 _ => None,
             }
         }
     };
 }
 
+/// Names the function, which floats do not have.
+struct Modulo;
+
 integer_functions! {
-    Add: |x, y| x.add(y);
-    Subtract: |x, y| x.subtract(y);
-    Multiply: |x, y| x.multiply(y);
-    Maximum: |x, y| x.max(y);
-    Minimum: |x, y| x.min(y);
+    Add LIGHT: |x, y, _| x.add(y);
+    Subtract LIGHT: |x, y, _| x.subtract(y);
+    Multiply LIGHT: |x, y, _| x.multiply(y);
+    Divide HEAVY: |_, _, quotient| quotient;
+    Modulo HEAVY: |x, y, quotient| if y == T::ZERO { T::ZERO } else { x.subtract(y.multiply(quotient)) };
+    Maximum LIGHT: |x, y, _| x.max(y);
+    Minimum LIGHT: |x, y, _| x.min(y);
 }

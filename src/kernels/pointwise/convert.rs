@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use super::conversion::{RoundedToOdd, To};
 use super::driver::{Impls, Kernel1, UnaryTable, numbers1};
 use super::half::{Bf16, F16};
+use super::small::{E4m3, E5m2};
 use crate::kernels::BLOCK;
 use crate::kernels::floats::canonical;
 use crate::kernels::function::Function1;
@@ -24,8 +25,8 @@ use crate::types::kind::Level;
 /// vectorises the loop; with less it would leave scalar code at level Avx2.
 const WIDEST: usize = 128;
 
-/// The implementations of a conversion from a number or boolean type to another number type. The 4-bit and
-/// 8-bit floats have none, nor has a conversion to boolean.
+/// The implementations of a conversion from a number or boolean type to another number type. The 8-bit floats
+/// convert from and to f32 alone, the 4-bit types not at all, and nothing converts to boolean.
 pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impls<Kernel1>> {
     let table = match from {
         DataType::Boolean => from_integer::<BoolByte>(to),
@@ -39,6 +40,8 @@ pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impl
         DataType::U64 => from_integer::<u64>(to),
         DataType::F16 => from_half::<F16>(from, to),
         DataType::Bf16 => from_half::<Bf16>(from, to),
+        DataType::F8E5m2 if to == DataType::F32 => Some(impls::<Convert<E5m2, f32>>()),
+        DataType::F8E4m3 if to == DataType::F32 => Some(impls::<Convert<E4m3, f32>>()),
         DataType::F32 => from_f32(to),
         DataType::F64 => from_f64(to),
         _ => None,
@@ -93,6 +96,8 @@ fn from_f32(to: DataType) -> Option<&'static UnaryTable> {
         DataType::U32 => impls::<Convert<f32, u32>>(),
         DataType::S64 => impls::<Convert<f32, i64>>(),
         DataType::U64 => impls::<Convert<f32, u64>>(),
+        DataType::F8E5m2 => impls::<Convert<f32, E5m2>>(),
+        DataType::F8E4m3 => impls::<Convert<f32, E4m3>>(),
         DataType::F16 => impls::<Convert<f32, F16>>(),
         DataType::Bf16 => impls::<Convert<f32, Bf16>>(),
         DataType::F32 => impls::<Convert<u32, u32>>(),

@@ -8,7 +8,9 @@ mod convert;
 mod driver;
 pub(in crate::kernels) mod half;
 mod indices;
+mod is_kept;
 mod sign;
+mod small;
 #[cfg(test)]
 mod tests;
 mod unary;
@@ -18,6 +20,7 @@ pub(crate) use compare::{classify, compare, compared_in, logic, not};
 pub(crate) use convert::{convert, round_to};
 pub(crate) use driver::{Impls, Kernel1, Kernel2};
 pub(crate) use indices::{Ramp, indices};
+pub(crate) use is_kept::{IsKept, KeepParameters, LinearIndex, is_kept};
 pub(crate) use sign::sign;
 pub(crate) use unary::unary;
 

@@ -218,10 +218,83 @@ fn by_width<X>(kernel: crate::kernels::pointwise::Kernel1, x: &[X], bits: usize)
     }
 }
 
+/// The largest number of a float of 8 bits, as bits; what is above it; and its number for bits up to there.
+fn small_float(of: DataType) -> (u8, u8, fn(u8) -> f64) {
+    fn number(bits: u8, mantissa: u32, least_exponent: i32) -> f64 {
+        let (exponent, rest) = (bits >> mantissa, bits & ((1 << mantissa) - 1));
+        let whole = f64::from(rest) / f64::from(1 << mantissa) + f64::from(exponent.min(1));
+        whole * 2f64.powi(least_exponent + i32::from(exponent.max(1)) - 1)
+    }
+    match of {
+        DataType::F8E5m2 => (0x7b, 0x7c, |bits| number(bits, 2, -14)),
+        _ => (0x7e, 0x7f, |bits| number(bits, 3, -6)),
+    }
+}
+
+#[test]
+fn floats_of_8_bits_are_the_nearest() {
+    let mut faults = Vec::new();
+    for (of, nan) in [(DataType::F8E5m2, 0x7e), (DataType::F8E4m3, 0x7f)] {
+        let (largest, above, number) = small_float(of);
+        let widened = |bits: u8| match bits & 0x7f {
+            size if size <= largest => number(size).copysign(if bits < 0x80 { 1.0 } else { -1.0 }) as f32,
+            size if size == above && above != nan => {
+                f32::INFINITY.copysign(if bits < 0x80 { 1.0 } else { -1.0 })
+            }
+            _ => f32::NAN,
+        };
+        let narrowed = |x: f32| {
+            // As if the numbers went on above the largest one.
+            let next = 2.0 * number(largest) - number(largest - 1);
+            let distance = |bits: u8| {
+                let number = if bits > largest { next } else { number(bits) };
+                (number - f64::from(x).abs().min(next)).abs()
+            };
+            let nearest = (0..=largest + 1)
+                .min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1))));
+            match nearest {
+                _ if x.is_nan() => nan,
+                Some(bits) if bits <= largest => bits | (u8::from(x.is_sign_negative()) << 7),
+                _ if above == nan => nan,
+                _ => above | (u8::from(x.is_sign_negative()) << 7),
+            }
+        };
+        let small: Vec<u8> = (0..=u8::MAX).collect();
+        let halfway = (0..=largest).flat_map(|bits| {
+            let middle = ((number(bits)
+                + if bits == largest { 2.0 * number(bits) - number(bits - 1) } else { number(bits + 1) })
+                / 2.0) as f32;
+            [middle, middle.next_up(), middle.next_down(), -middle]
+        });
+        let wide: Vec<f32> = samples(DataType::F32)
+            .into_iter()
+            .map(|bits| f32::from_bits(bits as u32))
+            .chain(halfway)
+            .collect();
+        for level in Level::all_available() {
+            let got: Vec<f32> = run1(convert(level, of, DataType::F32).unwrap().kernel, &small, [0.0; 2]);
+            for (&x, got) in small.iter().zip(got) {
+                if got.to_bits() != canonical32(widened(x)) {
+                    faults.push(format!("{of} {x:#x} at {level}: {got:e}, not {:e}", widened(x)));
+                }
+            }
+            let got: Vec<u8> = run1(convert(level, DataType::F32, of).unwrap().kernel, &wide, [0.0; 2]);
+            for (&x, got) in wide.iter().zip(got) {
+                if got != narrowed(x) {
+                    faults.push(format!("{x:e} to {of} at {level}: {got:#x}, not {:#x}", narrowed(x)));
+                }
+            }
+        }
+    }
+    faults.truncate(20);
+    assert!(faults.is_empty(), "faults:\n{}", faults.join("\n"));
+}
+
 #[test]
 fn other_types_have_no_conversion() {
+    let small = [DataType::F8E5m2, DataType::F8E4m3];
     for &of in DataType::WHOLE.iter().chain(&[DataType::Undef, DataType::S4]) {
-        let known = TYPES.contains(&of);
+        let known = TYPES.contains(&of) || small.contains(&of);
         assert_eq!(convert(Level::Portable, of, DataType::F32).is_some(), known, "from {of}");
         let known = known && of != DataType::Boolean;
         assert_eq!(convert(Level::Portable, DataType::F32, of).is_some(), known, "to {of}");

@@ -1,8 +1,8 @@
 //! Infinities, zeros, NaN and integers at their bounds.
 
 use super::{SPECIAL, run1, run2};
+use crate::kernels::InnerStride;
 use crate::kernels::pointwise::{binary, classify, compare, compared_in, logic, not, sign, unary};
-use crate::kernels::{InnerStride, Width};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
@@ -186,7 +186,7 @@ fn integers_wrap_around() {
     fn check<T: Copy + Default + Ord + std::fmt::Debug>(
         of: DataType,
         values: &[T],
-        rules: [fn(T, T) -> T; 3],
+        rules: [fn(T, T) -> T; 5],
         faults: &mut Vec<String>,
     ) {
         let (x, y): (Vec<T>, Vec<T>) =
@@ -195,6 +195,8 @@ fn integers_wrap_around() {
             (Binary::Add, rules[0]),
             (Binary::Subtract, rules[1]),
             (Binary::Multiply, rules[2]),
+            (Binary::Divide, rules[3]),
+            (Binary::Modulo, rules[4]),
             (Binary::Maximum, T::max as fn(T, T) -> T),
             (Binary::Minimum, T::min as fn(T, T) -> T),
         ];
@@ -212,10 +214,35 @@ fn integers_wrap_around() {
         }
     }
     let mut faults = Vec::new();
-    let of_s32 = [i32::wrapping_add, i32::wrapping_sub, i32::wrapping_mul];
-    check(DataType::S32, &[0, 1, -1, 77, i32::MIN, i32::MAX, 65536, -99999], of_s32, &mut faults);
-    let of_s64 = [i64::wrapping_add, i64::wrapping_sub, i64::wrapping_mul];
-    check(DataType::S64, &[0, 1, -1, 77, i64::MIN, i64::MAX, 1 << 32, -99999999999], of_s64, &mut faults);
+    fn quotient(x: i128, y: i128) -> i128 {
+        if y == 0 { 0 } else { x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0) }
+    }
+    fn rest(x: i128, y: i128) -> i128 {
+        if y == 0 { 0 } else { x - y * quotient(x, y) }
+    }
+    let of_s32 = [
+        i32::wrapping_add,
+        i32::wrapping_sub,
+        i32::wrapping_mul,
+        |x: i32, y: i32| quotient(x.into(), y.into()) as i32,
+        |x: i32, y: i32| rest(x.into(), y.into()) as i32,
+    ];
+    let near = |x: i64| [x - 1, x, x + 1];
+    let of_32_bits = [0, 7, -7, 77, i32::MIN.into(), i32::MAX.into(), 65536, -99999, 46341 * 46341];
+    let values: Vec<i64> = of_32_bits.into_iter().flat_map(near).collect();
+    let narrow: Vec<i32> = values.iter().filter_map(|&x| x.try_into().ok()).collect();
+    check(DataType::S32, &narrow, of_s32, &mut faults);
+    let of_s64 = [
+        i64::wrapping_add,
+        i64::wrapping_sub,
+        i64::wrapping_mul,
+        |x: i64, y: i64| quotient(x.into(), y.into()) as i64,
+        |x: i64, y: i64| rest(x.into(), y.into()) as i64,
+    ];
+    // All fit into 32 bits, then not all.
+    check(DataType::S64, &narrow.iter().map(|&x| x.into()).collect::<Vec<_>>(), of_s64, &mut faults);
+    let wide = [i64::MIN, i64::MAX, 1 << 32, 1 << 53, (1 << 53) + 1, -99999999999, -1 << 52];
+    check(DataType::S64, &[&values[..], &wide].concat(), of_s64, &mut faults);
     report(faults);
 }
 
@@ -308,16 +335,26 @@ fn classes_and_signs() {
         for (what, rule) in
             [(Sign::Clear, (|x| x & (u64::MAX >> 1)) as fn(u64) -> u64), (Sign::Flip, |x| x ^ (1 << 63))]
         {
-            let got: Vec<u64> = run1(sign(level, Width::W8, what).kernel, &bits, [0.0; 2]);
+            let got: Vec<u64> = run1(sign(level, DataType::F64, what).unwrap().kernel, &bits, [0.0; 2]);
             assert_eq!(
                 got,
                 bits.iter().map(|&x| rule(x)).collect::<Vec<_>>(),
                 "{what:?} of 8 bytes at {level}"
             );
             let narrow: Vec<u16> = bits.iter().map(|&x| (x >> 48) as u16).collect();
-            let got: Vec<u16> = run1(sign(level, Width::W2, what).kernel, &narrow, [0.0; 2]);
+            let got: Vec<u16> = run1(sign(level, DataType::F16, what).unwrap().kernel, &narrow, [0.0; 2]);
             let want: Vec<u16> = narrow.iter().map(|&x| (rule(u64::from(x) << 48) >> 48) as u16).collect();
             assert_eq!(got, want, "{what:?} of 2 bytes at {level}");
+            let integers: Vec<i64> = bits.iter().map(|&x| x as i64).chain([0, i64::MIN, i64::MAX]).collect();
+            let got: Vec<i64> = run1(sign(level, DataType::S64, what).unwrap().kernel, &integers, [0.0; 2]);
+            let rule = if what == Sign::Clear { i64::wrapping_abs } else { i64::wrapping_neg };
+            let want: Vec<i64> = integers.iter().map(|&x| rule(x)).collect();
+            assert_eq!(got, want, "{what:?} of s64 at {level}");
+            let narrow: Vec<i32> = integers.iter().map(|&x| x as i32).chain([i32::MIN]).collect();
+            let got: Vec<i32> = run1(sign(level, DataType::S32, what).unwrap().kernel, &narrow, [0.0; 2]);
+            let rule = if what == Sign::Clear { i32::wrapping_abs } else { i32::wrapping_neg };
+            let want: Vec<i32> = narrow.iter().map(|&x| rule(x)).collect();
+            assert_eq!(got, want, "{what:?} of s32 at {level}");
         }
     }
 }

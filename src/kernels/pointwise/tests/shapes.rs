@@ -5,7 +5,7 @@ use crate::kernels::pointwise::{
     Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
 };
 use crate::kernels::prefetch::PrefetchQueue;
-use crate::kernels::{Extent, InnerStride, Source, Target, Width};
+use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
@@ -110,17 +110,19 @@ fn cases(level: Level) -> Vec<Case> {
         case(format!("{function:?}"), kernel, 4, 4);
     }
     for (of, size) in [(DataType::S32, 4), (DataType::S64, 8)] {
-        let kernel = two(&|x, y| binary(level, Binary::Multiply, of, x, y).unwrap().kernel);
-        case(format!("Multiply of {of}"), kernel, size, size);
+        for function in [Binary::Multiply, Binary::Modulo] {
+            let kernel = two(&|x, y| binary(level, function, of, x, y).unwrap().kernel);
+            case(format!("{function:?} of {of}"), kernel, size, size);
+        }
     }
     for (of, size) in [(DataType::F32, 4), (DataType::F64, 8), (DataType::U64, 8)] {
         let kernel = two(&|x, y| compare(level, Comparison::Less, of, x, y).unwrap().0.kernel);
         case(format!("Less of {of}"), kernel, size, 1);
     }
     case("Xor".into(), two(&|x, y| logic(level, Logic::Xor, x, y).kernel), 1, 1);
-    for width in [Width::W1, Width::W2, Width::W4, Width::W8] {
-        let kernel = Kernel::One(sign(level, width, Sign::Flip).kernel);
-        case(format!("Flip of {width:?}"), kernel, width.bytes(), width.bytes());
+    for of in [DataType::F8E5m2, DataType::F16, DataType::F32, DataType::S64] {
+        let kernel = Kernel::One(sign(level, of, Sign::Flip).unwrap().kernel);
+        case(format!("Flip of {of}"), kernel, of.bits() / 8, of.bits() / 8);
     }
     for from in [DataType::Boolean, DataType::F16, DataType::Bf16, DataType::F32, DataType::F64, DataType::S8]
     {
