@@ -3,10 +3,15 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{Random, engines, report};
 use half::{bf16, f16};
 use sterna::reference::{self, Value};
-use sterna::{Attr, AttrValue, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream, TensorBuf};
+use sterna::{
+    Accuracy, Attr, AttrValue, DataType, Engine, Graph, InPlacePair, LogicalTensor, Op, OpKind, Partition,
+    Policy, Stream, TensorBuf, TensorMut,
+};
 
 use DataType as D;
 use OpKind as K;
@@ -466,4 +471,247 @@ fn huge_rows_and_broadcast_sources() {
         cases.push((format!("{kind}"), along_last(kind, D::Bf16, &[1, 300_000], &mut random)));
     }
     check("huge", cases);
+}
+
+/// A graph of ops, and values for the tensors that nobody computes.
+struct Net {
+    ops: Vec<Op>,
+    given: Vec<(usize, Value)>,
+}
+
+impl Net {
+    /// The values of all tensors that leave a partition, and the nests of each partition.
+    fn run(&self, policy: Policy, engine: &Engine) -> (BTreeMap<usize, Value>, Vec<usize>) {
+        let mut graph = Graph::new();
+        for op in &self.ops {
+            graph.add_op(op.clone()).unwrap();
+        }
+        graph.finalize().unwrap();
+        let mut values: BTreeMap<usize, Value> = self.given.iter().cloned().collect();
+        let mut nests = Vec::new();
+        for partition in graph.partitions(policy).unwrap() {
+            assert!(partition.is_supported(), "{:?}", partition.unsupported_reason());
+            let buffer = |port: &LogicalTensor| {
+                let value = &values[&port.id()];
+                let desc = LogicalTensor::strided(port.id(), port.data_type(), value.dims()).unwrap();
+                let mut buffer = TensorBuf::zeroed(desc, engine).unwrap();
+                value.write(&mut buffer).unwrap();
+                buffer
+            };
+            let inputs: Vec<TensorBuf> = partition.inputs().iter().map(buffer).collect();
+            let descs: Vec<LogicalTensor> = inputs.iter().map(|buffer| buffer.desc().clone()).collect();
+            let compiled = partition.compile(engine, &descs, partition.outputs()).unwrap();
+            nests.push(compiled.plan().nests.len());
+            let mut results: Vec<TensorBuf> =
+                compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
+            let tensors: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+            let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+            compiled.execute(&Stream::new(engine), &tensors, &mut into).unwrap();
+            for result in &results {
+                values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
+            }
+        }
+        (values, nests)
+    }
+}
+
+fn tensor(id: usize, data_type: DataType) -> LogicalTensor {
+    LogicalTensor::unknown(id, data_type)
+}
+
+/// An op from tensors of one type to one of the same.
+fn simple(id: usize, kind: OpKind, data_type: DataType, inputs: &[usize], output: usize) -> Op {
+    let op = inputs.iter().fold(Op::new(id, kind), |op, &input| op.input(tensor(input, data_type)));
+    op.output(tensor(output, data_type))
+}
+
+/// Scores times a factor, masked, through SoftMax, times other numbers, as another type.
+fn masked_softmax(t: DataType, dims: &[i64], axis: i64, random: &mut Random) -> Net {
+    let count: i64 = dims.iter().product();
+    let mut mask_dims = dims.to_vec();
+    mask_dims[0] = 1;
+    let mask_count: i64 = mask_dims.iter().product();
+    let mask: Vec<bool> = (0..mask_count).map(|_| random.below(3) > 0).collect();
+    let select = Op::new(2, K::Select)
+        .input(tensor(3, D::Boolean))
+        .input(tensor(2, t))
+        .input(tensor(4, t))
+        .output(tensor(5, t));
+    let to = if t == D::F32 { D::Bf16 } else { D::F32 };
+    let cast = Op::new(5, K::TypeCast).input(tensor(8, t)).output(tensor(9, to));
+    let _ = count;
+    Net {
+        ops: vec![
+            simple(1, K::Multiply, t, &[0, 1], 2),
+            select,
+            simple(3, K::SoftMax, t, &[5], 6).attr(Attr::Axis, axis).attr(Attr::Mode, "inf_as_zero"),
+            simple(4, K::Multiply, t, &[6, 7], 8),
+            cast,
+        ],
+        given: vec![
+            (0, filled(t, dims, random)),
+            (1, value(t, &[1], &[0.125])),
+            (3, Value::from_slice(&mask_dims, &mask).unwrap()),
+            (4, value(t, &[1], &[f32::NEG_INFINITY])),
+            (7, filled(t, &dims[dims.len() - 1..], random)),
+        ],
+    }
+}
+
+/// A sum whose norm goes through a function; the sum is a result as well.
+fn residual_norm(t: DataType, kind: OpKind, dims: &[i64], keeps_sum: bool, random: &mut Random) -> Net {
+    let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+    let last = &dims[dims.len() - 1..];
+    let mut norm = Op::new(2, kind).input(tensor(2, t)).input(tensor(3, second));
+    let mut given = vec![
+        (0, filled(t, dims, random)),
+        (1, filled(t, dims, random)),
+        (3, filled(second, last, random)),
+        (7, filled(t, dims, random)),
+    ];
+    if kind == K::LayerNorm {
+        norm = norm.input(tensor(4, second)).attr(Attr::KeepStats, false);
+        given.push((4, filled(second, last, random)));
+    }
+    let mut ops = vec![
+        simple(1, K::Add, t, &[0, 1], 2),
+        norm.output(tensor(5, t)),
+        simple(3, K::GELU, t, &[5], 6),
+        simple(4, K::Add, t, &[6, 7], 8),
+    ];
+    if keeps_sum {
+        ops.push(simple(5, K::Multiply, t, &[2, 8], 10));
+    }
+    Net { ops, given }
+}
+
+/// The mean of squares along an axis, its root, and what is divided by that.
+fn root_mean_square(t: DataType, dims: &[i64], axis: i64, random: &mut Random) -> Net {
+    Net {
+        ops: vec![
+            simple(1, K::Square, t, &[0], 1),
+            simple(2, K::ReduceMean, t, &[1], 2).attr(Attr::Axes, vec![axis]).attr(Attr::KeepDims, true),
+            simple(3, K::Add, t, &[2, 3], 4),
+            simple(4, K::Sqrt, t, &[4], 5),
+            simple(5, K::Divide, t, &[0, 5], 6),
+        ],
+        given: vec![(0, filled(t, dims, random)), (3, value(t, &[1], &[0.001]))],
+    }
+}
+
+/// Sums of a product, then a function of each.
+fn dot(t: DataType, dims: &[i64], axes: &[i64], keeps: bool, random: &mut Random) -> Net {
+    Net {
+        ops: vec![
+            simple(1, K::Multiply, t, &[0, 1], 2),
+            simple(2, K::ReduceSum, t, &[2], 3).attr(Attr::Axes, axes.to_vec()).attr(Attr::KeepDims, keeps),
+            simple(3, K::Tanh, t, &[3], 4),
+            simple(4, K::Multiply, t, &[4, 5], 6),
+        ],
+        given: vec![
+            (0, filled(t, dims, random)),
+            (1, filled(t, dims, random)),
+            (5, value(t, &[1], &[3.0])),
+        ],
+    }
+}
+
+#[test]
+fn fused_is_unfused_bit_for_bit() {
+    let mut random = Random::new(7);
+    // The number of nests in which one partition runs; more where a value has another shape than the rows.
+    let mut rows: Vec<(String, Net, Option<usize>)> = Vec::new();
+    for t in FLOATS {
+        for (dims, axis) in [
+            (vec![2i64, 3, 50, 64], -1),
+            (vec![2, 3, 1, 100], 3),
+            (vec![3, 7, 9000], 2),
+            (vec![4, 33, 20], 1),
+            (vec![2, 40_000], 1),
+        ] {
+            let net = masked_softmax(t, &dims, axis, &mut random);
+            rows.push((format!("masked softmax {t} {dims:?} {axis}"), net, Some(1)));
+        }
+        for kind in [K::LayerNorm, K::RMSNorm] {
+            for dims in [vec![6i64, 5, 96], vec![3, 5000], vec![1, 1]] {
+                let net = residual_norm(t, kind, &dims, false, &mut random);
+                rows.push((format!("{kind} {t} {dims:?}"), net, Some(1)));
+                let net = residual_norm(t, kind, &dims, true, &mut random);
+                rows.push((format!("{kind} {t} {dims:?} and its source"), net, None));
+            }
+        }
+        for (dims, axis) in [(vec![5i64, 8, 70], 2), (vec![5, 80, 7], 1), (vec![300, 9], 0)] {
+            rows.push((format!("rms {t} {dims:?} {axis}"), root_mean_square(t, &dims, axis, &mut random), None));
+        }
+        for (dims, axes, nests) in [
+            (vec![9i64, 300], vec![1i64], 1),
+            (vec![300, 9], vec![0], 1),
+            (vec![2, 100_003], vec![1], 2),
+            (vec![7, 50_000, 3], vec![1], 2),
+            (vec![4, 5, 6], vec![0, 2], 0),
+            // Results of rank 0 or 1.
+            (vec![70_000], vec![0], 0),
+        ] {
+            for keeps in [false, true] {
+                let net = dot(t, &dims, &axes, keeps, &mut random);
+                rows.push((format!("dot {t} {dims:?} {axes:?}"), net, Some(nests).filter(|&nests| nests > 0)));
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    let threads = [1, 2, 3, 8].map(|threads| Engine::builder().threads(threads).build());
+    for (name, net, nests) in &rows {
+        let mut of_threads = Vec::new();
+        for engine in engines().iter().chain(&threads) {
+            let (fused, counts) = net.run(Policy::Fusion, engine);
+            let (alone, _) = net.run(Policy::Debug, engine);
+            let differs = fused.iter().filter(|(id, value)| alone[id] != **value).map(|(id, _)| *id);
+            let differs: Vec<usize> = differs.collect();
+            if !differs.is_empty() {
+                wrong.push(format!("{name} at {:?}: tensors {differs:?} differ", engine.level()));
+            }
+            if counts.len() != 1 || nests.is_some_and(|nests| counts[0] != nests) {
+                wrong.push(format!("{name} runs in nests {counts:?}, not {nests:?}"));
+            }
+            if engine.level() == sterna::Level::available() {
+                of_threads.push(fused);
+            }
+        }
+        if of_threads.iter().any(|values| *values != of_threads[0]) {
+            wrong.push(format!("{name}: the bits depend on threads"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn accuracy_and_pairs_in_place() {
+    let dims = [4, 100];
+    let engine = Engine::new();
+    for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm] {
+        let t = |id| LogicalTensor::strided(id, D::F32, &dims).unwrap();
+        let op = Op::new(0, kind).input(t(0)).output(t(1));
+        let op = if kind == K::LayerNorm {
+            op.attr(Attr::UseAffine, false).attr(Attr::KeepStats, false)
+        } else {
+            op
+        };
+        let partition = Partition::from_op(op).unwrap();
+        assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        assert_eq!(compiled.inplace_ports(), [InPlacePair { input: 0, output: 1 }], "{kind}");
+        // In place and beside give the same bits.
+        let mut random = Random::new(8);
+        let source = filled(D::F32, &dims, &mut random);
+        let mut buffers = [t(0), t(1)].map(|desc| TensorBuf::zeroed(desc, &engine).unwrap());
+        source.write(&mut buffers[0]).unwrap();
+        let [from, to] = &mut buffers;
+        let stream = Stream::new(&engine);
+        compiled.execute(&stream, &[from.as_tensor()], &mut [to.as_tensor_mut()]).unwrap();
+        let beside = Value::read(&to.as_tensor()).unwrap();
+        let mut data: Vec<f32> = source.elements().unwrap();
+        let output = TensorMut::new(compiled.logical_tensor(1).unwrap(), &engine, &mut data).unwrap();
+        compiled.execute(&stream, &[], &mut [output.in_place_of(0)]).unwrap();
+        assert_eq!(Some(data), beside.elements::<f32>(), "{kind}");
+    }
 }

@@ -66,8 +66,13 @@ pub(super) fn lower(
     let is_pair = |&(input, output): &(usize, usize)| {
         let group = &shaped.group;
         let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
-        let nests = || plan.phases.iter().flat_map(Phase::nests).flat_map(|nest| &nest.program.accesses);
-        let reads = nests().filter(|access| access.base == Base::Port(input)).count();
+        let own = plan.phases.iter().filter_map(|phase| match phase {
+            Phase::Rows(rows) => Some(&rows.nest),
+            _ => None,
+        });
+        let nests = plan.phases.iter().flat_map(Phase::nests).chain(own);
+        let accesses = nests.flat_map(|nest| &nest.program.accesses);
+        let reads = accesses.filter(|access| access.base == Base::Port(input)).count();
         reads == 1
             && value.data_type == result.data_type
             && value.dims == result.dims

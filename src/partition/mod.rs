@@ -142,6 +142,13 @@ impl Partition {
         &self.inner.signature
     }
 
+    /// The first ops of a graph in their order, for tests of lowerings.
+    #[cfg(test)]
+    pub(crate) fn of_first(graph: &Graph, ops: usize) -> Result<Self> {
+        let group = OpGroup { ops: (0..ops).collect(), fused: None };
+        Self::new(0, graph, &OpGraph::new(graph)?, &group)
+    }
+
     fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, group: &OpGroup) -> Result<Self> {
         let ops: Vec<Op> = group.ops.iter().map(|&op| op_graph.ops[op].clone()).collect();
         let members: FxHashSet<usize> = ops.iter().map(Op::id).collect();

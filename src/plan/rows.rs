@@ -55,6 +55,11 @@ impl RowsPhase {
         self.nest.tiles().saturating_mul(self.parts)
     }
 
+    /// The nests of the programs before and behind the work.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &LoopNest> {
+        self.prologue.iter().chain(&self.epilogue).map(|fused| &fused.nest)
+    }
+
     /// Bytes of scratch of one thread.
     pub(crate) fn scratch(&self) -> usize {
         self.nest.program.scratch

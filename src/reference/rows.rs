@@ -94,6 +94,9 @@ fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
 /// A row that is −inf throughout gives NaN under `mode` = `none`; under `inf_as_zero` it gives zeros, and its
 /// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics,
 /// under `inf_as_zero` 0.
+///
+/// Partitions compute in f32: a result is off by at most 32 half units in its last place, and one more for each 1
+/// that its element is below the maximum.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
     let rows = rows_along_axis(op, src.dims())?;
@@ -123,6 +126,8 @@ fn largest(row: &[f64]) -> f64 {
 /// `x − max − ln(sum)` with `sum` over `exp(x − max)` along the axis.
 ///
 /// A row that is −inf throughout, and one that holds NaN or ∞, give NaN.
+///
+/// Partitions compute in f32; `reference::bounds` says how far a result may be off.
 pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let rows = rows_along_axis(op, inputs[0].dims())?;
     let mut numbers = rows.numbers(&inputs[0])?;
@@ -135,6 +140,8 @@ pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<
 }
 
 /// `dst · (diff_dst − sum)` with `sum` over `dst · diff_dst` along the axis.
+///
+/// Partitions compute in f64 and round once.
 pub(super) fn softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     backward_of_rows(op, inputs, shapes, |gradient, dst| {
         let sum: f64 = gradient.iter().zip(dst).map(|(d, y)| d * y).sum();
@@ -166,36 +173,50 @@ fn backward_of_rows(
 }
 
 /// The sum along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_sum(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, sum)
 }
 
 /// The sum along `axes` by the number of elements; of nothing it is NaN.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_mean(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| sum(row) / row.len() as f64)
 }
 
 /// The largest element along `axes`, NaN where one is NaN, +0 above −0; of nothing it is −∞.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_max(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::NEG_INFINITY, maximum))
 }
 
 /// The smallest element along `axes`, NaN where one is NaN, −0 below +0; of nothing it is ∞.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_min(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::INFINITY, minimum))
 }
 
 /// The product along `axes`; of nothing it is 1.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_prod(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().product())
 }
 
 /// The sum of `|x|` along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_l1(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x.abs()))
 }
 
 /// The square root of the sum of `x²` along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_l2(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x * x).sqrt())
 }
@@ -254,6 +275,8 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 ///
 /// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
 /// elements, mean and variance are 0.
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -267,6 +290,8 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 ///
 /// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
 /// variance have the shape {N, groups}; of no elements they are 0.
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -284,6 +309,8 @@ pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 /// `gamma · x / √(mean(x²) + epsilon)` with the mean over the dims from `begin_norm_axis` on.
 ///
 /// `gamma` broadcasts one way onto `src`. (The documentation of oneDNN takes two roots; its code takes one.)
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
 pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -308,6 +335,8 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
 /// `diff_gamma` is the sum of `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
 ///
 /// Without `use_affine` gamma is 1.
+///
+/// Partitions compute in f64 and round once.
 pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;

@@ -1,6 +1,6 @@
 //! Gradients of ops that work on rows. They compute in f64, in vectors.
 
-use super::lanes::{Float, LANES, Lanes, inlined, load_end, store_end};
+use super::lanes::{Float, LANES, Lanes, load_end, store_end};
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -223,40 +223,53 @@ unsafe fn softmax_row<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackwar
     }
 }
 
+/// The gradient times gamma, and the normalised source, from a column on. Beyond the row the gradient is 0.
+///
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn scaled<I: Lanes>(
+    operands: &NormBackward,
+    row: usize,
+    column: usize,
+    mean: I::D,
+    factor: I::D,
+) -> (I::D, I::D) {
+    let &NormBackward { extent, source, gradient, gamma, .. } = operands;
+    let count = extent.columns - column;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let d = I::widen(at::<I>(gradient, row, column, count));
+        let g = match gamma {
+            Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
+            None => d,
+        };
+        let x = I::widen(at::<I>(source, row, column, count));
+        (g, I::mul_64(I::sub_64(x, mean), factor))
+    }
+}
+
 /// # Safety
 ///
 /// As [`Kernel`].
 #[inline(always)]
 unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
-    let &NormBackward { extent, source, gradient, gamma, means, factors, to, to_type } = operands;
+    let &NormBackward { extent, means, factors, to, to_type, .. } = operands;
     let (columns, to) = (extent.columns, to.row::<u8>(row));
     let n = columns as f64;
     // SAFETY: as the caller promises.
     unsafe {
         let (mean, factor) = (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read()));
-        // The gradient times gamma, and the normalised source. Beyond the row the gradient is 0.
-        let of = inlined(
-            #[inline(always)]
-            |column: usize| {
-                let count = columns - column;
-                let d = I::widen(at::<I>(gradient, row, column, count));
-                let g = match gamma {
-                    Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
-                    None => d,
-                };
-                let x = I::widen(at::<I>(source, row, column, count));
-                (g, I::mul_64(I::sub_64(x, mean), factor))
-            },
-        );
         let (mut sum, mut products) = (I::splat_64(0.0), I::splat_64(0.0));
         for column in (0..columns).step_by(LANES) {
-            let (g, x) = of(column);
+            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
             sum = I::add_64(sum, g);
             products = I::add_64(products, I::mul_64(g, x));
         }
         let (sum, products) = (I::splat_64(total::<I>(sum) / n), I::splat_64(total::<I>(products) / n));
         for column in (0..columns).step_by(LANES) {
-            let (g, x) = of(column);
+            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
             let y = I::mul_64(I::sub_64(I::sub_64(g, sum), I::mul_64(x, products)), factor);
             store_end::<I>(to, to_type, column, columns - column, I::narrow(y));
         }

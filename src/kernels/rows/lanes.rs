@@ -305,18 +305,22 @@ fn exp_of_each<I: Isa>(x: [f32; LANES]) -> [f32; LANES] {
     to
 }
 
-/// A closure, which may have an attribute as an argument alone.
-#[inline(always)]
-pub(super) fn inlined<A, R, F: Fn(A) -> R>(f: F) -> F {
-    f
-}
-
 /// A function of each pair of numbers of two arrays.
 #[inline(always)]
 fn zip<T: Copy, const N: usize>(x: [T; N], y: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
     let mut to = x;
     for i in 0..N {
         to[i] = f(x[i], y[i]);
+    }
+    to
+}
+
+/// A function of each number of an array.
+#[inline(always)]
+fn of_each<T: Copy, U: Copy + Default>(x: [T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
+    let mut to = [U::default(); LANES];
+    for i in 0..LANES {
+        to[i] = f(x[i]);
     }
     to
 }
@@ -350,8 +354,8 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
-        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }
-            .map(|bits| f32::from_bits(u32::from(bits) << 16))
+        let block = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        of_each(block, |bits| f32::from_bits(u32::from(bits) << 16))
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
@@ -404,10 +408,11 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
-        std::array::from_fn(
-            #[inline(always)]
-            |i| if x[i] > 0.0 { then[i] } else { else_[i] },
-        )
+        let mut to = else_;
+        for i in 0..LANES {
+            to[i] = if x[i] > 0.0 { then[i] } else { else_[i] };
+        }
+        to
     }
     #[inline(always)]
     unsafe fn exp(x: Self::F) -> Self::F {
@@ -415,7 +420,7 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn canonical_vector(x: Self::F) -> Self::F {
-        x.map(canonical)
+        of_each(x, canonical)
     }
     #[inline(always)]
     unsafe fn sum(x: Self::F) -> f32 {
@@ -431,11 +436,11 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn widen(x: Self::F) -> Self::D {
-        x.map(f64::from)
+        of_each(x, f64::from)
     }
     #[inline(always)]
     unsafe fn narrow(x: Self::D) -> Self::F {
-        x.map(|x| x as f32)
+        of_each(x, |x| x as f32)
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {
@@ -449,7 +454,7 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn abs_64(x: Self::D) -> Self::D {
-        x.map(f64::abs)
+        of_each(x, f64::abs)
     }
     #[inline(always)]
     unsafe fn add_64(x: Self::D, y: Self::D) -> Self::D {
@@ -465,14 +470,31 @@ impl Lanes for Portable {
     }
 }
 
+/// An array of the values of an expression for so many indices. The methods of arrays would do, but they are
+/// not compiled for the level, nor are the instructions inside them.
+macro_rules! each {
+    (2, |$i:ident| $value:expr) => {
+        [each!(@ $i = 0, $value), each!(@ $i = 1, $value)]
+    };
+    (4, |$i:ident| $value:expr) => {
+        [each!(@ $i = 0, $value), each!(@ $i = 1, $value), each!(@ $i = 2, $value), each!(@ $i = 3, $value)]
+    };
+    (@ $i:ident = $index:literal, $value:expr) => {{
+        let $i: usize = $index;
+        $value
+    }};
+}
+
+pub(super) use each;
+
 /// The instructions behind an operation of each number of a vector that has several parts.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_parts {
-    ($($name:ident($($x:ident),*) -> $Ret:ident = $instruction:ident, $n:literal;)*) => {
+    ($($name:ident($($x:ident),*) -> $Ret:ident = $instruction:ident, $n:tt;)*) => {
         $(#[inline(always)]
         unsafe fn $name($($x: Self::$Ret),*) -> Self::$Ret {
             // SAFETY: as the caller promises.
-            unsafe { std::array::from_fn::<_, $n, _>(#[inline(always)] |i| $instruction($($x[i]),*)) }
+            unsafe { each!($n, |i| $instruction($($x[i]),*)) }
         })*
     };
 }
@@ -524,23 +546,17 @@ impl Lanes for Avx2 {
     unsafe fn load_bf16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            [0, 8].map(
-                #[inline(always)]
-                |i| {
-                    let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(i).cast()));
-                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
-                },
-            )
+            each!(2, |i| {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8 * i).cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            })
         }
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            [0, 8].map(
-                #[inline(always)]
-                |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(i).cast())),
-            )
+            each!(2, |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast())))
         }
     }
     #[inline(always)]
@@ -555,15 +571,12 @@ impl Lanes for Avx2 {
     unsafe fn store_bf16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe {
-            let [low, high] = x.map(
-                #[inline(always)]
-                |x| {
-                    let bits = _mm256_castps_si256(x);
-                    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-                    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-                    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
-                },
-            );
+            let [low, high] = each!(2, |i| {
+                let bits = _mm256_castps_si256(x[i]);
+                let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+                _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+            });
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             _mm256_storeu_si256(to.cast(), packed);
         }
@@ -572,8 +585,8 @@ impl Lanes for Avx2 {
     unsafe fn store_f16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe {
-            for (i, x) in x.into_iter().enumerate() {
-                _mm_storeu_si128(to.add(8 * i).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
+            for i in 0..2 {
+                _mm_storeu_si128(to.add(8 * i).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[i]));
             }
         }
     }
@@ -592,41 +605,32 @@ impl Lanes for Avx2 {
         // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
         // results differ for zeros alone.
         unsafe {
-            std::array::from_fn(
-                #[inline(always)]
-                |i| {
+            each!(2, |i| {
                     let (x, y) = (x[i], y[i]);
                     let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
                     _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-                },
-            )
+                })
         }
     }
     #[inline(always)]
     unsafe fn minimum(x: Self::F, y: Self::F) -> Self::F {
         // SAFETY: as for `maximum`.
         unsafe {
-            std::array::from_fn(
-                #[inline(always)]
-                |i| {
+            each!(2, |i| {
                     let (x, y) = (x[i], y[i]);
                     let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
                     _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-                },
-            )
+                })
         }
     }
     #[inline(always)]
     unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            std::array::from_fn(
-                #[inline(always)]
-                |i| {
+            each!(2, |i| {
                     let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
                     _mm256_blendv_ps(else_[i], then[i], is_positive)
-                },
-            )
+                })
         }
     }
     #[inline(always)]
@@ -642,10 +646,9 @@ impl Lanes for Avx2 {
     unsafe fn canonical_vector(x: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe {
-            x.map(
-                #[inline(always)]
-                |x| _mm256_blendv_ps(x, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x)),
-            )
+            each!(2, |i| {
+                _mm256_blendv_ps(x[i], _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x[i], x[i]))
+            })
         }
     }
     #[inline(always)]
@@ -695,28 +698,22 @@ impl Lanes for Avx2 {
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe {
-            x.map(
-                #[inline(always)]
-                |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x),
-            )
+            each!(4, |i| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x[i]))
         }
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe {
-            [0, 4, 8, 12].map(
-                #[inline(always)]
-                |i| _mm256_loadu_pd(from.add(i)),
-            )
+            each!(4, |i| _mm256_loadu_pd(from.add(4 * i)))
         }
     }
     #[inline(always)]
     unsafe fn store_64(to: *mut f64, x: Self::D) {
         // SAFETY: as the caller promises.
         unsafe {
-            for (i, x) in x.into_iter().enumerate() {
-                _mm256_storeu_pd(to.add(4 * i), x);
+            for i in 0..4 {
+                _mm256_storeu_pd(to.add(4 * i), x[i]);
             }
         }
     }
@@ -872,10 +869,7 @@ impl Lanes for Avx512 {
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
         unsafe {
-            x.map(
-                #[inline(always)]
-                |x| _mm512_abs_pd(x),
-            )
+            [_mm512_abs_pd(x[0]), _mm512_abs_pd(x[1])]
         }
     }
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Normalisation of rows: less the mean, by the deviation.
 
-use super::lanes::{
-    Float, LANES, Lanes, STEP, inlined, load_end, load_step, read_one, store_end, store_step,
+use super::lanes::{each, 
+    Float, LANES, Lanes, STEP, load_end, load_step, read_one, store_end, store_step,
 };
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
@@ -54,6 +54,20 @@ const SEGMENT: usize = 16 * STEP;
 /// Below this mean, squares may have lost bits to underflow.
 const SMALL: f64 = 1e-30;
 
+/// A sum and one number more, or the square of the number's distance from another.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn add<I: Lanes, const SQUARES: bool>(sum: I::F, x: I::F, by: I::F) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let distance = I::sub(x, by);
+        if SQUARES { I::fma(distance, distance, sum) } else { I::add(sum, x) }
+    }
+}
+
 /// The sum of the numbers of a row, or of the squares of their distances from a number.
 ///
 /// # Safety
@@ -71,16 +85,6 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
     // SAFETY: as the caller promises.
     unsafe {
         let by = I::splat(mean);
-        let add = inlined(
-            #[inline(always)]
-            |(sum, x): (I::F, I::F)| match SQUARES {
-                true => {
-                    let x = I::sub(x, by);
-                    I::fma(x, x, sum)
-                }
-                false => I::add(sum, x),
-            },
-        );
         // Beyond the row, a number that adds nothing.
         let pad = if SQUARES { mean } else { 0.0 };
         while column < columns {
@@ -89,13 +93,13 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
             while column + STEP <= end {
                 let x = load_step::<I>(from, float, column);
                 for i in 0..4 {
-                    sums[i] = add((sums[i], x[i]));
+                    sums[i] = add::<I, SQUARES>(sums[i], x[i], by);
                 }
                 column += STEP;
             }
             let mut i = 0;
             while column < end {
-                sums[i] = add((sums[i], load_end::<I>(from, float, column, end - column, pad)));
+                sums[i] = add::<I, SQUARES>(sums[i], load_end::<I>(from, float, column, end - column, pad), by);
                 (column, i) = (column + LANES, i + 1);
             }
             let [a, b, c, d] = sums;
@@ -176,13 +180,10 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
         let (by, factor, lost) = (I::splat(near), I::splat(factor as f32), I::splat(lost));
         let gamma = gamma.map(|gamma| gamma.row::<u8>(row));
         let beta = beta.map(|beta| beta.row::<u8>(row));
-        let normal = inlined(
-            #[inline(always)]
-            |x: I::F| I::fma(I::sub(x, by), factor, lost),
-        );
         let mut column = 0;
         while column + STEP <= columns {
-            let mut y = load_step::<I>(from, source_type, column).map(normal);
+            let x = load_step::<I>(from, source_type, column);
+            let mut y = each!(4, |i| I::fma(I::sub(x[i], by), factor, lost));
             match (gamma, beta) {
                 (Some(gamma), Some(beta)) => {
                     let gamma = load_step::<I>(gamma, Float::F32, column);
@@ -204,7 +205,8 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
         }
         while column < columns {
             let count = columns - column;
-            let mut y = normal(load_end::<I>(from, source_type, column, count, 0.0));
+            let x = load_end::<I>(from, source_type, column, count, 0.0);
+            let mut y = I::fma(I::sub(x, by), factor, lost);
             if let Some(gamma) = gamma {
                 let gamma = load_end::<I>(gamma, Float::F32, column, count, 0.0);
                 y = match beta {

@@ -4,7 +4,7 @@
 //! of a row up to 64 stay in registers. Exponentials of a longer row are kept in the caller's scratch, or are
 //! computed twice if the caller has none.
 
-use super::lanes::{Float, LANES, Lanes, STEP, inlined, load_end, load_step, store_end, store_step};
+use super::lanes::{each, Float, LANES, Lanes, STEP, load_end, load_step, store_end, store_step};
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -109,16 +109,10 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         }
         let largest = base(operands, I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]))));
         let by = I::splat(largest);
-        let e = x.map(
-            #[inline(always)]
-            |x| I::exp(I::sub(x, by)),
-        );
+        let e = each!(4, |i| I::exp(I::sub(x[i], by)));
         let sum = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
         let factor = I::splat(factor(sum));
-        let y = e.map(
-            #[inline(always)]
-            |e| I::mul(e, factor),
-        );
+        let y = each!(4, |i| I::mul(e[i], factor));
         match columns {
             STEP => store_step::<I>(to, to_type, 0, y),
             _ => {
@@ -128,6 +122,21 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             }
         }
         (largest, sum)
+    }
+}
+
+/// The result for a number whose exponential was not kept: the logarithm of the sum is subtracted, or the
+/// exponential is multiplied by one over the sum.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn again<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = I::sub(x, by);
+        if is_logarithm { I::sub(x, factor) } else { I::mul(I::exp(x), factor) }
     }
 }
 
@@ -193,21 +202,17 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         }
 
         let factor = I::splat(if operands.is_logarithm { sum.ln() as f32 } else { factor(sum) });
-        let of = inlined(
-            #[inline(always)]
-            |x: I::F| {
-                let x = I::sub(x, by);
-                if operands.is_logarithm { I::sub(x, factor) } else { I::mul(I::exp(x), factor) }
-            },
-        );
         let mut column = 0;
         while column + STEP <= columns {
             let y = match keeps {
-                true => load_step::<I>(exponentials.cast(), Float::F32, column).map(
-                    #[inline(always)]
-                    |e| I::mul(e, factor),
-                ),
-                false => load_step::<I>(from, source_type, column).map(of),
+                true => {
+                    let e = load_step::<I>(exponentials.cast(), Float::F32, column);
+                    each!(4, |i| I::mul(e[i], factor))
+                }
+                false => {
+                    let x = load_step::<I>(from, source_type, column);
+                    each!(4, |i| again::<I>(x[i], by, factor, operands.is_logarithm))
+                }
             };
             store_step::<I>(to, to_type, column, y);
             column += STEP;
@@ -216,7 +221,10 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             let count = columns - column;
             let y = match keeps {
                 true => I::mul(load_end::<I>(exponentials.cast(), Float::F32, column, count, 0.0), factor),
-                false => of(load_end::<I>(from, source_type, column, count, PAD)),
+                false => {
+                    let x = load_end::<I>(from, source_type, column, count, PAD);
+                    again::<I>(x, by, factor, operands.is_logarithm)
+                }
             };
             store_end::<I>(to, to_type, column, count, y);
             column += LANES;
