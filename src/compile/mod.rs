@@ -5,9 +5,12 @@ mod elementwise;
 mod key;
 mod memory;
 mod once_cache;
+mod phases;
 mod rows;
 mod shapes;
 mod sync;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use smallvec::SmallVec;
 

@@ -19,7 +19,6 @@ pub(crate) enum Base {
     /// A port, by its index among the inputs followed by the outputs.
     Port(usize),
     /// One of the plan's internal buffers.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for phases that follow each other"))]
     Buffer(usize),
     /// A constant of the plan, by its first word.
     Constant(usize),
@@ -27,7 +26,6 @@ pub(crate) enum Base {
     Index,
     /// Memory that the driver of the phase supplies for each tile, by the number of its slot. The driver
     /// follows the tiles, so the access has no strides along loops.
-    #[expect(dead_code, reason = "for phases with a driver")]
     Driver(usize),
 }
 

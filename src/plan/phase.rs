@@ -9,9 +9,12 @@
 //! driver in `execute` of its own, which computes the phase's result and runs the programs of its nests as
 //! prologue and epilogue. The driver gives the space of such a program when the program is compiled (see
 //! `compile::elementwise`), and its operands when the program runs: an access whose base is
-//! [`Base::Driver`](super::Base::Driver) is asked of the driver at most when a step needs it, so a tile whose
+//! [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose
 //! Select needs no product never computes it.
 
+use smallvec::{SmallVec, smallvec};
+
+use super::access::Base;
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
 
@@ -38,6 +41,33 @@ impl Phase {
         match self {
             Self::Map(nest) => nest.program.scratch,
             Self::Rows(rows) => rows.scratch(),
+        }
+    }
+
+    /// The nests of its tile programs.
+    pub(crate) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+        match self {
+            Self::Map(nest) => smallvec![nest],
+            Self::Rows(rows) => rows.programs().collect(),
+        }
+    }
+
+    /// Whether its driver reads a port on its own, beside the tile programs.
+    pub(crate) fn driver_reads(&self, port: usize) -> bool {
+        match self {
+            Self::Map(_) => false,
+            Self::Rows(rows) => rows.nest.program.accesses.iter().any(|access| access.base == Base::Port(port)),
+        }
+    }
+
+    /// The starts of all accesses, of its tile programs and of its driver.
+    pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
+        match self {
+            Self::Map(nest) => nest.program.bases_mut().collect(),
+            Self::Rows(rows) => {
+                let programs = rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
+                programs.chain([&mut rows.nest]).flat_map(|nest| nest.program.bases_mut()).collect()
+            }
         }
     }
 }

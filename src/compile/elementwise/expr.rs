@@ -6,12 +6,13 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::group::{ShapedGroup, ValueDef};
+use super::driver_space::DriverSpace;
+use super::group::{ShapedGroup, Stored, ValueDef};
 use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::kernels::pointwise::compared_in;
-use crate::plan::Base;
 use crate::plan::scalar_op::ScalarOp;
+use crate::plan::{Base, Operand};
 use crate::types::dtype::DataType;
 use crate::types::shape::{self, Dims};
 
@@ -21,12 +22,14 @@ pub(super) type Axes = u16;
 /// The expressions of one nest, each after its operands.
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
-    /// Strides of the ports, in elements: inputs, then outputs.
-    ports: &'a [&'a [i64]],
-    /// For each value, the output from which it can be read, if an earlier nest writes it.
-    written: Vec<Option<usize>>,
+    /// For each value the tensor from which it can be read, if it is an input or was written before.
+    stored: Vec<Option<Stored<'a>>>,
     /// The index space of the nest.
     pub(super) dims: &'a [i64],
+    /// What a driver says of the index space and of its slots, if a driver gives them.
+    pub(super) driver: Option<&'a DriverSpace>,
+    /// The axes along which the operand of a driver's slot varies.
+    driver_axes: SmallVec<[(usize, Axes); 2]>,
     pub(super) nodes: Vec<ExprNode>,
     pub(super) accesses: Vec<AxisAccess>,
     /// Constants of this nest in words, and the number of words of earlier nests.
@@ -82,24 +85,19 @@ pub(super) struct ExprNode {
 impl<'a> ExprGraph<'a> {
     pub(super) fn new(
         group: &'a ShapedGroup,
-        ports: &'a [&'a [i64]],
-        written: Vec<Option<usize>>,
+        stored: Vec<Option<Stored<'a>>>,
         dims: &'a [i64],
+        driver: Option<&'a DriverSpace>,
         constants_before: usize,
     ) -> Self {
         let (nodes, accesses, constants, memo) = (Vec::new(), Vec::new(), Vec::new(), FxHashMap::default());
-        Self { group, ports, written, dims, nodes, accesses, constants, constants_before, memo }
+        let driver_axes = SmallVec::new();
+        Self { group, stored, dims, driver, driver_axes, nodes, accesses, constants, constants_before, memo }
     }
 
     /// Number of inputs of the group.
     pub(super) fn inputs(&self) -> usize {
-        self.ports.len() - self.group.outputs.len()
-    }
-
-    /// The access of an output over the whole index space.
-    pub(super) fn access_output(&mut self, output: usize) -> usize {
-        let port = self.inputs() + output;
-        self.access_port(port, self.group.outputs[output], 0)
+        self.group.inputs
     }
 
     /// A value in storage form; its first dim is dim `start` of the nest.
@@ -157,13 +155,10 @@ impl<'a> ExprGraph<'a> {
     fn build_storage(&mut self, value: usize, start: isize) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
-        let def = match (&group.values[value].def, self.written[value]) {
-            (None, _) => return Ok(ExprRef::AxisAccess(self.access_port(value, value, start))),
-            (_, Some(output)) => {
-                let port = self.inputs() + output;
-                return Ok(ExprRef::AxisAccess(self.access_port(port, value, start)));
-            }
+        let def = match (&group.values[value].def, self.stored[value]) {
+            (_, Some(stored)) => return Ok(ExprRef::AxisAccess(self.access_tensor(stored, value, start))),
             (Some(def), None) => def,
+            (None, None) => unreachable!("inputs and results of anchors are stored before they are read"),
         };
         let computes_in = def.pointwise.computes_in;
         match def.pointwise.function {
@@ -263,8 +258,7 @@ impl<'a> ExprGraph<'a> {
     fn build_compute(&mut self, value: usize, start: isize, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
-        let is_there =
-            self.written[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
+        let is_there = self.stored[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
         let def = group.values[value].def.as_ref().filter(|_| !is_there && wanted == DataType::F32);
         // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
         let unrounded = def.and_then(|def| match def.pointwise.function {
@@ -343,10 +337,20 @@ impl<'a> ExprGraph<'a> {
         match operand {
             ExprRef::Node(node) => self.nodes[node].varies,
             ExprRef::AxisAccess(access) => {
-                let strides = self.accesses[access].strides.iter().enumerate();
+                let AxisAccess { base, strides, .. } = &self.accesses[access];
+                if let Base::Driver(slot) = *base {
+                    let axes = self.driver_axes.iter().find(|(known, _)| *known == slot);
+                    return axes.map_or(0, |&(_, axes)| axes);
+                }
+                let strides = strides.iter().enumerate();
                 strides.filter(|&(_, &stride)| stride != 0).fold(0, |axes, (axis, _)| axes | 1 << axis)
             }
         }
+    }
+
+    /// Whether a driver supplies an operand.
+    pub(super) fn is_supplied(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Access(access) if matches!(self.accesses[access].base, Base::Driver(_)))
     }
 
     /// Number of elements of a value that varies along some axes.
@@ -355,12 +359,28 @@ impl<'a> ExprGraph<'a> {
         varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
     }
 
-    fn access_port(&mut self, port: usize, value: usize, start: isize) -> usize {
+    /// The access of a value where it is stored; the first dim of the value is dim `start` of the nest.
+    fn access_tensor(&mut self, stored: Stored<'_>, value: usize, start: isize) -> usize {
         let value = &self.group.values[value];
         let width = width_of(value.data_type);
-        let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
-        let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
-        self.access(AxisAccess { base: Base::Port(port), strides, width })
+        let in_elements = |strides: &[i64]| shape::access_strides(&value.dims, strides, self.dims, start);
+        let strides = match (stored.base, self.driver, stored.strides) {
+            (Base::Driver(slot), Some(driver), _) => {
+                let varies = in_elements(&Dims::from_elem(1, value.dims.len()));
+                let varies = varies.iter().enumerate().filter(|&(_, &stride)| stride != 0);
+                let varies = varies.fold(0, |axes: Axes, (axis, _)| axes | 1 << axis);
+                if self.driver_axes.iter().all(|(known, _)| *known != slot) {
+                    self.driver_axes.push((slot, varies));
+                }
+                driver.strides(slot, |axis| varies & 1 << axis != 0)
+            }
+            (_, _, Some(strides)) => bytes(&in_elements(strides), width),
+            (_, _, None) => {
+                let dense = shape::row_major_strides(&value.dims).unwrap_or_default();
+                bytes(&in_elements(&dense), width)
+            }
+        };
+        self.access(AxisAccess { base: stored.base, strides, width })
     }
 
     /// The strides of a value whose elements follow each other in row-major order, along the axes of the nest.
@@ -384,35 +404,57 @@ pub(super) struct NestExpr<'a> {
     pub(super) roots: Vec<(usize, ExprRef)>,
 }
 
-/// One expression graph for each shape of outputs, small shapes first, so that later ones can read what
-/// earlier ones write.
-pub(super) fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExpr<'a>> {
-    // Values, each with its output.
+/// Values to write, each with its place.
+pub(in crate::compile) type Targets<'a> = [(usize, Stored<'a>)];
+
+/// One expression graph for each shape of targets, small shapes first, so that later ones can read what
+/// earlier ones write. Afterwards the targets are stored. `constants` counts the constants of earlier nests.
+pub(super) fn nest_exprs<'a>(
+    group: &'a ShapedGroup,
+    stored: &mut [Option<Stored<'a>>],
+    targets: &Targets<'a>,
+    mut constants: usize,
+) -> Vec<NestExpr<'a>> {
+    // Values, each with its target.
     let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
-    for (output, &value) in group.outputs.iter().enumerate() {
-        by_shape.entry(&group.values[value].dims).or_default().push((value, output));
+    for (target, &(value, _)) in targets.iter().enumerate() {
+        by_shape.entry(&group.values[value].dims).or_default().push((value, target));
     }
     let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0].1));
+    shapes.sort_unstable_by_key(|(dims, of_shape)| (shape::element_count(dims), of_shape[0].1));
 
-    let mut written = vec![None; group.values.len()];
-    let mut constants = 0;
     let mut exprs = Vec::with_capacity(shapes.len());
-    for (dims, mut outputs) in shapes {
-        let mut expr = ExprGraph::new(group, ports, written.clone(), dims, constants);
+    for (dims, mut of_shape) in shapes {
         // Values from which others are computed come first.
-        outputs.sort_unstable();
-        let mut roots = Vec::with_capacity(outputs.len());
-        for &(value, output) in &outputs {
-            let value = expr.storage(value, 0);
-            roots.push((expr.access_output(output), value));
-        }
-        outputs.iter().for_each(|&(value, output)| written[value] = Some(output));
-        constants += expr.constants.len();
-        exprs.push(NestExpr { expr, roots });
+        of_shape.sort_unstable();
+        let of_shape: SmallVec<[(usize, Stored<'a>); 2]> =
+            of_shape.iter().map(|&(_, target)| targets[target]).collect();
+        let nest = nest_expr(group, stored, dims, None, &of_shape, constants);
+        constants += nest.expr.constants.len();
+        exprs.push(nest);
+        of_shape.iter().for_each(|&(value, target)| stored[value] = Some(target));
     }
+    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
     exprs
+}
+
+/// The expression graph of a nest over an index space.
+pub(super) fn nest_expr<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    dims: &'a [i64],
+    driver: Option<&'a DriverSpace>,
+    targets: &Targets<'a>,
+    constants: usize,
+) -> NestExpr<'a> {
+    let mut expr = ExprGraph::new(group, stored.to_vec(), dims, driver, constants);
+    let mut roots = Vec::with_capacity(targets.len());
+    for &(value, target) in targets {
+        let operand = expr.storage(value, 0);
+        roots.push((expr.access_tensor(target, value, 0), operand));
+    }
+    NestExpr { expr, roots }
 }
 
 /// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be
@@ -448,6 +490,11 @@ pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
             }
         })
     })
+}
+
+/// Strides in bytes.
+fn bytes(strides: &[i64], width: Width) -> SmallVec<[isize; 6]> {
+    strides.iter().map(|&stride| stride as isize * width.bytes() as isize).collect()
 }
 
 fn width_of(data_type: DataType) -> Width {
