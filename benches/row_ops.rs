@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use sterna::{
-    Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream, Tensor, TensorBuf,
-    TensorMut,
+    Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream, Tensor,
+    TensorBuf, TensorMut,
 };
 
 /// Time for one row of the table.
@@ -39,9 +39,8 @@ struct Run {
 impl Run {
     fn new(op: Op, engine: &Engine) -> Self {
         let partition = Partition::from_op(op).expect("the op is sound");
-        let compiled = partition
-            .compile(engine, partition.inputs(), partition.outputs())
-            .expect("the shapes are sound");
+        let compiled =
+            partition.compile(engine, partition.inputs(), partition.outputs()).expect("the shapes are sound");
         let filled = |desc: &LogicalTensor| {
             let mut buffer = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
             // Numbers near 1 of f32 and of bf16 alike.
@@ -119,9 +118,11 @@ fn main() {
     for threads in [1, 2] {
         let engine = Engine::builder().threads(threads).build();
         let single = Engine::builder().threads(1).build();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
+        let pool =
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
         let (stream, single_stream) = (Stream::new(&engine), Stream::new(&single));
-        let loops = [OpKind::Exp, OpKind::Divide].map(|kind| Run::new(op(kind, DataType::F32, &[IN_CACHE]), &single));
+        let loops =
+            [OpKind::Exp, OpKind::Divide].map(|kind| Run::new(op(kind, DataType::F32, &[IN_CACHE]), &single));
         let [mut exponentials, mut quotients] = loops;
         for (shape, data_type, kind) in SHAPES.iter().flat_map(|shape| {
             [DataType::F32, DataType::Bf16].into_iter().flat_map(move |t| KINDS.map(|kind| (*shape, t, kind)))

@@ -163,9 +163,9 @@ fn each_op_alone_is_what_the_interpreter_says() {
     let is_ordered = |kind: OpKind| {
         Partition::from_op(plain_op(kind)).is_ok_and(|alone| alone.accuracy() == Some(Accuracy::Ordered))
     };
-    let kinds = OpKind::ALL.iter().filter(|&kind| {
-        !tensors.contains(kind) && !of_several_shapes.contains(kind) && !is_ordered(*kind)
-    });
+    let kinds = OpKind::ALL
+        .iter()
+        .filter(|&kind| !tensors.contains(kind) && !of_several_shapes.contains(kind) && !is_ordered(*kind));
     let ops =
         kinds.filter(|&&kind| reference::supports(&plain_op(kind)).is_ok()).flat_map(|&kind| variants(kind));
     // Of the choices of types, some do not go together.

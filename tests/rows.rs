@@ -502,8 +502,11 @@ impl Net {
             let descs: Vec<LogicalTensor> = inputs.iter().map(|buffer| buffer.desc().clone()).collect();
             let compiled = partition.compile(engine, &descs, partition.outputs()).unwrap();
             nests.push(compiled.plan().nests.len());
-            let mut results: Vec<TensorBuf> =
-                compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
+            let mut results: Vec<TensorBuf> = compiled
+                .outputs()
+                .iter()
+                .map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap())
+                .collect();
             let tensors: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
             let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
             compiled.execute(&Stream::new(engine), &tensors, &mut into).unwrap();
@@ -608,11 +611,7 @@ fn dot(t: DataType, dims: &[i64], axes: &[i64], keeps: bool, random: &mut Random
             simple(3, K::Tanh, t, &[3], 4),
             simple(4, K::Multiply, t, &[4, 5], 6),
         ],
-        given: vec![
-            (0, filled(t, dims, random)),
-            (1, filled(t, dims, random)),
-            (5, value(t, &[1], &[3.0])),
-        ],
+        given: vec![(0, filled(t, dims, random)), (1, filled(t, dims, random)), (5, value(t, &[1], &[3.0]))],
     }
 }
 
@@ -641,7 +640,11 @@ fn fused_is_unfused_bit_for_bit() {
             }
         }
         for (dims, axis) in [(vec![5i64, 8, 70], 2), (vec![5, 80, 7], 1), (vec![300, 9], 0)] {
-            rows.push((format!("rms {t} {dims:?} {axis}"), root_mean_square(t, &dims, axis, &mut random), None));
+            rows.push((
+                format!("rms {t} {dims:?} {axis}"),
+                root_mean_square(t, &dims, axis, &mut random),
+                None,
+            ));
         }
         for (dims, axes, nests) in [
             (vec![9i64, 300], vec![1i64], 1),
@@ -654,7 +657,11 @@ fn fused_is_unfused_bit_for_bit() {
         ] {
             for keeps in [false, true] {
                 let net = dot(t, &dims, &axes, keeps, &mut random);
-                rows.push((format!("dot {t} {dims:?} {axes:?}"), net, Some(nests).filter(|&nests| nests > 0)));
+                rows.push((
+                    format!("dot {t} {dims:?} {axes:?}"),
+                    net,
+                    Some(nests).filter(|&nests| nests > 0),
+                ));
             }
         }
     }

@@ -59,7 +59,9 @@ pub(super) fn lower(
     let mut in_place = Vec::new();
     for anchor in 0..shaped.group.anchors.len() {
         let op = &partition.ops()[shaped.group.anchors[anchor].op];
-        in_place.extend(Lowering { builder: &mut builder, fused: Fused::default(), in_place: None }.run(op, anchor)?);
+        in_place.extend(
+            Lowering { builder: &mut builder, fused: Fused::default(), in_place: None }.run(op, anchor)?,
+        );
     }
     let mut plan = builder.finish()?;
     // The kernels read a row of the source before they write it; nothing else may read it.
@@ -78,11 +80,8 @@ pub(super) fn lower(
             && value.dims == result.dims
             && inputs[input].strides() == Some(&plan.outputs[output].1)
     };
-    let pairs: Vec<(usize, usize)> = in_place
-        .into_iter()
-        .map(|(input, output)| (input, output - inputs.len()))
-        .filter(is_pair)
-        .collect();
+    let pairs: Vec<(usize, usize)> =
+        in_place.into_iter().map(|(input, output)| (input, output - inputs.len())).filter(is_pair).collect();
     plan.in_place.extend(pairs);
     Ok(plan)
 }
@@ -247,13 +246,17 @@ impl Lowering<'_, '_> {
             });
         }
         if let Some(axes) = axes.filter(|_| has_prologue || has_epilogue) {
-            let is_fold = !matches!(op.kind(), OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm);
+            let is_fold = !matches!(
+                op.kind(),
+                OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm
+            );
             let count = if is_fold { axes.part().min(axes.length()) } else { axes.length() };
             let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
             let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
             let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
             let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
-            let columns = axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
+            let columns =
+                axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
             let space = |value: usize| {
                 let row_stride = (count * element(value)).next_multiple_of(LINE);
                 let space = DriverSpace {
@@ -302,7 +305,12 @@ impl Lowering<'_, '_> {
     }
 
     /// Adds the phases of an op; `None` if it is no op on rows.
-    fn op(&mut self, op: &Op, inputs: &[PlacedTensor], outputs: &[Option<PlacedTensor>]) -> Result<Option<()>> {
+    fn op(
+        &mut self,
+        op: &Op,
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
+    ) -> Result<Option<()>> {
         use OpKind as K;
         let Some(source) = inputs.first() else { return Ok(None) };
         let (level, dims, rank) = (self.builder.level, source.dims.clone(), source.dims.len());
@@ -346,8 +354,9 @@ impl Lowering<'_, '_> {
                 let is_centred = op.kind() == K::LayerNorm;
                 let given = if is_affine || !is_centred { &inputs[1..] } else { &[] };
                 let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
-                let before =
-                    |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
+                let before = |tensor: &PlacedTensor| {
+                    tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)))
+                };
                 let roles = Roles {
                     operands: smallvec![whole(source)],
                     result: result(0).map(whole),
@@ -506,7 +515,8 @@ impl Lowering<'_, '_> {
         let (level, rank) = (self.builder.level, dims.len());
         let begin = infer::norm_axis(op, dims)?;
         let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
-        let before = |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
+        let before =
+            |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
         let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
         let is_affine = op.bool_attr(Attr::UseAffine);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
@@ -559,7 +569,8 @@ impl Lowering<'_, '_> {
         }
         // The numbers of the parts of a place are neighbours.
         let mut stride = parts * size_of::<f64>();
-        let bytes = axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
+        let bytes =
+            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
         let mut partial = Operand {
             base: self.builder.buffer(bytes),
             data_type: DataType::F64,
@@ -743,7 +754,8 @@ impl Lowering<'_, '_> {
         };
         let row_blocks = loops.len();
         loops.extend([blocks, Loop { extent: 1, strides: smallvec![0; all.len()] }]);
-        let elements = (loops.iter().map(|l| l.extent)).fold(length.saturating_mul(rows), usize::saturating_mul);
+        let elements =
+            (loops.iter().map(|l| l.extent)).fold(length.saturating_mul(rows), usize::saturating_mul);
         let program = TileProgram {
             steps: Vec::new(),
             roots: SmallVec::new(),
@@ -795,7 +807,13 @@ fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<Axes>> {
             let begin = infer::norm_axis(op, dims)?;
             Axes::new(dims, |axis| axis >= begin)
         }
-        K::ReduceSum | K::ReduceMean | K::ReduceMax | K::ReduceMin | K::ReduceProd | K::ReduceL1 | K::ReduceL2 => {
+        K::ReduceSum
+        | K::ReduceMean
+        | K::ReduceMax
+        | K::ReduceMin
+        | K::ReduceProd
+        | K::ReduceL1
+        | K::ReduceL2 => {
             let along = infer::reduced_axes(op, dims)?;
             Axes::new(dims, |axis| along.contains(&axis))
         }
@@ -817,7 +835,11 @@ fn place_of(operand: &Operand, access: usize) -> RowPlace {
 }
 
 /// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
-fn given_loops(axes: &Axes, operands: &[&Operand], rows: Option<usize>) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
+fn given_loops(
+    axes: &Axes,
+    operands: &[&Operand],
+    rows: Option<usize>,
+) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
     let of_axis = |&axis: &usize| Loop {
         extent: axes.dims[axis] as usize,
         strides: operands.iter().map(|operand| operand.strides[axis]).collect(),

@@ -52,6 +52,7 @@ pub(crate) const BLOCK: usize = 64;
 
 /// Prefetches a range of bytes into the first-level cache. The bytes are not read, and any address is fine.
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub(crate) fn prefetch_l1(at: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     for line in (0..bytes).step_by(LINE) {

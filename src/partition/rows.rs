@@ -53,9 +53,10 @@ pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdi
         return FusionVerdict::Rejected("an op outside of the group uses the result");
     }
     let result = graph.ops[op].outputs()[0].id();
-    let is_parameter = graph.consumers[op].iter().map(|&user| graph.ops[user]).any(|user| {
-        is_on_rows(user) && user.inputs().iter().skip(1).any(|input| input.id() == result)
-    });
+    let is_parameter = graph.consumers[op]
+        .iter()
+        .map(|&user| graph.ops[user])
+        .any(|user| is_on_rows(user) && user.inputs().iter().skip(1).any(|input| input.id() == result));
     match is_parameter {
         true => FusionVerdict::Rejected("the op on rows uses the result for all rows"),
         false => FusionVerdict::Matched,

@@ -20,6 +20,7 @@ use super::rows::RowsPhase;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most plans have one phase, which is a map")]
 pub(crate) enum Phase {
     /// Elements that are computed on their own, tile by tile.
     Map(LoopNest),
@@ -56,7 +57,9 @@ impl Phase {
     pub(crate) fn driver_reads(&self, port: usize) -> bool {
         match self {
             Self::Map(_) => false,
-            Self::Rows(rows) => rows.nest.program.accesses.iter().any(|access| access.base == Base::Port(port)),
+            Self::Rows(rows) => {
+                rows.nest.program.accesses.iter().any(|access| access.base == Base::Port(port))
+            }
         }
     }
 
@@ -65,7 +68,8 @@ impl Phase {
         match self {
             Self::Map(nest) => nest.program.bases_mut().collect(),
             Self::Rows(rows) => {
-                let programs = rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
+                let programs =
+                    rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
                 programs.chain([&mut rows.nest]).flat_map(|nest| nest.program.bases_mut()).collect()
             }
         }

@@ -95,6 +95,8 @@ trait Combine: 'static {
     type Partial<I: Lanes>: Copy;
     /// Changes nothing.
     const PAD: f32;
+    /// Whether any order gives the same bits.
+    const ANY_ORDER: bool;
 
     unsafe fn start<I: Lanes>() -> Self::Partial<I>;
     unsafe fn step<I: Lanes>(partial: Self::Partial<I>, x: I::F) -> Self::Partial<I>;
@@ -114,6 +116,7 @@ macro_rules! in_f64 {
         impl Combine for $Name {
             type Partial<I: Lanes> = I::D;
             const PAD: f32 = $start;
+            const ANY_ORDER: bool = false;
 
             #[inline(always)]
             unsafe fn start<I: Lanes>() -> I::D {
@@ -171,6 +174,7 @@ macro_rules! extrema {
         impl Combine for $Name {
             type Partial<I: Lanes> = I::F;
             const PAD: f32 = $start;
+            const ANY_ORDER: bool = true;
 
             #[inline(always)]
             unsafe fn start<I: Lanes>() -> I::F {
@@ -227,6 +231,19 @@ unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: F
         // SAFETY: the caller promises that every element can be read; the numbers are a partial result.
         unsafe {
             let mut partial = C::start::<I>();
+            // Operations that depend on each other would wait for each other.
+            if C::ANY_ORDER && columns >= STEP {
+                let mut parts = [partial; 4];
+                while column + STEP <= columns {
+                    let x = load_step::<I>(from, float, column);
+                    for i in 0..4 {
+                        parts[i] = C::step::<I>(parts[i], x[i]);
+                    }
+                    column += STEP;
+                }
+                let [a, b, c, d] = parts;
+                partial = C::join::<I>(C::join::<I>(a, b), C::join::<I>(c, d));
+            }
             while column + STEP <= columns {
                 let [a, b, c, d] = load_step::<I>(from, float, column);
                 partial = C::step::<I>(partial, a);

@@ -18,6 +18,7 @@ use crate::kernels::math::avx512::{self, OfVector};
 use crate::kernels::math::single;
 use crate::kernels::pointwise::conversion::To;
 use crate::kernels::pointwise::half::{Bf16, F16};
+use crate::kernels::prefetch_l1;
 use crate::types::dtype::DataType;
 
 /// Numbers of a vector.
@@ -305,6 +306,18 @@ fn exp_of_each<I: Isa>(x: [f32; LANES]) -> [f32; LANES] {
     to
 }
 
+/// Longest row, in bytes, of which the next row is prefetched: both fit into the first level.
+const PREFETCHED: usize = 16 << 10;
+
+/// Prefetches the elements of a step, a row further on than these, if rows are short enough.
+#[inline(always)]
+pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: Float, column: usize) {
+    if row_stride.unsigned_abs() <= PREFETCHED {
+        let at = row.wrapping_offset(row_stride).wrapping_add(column * float.bytes());
+        prefetch_l1(at, STEP * float.bytes());
+    }
+}
+
 /// A function of each pair of numbers of two arrays.
 #[inline(always)]
 fn zip<T: Copy, const N: usize>(x: [T; N], y: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
@@ -555,9 +568,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
-        unsafe {
-            each!(2, |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast())))
-        }
+        unsafe { each!(2, |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, x: Self::F) {
@@ -585,9 +596,10 @@ impl Lanes for Avx2 {
     unsafe fn store_f16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe {
-            for i in 0..2 {
-                _mm_storeu_si128(to.add(8 * i).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[i]));
-            }
+            each!(2, |i| _mm_storeu_si128(
+                to.add(8 * i).cast(),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[i])
+            ));
         }
     }
     of_parts! {
@@ -606,10 +618,10 @@ impl Lanes for Avx2 {
         // results differ for zeros alone.
         unsafe {
             each!(2, |i| {
-                    let (x, y) = (x[i], y[i]);
-                    let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
-                    _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-                })
+                let (x, y) = (x[i], y[i]);
+                let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
+                _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+            })
         }
     }
     #[inline(always)]
@@ -617,10 +629,10 @@ impl Lanes for Avx2 {
         // SAFETY: as for `maximum`.
         unsafe {
             each!(2, |i| {
-                    let (x, y) = (x[i], y[i]);
-                    let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
-                    _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
-                })
+                let (x, y) = (x[i], y[i]);
+                let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
+                _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+            })
         }
     }
     #[inline(always)]
@@ -628,9 +640,9 @@ impl Lanes for Avx2 {
         // SAFETY: as the caller promises.
         unsafe {
             each!(2, |i| {
-                    let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
-                    _mm256_blendv_ps(else_[i], then[i], is_positive)
-                })
+                let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
+                _mm256_blendv_ps(else_[i], then[i], is_positive)
+            })
         }
     }
     #[inline(always)]
@@ -697,24 +709,18 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe {
-            each!(4, |i| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x[i]))
-        }
+        unsafe { each!(4, |i| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x[i])) }
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe {
-            each!(4, |i| _mm256_loadu_pd(from.add(4 * i)))
-        }
+        unsafe { each!(4, |i| _mm256_loadu_pd(from.add(4 * i))) }
     }
     #[inline(always)]
     unsafe fn store_64(to: *mut f64, x: Self::D) {
         // SAFETY: as the caller promises.
         unsafe {
-            for i in 0..4 {
-                _mm256_storeu_pd(to.add(4 * i), x[i]);
-            }
+            each!(4, |i| _mm256_storeu_pd(to.add(4 * i), x[i]));
         }
     }
 }
@@ -868,9 +874,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn abs_64(x: Self::D) -> Self::D {
         // SAFETY: as the caller promises.
-        unsafe {
-            [_mm512_abs_pd(x[0]), _mm512_abs_pd(x[1])]
-        }
+        unsafe { [_mm512_abs_pd(x[0]), _mm512_abs_pd(x[1])] }
     }
     #[inline(always)]
     unsafe fn load_64(from: *const f64) -> Self::D {

@@ -1,7 +1,7 @@
 //! Normalisation of rows: less the mean, by the deviation.
 
-use super::lanes::{each, 
-    Float, LANES, Lanes, STEP, load_end, load_step, read_one, store_end, store_step,
+use super::lanes::{
+    Float, LANES, Lanes, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
 };
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
@@ -99,7 +99,8 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
             }
             let mut i = 0;
             while column < end {
-                sums[i] = add::<I, SQUARES>(sums[i], load_end::<I>(from, float, column, end - column, pad), by);
+                sums[i] =
+                    add::<I, SQUARES>(sums[i], load_end::<I>(from, float, column, end - column, pad), by);
                 (column, i) = (column + LANES, i + 1);
             }
             let [a, b, c, d] = sums;
@@ -139,20 +140,21 @@ unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
 unsafe fn moments<I: Lanes>(operands: &Norm, from: *const u8) -> (f64, f64) {
     let &Norm { extent, source_type, is_centred, epsilon, .. } = operands;
     let columns = extent.columns;
-    let n = columns.max(1) as f64;
+    // Of no elements there are no sums.
+    let share = 1.0 / columns.max(1) as f64;
     // SAFETY: as the caller promises.
     unsafe {
-        let mean = if is_centred { sum::<I, false>(from, source_type, columns, 0.0) / n } else { 0.0 };
+        let mean = if is_centred { sum::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
         let near = mean as f32;
-        let squares = sum::<I, true>(from, source_type, columns, near) / n;
+        let squares = sum::<I, true>(from, source_type, columns, near) * share;
         // The squares are those of the distances from the rounded mean.
         let lost = mean - f64::from(near);
         let variance = (squares - lost * lost).max(0.0);
         if squares.is_finite() && (squares > SMALL || epsilon > SMALL) {
             return (mean, variance);
         }
-        let mean = if is_centred { sum_64::<I, false>(from, source_type, columns, 0.0) / n } else { 0.0 };
-        (mean, sum_64::<I, true>(from, source_type, columns, mean) / n)
+        let mean = if is_centred { sum_64::<I, false>(from, source_type, columns, 0.0) * share } else { 0.0 };
+        (mean, sum_64::<I, true>(from, source_type, columns, mean) * share)
     }
 }
 
@@ -182,6 +184,7 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
         let beta = beta.map(|beta| beta.row::<u8>(row));
         let mut column = 0;
         while column + STEP <= columns {
+            prefetch_next(from, source.row_stride, source_type, column);
             let x = load_step::<I>(from, source_type, column);
             let mut y = each!(4, |i| I::fma(I::sub(x[i], by), factor, lost));
             match (gamma, beta) {

@@ -4,7 +4,9 @@
 //! of a row up to 64 stay in registers. Exponentials of a longer row are kept in the caller's scratch, or are
 //! computed twice if the caller has none.
 
-use super::lanes::{each, Float, LANES, Lanes, STEP, load_end, load_step, store_end, store_step};
+use super::lanes::{
+    Float, LANES, Lanes, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
+};
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -96,17 +98,15 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
     let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
     // SAFETY: as the caller promises.
     unsafe {
-        let pad = I::splat(f32::NEG_INFINITY);
-        let mut x = [pad; 4];
-        match columns {
-            STEP => x = load_step::<I>(from, source_type, 0),
-            _ => {
-                for (i, x) in x.iter_mut().enumerate().take(columns.div_ceil(LANES)) {
-                    let column = i * LANES;
-                    *x = load_end::<I>(from, source_type, column, columns - column, f32::NEG_INFINITY);
-                }
-            }
-        }
+        const PAD: f32 = f32::NEG_INFINITY;
+        prefetch_next(from, source.row_stride, source_type, 0);
+        let x = match columns {
+            STEP => load_step::<I>(from, source_type, 0),
+            _ => each!(4, |i| match columns.saturating_sub(i * LANES) {
+                0 => I::splat(PAD),
+                count => load_end::<I>(from, source_type, i * LANES, count, PAD),
+            }),
+        };
         let largest = base(operands, I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]))));
         let by = I::splat(largest);
         let e = each!(4, |i| I::exp(I::sub(x[i], by)));
@@ -116,9 +116,9 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         match columns {
             STEP => store_step::<I>(to, to_type, 0, y),
             _ => {
-                for (i, &y) in y.iter().enumerate().take(columns.div_ceil(LANES)) {
-                    store_end::<I>(to, to_type, i * LANES, columns - i * LANES, y);
-                }
+                each!(4, |i| if i * LANES < columns {
+                    store_end::<I>(to, to_type, i * LANES, columns - i * LANES, y[i]);
+                });
             }
         }
         (largest, sum)
@@ -177,6 +177,8 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             let end = columns.min(column + SEGMENT);
             let mut sums = [I::splat(0.0); 4];
             while column + STEP <= end {
+                prefetch_next(from, source.row_stride, source_type, column);
+                prefetch_next(to, 0, to_type, column);
                 let x = load_step::<I>(from, source_type, column);
                 for i in 0..4 {
                     let e = I::exp(I::sub(x[i], by));
