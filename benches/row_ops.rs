@@ -1,8 +1,8 @@
-//! Measures ops on rows beside the machine's own limit: the longer of a copy of as many bytes as the op reads and
-//! writes, and of the op's exponentials or quotients alone, on data in the first-level cache.
+//! Measures ops on rows beside the machine's own limit: the longer of a copy of as many bytes as the op reads
+//! and writes, and of the op's exponentials or quotients alone, on data in the first-level cache.
 //!
-//! `cargo bench --bench row_ops -- FILTER` prints a table: for each op, shape, type and number of threads the best
-//! of many interleaved runs of each, and the share of the limit that the op reaches.
+//! `cargo bench --bench row_ops -- FILTER` prints a table: for each op, shape, type and number of threads the
+//! best of many interleaved runs of each, and the share of the limit that the op reaches.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

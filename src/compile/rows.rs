@@ -210,8 +210,8 @@ struct Lowering<'b, 'a> {
 }
 
 impl Lowering<'_, '_> {
-    /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that may
-    /// share memory.
+    /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that
+    /// may share memory.
     fn run(mut self, op: &Op, anchor: usize) -> Result<Option<(usize, usize)>> {
         let group = self.builder.group();
         let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);

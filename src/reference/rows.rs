@@ -95,8 +95,8 @@ fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
 /// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics,
 /// under `inf_as_zero` 0.
 ///
-/// Partitions compute in f32: a result is off by at most 32 half units in its last place, and one more for each 1
-/// that its element is below the maximum.
+/// Partitions compute in f32: a result is off by at most 32 half units in its last place, and one more for
+/// each 1 that its element is below the maximum.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
     let rows = rows_along_axis(op, src.dims())?;
@@ -276,7 +276,8 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 /// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
 /// elements, mean and variance are 0.
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -291,7 +292,8 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 /// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
 /// variance have the shape {N, groups}; of no elements they are 0.
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -310,7 +312,8 @@ pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 ///
 /// `gamma` broadcasts one way onto `src`. (The documentation of oneDNN takes two roots; its code takes one.)
 ///
-/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its mean size.
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -459,8 +462,8 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// How far each element of the first result may be off, before it is rounded to its type, if kernels compute in
-/// f32: for each row along some axes, in an order of its own.
+/// How far each element of the first result may be off, before it is rounded to its type, if kernels compute
+/// in f32: for each row along some axes, in an order of its own.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
     let src = &inputs[0];
     let dims = src.dims();
@@ -542,8 +545,8 @@ fn bounds_by_row(rows: &Rows, src: &Value, of_row: impl Fn(&mut [f64]) + Sync + 
     numbers_of(&rows.value(&numbers, DataType::F64, src.dims())?, &Odometer::dense(src.dims()))
 }
 
-/// The sum and the exponential are off by so many half units in the last place, and the exponential by as many as
-/// the number is below the maximum.
+/// The sum and the exponential are off by so many half units in the last place, and the exponential by as
+/// many as the number is below the maximum.
 fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
     const STEPS: f64 = 32.0;
     let max = largest(row);

@@ -1,8 +1,8 @@
 //! One number of each row: sums, products, extrema.
 //!
-//! Numbers are combined in f64, so that no sum of f32 overflows or loses more than its last bits. Number `i` of
-//! a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and one
-//! that goes along columns do the same for each row or column, so both give the same bits.
+//! Numbers are combined in f64, so that no sum of f32 overflows or loses more than its last bits. Number `i`
+//! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
+//! one that goes along columns do the same for each row or column, so both give the same bits.
 
 use super::lanes::{Float, LANES, Lanes, STEP, load_at, load_end, load_step};
 use crate::kernels::floats;

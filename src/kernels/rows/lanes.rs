@@ -829,8 +829,8 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     unsafe fn canonical_vector(x: Self::F) -> Self::F {
-        /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the number
-        /// itself.
+        /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
+        /// number itself.
         const KINDS: i32 = 0x1111_1100;
         // SAFETY: as the caller promises.
         unsafe { _mm512_fixupimm_ps::<0>(_mm512_set1_ps(NAN), x, _mm512_set1_epi32(KINDS)) }
