@@ -511,7 +511,7 @@ impl Lowering<'_, '_> {
         outputs: &[Option<PlacedTensor>],
         epsilon: f64,
     ) -> Result<()> {
-        let (source, dims) = (&inputs[0], &inputs[0].dims);
+        let dims = &inputs[0].dims;
         let (level, rank) = (self.builder.level, dims.len());
         let begin = infer::norm_axis(op, dims)?;
         let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
@@ -545,7 +545,6 @@ impl Lowering<'_, '_> {
             let roles = Roles { operands, given, ..Roles::default() };
             self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), map, &axes, roles, to.onto(rank, start));
         }
-        let _ = source;
         Ok(())
     }
 
