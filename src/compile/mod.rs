@@ -5,8 +5,8 @@ mod elementwise;
 mod key;
 mod memory;
 mod once_cache;
-#[allow(dead_code, reason = "the lowerings of ops that are not pointwise use it")]
 mod phases;
+mod rows;
 mod shapes;
 mod sync;
 #[cfg(test)]
@@ -73,6 +73,7 @@ impl Partition {
         let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
+            Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

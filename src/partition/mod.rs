@@ -7,6 +7,7 @@ mod grow;
 mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
+mod rows;
 mod run_order;
 mod signature;
 

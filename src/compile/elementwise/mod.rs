@@ -153,6 +153,7 @@ pub(super) fn is_tile_program<'a>(
 
 /// Lowers values of a group to a tile program over the space of a driver: the program computes the targets
 /// from what is stored, in memory or in slots of the driver. The nest is the only one of the result.
+#[allow(clippy::too_many_arguments, reason = "each is another thing")]
 pub(super) fn tile_program<'a>(
     group: &'a ShapedGroup,
     stored: &[Option<Stored<'a>>],
