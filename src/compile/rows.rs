@@ -743,6 +743,7 @@ impl Lowering<'_, '_> {
         let accesses = (all.iter().enumerate())
             .map(|(index, operand)| Access {
                 base: operand.base,
+                offset: 0,
                 row_stride: places.strides[index],
                 col_stride: row(operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
             })

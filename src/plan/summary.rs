@@ -190,8 +190,12 @@ impl RowsPhase {
         let work = StepSummary {
             tasks: vec![format!("{}{form}", self.name)],
             operands: places.filter_map(accessed).collect(),
-            output: written.find_map(|to| match to {
+            output: written.clone().find_map(|to| match to {
                 StepOperand::Tensor(id) => Some(id),
+                _ => None,
+            }),
+            buffer: written.find_map(|to| match to {
+                StepOperand::Buffer(buffer) => Some(buffer),
                 _ => None,
             }),
             varies_by_row: true,
