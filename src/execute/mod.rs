@@ -8,6 +8,7 @@ pub(crate) mod compiled;
 mod cursor;
 pub(crate) mod engine;
 mod fork_join;
+mod gemm;
 mod interpreter;
 mod map;
 pub(crate) mod stream;
@@ -28,6 +29,8 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     for phase in &plan.phases {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
+            Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
+            Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
         }
     }
     Ok(())

@@ -36,6 +36,8 @@ pub(super) struct GroupView<'a> {
 pub(crate) enum Lowering {
     /// To loop nests over the results; each element is computed on its own.
     Elementwise,
+    /// To a matrix product, with the other ops as its epilogue.
+    Matmul,
 }
 
 /// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the

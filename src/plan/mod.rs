@@ -6,6 +6,8 @@
 //! tensors are ports by position.
 
 mod access;
+mod gemm;
+mod nest;
 mod phase;
 pub(crate) mod register_fusion;
 pub(crate) mod scalar_op;
@@ -13,7 +15,9 @@ pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
-pub(crate) use self::phase::{LoopNest, MAX_LOOPS, Phase};
+pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
+pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
+pub(crate) use self::phase::Phase;
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,
     TileProgram, Traversal,

@@ -1,32 +1,33 @@
-//! The phases of a plan, and the loops around the tiles of a phase.
+//! The phases of a plan.
 //!
 //! The phases of a plan run one after another, with a join between two of them. They hand tensors to each
 //! other through ports or through the plan's internal buffers. A phase is a number of tasks of fixed size,
 //! which may run in any order and on any thread.
 //!
-//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`], which says what is computed in a tile. In a
-//! [`Phase::Map`] a task is a tile, and all operands of the program are in memory. Every other phase has a
-//! driver in `execute` of its own, which computes the phase's result and runs the programs of its nests as
-//! prologue and epilogue. The driver gives the space of such a program when the program is compiled (see
-//! `compile::elementwise`), and its operands when the program runs: an access whose base is
-//! [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose
-//! Select needs no product never computes it.
+//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`](super::TileProgram), which says what is
+//! computed in a tile. In a [`Phase::Map`] a task is a tile, and all operands of the program are in memory.
+//! Every other phase has a driver in `execute` of its own, which computes the phase's result and runs the
+//! programs of its nests as prologue and epilogue. The driver gives the space of such a program when the
+//! program is compiled (see `compile::elementwise`), and its operands when the program runs: an access whose
+//! base is [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose Select needs
+//! no product never computes it.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::access::{Base, Loop};
-use super::tile_program::TileProgram;
-use crate::kernels::Extent;
-use crate::types::shape::MAX_RANK;
-
-/// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
-pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
+use super::access::Base;
+use super::gemm::{GemmPhase, PackPhase};
+use super::nest::LoopNest;
+use crate::kernels::gemm::pack::SCRATCH;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Elements that are computed on their own, tile by tile.
     Map(LoopNest),
+    /// The right operand of a product, packed into an internal buffer.
+    Pack(PackPhase),
+    /// Matrix products, tile by tile.
+    Gemm(Box<GemmPhase>),
 }
 
 impl Phase {
@@ -34,6 +35,8 @@ impl Phase {
     pub(crate) fn tasks(&self) -> usize {
         match self {
             Self::Map(nest) => nest.tiles(),
+            Self::Pack(pack) => pack.nest.tiles(),
+            Self::Gemm(gemm) => gemm.nest.tiles(),
         }
     }
 
@@ -41,6 +44,8 @@ impl Phase {
     pub(crate) fn scratch(&self) -> usize {
         match self {
             Self::Map(nest) => nest.program.scratch,
+            Self::Pack(_) => SCRATCH,
+            Self::Gemm(gemm) => gemm.layout.end,
         }
     }
 
@@ -48,13 +53,17 @@ impl Phase {
     pub(crate) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         match self {
             Self::Map(nest) => smallvec![nest],
+            Self::Pack(_) => smallvec![],
+            Self::Gemm(gemm) => smallvec![&gemm.nest],
         }
     }
 
     /// Whether its driver reads a port on its own, beside the tile programs.
-    pub(crate) fn driver_reads(&self, _port: usize) -> bool {
+    pub(crate) fn driver_reads(&self, port: usize) -> bool {
         match self {
             Self::Map(_) => false,
+            Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
+            Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -62,31 +71,8 @@ impl Phase {
     pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         match self {
             Self::Map(nest) => nest.program.bases_mut().collect(),
+            Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
+            Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
         }
-    }
-}
-
-/// Loops around tiles, and what is computed in each tile.
-#[derive(Debug)]
-pub(crate) struct LoopNest {
-    /// The loops around the tiles, the outermost first: loops of the index space outside of tiles, and blocks
-    /// of rows and of columns.
-    pub(crate) loops: SmallVec<[Loop; 6]>,
-    /// Index of the loop over blocks of rows.
-    pub(crate) row_blocks: usize,
-    /// Index of the loop over blocks of columns.
-    pub(crate) column_blocks: usize,
-    /// Rows and columns of the whole index space inside the loops.
-    pub(crate) space: Extent,
-    /// Rows and columns of a tile; the last tiles of a row or column of tiles may be smaller.
-    pub(crate) tile: Extent,
-    /// What is computed in a tile.
-    pub(crate) program: TileProgram,
-}
-
-impl LoopNest {
-    /// Number of tiles.
-    pub(crate) fn tiles(&self) -> usize {
-        self.loops.iter().map(|l| l.extent).product()
     }
 }
