@@ -89,6 +89,8 @@ macro_rules! thresholds {
 thresholds! {
     PARALLEL_BYTES = Rule::Fixed(8 << 20), "bytes, or work of the same time", decision: "parallel-bytes",
         "Waking workers costs more than it saves below this.";
+    PRODUCT_BLOCK = Rule::Share(1, 2, Whole::SecondLevel), "bytes", decision: "product-block",
+        "A block of both operands of a product stays in the second level beside the result.";
     AWAKE_BYTES = Rule::Fixed(256 << 10), "bytes, or work of the same time", decision: "awake-workers",
         "A second thread gains from this on if it is awake.";
 
@@ -204,6 +206,12 @@ pub(super) fn threading(cost: Cost) -> Threading {
         work if work >= AWAKE_BYTES.get() => Threading::AwakeWorkers,
         _ => Threading::Caller,
     }
+}
+
+/// Elements of the depth of a product in a block, if a block of so many rows of both operands is to stay in
+/// half of the second-level cache.
+pub(super) fn product_depth(rows: usize) -> usize {
+    (PRODUCT_BLOCK.get() / (4 * rows.max(1))).max(64) & !1
 }
 
 /// The policy for some traffic.

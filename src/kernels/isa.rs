@@ -25,7 +25,7 @@ pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
 /// level has the features of the one before it too.
 macro_rules! levels {
     ($d:tt avx2: [$($avx2:tt)*], avx512: [$($avx512:tt)*]) => {
-        /// Compiles a function for the instructions of a level.
+        /// Compiles a function for the instructions of a level, or of a level and a feature beside it.
         macro_rules! with_features {
             (portable $d($d item:tt)*) => {
                 $d($d item)*
@@ -36,6 +36,10 @@ macro_rules! levels {
             };
             (avx512 $d($d item:tt)*) => {
                 #[target_feature($(enable = $avx2,)* $(enable = $avx512),*)]
+                $d($d item)*
+            };
+            (avx512_bf16 $d($d item:tt)*) => {
+                #[target_feature($(enable = $avx2,)* $(enable = $avx512,)* enable = "avx512bf16")]
                 $d($d item)*
             };
         }

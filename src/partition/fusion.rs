@@ -38,6 +38,8 @@ pub(crate) enum Lowering {
     Elementwise,
     /// To phases over rows, with elementwise work before and behind.
     Rows,
+    /// To a matrix product, with the other ops as its epilogue.
+    Matmul,
 }
 
 /// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the

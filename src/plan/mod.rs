@@ -6,6 +6,7 @@
 //! tensors are ports by position.
 
 mod access;
+mod gemm;
 mod nest;
 mod phase;
 pub(crate) mod register_fusion;
@@ -15,6 +16,7 @@ pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
+pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{

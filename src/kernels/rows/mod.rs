@@ -10,8 +10,6 @@ mod fold;
 mod lanes;
 mod norm;
 mod softmax;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use backward::{
     NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMaxBackward, log_softmax_backward,
