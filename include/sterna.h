@@ -804,6 +804,18 @@ sterna_status_t sterna_engine_create_with_threads(sterna_engine_t **engine,
                                                   size_t threads);
 
 /**
+ * Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
+ * some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
+ * Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+ */
+sterna_status_t sterna_engine_create_with_workers(sterna_engine_t **engine,
+                                                  sterna_engine_kind_t kind,
+                                                  size_t index,
+                                                  const sterna_allocator_t *allocator,
+                                                  size_t threads,
+                                                  int stay_awake);
+
+/**
  * Reads the kind of an engine: always `cpu`.
  */
 sterna_status_t sterna_engine_get_kind(const sterna_engine_t *engine,

@@ -84,13 +84,14 @@ fn create(
     index: usize,
     allocator: Option<&Allocator>,
     threads: Option<usize>,
+    stay_awake: bool,
 ) -> Result<(), Fault> {
     let engine = require(engine, "engine")?;
     check_kind(kind)?;
     if index != 0 {
         return Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}")));
     }
-    let mut builder = sterna::Engine::builder();
+    let mut builder = sterna::Engine::builder().stay_awake(stay_awake);
     if let Some(allocator) = allocator {
         builder = builder.allocator(allocator.core());
     }
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn sterna_engine_create(
     kind: EngineKind,
     index: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, None, None))
+    ffi_guard(|| create(engine, kind, index, None, None, true))
 }
 
 /// Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn sterna_engine_create_with_allocator(
     index: usize,
     allocator: Option<&Allocator>,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None))
+    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None, true))
 }
 
 /// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
@@ -143,7 +144,22 @@ pub unsafe extern "C" fn sterna_engine_create_with_threads(
     allocator: Option<&Allocator>,
     threads: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads)))
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), true))
+}
+
+/// Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
+/// some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
+/// Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create_with_workers(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+    threads: usize,
+    stay_awake: c_int,
+) -> Status {
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), stay_awake != 0))
 }
 
 /// Reads the kind of an engine: always `cpu`.
