@@ -1,4 +1,4 @@
-//! What is put into tensors that no file gives and nothing computes.
+//! The contents of tensors that no file gives and nothing computes.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub(crate) enum Fill {
     Causal,
     /// 1 in the first elements of each row of the last dim, a random number of them, else 0.
     Padding,
-    /// One value everywhere, which is read when the type is known.
+    /// One value everywhere; its text is read when the type is known.
     Value(String),
 }
 
@@ -39,8 +39,8 @@ impl FromStr for Fill {
             _ if text.parse::<f64>().is_ok() => Self::Value(text.into()),
             _ => {
                 return Err(format!(
-                    "{text:?} is no fill; write random, zeros, ones, causal, padding or a value (a number, inf, -inf, nan, \
-                     true, false)"
+                    "{text:?} is no fill; write random, zeros, ones, causal, padding or a value (a number, \
+                     inf, -inf, nan, true, false)"
                 ));
             }
         })
@@ -62,17 +62,18 @@ impl Fill {
     }
 }
 
-/// What the tensors of a graph that nothing computes are filled with.
+/// The fills of the tensors of a graph that nothing computes.
 pub(crate) struct Fills {
     asked: Vec<(TensorId, Fill)>,
-    /// The values of constants, which no fill replaces unless it is asked for.
+    /// The values of constants; only a fill that an option names replaces one.
     constants: BTreeMap<TensorId, Value>,
     ranges: BTreeMap<TensorId, Range>,
     seed: u64,
 }
 
 impl Fills {
-    /// The constants of a graph and the fills that were asked for; any other tensor gets random elements that the ops that use it can take.
+    /// The constants of a graph and the fills that options name; any other tensor gets random elements that
+    /// suit the ops that use it.
     pub(crate) fn new(
         graph: &Graph,
         constants: BTreeMap<TensorId, Value>,
@@ -91,7 +92,7 @@ impl Fills {
         Self { asked, constants, ranges, seed }
     }
 
-    /// Whether a fill was asked for.
+    /// Whether an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
         self.asked.iter().any(|(asked, _)| *asked == id)
     }
@@ -107,7 +108,7 @@ impl Fills {
     }
 }
 
-/// Which random elements make sense to the ops that use a tensor.
+/// The random elements that suit the ops that use a tensor.
 #[derive(Debug, Clone, PartialEq)]
 enum Range {
     Any,
@@ -142,7 +143,7 @@ impl Range {
     }
 }
 
-/// The axes that a reduction takes away, as far as its shapes tell; else all of them.
+/// The axes that a reduction removes, if its shapes tell; else all axes.
 fn reduced_axes(op: &Op) -> Vec<i64> {
     let dims =
         |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
@@ -192,7 +193,7 @@ fn repeated(element: &[u8], count: usize) -> Result<Vec<u8>> {
     Ok(filled)
 }
 
-/// A seed of each tensor's own, so that its values do not depend on what else the graph holds.
+/// Each tensor has its seed, so that its values do not depend on the rest of the graph.
 fn seed_of(id: TensorId, seed: u64) -> u64 {
     Rng::with_seed(seed).u64(..) ^ Rng::with_seed(!(id as u64)).u64(..)
 }

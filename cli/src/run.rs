@@ -254,7 +254,7 @@ impl GraphRun {
         }
     }
 
-    /// Compiles and executes a supported partition, and checks its outputs if asked to.
+    /// Compiles and executes a supported partition, and checks its outputs under `--check`.
     fn execute(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         let from: Vec<&HostTensor> =
             partition.inputs().iter().map(|port| &self.tensors[&port.id()]).collect();

@@ -1,4 +1,5 @@
-//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same machine.
+//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same
+//! machine.
 
 pub(crate) mod args;
 mod compare;
@@ -92,7 +93,8 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
         say(
             "note",
             format!(
-                "{unsteady} of {all} cases have a quartile more than {percent} % off the median: something else runs"
+                "{unsteady} of {all} cases have a quartile more than {percent} % off the median: something \
+                 else runs"
             ),
         );
     }
@@ -159,8 +161,8 @@ fn is_of(before: &Run, machine: &Machine) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "--fail-if-slower cannot judge by a run of another machine ({}, here {machine}); save one here, or compare \
-         without it",
+        "--fail-if-slower cannot judge by a run of another machine ({}, here {machine}); save one here, or \
+         compare without it",
         before.machine
     )
 }

@@ -1,4 +1,4 @@
-//! What there is to show of a graph, as data: its partitions and their plans, nodes and edges of a picture.
+//! A graph as data to show: its partitions and their plans, nodes and edges of a picture.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -348,8 +348,8 @@ fn type_and_shape(tensor: &LogicalTensor) -> String {
     format!("{} {shape}", tensor.data_type())
 }
 
-/// A text from a graph, without characters that control a terminal, change the direction of writing, or are not
-/// allowed in XML.
+/// A text from a graph, without characters that control a terminal, change the direction of writing, or are
+/// not allowed in XML.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()
