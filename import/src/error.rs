@@ -18,12 +18,12 @@ use crate::names::Shown;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file asks for more than [`Limits`](crate::Limits) allow.
+    /// The file needs more than [`Limits`](crate::Limits) allow.
     #[error("{what}: {given} is more than the limit of {most}")]
     Limit {
         /// What there is too much of.
         what: Limited,
-        /// How much the file asks for.
+        /// The need of the file.
         given: u64,
         /// The limit.
         most: u64,
@@ -75,7 +75,7 @@ pub enum Error {
     Name {
         /// Input or output.
         what: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
         /// The names that there are.
         known: Vec<String>,
@@ -85,7 +85,7 @@ pub enum Error {
     Ambiguous {
         /// Input or output.
         what: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
     },
     /// The mapped layers do not make a graph.
@@ -182,7 +182,7 @@ pub struct PortRef {
     pub direction: Direction,
     /// Its number in the file.
     pub id: u64,
-    /// Its name in the specification of the format; empty where it has none.
+    /// Its name in the specification of the format; empty if it has none.
     pub name: &'static str,
 }
 
@@ -330,7 +330,7 @@ pub enum Fault {
     Limit {
         /// What there is too much of.
         what: Limited,
-        /// How much the layer asks for.
+        /// The need of the layer.
         given: u64,
         /// The limit.
         most: u64,

@@ -81,7 +81,7 @@ pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> 
     value.ok_or(NoRange::Inexact)
 }
 
-/// A list of integers in a type; `None` where one has no exact form in it.
+/// A list of integers in a type; `None` if one has no exact form in it.
 pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Value> {
     let dims = [numbers.len() as i64];
     if to == DataType::S64 {

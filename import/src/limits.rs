@@ -1,4 +1,4 @@
-//! What a reader may be asked for: how large a file may be, and what it is read as.
+//! The limits of a reader: the size of a file, and the options of reading.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ use OpKind as K;
 pub(super) struct Row {
     /// The type, as files and the specification write it.
     pub(super) names: &'static [&'static str],
-    /// The inputs, in order; the last ones may be missing where there are more than `least`.
+    /// The inputs, in order; the last ones may be missing if there are more than `least`.
     pub(super) inputs: &'static [Input],
     /// The least number of inputs.
     pub(super) least: usize,
@@ -37,7 +37,7 @@ pub(super) struct Input {
     pub(super) class: Class,
 }
 
-/// What an input holds where a lone layer does not say.
+/// The contents of an input if a lone layer does not tell them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Truth values.
@@ -348,7 +348,7 @@ impl Context<'_, '_> {
         self.builder.op(&self.layer.name, kind, attrs, inputs, data_type, declared.as_deref())
     }
 
-    /// The dims that the file gives the output, where it gives any.
+    /// The dims of the output in the file, if it gives any.
     fn declared_dims(&self) -> Option<&[i64]> {
         let dims = &*self.layer.outputs[0].dims;
         let ranks_known = self.inputs.iter().all(|&input| self.builder.dims(input).is_some());
@@ -429,7 +429,7 @@ impl Context<'_, '_> {
         text.trim().parse().map_err(|_| Fault::of_attribute(name, "a number"))
     }
 
-    /// An attribute that is a type; `None` where it is not there.
+    /// An attribute that is a type; `None` if it is missing.
     pub(super) fn element(&self, name: &str) -> Result<Option<DataType>, Fault> {
         let Some(text) = self.layer.attr(name) else { return Ok(None) };
         match Element::named(text) {

@@ -139,7 +139,7 @@ struct Reader<'a> {
 /// What types tensors here have.
 const WHOLE: &str = "a type whose elements are whole bytes";
 
-/// Which output of which layer.
+/// A layer and one of its outputs.
 type Source = (usize, usize);
 
 impl<'a> Reader<'a> {
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold).map(|tensor| vec![tensor])
     }
 
-    /// The results of a layer; those of an op `Wildcard` where it cannot be mapped and that is asked for.
+    /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.
     fn or_wildcard(
         &mut self,
         layer: &Layer,

@@ -1,4 +1,4 @@
-//! The text of an IR: looked over for what it asks for, parsed, and read into layers and edges.
+//! The text of an IR: checked against the limits, parsed, and read into layers and edges.
 
 use std::borrow::Cow;
 
@@ -174,7 +174,7 @@ fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     rest.windows(what.len()).position(|window| window == what).map(|place| from + place)
 }
 
-/// Behind the first place from `from` on at which `what` stands; the end where it does not.
+/// The position behind the first `what` from `from` on; the end if there is none.
 fn behind(bytes: &[u8], from: usize, what: &[u8]) -> usize {
     find(bytes, from, what).map_or(bytes.len(), |place| place + what.len())
 }
