@@ -7,7 +7,7 @@ use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
 use crate::plan::{Cost, Threading};
 
-/// Something of which a threshold is a share.
+/// The whole that a threshold is a share of.
 #[derive(Debug, Clone, Copy)]
 enum Whole {
     /// The bytes that a plan moves.
@@ -140,7 +140,7 @@ thresholds! {
     MAX_SKIP_ELEMENTS = Rule::Fixed(1024), "elements", decision: "skip-tile-elements",
         "Most elements of a tile in which a mask test may skip steps: many small tiles are uniform.";
     MIN_SKIP_COST = Rule::Fixed(8), "cost of an element", decision: "skip-branch-cost",
-        "A cheaper branch is not worth smaller tiles, because each tile has a cost of its own.";
+        "A cheaper branch is not worth smaller tiles, because each tile has a fixed cost.";
     PACKED_SIDE_OF_NARROW = Rule::Fixed(512), "rows and columns", decision: "packed-side",
         "Beyond the caches, elements of up to two bytes: many lines each way, so pages are seldom revisited.";
     PACKED_SIDE = Rule::Fixed(256), "rows and columns", decision: "packed-side",

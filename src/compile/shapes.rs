@@ -5,8 +5,8 @@ use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::graph::op::Op;
 use crate::types::shape::{self, Dims, UNKNOWN_DIM};
 
-/// Checks the inferred shape of an output of an op: its bytes must be countable, and for an output it must match
-/// the given shape.
+/// Checks the inferred shape of an output of an op: its bytes must be countable, and for an output it must
+/// match the given shape.
 pub(super) fn check_inferred(
     op: &Op,
     output: usize,

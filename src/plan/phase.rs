@@ -4,8 +4,8 @@
 //! other through ports or through the plan's internal buffers. A phase is a number of tasks of fixed size,
 //! which may run in any order and on any thread.
 //!
-//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`], which says what is computed in a tile. In a
-//! [`Phase::Map`] a task is a tile, and all operands of the program are in memory. Every other phase has a
+//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`], which says what is computed in a tile. In
+//! a [`Phase::Map`] a task is a tile, and all operands of the program are in memory. Every other phase has a
 //! driver in `execute` of its own, which computes the phase's result and runs the programs of its nests as
 //! prologue and epilogue. The driver gives the space of such a program when the program is compiled (see
 //! `compile::elementwise`), and its operands when the program runs: an access whose base is

@@ -137,7 +137,7 @@ pub fn ulps(op: &Op) -> u32 {
 }
 
 /// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
-/// to its type: a compiled op adds up in f32, in an order of its own.
+/// to its type: a compiled op adds up in f32, in another order.
 ///
 /// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by
 /// [`ulps`]. A sum whose terms hold NaN or ∞ has a bound of NaN or ∞.

@@ -130,7 +130,7 @@ impl<'a> ExprGraph<'a> {
         self.built(value, start, Repr::Storage)
     }
 
-    /// A value in a type that holds all values of its own, if it has been built.
+    /// A value in a type that holds all values of the value's type, if it has been built.
     fn in_type(&self, value: usize, start: isize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, start),
@@ -364,7 +364,8 @@ impl<'a> ExprGraph<'a> {
         self.access(AxisAccess { base: Base::Port(port), strides, width })
     }
 
-    /// The strides of a value whose elements follow each other in row-major order, along the axes of the nest.
+    /// The strides of a value whose elements follow each other in row-major order, along the axes of the
+    /// nest.
     fn row_major_strides(&self, value: usize, start: isize) -> Dims {
         let dims = &self.group.values[value].dims;
         let strides = shape::row_major_strides(dims).unwrap_or_default();
@@ -416,7 +417,7 @@ pub(super) fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> 
     exprs
 }
 
-/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be
+/// Bytes of the distinct elements of all ports, or `usize::MAX` if there are more: each port can be
 /// addressed, all of them together need not, and elements of an input that overlap are counted each.
 pub(super) fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
     let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
@@ -473,7 +474,7 @@ fn constant(number: f32, of_type: DataType) -> [u8; 8] {
     let mut bytes = [0; 8];
     let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
     match of_type {
-        // A number of its own type keeps every bit; otherwise a NaN becomes the canonical NaN of conversions.
+        // An f32 keeps every bit as f32; in any other type a NaN becomes the canonical NaN of conversions.
         DataType::F32 => put(&number.to_ne_bytes()),
         DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
         DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),

@@ -1,9 +1,10 @@
 //! Lowers a partition of pointwise ops to a plan.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps
-//! in run order (`schedule`), steps that keep values in registers (`register_fusion`), places for results
-//! (`scratch`), and tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
+//! (`group`, with ops of several functions from `composites`), expressions (`expr`), loops and strides
+//! (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps that keep values in
+//! registers (`register_fusion`), places for results (`scratch`), and tiles with the loops around them
+//! (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;

@@ -75,7 +75,7 @@ impl FusedProgram {
             Location::Operand(index) => (index, operands[index].inner),
             Location::Spilled(index) => (result + 1 + index, InnerStride::Contiguous),
         };
-        // Pairs of a stage and an operand of which it reads blocks.
+        // Pairs of a stage and an operand whose blocks it reads.
         let mut read: SmallVec<[(Stage, Location); 8]> = SmallVec::new();
         let stage_call = |&StageUse { stage, at, params }: &StageUse| {
             let (slot, inner) = place(at);

@@ -183,8 +183,8 @@ integers! {
     }
 }
 
-/// `⌊x / y⌋`, which wraps around, by a division in f64: a quotient that is no integer is further from the next
-/// one than it is rounded.
+/// `⌊x / y⌋`, which wraps around, by a division in f64: a quotient that is no integer is further from the
+/// next one than it is rounded.
 #[inline(always)]
 fn quotient_32(x: i32, y: i32) -> i32 {
     let quotient = f64::from(x) / f64::from(if y == 0 { 1 } else { y });
