@@ -280,7 +280,7 @@ fn tensors() {
     let desc = LogicalTensor::strided(5, DataType::F32, &[2, 3]).unwrap();
     let scalar = LogicalTensor::host_scalar(6, DataType::S32).unwrap();
     let any = LogicalTensor::any(7, DataType::F32, &[2]).unwrap();
-    let four_bit = LogicalTensor::strided(8, DataType::S4, &[2]).unwrap();
+    let four_bit = LogicalTensor::strided(8, DataType::F4E2m1, &[2]).unwrap();
     let fault = |id, fault| Some(Error::Tensor { id, fault });
     let wrong_type = TensorFault::ElementType { expected: DataType::F32, given: DataType::S32 };
     let needs = |property, hint| TensorFault::Property { property, hint };
@@ -317,9 +317,9 @@ fn tensors() {
             fault(5, needs(Property::Undef, "use `Tensor::new`")),
         ),
         (
-            "memory for a 4-bit type",
+            "memory for a float of 4 bits",
             TensorBuf::zeroed(four_bit, &engine).err(),
-            fault(8, TensorFault::NoElements(DataType::S4)),
+            fault(8, TensorFault::NoElements(DataType::F4E2m1)),
         ),
     ];
     let wrong: Vec<_> = rows.iter().filter(|(_, given, expected)| given != expected).collect();

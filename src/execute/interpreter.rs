@@ -100,6 +100,16 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         }
     }
 
+    /// The indices in the present tile of an access that goes through indices.
+    fn linear_index(&mut self, access: usize) -> LinearIndex {
+        let (first, access) = (self.operands.at(access).addr(), &self.program.accesses[access]);
+        LinearIndex {
+            first: first as u64,
+            row_step: access.row_stride as u64,
+            column_step: access.col_stride as u64,
+        }
+    }
+
     /// Runs a step after its dependencies, unless its result is valid.
     fn step(&mut self, index: usize) {
         if self.valid.contains(index) {
@@ -146,15 +156,16 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                     kernel(extent, first as i32, access.row_stride as i32, access.col_stride as i32, to)
                 };
             }
+            Instr::Nibbles { index, from, kernel } => {
+                let (index, from) = (self.linear_index(*index), self.operands.at(*from));
+                // SAFETY: the index stays within the port for every tile of the nest, and the target is
+                // scratch with room for a tile.
+                unsafe { kernel(extent, from, index, to) };
+            }
             Instr::IsKept { access, seed, offset, probability, kernel } => {
-                let (first, access) = (self.operands.at(*access).addr(), &program.accesses[*access]);
+                let index = self.linear_index(*access);
                 let [seed, offset, probability] =
                     [*seed, *offset, *probability].map(|operand| self.source(operand).at);
-                let index = LinearIndex {
-                    first: first as u64,
-                    row_step: access.row_stride as u64,
-                    column_step: access.col_stride as u64,
-                };
                 // SAFETY: the parameters are one element each, and the target covers the part of the tile.
                 unsafe { kernel(extent, index, KeepParameters { seed, offset, probability }, to) };
             }

@@ -245,8 +245,8 @@ impl TensorBuf {
     ///
     /// # Errors
     ///
-    /// [`Error::Tensor`] if dims or strides are unknown, if the type has no elements of whole bytes, and for
-    /// host scalars; [`Error::OutOfMemory`] if the allocator fails.
+    /// [`Error::Tensor`] if dims or strides are unknown, if the type is neither one of whole bytes nor an
+    /// integer of four bits, and for host scalars; [`Error::OutOfMemory`] if the allocator fails.
     pub fn zeroed(desc: LogicalTensor, engine: &Engine) -> Result<Self> {
         check_elements(&desc, desc.data_type(), usize::MAX)?;
         let size = span_bytes(&desc).map_or(0, |span| span.max(desc.memory_size()));
@@ -337,7 +337,8 @@ fn check_elements(desc: &LogicalTensor, data_type: DataType, given: usize) -> Re
             TensorFault::Property { property: desc.property(), hint: "use `Tensor::scalar`" },
         );
     }
-    if data_type.size().is_none() {
+    let is_integer_of_4_bits = matches!(data_type, DataType::S4 | DataType::U4);
+    if data_type.size().is_none() && !is_integer_of_4_bits {
         return fault(desc, TensorFault::NoElements(data_type));
     }
     match desc.span() {

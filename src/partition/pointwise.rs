@@ -1,7 +1,6 @@
 //! Which pointwise ops have a kernel, and the type in which they compute.
 
 use crate::graph::function::{Composite, Function};
-use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Sign, computes_in_f32};
@@ -32,18 +31,13 @@ impl Pointwise {
     /// What an op computes; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         if let Some(composite) = Composite::of(op) {
-            return is_of_bytes_and_channels(op).then_some(Self::Composite(composite));
+            let is_per_group = op.str_attr(Attr::Qtype) == Some("per_group");
+            return (!is_per_group).then_some(Self::Composite(composite));
         }
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;
         Some(Self::Function(TypedFunction { function, computes_in }))
     }
-}
-
-/// Whether no operand is of 4 bits, and no scale belongs to a group.
-fn is_of_bytes_and_channels(op: &Op) -> bool {
-    let is_whole = |tensor: &LogicalTensor| DataType::WHOLE.contains(&tensor.data_type());
-    op.str_attr(Attr::Qtype) != Some("per_group") && op.inputs().iter().all(is_whole)
 }
 
 /// The type rule: f32, bf16 and f16 mix and compute in f32; integers go with themselves; nothing else mixes.

@@ -23,6 +23,8 @@ pub(crate) enum ScalarOp {
     Round(DataType),
     Index,
     IsKept,
+    /// Widens elements of four bits to bytes.
+    Nibbles(DataType),
 }
 
 impl ScalarOp {
@@ -36,6 +38,7 @@ impl ScalarOp {
             }
             Self::Convert(..) | Self::Round(_) | Self::Select | Self::Index => CostClass::Light,
             Self::IsKept => CostClass::Heavy,
+            Self::Nibbles(_) => CostClass::Light,
         }
     }
 
@@ -44,7 +47,8 @@ impl ScalarOp {
         match self {
             Self::Unary(..) | Self::Binary(..) | Self::Compare(..) | Self::Classify(..) => true,
             Self::Convert(..) | Self::Round(_) | Self::IsKept => true,
-            Self::Logic(_) | Self::Not | Self::Sign(..) | Self::Select | Self::Index => false,
+            Self::Logic(_) | Self::Not | Self::Sign(..) | Self::Select => false,
+            Self::Index | Self::Nibbles(_) => false,
         }
     }
 
@@ -70,6 +74,7 @@ impl fmt::Display for ScalarOp {
             Self::Convert(from, to) => write!(f, "Convert {from} to {to}"),
             Self::Round(to) => write!(f, "Round to {to}"),
             Self::Index => f.write_str("Index"),
+            Self::Nibbles(of) => write!(f, "Widen {of}"),
             Self::IsKept => f.write_str("Is kept"),
         }
     }

@@ -7,7 +7,7 @@ use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
 use crate::kernels::pack::{PackTile, UnpackTile};
-use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Params, Ramp};
+use crate::kernels::pointwise::{IsKept, Kernel1, Kernel2, Nibbles, Params, Ramp};
 use crate::kernels::select::{Blend, BlendRows, MaskTest, Move, PrefetchDistance, SelectInPlace};
 use crate::kernels::{InnerStride, StorePolicy};
 
@@ -177,6 +177,9 @@ pub(crate) enum Instr {
     Binary { x: Operand, y: Operand, kernel: Kernel2, params: Params },
     /// Writes the index of each element.
     Index { access: usize, kernel: Ramp },
+    /// Writes elements of four bits as bytes; an access is at the number of each element, counted from the
+    /// start of the other access.
+    Nibbles { index: usize, from: usize, kernel: Nibbles },
     /// Writes whether Dropout keeps each element, by the index at which an access is.
     IsKept { access: usize, seed: Operand, offset: Operand, probability: Operand, kernel: IsKept },
     /// Selects between two operands.
@@ -192,6 +195,7 @@ impl Instr {
             &Self::PackTile { from: access, .. } | &Self::Index { access, .. } => {
                 smallvec![Operand::Access(access)]
             }
+            &Self::Nibbles { index, from, .. } => smallvec![Operand::Access(index), Operand::Access(from)],
             &Self::IsKept { access, seed, offset, probability, .. } => {
                 smallvec![Operand::Access(access), seed, offset, probability]
             }
@@ -206,7 +210,7 @@ impl Instr {
     /// Renumbers the steps whose results are operands.
     pub(crate) fn renumber(&mut self, numbers: &[usize]) {
         let operands: SmallVec<[&mut Operand; 3]> = match self {
-            Self::PackTile { .. } | Self::Index { .. } => smallvec![],
+            Self::PackTile { .. } | Self::Index { .. } | Self::Nibbles { .. } => smallvec![],
             Self::IsKept { seed, offset, probability, .. } => smallvec![seed, offset, probability],
             Self::UnpackTile { from, .. } | Self::Move { from, .. } => smallvec![from],
             Self::Unary { x, .. } => smallvec![x],

@@ -158,6 +158,7 @@ impl<'a> ExprGraph<'a> {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.written[value]) {
+            (None, _) if of_type.size().is_none() => return Ok(self.nibbles(value, start)),
             (None, _) => return Ok(ExprRef::AxisAccess(self.access_port(value, value, start))),
             (_, Some(output)) => {
                 let port = self.inputs() + output;
@@ -289,7 +290,7 @@ impl<'a> ExprGraph<'a> {
             }
             _ => {
                 let storage = self.built_storage(value, start)?;
-                Ok(self.converted(storage, of_type, wanted))
+                Ok(self.converted(storage, stored_as(of_type), wanted))
             }
         }
     }
@@ -356,12 +357,35 @@ impl<'a> ExprGraph<'a> {
         varying.map(|(_, &dim)| dim as usize).fold(1, usize::saturating_mul)
     }
 
+    /// The port that an operand accesses.
+    fn port(&self, operand: ExprRef) -> Option<usize> {
+        match operand {
+            ExprRef::AxisAccess(access) => match self.accesses[access].base {
+                Base::Port(port) => Some(port),
+                _ => None,
+            },
+            ExprRef::Node(_) => None,
+        }
+    }
+
     fn access_port(&mut self, port: usize, value: usize, start: isize) -> usize {
         let value = &self.group.values[value];
         let width = width_of(value.data_type);
         let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
         let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
         self.access(AxisAccess { base: Base::Port(port), strides, width })
+    }
+
+    /// An input of elements of four bits, widened to bytes.
+    fn nibbles(&mut self, value: usize, start: isize) -> ExprRef {
+        let input = &self.group.values[value];
+        let elements = shape::access_strides(&input.dims, self.ports[value], self.dims, start);
+        let still = SmallVec::from_elem(0, self.dims.len());
+        let mut access =
+            |base, strides| ExprRef::AxisAccess(self.access(AxisAccess { base, strides, width: Width::W1 }));
+        let index = access(Base::Index, elements.into_iter().map(|stride| stride as isize).collect());
+        let memory = access(Base::Port(value), still);
+        self.node(ScalarOp::Nibbles(input.data_type), [index, memory].as_slice().into(), Width::W1)
     }
 
     /// The strides of a value whose elements follow each other in row-major order, along the axes of the
@@ -430,6 +454,13 @@ pub(super) fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
             let most = of_port.entry(port).or_default();
             *most = bytes.max(*most);
         }
+        for node in expr.nodes.iter().filter(|node| matches!(node.op, ScalarOp::Nibbles(_))) {
+            let bytes = expr.elements(node.varies).div_ceil(2);
+            for port in node.operands.iter().filter_map(|&operand| expr.port(operand)) {
+                let most = of_port.entry(port).or_default();
+                *most = bytes.max(*most);
+            }
+        }
     }
     of_port.into_values().fold(0, usize::saturating_add)
 }
@@ -454,6 +485,15 @@ pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
 
 fn width_of(data_type: DataType) -> Width {
     data_type.size().and_then(Width::of).expect("pointwise ops take types of whole bytes")
+}
+
+/// The type in which elements of a type are handled: one of whole bytes.
+fn stored_as(data_type: DataType) -> DataType {
+    match data_type {
+        DataType::S4 => DataType::S8,
+        DataType::U4 => DataType::U8,
+        _ => data_type,
+    }
 }
 
 /// Numbers in a type, one behind the other; the last word is padded with zeros.

@@ -33,8 +33,7 @@ pub(super) struct GroupValue {
 impl GroupValue {
     /// Bytes of its elements.
     pub(super) fn bytes(&self) -> usize {
-        let count = shape::element_count(&self.dims).unwrap_or(0);
-        count as usize * self.data_type.size().unwrap_or(0)
+        bytes_of(shape::element_count(&self.dims).unwrap_or(0), self.data_type)
     }
 }
 
@@ -146,10 +145,18 @@ impl ShapedGroup {
             .chain(self.outputs.iter().map(|&value| (value, true)));
         let size = |((value, is_used), strides): ((usize, bool), &&[i64])| {
             let value = &self.values[value];
-            let span = shape::span(&value.dims, strides).unwrap_or(0) as usize;
-            if is_used { span * value.data_type.size().unwrap_or(0) } else { 0 }
+            let span = shape::span(&value.dims, strides).unwrap_or(0);
+            if is_used { bytes_of(span, value.data_type) } else { 0 }
         };
         values.zip(ports).map(size).collect()
+    }
+}
+
+/// Bytes of neighbouring elements of a type; two of four bits lie in one.
+fn bytes_of(elements: i64, data_type: DataType) -> usize {
+    match data_type.size() {
+        Some(size) => elements as usize * size,
+        None => (elements as usize).div_ceil(2),
     }
 }
 

@@ -100,7 +100,8 @@ impl<'a> Schedule<'a> {
                 is_one || (is_whole(space) && port.is_none_or(follows))
             }
         };
-        let is_map = !step.packs() && !matches!(step.instr, Instr::Index { .. } | Instr::IsKept { .. });
+        let is_map = !step.packs()
+            && !matches!(step.instr, Instr::Index { .. } | Instr::IsKept { .. } | Instr::Nibbles { .. });
         is_map
             && is_whole(step.space)
             && step.port.is_none_or(follows)
@@ -296,7 +297,7 @@ impl Builder<'_> {
     fn make_node(&mut self, index: usize) -> Result<(), NoKernel> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
-        let is_index = matches!(node.op, ScalarOp::Index | ScalarOp::IsKept);
+        let is_index = matches!(node.op, ScalarOp::Index | ScalarOp::IsKept | ScalarOp::Nibbles(_));
         let operands: Operands =
             node.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<_, _>>()?;
         // If all operands are repeated along a row, one element a row is computed; if these elements follow

@@ -121,6 +121,13 @@ pub(super) fn instr(
             Operand::Access(access) => (Instr::Index { access, kernel: pointwise::indices(level) }, None),
             Operand::Step(_) => return Err(none()),
         },
+        ScalarOp::Nibbles(of) => match operands[..] {
+            [(Operand::Access(index), _), (Operand::Access(from), _)] => {
+                let kernel = pointwise::nibbles(level, of).ok_or_else(none)?;
+                (Instr::Nibbles { index, from, kernel }, None)
+            }
+            _ => return Err(none()),
+        },
         ScalarOp::IsKept => match operands[..] {
             [(Operand::Access(access), _), (seed, _), (offset, _), (probability, _)] => {
                 (Instr::IsKept { access, seed, offset, probability, kernel: pointwise::is_kept(level) }, None)

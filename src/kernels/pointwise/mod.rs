@@ -9,6 +9,7 @@ mod driver;
 mod half;
 mod indices;
 mod is_kept;
+mod nibbles;
 mod sign;
 mod small;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) use convert::{convert, round_to};
 pub(crate) use driver::{Impls, Kernel1, Kernel2};
 pub(crate) use indices::{Ramp, indices};
 pub(crate) use is_kept::{IsKept, KeepParameters, LinearIndex, is_kept};
+pub(crate) use nibbles::{Nibbles, nibbles};
 pub(crate) use sign::sign;
 pub(crate) use unary::unary;
 
