@@ -11,7 +11,7 @@ use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, Tensor
 
 use crate::room::room_for;
 
-/// How a tensor is filled.
+/// The fill of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fill {
     /// Elements that suit the ops that use the tensor.
@@ -123,7 +123,7 @@ enum Range {
 }
 
 impl Range {
-    /// What an op can take at an input.
+    /// The range of values for an input of an op.
     fn of(op: &Op, input: usize) -> Self {
         let ports = Schema::of(op.kind()).inputs;
         // The last port stands for all further ones.
@@ -151,7 +151,7 @@ fn reduced_axes(op: &Op) -> Vec<i64> {
     let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
     let mut axes: Vec<i64> = match (from, to) {
         (Some(from), Some(to)) if from.len() == to.len() => {
-            // Those that had more than one element come first, as others may have been left alone.
+            // Dims that had more than one element come first; a reduction may have kept the others.
             let mut ones: Vec<usize> = (0..rank).filter(|&axis| to[axis] == 1).collect();
             ones.sort_by_key(|&axis| from[axis] == 1);
             ones.into_iter().map(|axis| axis as i64).collect()
@@ -225,7 +225,7 @@ fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result
     Ok(filled)
 }
 
-/// How many numbers are drawn from a range; elements are chosen among those.
+/// Number of values drawn from a range; elements are chosen among these.
 const DRAWN: usize = 256;
 
 fn is_integer(data_type: DataType) -> bool {

@@ -97,7 +97,7 @@ fn nearest(name: &str) -> Vec<&'static str> {
     OpKind::ALL.iter().map(|kind| kind.name()).filter(is_near).collect()
 }
 
-/// Who runs the plainest op of a kind.
+/// The runner of the plainest op of a kind.
 fn runs(schema: &Schema) -> &'static str {
     let Some(op) = plainest(schema) else { return "no" };
     let is_interpreted = reference::supports(&op).is_ok();

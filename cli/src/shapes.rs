@@ -1,5 +1,5 @@
-//! What shape each tensor of a graph has, and how it lies in memory: settled once, before anything runs, for
-//! every command alike.
+//! The shape and layout of each tensor of a graph: resolved once, before anything runs, for every command
+//! alike.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! A model under construction: tensors, ops and constants; and what becomes of it.
+//! A model under construction: tensors, ops and constants, and the finished graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,7 @@ impl Port {
     }
 }
 
-/// What is known of a tensor.
+/// The known facts of a tensor.
 #[derive(Debug, Clone)]
 struct Tensor {
     data_type: DataType,
@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
         Ok(id)
     }
 
-    /// Adds an op `Wildcard`, which says nothing but what it hangs on.
+    /// Adds an op `Wildcard`, which has inputs and outputs and nothing else.
     pub(crate) fn wildcard(
         &mut self,
         name: &str,
@@ -313,7 +313,7 @@ impl<'a> Builder<'a> {
         Ok(ids)
     }
 
-    /// The graph, without what no output hangs on.
+    /// The graph without the ops that no output needs.
     pub(crate) fn finish(mut self) -> Result<Imported, Error> {
         self.give_outputs_ops()?;
         let ops = self.live_ops();

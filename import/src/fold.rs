@@ -1,4 +1,4 @@
-//! What follows from constants alone, computed when a model is read: exactly, or not at all.
+//! Constant folding when a model is read: exact, or not at all.
 
 use sterna::DataType;
 use sterna::reference::Value;

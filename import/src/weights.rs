@@ -6,7 +6,7 @@ use sterna::{DataType, LogicalTensor};
 
 use crate::error::Fault;
 
-/// How many bytes the elements of a dense tensor have; `None` for a type without whole elements.
+/// The bytes of the elements of a dense tensor; `None` for a type without whole elements.
 pub(crate) fn byte_count(data_type: DataType, dims: &[i64]) -> Result<Option<usize>, sterna::Error> {
     let Some(size) = data_type.size() else { return Ok(None) };
     // The description refuses what cannot be addressed.

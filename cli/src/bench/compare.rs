@@ -1,4 +1,4 @@
-//! What is faster or slower than in a saved run, beyond the noise.
+//! Cases that are faster or slower than in a saved run, beyond the noise.
 
 use anyhow::{Result, bail};
 use serde::Serialize;

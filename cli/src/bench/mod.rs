@@ -32,7 +32,7 @@ use crate::terminal::{print, say};
 /// A quartile further off the median than this says that something else runs.
 const UNSTEADY: f64 = 0.1;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -115,7 +115,7 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
     Ok(if args.fail_if_slower && slower > 0 { FAILED } else { 0 })
 }
 
-/// What is to be measured, and its name.
+/// The subjects of the bench, and their name.
 fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
     match (&args.graph, args.suite) {
         (Some(path), _) => {

@@ -290,7 +290,7 @@ mod tests {
         pairs.into_iter().map(|(from, to)| Link { from, to, label_width: 70.0 }).collect()
     }
 
-    /// What is wrong with the places of boxes of 100 by 40.
+    /// The faults in the places of boxes of 100 by 40.
     fn faults(boxes: usize, links: &[Link]) -> Vec<String> {
         let sizes = vec![(100.0, 40.0); boxes];
         let places = place(&sizes, links);

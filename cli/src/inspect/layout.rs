@@ -15,7 +15,7 @@ use super::model::{Edge, Inspection, Node};
 /// edges. In larger graphs partitions are told apart by colour alone.
 const MAX_FRAMED: usize = 80;
 
-/// What a page shows of a picture at first, in pixels of the picture: no less than this.
+/// The least part of a picture that a page shows at first, in pixels of the picture.
 const FIRST_VIEW: (f64, f64) = (800.0, 500.0);
 
 /// dagre walks graphs by recursion, as deep as their longest path.

@@ -9,7 +9,7 @@ use super::layers::Route;
 use super::layout::{self, Layout, Placed};
 use super::model::{Inspection, Node};
 
-/// What a partition is filled and framed with, on white and on black.
+/// Fill and frame of a partition, on white and on black.
 pub(super) struct Colour {
     pub(super) light: &'static str,
     pub(super) line: &'static str,
@@ -28,7 +28,7 @@ pub(super) const COLOURS: [Colour; 7] = [
     Colour { light: "#eeefc8", line: "#6d6f0c", dark: "#33340d", line_on_dark: "#bfc155" },
 ];
 
-/// How the picture looks, alone or in a page.
+/// The style of the picture, alone or in a page.
 pub(super) fn style() -> String {
     let mut style = String::from(
         "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
@@ -114,7 +114,7 @@ fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> 
     linked(rect(&class, placed, 10.0), inspection, part, links.then_some(true))
 }
 
-/// What a frame is called; ways pass behind it.
+/// The title of a frame; edges pass behind it.
 fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
     let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
     let class = format!("title on-c{}", part % COLOURS.len());
@@ -155,7 +155,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
     }
 }
 
-/// What belongs to a partition: in a page, a link to what is said of it, at which the keyboard stops or not.
+/// The parts of a partition: in a page, a link to its details, with or without a stop for the keyboard.
 fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bool>) -> Markup {
     let class = format!("of-{part}");
     let tip = format!("partition {part}: {}", inspection.parts[part].headline());

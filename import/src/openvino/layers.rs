@@ -1,4 +1,4 @@
-//! The table of layer types: what each becomes. To map one more is to add a row.
+//! The table of layer types and their ops. A new type is a new row.
 
 mod compose;
 mod shapes;
@@ -17,7 +17,7 @@ use crate::weights;
 use Class::{Truth, Value as Plain};
 use OpKind as K;
 
-/// How a layer of one type is mapped.
+/// The mapping of a layer type.
 pub(super) struct Row {
     /// The type, as files and the specification write it.
     pub(super) names: &'static [&'static str],
@@ -46,7 +46,7 @@ pub(super) enum Class {
     Value,
 }
 
-/// How a layer becomes ops.
+/// The way from a layer to ops.
 enum Map {
     /// An op of one input and its type, without attributes.
     Unary(OpKind),
@@ -73,7 +73,7 @@ const TRUTH: &[Input] = &[input("data", Truth)];
 const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
 const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
 const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
-/// What OpenVINO's writer calls the attribute `axis` of a broadcast.
+/// The name of the attribute `axis` of a broadcast in files that OpenVINO writes.
 const AXIS: &str = "auto_broadcast.auto_broadcast_axis";
 
 const fn row(
@@ -481,7 +481,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Holds what the file says of the output against what follows.
+    /// Compares the file's description of the output with the derived one.
     fn check_declared(&self, result: TensorId) -> Result<(), Fault> {
         let contradiction = |declared, found| Err(Fault::Declared { port: self.output(), declared, found });
         let found = self.builder.data_type(result);

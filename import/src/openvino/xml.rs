@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str, limits: &Limits) -> Result<Net, Error> {
     }
 }
 
-/// What a look over a text finds.
+/// The findings of a scan of a text.
 struct Seen {
     root_is_layer: bool,
     /// Where `...` stands within a tag and is no value: the specification shortens attributes so.
@@ -186,7 +186,7 @@ fn fault_at(text: &str, place: usize, what: &'static str) -> Error {
     Error::Syntax { line: line as u32, column: column as u32, what }
 }
 
-/// A parser's error in words of our own: its text shows what stands in the file.
+/// A parser's error in our words: the parser's text would show contents of the file.
 fn syntax(error: &roxmltree::Error) -> Error {
     use roxmltree::Error as E;
     let what = match error {
