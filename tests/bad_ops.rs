@@ -351,6 +351,10 @@ fn every_check_is_violated_and_satisfied() {
     let softmax_backward = |dst| op(K::SoftMaxBackward, &[D::Bf16, D::Bf16], &[dst]);
     let cast = |src, dst| op(K::TypeCast, &[src], &[dst]);
     let fill = |shape: &[i64]| op(K::Fill, &[], &[D::F32]).attr(A::Shape, shape).attr(A::Value, 1.0);
+    let slice = |starts: &[i64], ends: &[i64], steps: &[i64], axes: &[i64]| {
+        let op = op(K::Slice, &[D::U8], &[D::U8]).attr(A::Starts, starts).attr(A::Ends, ends);
+        op.attr(A::Steps, steps).attr(A::Axes, axes)
+    };
     let select = |axis: i64| {
         let op = op(K::Select, &[D::Boolean, D::F32, D::F32], &[D::F32]);
         op.auto_broadcast(AutoBroadcast::Pdpd).axis(axis)
@@ -533,6 +537,28 @@ fn every_check_is_violated_and_satisfied() {
         (Check::AxisNeedsPdpd, select(i64::MIN), Some("`axis` is -9223372036854775808")),
         (Check::AxisNeedsPdpd, select(-1), None),
         (Check::AxisNeedsPdpd, select(11), None),
+        (
+            Check::SliceRanges,
+            slice(&[0, 0], &[1], &[], &[]),
+            Some("`starts` is [0, 0], `ends` is [1], `steps` is [], `axes` is []"),
+        ),
+        (
+            Check::SliceRanges,
+            slice(&[0], &[1], &[0], &[]),
+            Some("`starts` is [0], `ends` is [1], `steps` is [0], `axes` is []"),
+        ),
+        (
+            Check::SliceRanges,
+            slice(&[0], &[1], &[1, 1], &[]),
+            Some("`starts` is [0], `ends` is [1], `steps` is [1, 1], `axes` is []"),
+        ),
+        (
+            Check::SliceRanges,
+            slice(&[], &[], &[], &[1]),
+            Some("`starts` is [], `ends` is [], `steps` is [], `axes` is [1]"),
+        ),
+        (Check::SliceRanges, slice(&[0, -1], &[1, 9], &[-1, 3], &[1, -3]), None),
+        (Check::SliceRanges, slice(&[], &[], &[], &[]), None),
         (Check::ShapeOfTensor, fill(&[2, -1]), Some("`shape` is [2, -1]")),
         (Check::ShapeOfTensor, fill(&[1; 13]), Some("`shape` is [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")),
         (Check::ShapeOfTensor, fill(&[UNKNOWN_DIM]), Some("`shape` is [-9223372036854775808]")),

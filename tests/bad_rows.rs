@@ -235,6 +235,32 @@ fn bad_shapes(kind: OpKind) -> Vec<BadShapes> {
             with(&[&[2], &[3], &[]], A::AutoBroadcast, "pdpd".into()),
             with(&[&[2], &[3], &[]], A::AutoBroadcast, "multidirectional".into()),
         ],
+        ShapeRule::Concat => vec![
+            plain(&[&[]]),
+            with(&[&[2, 3]], A::Axis, 2i64.into()),
+            with(&[&[2, 3]], A::Axis, (-3i64).into()),
+        ],
+        ShapeRule::StaticTranspose => {
+            let orders: [&[i64]; 5] = [&[0], &[0, 0], &[0, 2], &[0, -2], &[0, 1, 2]];
+            orders.into_iter().map(|order| with(&[&[2, 3]], A::Order, order.into())).collect()
+        }
+        ShapeRule::StaticReshape => {
+            let shapes: [&[i64]; 7] = [&[5], &[-1, 4], &[-1, -1], &[-2, -3], &[0, 6], &[2, 3, 0], &[1; 13]];
+            shapes.into_iter().map(|shape| with(&[&[2, 3]], A::Shape, shape.into())).collect()
+        }
+        ShapeRule::Slice => vec![
+            plain(&[&[]]),
+            with(&[&[2, 3]], A::Axes, vec![2i64].into()),
+            with(&[&[2, 3]], A::Axes, vec![-3i64].into()),
+            (
+                vec![vec![2, 3]],
+                vec![
+                    (A::Starts, vec![0i64, 0].into()),
+                    (A::Ends, vec![1i64, 1].into()),
+                    (A::Axes, vec![1i64, -1].into()),
+                ],
+            ),
+        ],
         ShapeRule::Fill => vec![with(&[], A::Shape, vec![1i64 << 32, 1 << 32].into())],
         _ if kind == OpKind::GenIndex => [2, -3, i64::MIN, i64::MAX]
             .into_iter()

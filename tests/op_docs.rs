@@ -312,10 +312,10 @@ Reductions take `axes` as an attribute or as an input, each dim once. Without ax
 `keep_dims` each reduced dim becomes a dim of 1. A dim of 0 is never an error: a sum without terms is 0, and a result without
 elements is empty.
 
-Kinds from 4096 (0x1000) on are Sterna's extensions: oneDNN knows neither them nor the attribute `value`, and its reader of
-graphs refuses them. Pointwise ops compute each element of the result from one element of each input. Their accuracy is the
-largest distance of a compiled op from the formula, in units in the last place of f32, before the result is rounded to its
-type; 16-bit results are then one of the nearest two.
+Kinds from 4096 (0x1000) on are Sterna's extensions: oneDNN knows neither them nor the attributes `value`, `starts`, `ends`
+and `steps`, and its reader of graphs refuses them. Pointwise ops compute each element of the result from one element of
+each input. Their accuracy is the largest distance of a compiled op from the formula, in units in the last place of f32,
+before the result is rounded to its type; 16-bit results are then one of the nearest two.
 ";
 
 const MEASURED: &str = "

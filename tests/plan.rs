@@ -25,7 +25,8 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
     );
     must(plan.level == compiled.engine().level(), "the level is that of the engine");
     must(plan.scratch_per_thread <= compiled.scratchpad_size(), "a thread's scratch is part of all");
-    must((plan.scratch_per_thread == 0) == (compiled.scratchpad_size() == 0), "no scratch is no scratchpad");
+    let needs_none = plan.scratch_per_thread + plan.buffer_bytes == 0;
+    must(needs_none == (compiled.scratchpad_size() == 0), "no scratch and no buffers are no scratchpad");
     for nest in &plan.nests {
         let turns: usize = nest.loops.iter().map(|l| l.extent).product();
         must(nest.tiles == turns, "as many tiles as the loops around them turn");

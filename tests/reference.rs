@@ -602,6 +602,10 @@ fn indices_shapes_and_biases() {
         let op = op(K::StaticReshape, &[D::F32], &[D::F32]);
         op.attr(Attr::Shape, shape).attr(Attr::SpecialZero, special_zero)
     };
+    let slice = |starts: &[i64], ends: &[i64], steps: &[i64]| {
+        let op = op(K::Slice, &[D::F32], &[D::F32]).attr(Attr::Starts, starts).attr(Attr::Ends, ends);
+        op.attr(Attr::Steps, steps)
+    };
     let six_as = |dims: &[i64]| vec![value(dims, &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])];
     let cube = || value(&[1, 2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let bias_add = |format: &str| op(K::BiasAdd, &[D::F32, D::F32], &[D::F32]).attr(Attr::DataFormat, format);
@@ -642,6 +646,33 @@ fn indices_shapes_and_biases() {
             vec![value::<f32>(&[3, 0], &[])],
             vec![value::<f32>(&[0, 7], &[])],
         ),
+        ("Slice", slice(&[0, 1], &[2, 3], &[]), vec![six()], vec![value(&[2, 2], &[2f32, 3.0, 5.0, 6.0])]),
+        (
+            "Slice backwards, from the end and beyond it",
+            slice(&[-1, 9], &[-9, -4], &[-1, -2]),
+            vec![six()],
+            vec![value(&[2, 2], &[6f32, 4.0, 3.0, 1.0])],
+        ),
+        (
+            "Slice of the last dim, steps that do not end with it",
+            slice(&[0], &[i64::MAX], &[2]).attr(Attr::Axes, vec![-1i64]),
+            vec![six()],
+            vec![value(&[2, 2], &[1f32, 3.0, 4.0, 6.0])],
+        ),
+        (
+            "Slice by the smallest step",
+            slice(&[1, 2], &[-9, i64::MIN], &[i64::MIN, i64::MIN]),
+            vec![six()],
+            vec![value(&[1, 1], &[6f32])],
+        ),
+        ("Slice of nothing", slice(&[2], &[1], &[]), vec![six()], vec![value::<f32>(&[0, 3], &[])]),
+        (
+            "Slice of a dim of 0",
+            slice(&[0], &[-1], &[-1]),
+            vec![value::<f32>(&[0, 3], &[])],
+            vec![value::<f32>(&[0, 3], &[])],
+        ),
+        ("Slice without ranges", slice(&[], &[], &[]), vec![value(&[], &[1f32])], vec![value(&[], &[1f32])]),
         (
             "Reorder keeps bits",
             op(K::Reorder, &[D::F32], &[D::F32]),

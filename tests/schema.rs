@@ -32,6 +32,10 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Select", "checks", r#"["axis_needs_pdpd"]"#),
     // A type variable without a list takes every type.
     ("End", "types", "{}"),
+    ("Concat", "types", MOVED),
+    ("Reorder", "types", MOVED),
+    ("StaticReshape", "types", MOVED),
+    ("StaticTranspose", "types", MOVED),
     ("Abs", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
     ("Add", "types", SUMS),
     ("Divide", "types", SUMS),
@@ -72,6 +76,10 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("DynamicDequantize", "shape_rule", QUANTIZATION),
 ];
 
+const MOVED: &str = r#"{
+    "T": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32", "u64",
+          "u8"]
+}"#;
 const SOFTMAX_BACKWARD: &str = r#""softmax_backward""#;
 const QUANTIZATION: &str = r#""quantization""#;
 
@@ -101,6 +109,13 @@ const FILL: &str = r#"{
     "value": {"code": 4096, "required": true, "type": "f32", "default": null, "allowed": []}
 }"#;
 
+const RANGES: &str = r#"{
+    "starts": {"code": 4097, "required": true, "type": "s64[]", "default": null, "allowed": []},
+    "ends": {"code": 4098, "required": true, "type": "s64[]", "default": null, "allowed": []},
+    "steps": {"code": 4099, "required": false, "type": "s64[]", "default": [], "allowed": []},
+    "axes": {"code": 64, "required": false, "type": "s64[]", "default": [], "allowed": []}
+}"#;
+
 /// A row of a kind of Sterna's own: kind, code, inputs, type variable of `dst`, types, attributes, shape
 /// rule, checks.
 type OwnRow = (
@@ -128,10 +143,7 @@ const OWN: &[OwnRow] = &[
     ("IsNaN", 0x1009, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
     ("IsInf", 0x100a, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
     ("IsFinite", 0x100b, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
-    ("Identity", 0x100c, r#"[["src", "T"]]"#, "T", r#"{
-        "T": ["bf16", "boolean", "f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "s16", "s32", "s64", "s8", "u16", "u32",
-              "u64", "u8"]
-    }"#, "{}", "identity", &[]),
+    ("Identity", 0x100c, r#"[["src", "T"]]"#, "T", MOVED, "{}", "identity", &[]),
     ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", FLOATS_INTEGERS, "{}", "identity", &[]),
     ("Floor", 0x100e, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Ceil", 0x100f, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
@@ -145,6 +157,7 @@ const OWN: &[OwnRow] = &[
     ("Modulo", 0x1012, TWO, "T", r#"{"T": ["s32", "s64"]}"#, BROADCAST, "elemwise_arithmetic", &[]),
     ("Sin", 0x1013, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Cos", 0x1014, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Slice", 0x1015, r#"[["src", "T"]]"#, "T", MOVED, RANGES, "slice", &["slice_ranges"]),
 ];
 
 /// A row of Sterna's own in the form of [`row_of`].
@@ -292,7 +305,7 @@ fn every_row_is_that_of_the_op_set_or_our_own() {
     let expected = expected_rows();
     let rows: BTreeMap<String, Value> =
         Schema::all().iter().map(|schema| (schema.kind.name().to_owned(), row_of(schema))).collect();
-    assert_eq!(rows.len(), 88 + 21);
+    assert_eq!(rows.len(), 88 + 22);
     assert!(rows.keys().eq(expected.keys()), "{:?}\nexpected\n{:?}", rows.keys(), expected.keys());
     let differing: Vec<String> = expected
         .iter()
@@ -337,7 +350,7 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!([88, 0xfff, 0x1015].map(OpKind::from_code), [None; 3]);
+    assert_eq!([88, 0xfff, 0x1016].map(OpKind::from_code), [None; 3]);
     assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
 }
 
@@ -355,7 +368,7 @@ fn attributes_have_the_codes_and_names_of_the_op_set_or_our_own() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
     let own: Vec<_> = Attr::ALL.iter().filter(|attr| attr.code() >= 0x1000).collect();
-    assert_eq!(own, [&Attr::Value]);
+    assert_eq!(own, [&Attr::Value, &Attr::Starts, &Attr::Ends, &Attr::Steps]);
     assert_eq!((Attr::from_code(0x1000), "value".parse()), (Some(Attr::Value), Ok(Attr::Value)));
     assert_eq!(Attr::ALL.len(), codes.len() + own.len());
     assert_eq!(Attr::from_code(0), None);

@@ -141,6 +141,10 @@ thresholds! {
         "Most elements of a tile in which a mask test may skip steps: many small tiles are uniform.";
     MIN_SKIP_COST = Rule::Fixed(8), "cost of an element", decision: "skip-branch-cost",
         "A cheaper branch is not worth smaller tiles, because each tile has a fixed cost.";
+    TRANSPOSED_ROWS = Rule::Fixed(1024), "rows", decision: "transposed-tile",
+        "Rows of a transposed result in a tile: pages of the operand are read to their ends.";
+    TRANSPOSED_BYTES = Rule::Fixed(256), "bytes of a row", decision: "transposed-tile",
+        "A row of such a tile is some whole cache lines.";
     PACKED_SIDE_OF_NARROW = Rule::Fixed(512), "rows and columns", decision: "packed-side",
         "Beyond the caches, elements of up to two bytes: many lines each way, so pages are seldom revisited.";
     PACKED_SIDE = Rule::Fixed(256), "rows and columns", decision: "packed-side",
@@ -268,6 +272,14 @@ impl MemoryPolicy {
             }
         }
         Extent { rows, columns }
+    }
+
+    /// The tile of a nest that transposes an operand and does nothing else, for a number of rows in all.
+    pub(super) fn transposed_tile(&self, width: Width, rows: usize) -> Extent {
+        let rows = rows.clamp(1, TRANSPOSED_ROWS.get());
+        // Few rows are longer, so that a tile outweighs the cost of going to it.
+        let bytes = TRANSPOSED_BYTES.get().max(TILE_BYTES.get() / rows / LINE * LINE);
+        Extent { rows, columns: bytes / width.bytes() }
     }
 
     /// Most elements of a tile of a nest that packs nothing: for the bytes of its widest element and of the

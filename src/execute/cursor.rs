@@ -33,12 +33,13 @@ impl<'a> Cursor<'a> {
             false => SmallVec::from_elem(std::ptr::null_mut(), accesses),
         };
         for (access, at) in nest.program.accesses.iter().zip(&mut at) {
-            *at = match access.base {
+            let base = match access.base {
                 Base::Port(port) => bindings.ports[port],
                 Base::Constant(constant) => constants[constant..].as_ptr().cast_mut().cast(),
                 Base::Buffer(buffer) => bindings.buffers[buffer],
                 Base::Index | Base::Driver(_) => std::ptr::null_mut(),
             };
+            *at = base.wrapping_offset(access.offset);
         }
         Self { nest, tile: 0, at, iteration: [0; MAX_LOOPS] }
     }
@@ -120,7 +121,7 @@ mod tests {
     /// elements. The first access reads all rows in order, the second the same rows in both iterations.
     fn nest() -> LoopNest {
         let iterating = |extent, strides: [isize; 2]| Loop { extent, strides: strides.as_slice().into() };
-        let access = || Access { base: Base::Index, row_stride: 5, col_stride: 1 };
+        let access = || Access { base: Base::Index, offset: 0, row_stride: 5, col_stride: 1 };
         LoopNest {
             loops: smallvec![iterating(2, [50, 0]), iterating(3, [20, 20]), iterating(1, [5, 5])],
             row_blocks: 1,

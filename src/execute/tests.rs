@@ -62,7 +62,7 @@ fn invalidated_by(steps: usize) -> [StepSet; 2] {
 fn plan(threading: Threading) -> Plan {
     let (level, width) = (Level::available(), Width::W4);
     let copy = select::copy(level, width, InnerStride::Contiguous, StorePolicy::Temporal);
-    let access = |base, stride: usize| Access { base, row_stride: 0, col_stride: stride as isize };
+    let access = |base, stride: usize| Access { base, offset: 0, row_stride: 0, col_stride: stride as isize };
     let first = TileProgram {
         steps: vec![step(
             StepLabel::Copy,

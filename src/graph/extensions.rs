@@ -4,8 +4,8 @@
 //! inputs broadcast by `auto_broadcast`.
 
 use super::row::{
-    AUTO_BROADCAST, AttrType, BOOLEAN, Check, FLOATS_INTEGERS, Port, Schema, ShapeRule, comparison, op, p,
-    required,
+    AUTO_BROADCAST, AttrDefault, AttrType, BOOLEAN, Check, FLOATS_INTEGERS, Port, Schema, ShapeRule,
+    comparison, default, op, p, required,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -63,6 +63,16 @@ pub(super) const EXTENSIONS: &[Schema] = &[
         .shape(ShapeRule::ElemwiseArithmetic),
     op(K::Sin, &[p("src", "T")], &[p("dst", "T")]),
     op(K::Cos, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Slice, &[p("src", "T")], &[p("dst", "T")])
+        .types(&[("T", DataType::WHOLE)])
+        .attrs(&[
+            required(Attr::Starts, AttrType::S64s),
+            required(Attr::Ends, AttrType::S64s),
+            default(Attr::Steps, AttrDefault::S64s(&[])),
+            default(Attr::Axes, AttrDefault::S64s(&[])),
+        ])
+        .shape(ShapeRule::Slice)
+        .checks(&[Check::SliceRanges]),
 ];
 
 /// A row of a function of two booleans.

@@ -38,6 +38,8 @@ pub(crate) enum Function {
     Identity,
     /// The element's index along the dim that `axis` names; the input is shape-only.
     Index,
+    /// The same element as at another place of an operand.
+    Move(Movement),
     /// The same number everywhere, converted from f32; as a boolean, whether it is not 0.
     Fill(f32),
     /// Whether Dropout keeps an element, as 1 or 0: a function of the element's row-major index, and of seed,
@@ -66,6 +68,19 @@ impl Composite {
             _ => None,
         }
     }
+}
+
+/// How an op moves elements, whose bits stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Movement {
+    /// Permutes the dims.
+    Transpose,
+    /// Keeps the elements in row-major order and changes the dims.
+    Reshape,
+    /// Takes a range of each dim.
+    Slice,
+    /// Puts the operands one after the other along a dim.
+    Concat,
 }
 
 impl Function {
@@ -97,6 +112,7 @@ impl Function {
             K::Ceil => unary(Unary::Ceil),
             K::Clamp => F::Unary(Unary::Clamp, with(Attr::Min, Attr::Max)),
             K::ClampBackward => F::Binary(Binary::ClampBackward, with(Attr::Min, Attr::Max)),
+            K::Concat => F::Move(Movement::Concat),
             K::Cos => unary(Unary::Cos),
             K::Divide => binary(Binary::Divide),
             K::Elu => F::Unary(Unary::Elu, with_one(Attr::Alpha)),
@@ -142,12 +158,14 @@ impl Function {
             K::Reciprocal => unary(Unary::Reciprocal),
             K::ReLU => unary(Unary::Relu),
             K::ReLUBackward => binary(Binary::ReluBackward),
+            K::Reorder => F::Identity,
             K::Round => unary(Unary::Round),
             K::Select => F::Select,
             K::Sigmoid => unary(Unary::Sigmoid),
             K::SigmoidBackward if of_result => binary(Binary::SigmoidBackwardOfResult),
             K::SigmoidBackward => binary(Binary::SigmoidBackward),
             K::Sin => unary(Unary::Sin),
+            K::Slice => F::Move(Movement::Slice),
             K::SoftPlus => F::Unary(Unary::SoftPlus, with_one(Attr::Beta)),
             K::SoftPlusBackward => F::Binary(Binary::SoftPlusBackward, with_one(Attr::Beta)),
             K::Sqrt => unary(Unary::Sqrt),
@@ -155,6 +173,8 @@ impl Function {
             K::SqrtBackward => binary(Binary::SqrtBackward),
             K::Square => unary(Unary::Square),
             K::SquaredDifference => binary(Binary::SquaredDifference),
+            K::StaticReshape => F::Move(Movement::Reshape),
+            K::StaticTranspose => F::Move(Movement::Transpose),
             K::Subtract => binary(Binary::Subtract),
             K::Tanh => unary(Unary::Tanh),
             K::TanhBackward if of_result => binary(Binary::TanhBackwardOfResult),

@@ -21,6 +21,7 @@ pub(crate) fn output_shapes(op: &Op, inputs: &[&[i64]]) -> Result<Option<SmallVe
         ShapeRule::Softmax => softmax_shapes(op, inputs)?,
         ShapeRule::StaticTranspose => smallvec![transposed_shape(op, inputs[0])?],
         ShapeRule::StaticReshape => smallvec![reshaped_shape(op, inputs[0])?],
+        ShapeRule::Slice => smallvec![sliced_shape(op, inputs[0])?],
         ShapeRule::Concat => smallvec![concat_shape(op, inputs)?],
         // Axes that are an input are not known before its data are.
         ShapeRule::Reduce if inputs.len() > 1 => return Ok(None),
@@ -442,6 +443,56 @@ pub(crate) fn resolved_order(op: &Op, dims: &[i64]) -> Result<SmallVec<[usize; 6
 
 fn transposed_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
     Ok(resolved_order(op, dims)?.iter().map(|&axis| dims[axis]).collect())
+}
+
+/// The range of a dim that a slice takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DimRange {
+    /// The first element; 0 if there is none.
+    pub(crate) start: i64,
+    /// From one element to the next.
+    pub(crate) step: i64,
+    /// The number of elements.
+    pub(crate) count: i64,
+}
+
+/// The range of each dim: those that `starts`, `ends`, `steps` and `axes` name, all of the others. A negative
+/// start or end counts from the end of its dim; one beyond the dim is moved to its edge.
+pub(crate) fn slice_ranges(op: &Op, dims: &[i64]) -> Result<SmallVec<[DimRange; 6]>> {
+    let (starts, ends, steps) =
+        (op.s64s_attr(Attr::Starts), op.s64s_attr(Attr::Ends), op.s64s_attr(Attr::Steps));
+    let axes: SmallVec<[Option<usize>; 6]> = match op.s64s_attr(Attr::Axes) {
+        [] => (0..starts.len()).map(|axis| (axis < dims.len()).then_some(axis)).collect(),
+        axes => axes.iter().map(|&axis| dim_of(axis, dims)).collect(),
+    };
+    let is_again = |i: usize| axes[..i].contains(&axes[i]);
+    if (0..axes.len()).any(|i| axes[i].is_none() || is_again(i)) {
+        return Err(unfit(op, 0, dims, "the numbers in `axes` are not different dims of it"));
+    }
+    let mut ranges: SmallVec<[DimRange; 6]> =
+        dims.iter().map(|&count| DimRange { start: 0, step: 1, count }).collect();
+    for (i, axis) in axes.iter().enumerate() {
+        let Some(axis) = *axis else { continue };
+        ranges[axis] = dim_range(dims[axis], starts[i], ends[i], steps.get(i).copied().unwrap_or(1));
+    }
+    Ok(ranges)
+}
+
+fn dim_range(dim: i64, start: i64, end: i64, step: i64) -> DimRange {
+    let from_front = |place: i64| if place < 0 { place.saturating_add(dim) } else { place };
+    // Backwards, the end may lie before the first element.
+    let (first, last) = if step > 0 { (0, dim) } else { (-1, dim - 1) };
+    let (start, end) = (from_front(start).clamp(first, last), from_front(end).clamp(first, last));
+    let distance = if step > 0 { end - start } else { start - end };
+    let stride = step.unsigned_abs().min(i64::MAX as u64) as i64;
+    match distance > 0 {
+        true => DimRange { start, step, count: (distance - 1) / stride + 1 },
+        false => DimRange { start: 0, step, count: 0 },
+    }
+}
+
+fn sliced_shape(op: &Op, dims: &[i64]) -> Result<Dims> {
+    Ok(slice_ranges(op, dims)?.iter().map(|range| range.count).collect())
 }
 
 /// The attribute `shape`, in which one −1 stands for the remaining elements and, with `special_zero`, a 0 for

@@ -1,8 +1,8 @@
 //! The schema rows of oneDNN's kinds.
 //!
 //! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
-//! integers in arithmetic and comparisons, and checks the shapes of pointwise ops, of quantisation and of
-//! softmaxes more strictly.
+//! integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and checks
+//! the shapes of pointwise ops, of quantisation and of softmaxes more strictly.
 
 use super::row::{
     AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, FLOATS_INTEGERS, Schema,
@@ -143,6 +143,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::SameShapes),
     op(K::Concat, &[p("src_i", "T")], &[p("dst", "T")])
         .input_count(Count::Between(1, Some(64)))
+        .types(&[("T", DataType::WHOLE)])
         .attrs(&[AXIS])
         .shape(R::Concat),
     op(K::Convolution, &[p("src", "T"), p("weights", "T"), p("bias", "T")], &[p("dst", "T")])
@@ -412,7 +413,7 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::ReLUBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
         .shape(R::SameShapes),
-    op(K::Reorder, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Reorder, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
     op(K::Round, &[p("src", "T")], &[p("dst", "T")]),
     op(K::Sigmoid, &[p("src", "T")], &[p("dst", "T")]),
     op(K::SigmoidBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
@@ -442,9 +443,11 @@ pub(super) const OP_SET: &[Schema] = &[
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::StaticReshape, &[p("src", "T")], &[p("dst", "T")])
+        .types(&[("T", DataType::WHOLE)])
         .attrs(&[required(A::Shape, T::S64s), required(A::SpecialZero, T::Bool)])
         .shape(R::StaticReshape),
     op(K::StaticTranspose, &[p("src", "T")], &[p("dst", "T")])
+        .types(&[("T", DataType::WHOLE)])
         .attrs(&[required(A::Order, T::S64s)])
         .shape(R::StaticTranspose),
     op(K::Subtract, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])

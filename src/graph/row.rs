@@ -196,6 +196,8 @@ pub enum ShapeRule {
     Dropout,
     /// All inputs have one shape, which is that of the outputs.
     SameShapes,
+    /// Along each of `axes`, the elements of a range.
+    Slice,
     /// The first input has the shape of the output, and the slope broadcasts one way onto it.
     Prelu,
     /// The attribute `shape`.
@@ -239,6 +241,8 @@ pub enum Check {
     CastTypes,
     /// `axis` needs `auto_broadcast` = `pdpd`, and is at least −1.
     AxisNeedsPdpd,
+    /// `ends`, and `steps` and `axes` if given, have as many entries as `starts`, and no step is 0.
+    SliceRanges,
     /// `shape` is a possible shape: at most twelve dims, none negative.
     ShapeOfTensor,
 }

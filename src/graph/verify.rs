@@ -136,6 +136,13 @@ fn run_check(check: Check, op: &Op) -> Result<(), OpFault> {
             let shape = op.s64s_attr(Attr::Shape);
             shape.len() <= MAX_RANK && shape.iter().all(|&dim| dim >= 0)
         }
+        Check::SliceRanges => {
+            let count = |attr| op.s64s_attr(attr).len();
+            let ranges = count(Attr::Starts);
+            count(Attr::Ends) == ranges
+                && [Attr::Steps, Attr::Axes].iter().all(|&attr| [0, ranges].contains(&count(attr)))
+                && !op.s64s_attr(Attr::Steps).contains(&0)
+        }
     };
     if holds {
         return Ok(());
@@ -199,6 +206,15 @@ fn rule(check: Check) -> (&'static str, &'static [Fact]) {
         Check::ShapeOfTensor => {
             ("`shape` holds at most twelve dims, none of them negative", &[Fact::Attr(Attr::Shape)])
         }
+        Check::SliceRanges => (
+            "`starts`, `ends`, `steps` and `axes` have as many entries, none of `steps` 0",
+            &[
+                Fact::Attr(Attr::Starts),
+                Fact::Attr(Attr::Ends),
+                Fact::Attr(Attr::Steps),
+                Fact::Attr(Attr::Axes),
+            ],
+        ),
         Check::AxisNeedsPdpd => ("`axis` is -1 or the index of a dim", &[Fact::Attr(Attr::Axis)]),
     }
 }

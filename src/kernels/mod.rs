@@ -21,6 +21,7 @@ pub(crate) mod pointwise;
 pub(crate) mod prefetch;
 pub(crate) mod select;
 pub(crate) mod simd;
+pub(crate) mod transpose;
 
 /// Rows of a tile, and elements of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The table of fusions, by priority. To add a fusion is to add a row.
 
 use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
+use super::moves;
 use super::pointwise::Pointwise;
 use crate::graph::function::Function;
 
@@ -12,13 +13,16 @@ const MAX_OPS: usize = 64;
 pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     name: "pointwise",
     seed: |op| Pointwise::of(op).is_some(),
-    grow: |group, op| {
-        let op = group.graph.ops[op];
+    grow: |group, index| {
+        let op = group.graph.ops[index];
         match Pointwise::of(op) {
             Some(_) if group.members.len() == MAX_OPS => {
                 FusionVerdict::Rejected("the group has as many ops as a group may have")
             }
-            Some(_) => FusionVerdict::Matched,
+            Some(_) => match moves::objection(group, index) {
+                Some(why) => FusionVerdict::Rejected(why),
+                None => FusionVerdict::Matched,
+            },
             None if Function::of(op).is_some() => {
                 FusionVerdict::Rejected("no kernel runs the op on these types together")
             }

@@ -4,6 +4,7 @@ mod convexity;
 pub(crate) mod fusion;
 mod fusions;
 mod grow;
+mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
 mod run_order;

@@ -59,7 +59,9 @@ fn computes_in(function: Function, op: &Op) -> Option<DataType> {
         }
         F::Sign(_) => all(&Sign::runs_on).then_some(result),
         F::Classify(_) => operands().next().and_then(Class::computes_in),
-        F::Logic(_) | F::Not | F::Select | F::Convert | F::Identity | F::Index | F::Fill(_) => Some(result),
+        F::Logic(_) | F::Not | F::Select | F::Convert | F::Identity | F::Index | F::Fill(_) | F::Move(_) => {
+            Some(result)
+        }
         F::IsKept => None,
     }
 }

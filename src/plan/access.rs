@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 pub(crate) struct Access {
     /// Its start.
     pub(crate) base: Base,
+    /// Bytes from there to the first element; for indices, the first index.
+    pub(crate) offset: isize,
     /// Bytes from one row of a tile to the next.
     pub(crate) row_stride: isize,
     /// Bytes from one element of a row to the next.
@@ -19,7 +21,6 @@ pub(crate) enum Base {
     /// A port, by its index among the inputs followed by the outputs.
     Port(usize),
     /// One of the plan's internal buffers.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for phases that follow each other"))]
     Buffer(usize),
     /// A constant of the plan, by its first word.
     Constant(usize),

@@ -85,6 +85,7 @@ impl fmt::Display for ScalarOp {
 pub(crate) enum StepLabel {
     PackTile,
     UnpackTile,
+    Transpose,
     Copy,
     ScalarOp(ScalarOp),
 }
@@ -94,6 +95,7 @@ impl fmt::Display for StepLabel {
         match self {
             Self::PackTile => f.write_str("Pack"),
             Self::UnpackTile => f.write_str("Unpack"),
+            Self::Transpose => f.write_str("Transpose"),
             Self::Copy => f.write_str("Copy"),
             Self::ScalarOp(op) => op.fmt(f),
         }

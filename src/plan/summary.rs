@@ -37,6 +37,8 @@ pub struct PlanSummary {
     pub level: Level,
     /// Scratch memory of each thread, in bytes.
     pub scratch_per_thread: usize,
+    /// Bytes of the internal buffers, through which nests hand tensors to later ones.
+    pub buffer_bytes: usize,
     /// Bytes of the distinct elements that are read.
     pub bytes_read: usize,
     /// Bytes of the elements that are written.
@@ -99,8 +101,10 @@ pub struct StepSummary {
     pub tasks: Vec<String>,
     /// Its operands.
     pub operands: Vec<StepOperand>,
-    /// The tensor that it writes; `None` if the result goes to scratch.
+    /// The tensor that it writes; `None` if the result goes to scratch or to an internal buffer.
     pub output: Option<TensorId>,
+    /// The internal buffer that it writes, by its index.
+    pub buffer: Option<usize>,
     /// Whether the result differs from row to row.
     pub varies_by_row: bool,
     /// Whether the result differs along a row.
@@ -141,6 +145,7 @@ impl Plan {
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
+            buffer_bytes: self.buffer_bytes(),
             bytes_read: self.cost.bytes.saturating_sub(bytes_written),
             bytes_written,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
@@ -189,17 +194,19 @@ impl LoopNest {
             Operand::Access(access) => accessed(access),
             Operand::Step(step) => StepOperand::Step(step),
         };
-        let output = match step.to {
+        let (output, buffer) = match step.to {
             Dest::Access(access) => match accessed(access) {
-                StepOperand::Tensor(id) => Some(id),
-                _ => None,
+                StepOperand::Tensor(id) => (Some(id), None),
+                StepOperand::Buffer(buffer) => (None, Some(buffer)),
+                _ => (None, None),
             },
-            Dest::Scratch(..) => None,
+            Dest::Scratch(..) => (None, None),
         };
         StepSummary {
             tasks: step.labels.iter().map(ToString::to_string).collect(),
             operands: step.instr.operands().into_iter().map(operand).collect(),
             output,
+            buffer,
             varies_by_row: step.space.rows,
             varies_by_column: step.space.columns == InnerStride::Contiguous,
             lazy_branches: matches!(&step.instr, Instr::Select(select) if select.classify_mask.is_some()),
@@ -210,11 +217,14 @@ impl LoopNest {
 
 impl Display for PlanSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { level, bytes_read, bytes_written, scratch_per_thread, .. } = self;
+        let Self { level, bytes_read, bytes_written, scratch_per_thread, buffer_bytes, .. } = self;
         let stores = if self.non_temporal_stores { ", non-temporal stores" } else { "" };
         writeln!(f, "kernels  {level}")?;
         writeln!(f, "memory   {bytes_read} bytes in, {bytes_written} bytes out{stores}")?;
         writeln!(f, "scratch  {scratch_per_thread} bytes a thread")?;
+        if *buffer_bytes > 0 {
+            writeln!(f, "buffers  {buffer_bytes} bytes")?;
+        }
         self.nests.iter().try_for_each(|nest| write!(f, "{nest}"))
     }
 }
@@ -247,9 +257,10 @@ impl Display for StepSummary {
         for (index, operand) in self.operands.iter().enumerate() {
             write!(f, "{}{operand}", if index == 0 { " of " } else { ", " })?;
         }
-        match self.output {
-            Some(id) => write!(f, " to tensor {id}")?,
-            None => f.write_str(" to scratch")?,
+        match (self.output, self.buffer) {
+            (Some(id), _) => write!(f, " to tensor {id}")?,
+            (None, Some(buffer)) => write!(f, " to buffer {buffer}")?,
+            (None, None) => f.write_str(" to scratch")?,
         }
         f.write_str(self.once())?;
         if self.lazy_branches {

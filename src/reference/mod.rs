@@ -90,6 +90,7 @@ const TENSOR_FUNCTIONS: &[(OpKind, TensorFunction)] = &[
     (K::ReduceSum, rows::reduce_sum),
     (K::Reorder, moves::reorder),
     (K::RMSNorm, rows::rms_norm),
+    (K::Slice, moves::slice),
     (K::SoftMax, rows::softmax),
     (K::SoftMaxBackward, rows::softmax_backward),
     (K::StaticReshape, moves::static_reshape),

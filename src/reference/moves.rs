@@ -19,6 +19,30 @@ pub(super) fn static_reshape(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Resul
     one(inputs[0].reshaped(&shapes[0]))
 }
 
+/// Along each of `axes` the elements from `starts` to `ends`, the end excluded, every `steps`-th.
+///
+/// Without `axes` these are the first dims, without `steps` all steps are 1; the other dims stay whole. A
+/// start or an end that is negative counts from the end of its dim; then one that lies beyond the dim is
+/// moved to its edge. A negative step goes backwards, and its end may be before the first element. A range of
+/// nothing leaves a dim of 0.
+pub(super) fn slice(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
+    let (src, dims) = (&inputs[0], inputs[0].dims());
+    let ranges = infer::slice_ranges(op, dims)?;
+    let size = src.data_type().size().unwrap_or(1);
+    one(Value::compute(src.data_type(), &shapes[0], |elements, into| {
+        for (element, into) in elements.zip(into.chunks_exact_mut(size)) {
+            // The digits of the element's number are its indices, the last dim first.
+            let (mut rest, mut at, mut stride) = (element as i64, 0, 1);
+            for (range, dim) in ranges.iter().zip(dims).rev() {
+                at += (range.start + rest % range.count * range.step) * stride;
+                rest /= range.count;
+                stride *= dim;
+            }
+            into.copy_from_slice(&src.bytes()[at as usize * size..][..size]);
+        }
+    }))
+}
+
 /// The same elements; only strides differ.
 pub(super) fn reorder(_: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     one(inputs[0].reshaped(&shapes[0]))

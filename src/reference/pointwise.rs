@@ -121,7 +121,7 @@ fn run(
         Function::Sign(_) | Function::Select | Function::Identity => {
             moved(function, inputs, range, to, bytes)
         }
-        Function::Index => unreachable!("an index is no function of elements"),
+        Function::Index | Function::Move(_) => unreachable!("an op on whole tensors"),
         Function::IsKept => unreachable!("no op is this function alone"),
     }
 }

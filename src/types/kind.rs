@@ -142,6 +142,7 @@ coded_enum! {
         Modulo = 0x1012 => "Modulo",
         Sin = 0x1013 => "Sin",
         Cos = 0x1014 => "Cos",
+        Slice = 0x1015 => "Slice",
     }
 }
 
@@ -201,6 +202,9 @@ coded_enum! {
         WeightsFormat = 0x87 => "weights_format",
         AccumulationMode = 0x88 => "accumulation_mode",
         Value = 0x1000 => "value",
+        Starts = 0x1001 => "starts",
+        Ends = 0x1002 => "ends",
+        Steps = 0x1003 => "steps",
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Attr, AutoBroadcast, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream,
-    TensorBuf,
+    Attr, AttrValue, AutoBroadcast, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy,
+    Stream, TensorBuf,
 };
 
 use super::Random;
@@ -102,7 +102,10 @@ pub struct RandomGraph {
 
 struct Builder<'a> {
     random: &'a mut Random,
+    /// The shape onto which the operands of an op broadcast.
     dims: Vec<i64>,
+    /// All such shapes: those of results of moves, too.
+    spaces: Vec<Vec<i64>>,
     known: Vec<Known>,
     ops: Vec<Op>,
     inputs: Vec<LogicalTensor>,
@@ -128,8 +131,15 @@ impl RandomGraph {
     /// A graph of up to so many ops, on tensors that broadcast to a shape.
     pub fn on(random: &mut Random, most_ops: usize, dims: Vec<i64>) -> Self {
         let ops = 1 + random.below(most_ops);
-        let mut builder =
-            Builder { random, dims, known: Vec::new(), ops: Vec::new(), inputs: Vec::new(), next: 0 };
+        let mut builder = Builder {
+            random,
+            spaces: vec![dims.clone()],
+            dims,
+            known: Vec::new(),
+            ops: Vec::new(),
+            inputs: Vec::new(),
+            next: 0,
+        };
         while builder.ops.len() < ops {
             builder.add_op();
         }
@@ -198,14 +208,12 @@ impl Builder<'_> {
     /// A tensor of a type that there is, or a new input; dims fit the index space unless `dims` says which.
     fn operand(&mut self, data_type: DataType, dims: Option<&[i64]>) -> Known {
         let space = &self.dims;
-        // Scales and their like need not fit the index space.
-        let broadcasts = |own: &[i64]| {
-            own.len() <= space.len()
-                && own.iter().rev().zip(space.iter().rev()).all(|(&dim, &onto)| dim == onto || dim == 1)
-        };
         let fits = |known: &&Known| {
-            let fits = dims.map_or_else(|| broadcasts(&known.dims), |dims| known.dims == dims);
-            fits && known.data_type == data_type
+            known.data_type == data_type
+                && match dims {
+                    Some(dims) => known.dims == dims,
+                    None => fits_onto(&known.dims, space),
+                }
         };
         let known: Vec<Known> = self.known.iter().filter(fits).cloned().collect();
         if !known.is_empty() && self.random.below(4) != 0 {
@@ -239,10 +247,127 @@ impl Builder<'_> {
         self.random.pick(&[0.5, 1.0, -1.0, 2.0, 0.1, 3.0, -0.75, 0.0])
     }
 
+    /// An op that moves elements: its operand, the attributes, and the shape of the result.
+    fn moved(&mut self) -> (Vec<Known>, OpKind, DataType, Vec<i64>, Vec<(Attr, AttrValue)>) {
+        let of = if self.random.below(3) == 0 {
+            self.random.pick(DataType::WHOLE)
+        } else {
+            self.random.pick(FLOATS)
+        };
+        let dims = self.dims.clone();
+        let from = match self.random.below(3) {
+            0 => self.operand(of, None),
+            _ => self.operand(of, Some(&dims)),
+        };
+        let dims = from.dims.clone();
+        let rank = dims.len();
+        match self.random.below(10) {
+            0..3 if rank > 1 => {
+                let mut order: Vec<i64> = (0..rank as i64).collect();
+                for i in (1..rank).rev() {
+                    order.swap(i, self.random.below(i + 1));
+                }
+                let result = order.iter().map(|&axis| dims[axis as usize]).collect();
+                if self.random.below(3) == 0 {
+                    order.iter_mut().for_each(|axis| *axis -= rank as i64);
+                }
+                (vec![from], K::StaticTranspose, of, result, vec![(Attr::Order, order.into())])
+            }
+            3..5 => {
+                let result = self.factors(dims.iter().product(), &dims);
+                let attrs =
+                    vec![(Attr::Shape, result.clone().into()), (Attr::SpecialZero, AttrValue::Bool(false))];
+                (vec![from], K::StaticReshape, of, result, attrs)
+            }
+            5..8 if rank > 0 => {
+                let (mut starts, mut ends, mut steps, mut result) = (vec![], vec![], vec![], dims.clone());
+                for (axis, &dim) in dims.iter().enumerate() {
+                    // Some dims stay whole, most ranges have elements.
+                    let (start, end, step) = match self.random.below(4) {
+                        0 => (dim, -1 - dim, -1),
+                        1 if dim > 1 => (self.random.below(dim as usize / 2) as i64, dim + 3, 1),
+                        2 if dim > 1 => {
+                            let start = self.random.below(dim as usize / 2) as i64;
+                            (start - dim, i64::MAX, self.random.pick(&[1, 2, 3]))
+                        }
+                        _ => (0, dim, 1),
+                    };
+                    let range: Vec<i64> = match step {
+                        -1 => (0..dim).rev().collect(),
+                        step => {
+                            let start = if start < 0 { start + dim } else { start };
+                            (start..end.min(dim)).step_by(step as usize).collect()
+                        }
+                    };
+                    starts.push(start);
+                    ends.push(end);
+                    steps.push(step);
+                    result[axis] = range.len() as i64;
+                }
+                let attrs = vec![
+                    (Attr::Starts, starts.into()),
+                    (Attr::Ends, ends.into()),
+                    (Attr::Steps, steps.into()),
+                ];
+                (vec![from], K::Slice, of, result, attrs)
+            }
+            8 if rank > 0 && dims.iter().product::<i64>() < 4000 => {
+                let axis = self.random.below(rank);
+                let mut operands = vec![from];
+                let mut result = dims.clone();
+                for _ in 0..self.random.below(3) {
+                    let more = self.operand(of, Some(&dims));
+                    result[axis] += more.dims[axis];
+                    operands.push(more);
+                }
+                let from_end = if self.random.below(2) == 0 { rank as i64 } else { 0 };
+                let attrs = vec![(Attr::Axis, AttrValue::S64(axis as i64 - from_end))];
+                (operands, K::Concat, of, result, attrs)
+            }
+            _ => (vec![from], K::Reorder, of, dims, vec![]),
+        }
+    }
+
+    /// Dims of so many elements: neighbours of others joined and taken apart, or any factors.
+    fn factors(&mut self, mut count: i64, dims: &[i64]) -> Vec<i64> {
+        if count == 0 {
+            return dims.to_vec();
+        }
+        let mut result: Vec<i64> = Vec::new();
+        if self.random.below(2) == 0 {
+            for &dim in dims {
+                match (self.random.below(3), result.last_mut()) {
+                    (0, Some(last)) => *last *= dim,
+                    (1, _) if dim % 2 == 0 => result.extend([2, dim / 2]),
+                    (2, _) if dim % 5 == 0 => result.extend([dim / 5, 5]),
+                    _ => result.push(dim),
+                }
+            }
+            return result;
+        }
+        while count > 1 && result.len() < 5 {
+            let factor = self.random.pick(&[2, 3, 4, 5, 7, 16, 17]);
+            match count % factor {
+                0 => {
+                    result.push(factor);
+                    count /= factor;
+                }
+                _ if self.random.below(6) == 0 => break,
+                _ => {}
+            }
+        }
+        result.insert(self.random.below(result.len() + 1), count);
+        result
+    }
+
     fn add_op(&mut self) {
+        if self.random.below(3) == 0 {
+            self.dims = self.spaces[self.random.below(self.spaces.len())].clone();
+        }
+        let mut moves = Vec::new();
         let float = self.random.pick(FLOATS);
         let tensor = |known: &Known| LogicalTensor::unknown(known.id, known.data_type);
-        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(27) {
+        let (inputs, kind, to, dims): (Vec<Known>, OpKind, DataType, Vec<i64>) = match self.random.below(33) {
             0..5 => {
                 let x = self.operand(float, None);
                 let dims = x.dims.clone();
@@ -326,6 +451,11 @@ impl Builder<'_> {
                 let dims = self.fitting_dims();
                 (Vec::new(), K::Fill, to, dims)
             }
+            27.. => {
+                let (operands, kind, of, dims, attrs) = self.moved();
+                moves = attrs;
+                (operands, kind, of, dims)
+            }
             _ => {
                 let of = if self.random.below(3) == 0 { self.random.pick(DataType::WHOLE) } else { float };
                 let cond = self.operand(D::Boolean, None);
@@ -351,11 +481,16 @@ impl Builder<'_> {
                 Attr::Alpha | Attr::Beta | Attr::Value => op.attr(row.attr, self.parameter()),
                 Attr::Mode => op.attr(Attr::Mode, self.random.pick(&["gelu_erf", "gelu_tanh"])),
                 Attr::UseDst => op.attr(Attr::UseDst, self.random.below(2) == 0),
-                Attr::Shape => op.attr(Attr::Shape, &dims[..]),
+                Attr::Shape if kind == K::Fill => op.attr(Attr::Shape, &dims[..]),
                 Attr::Axis if kind == K::GenIndex => op.axis(self.random.below(dims.len()) as i64),
                 _ => op,
             };
         }
+        let is_move = kind == K::Reorder || !moves.is_empty();
+        if is_move && !self.spaces.contains(&dims) && self.spaces.len() < 6 {
+            self.spaces.push(dims.clone());
+        }
+        op = moves.into_iter().fold(op, |op, (attr, value)| op.attr(attr, value));
         self.push(op, &[to], &dims);
     }
 
@@ -436,6 +571,12 @@ impl Builder<'_> {
         let types = if self.random.below(2) == 0 { &[of, D::U8][..] } else { &[of] };
         self.push(op, types, &dims);
     }
+}
+
+/// Whether dims broadcast onto others.
+fn fits_onto(dims: &[i64], onto: &[i64]) -> bool {
+    let pairs = || dims.iter().rev().zip(onto.iter().rev());
+    dims.len() <= onto.len() && pairs().all(|(dim, onto)| dim == onto || *dim == 1)
 }
 
 /// The common shape of two that fit the index space.

@@ -23,7 +23,7 @@ impl IterationSpace {
     /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one
     /// access.
     pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
-        let dims = expr.dims;
+        let dims = &expr.dims[..];
         let result = &expr.accesses[along].strides;
         let order =
             shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
@@ -54,6 +54,9 @@ impl IterationSpace {
             |strides: Strides| SpaceLoop { extent: 1, strides, results: Strides::from_elem(0, masks.len()) };
         let widths = || expr.accesses.iter().map(|access| access.width.bytes() as isize).collect();
         let columns = outer.pop().unwrap_or_else(|| once(widths()));
+        if expr.nodes.is_empty() {
+            transposes_in_tiles(&mut outer, &columns, &widths());
+        }
         let rows = outer.pop().unwrap_or_else(|| once(Strides::from_elem(0, expr.accesses.len())));
         Self { outer, rows, columns, masks }
     }
@@ -132,5 +135,16 @@ impl IterationSpace {
             rows: varies & self.row_bit() != 0 || self.rows.extent == 1,
             columns: if columns { InnerStride::Contiguous } else { InnerStride::Broadcast },
         }
+    }
+}
+
+/// Makes the loop along the memory of a transposed operand the innermost of the outer ones, so that a tile
+/// reads whole cache lines. Only nests that compute nothing have the choice without a loss.
+fn transposes_in_tiles(outer: &mut [SpaceLoop], columns: &SpaceLoop, widths: &Strides) {
+    let is_strided = |access: usize| ![0, widths[access]].contains(&columns.strides[access]);
+    let runs_along = |l: &SpaceLoop| (0..widths.len()).any(|i| is_strided(i) && l.strides[i] == widths[i]);
+    if let Some(place) = outer.iter().rposition(runs_along) {
+        let last = outer.len() - 1;
+        outer.swap(place, last);
     }
 }

@@ -3,10 +3,13 @@
 //! A value exists in storage form (its own type) and, if arithmetic needs it, in compute form (f32 for bf16
 //! and f16), already rounded to its type, so widening is exact.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::group::{ShapedGroup, ValueDef};
+use super::group::{Moved, ShapedGroup, ValueDef};
+use super::view::{NestBox, Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::plan::Base;
@@ -21,12 +24,14 @@ pub(super) type Axes = u16;
 /// The expressions of one nest, each after its operands.
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
-    /// Strides of the ports, in elements: inputs, then outputs.
-    ports: &'a [&'a [i64]],
-    /// For each value, the output from which it can be read, if an earlier nest writes it.
-    written: Vec<Option<usize>>,
+    /// Number of inputs of the group.
+    inputs: usize,
+    /// For each value the tensor from which it can be read, if it is an input or an earlier nest writes it.
+    stored: Vec<Option<Stored<'a>>>,
     /// The index space of the nest.
-    pub(super) dims: &'a [i64],
+    pub(super) dims: Dims,
+    /// The views of values so far.
+    views: Vec<View>,
     pub(super) nodes: Vec<ExprNode>,
     pub(super) accesses: Vec<AxisAccess>,
     /// Constants of this nest in words, and the number of words of earlier nests.
@@ -36,12 +41,51 @@ pub(super) struct ExprGraph<'a> {
     memo: FxHashMap<Wanted, ExprRef>,
 }
 
-/// A value, the dim of the nest at which its first dim stands, and its representation. Leading dims of 1 may
-/// stand before the first dim of the nest.
-type Wanted = (usize, isize, Repr);
+/// Most views of computed values in a nest: each computes the value anew.
+const MAX_VIEWS: usize = 32;
 
-/// A built value, or the value that has to be built before it.
-type Built = Result<ExprRef, Wanted>;
+/// A value in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored<'a> {
+    base: Base,
+    /// Strides in elements; `None` for row-major ones.
+    strides: Option<&'a [i64]>,
+}
+
+/// A value, the index of its view, and its representation.
+type Wanted = (usize, usize, Repr);
+
+/// A built value, or the reason why it cannot be built yet.
+type Built = Result<ExprRef, Blocked>;
+
+#[derive(Debug, Clone, Copy)]
+enum Blocked {
+    /// A value has to be built before.
+    Missing(Wanted),
+    Obstacle(NestObstacle),
+}
+
+/// Why no nest over an index space computes a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NestObstacle {
+    /// An axis has to be split for a value, with so many iterations inside.
+    Split { axis: usize, inner: i64, of: usize },
+    /// The nest has to be cut at an iteration of an axis.
+    Cut { axis: usize, at: i64 },
+    /// A value has to be stored before, because no strides lead to its elements.
+    Store(usize),
+}
+
+impl NestObstacle {
+    /// The obstacle of a view of a value.
+    fn of(obstacle: Obstacle, value: usize) -> Self {
+        match obstacle {
+            Obstacle::Split { axis, inner } => Self::Split { axis, inner, of: value },
+            Obstacle::Cut { axis, at } => Self::Cut { axis, at },
+            Obstacle::Inexpressible => Self::Store(value),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Repr {
@@ -66,6 +110,8 @@ pub(super) enum ExprRef {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AxisAccess {
     pub(super) base: Base,
+    /// From the start of the base to the first element.
+    pub(super) offset: isize,
     pub(super) strides: SmallVec<[isize; 6]>,
     pub(super) width: Width,
 }
@@ -82,35 +128,40 @@ pub(super) struct ExprNode {
 impl<'a> ExprGraph<'a> {
     pub(super) fn new(
         group: &'a ShapedGroup,
-        ports: &'a [&'a [i64]],
-        written: Vec<Option<usize>>,
-        dims: &'a [i64],
+        stored: Vec<Option<Stored<'a>>>,
+        dims: Dims,
         constants_before: usize,
     ) -> Self {
-        let (nodes, accesses, constants, memo) = (Vec::new(), Vec::new(), Vec::new(), FxHashMap::default());
-        Self { group, ports, written, dims, nodes, accesses, constants, constants_before, memo }
+        let inputs = group.values.iter().take_while(|value| value.def.is_none()).count();
+        Self {
+            group,
+            inputs,
+            stored,
+            dims,
+            views: Vec::new(),
+            nodes: Vec::new(),
+            accesses: Vec::new(),
+            constants: Vec::new(),
+            constants_before,
+            memo: FxHashMap::default(),
+        }
     }
 
     /// Number of inputs of the group.
     pub(super) fn inputs(&self) -> usize {
-        self.ports.len() - self.group.outputs.len()
+        self.inputs
     }
 
-    /// The access of an output over the whole index space.
-    pub(super) fn access_output(&mut self, output: usize) -> usize {
-        let port = self.inputs() + output;
-        self.access_port(port, self.group.outputs[output], 0)
-    }
-
-    /// A value in storage form; its first dim is dim `start` of the nest.
-    pub(super) fn storage(&mut self, value: usize, start: isize) -> ExprRef {
+    /// A view of a value in storage form.
+    fn storage(&mut self, value: usize, view: View) -> Result<ExprRef, NestObstacle> {
+        let view = self.view(view);
         // A loop, since groups are deep and stacks of threads small.
         let mut open = Vec::new();
         loop {
-            let missing = match open.last() {
-                None => match self.built_storage(value, start) {
-                    Ok(operand) => return operand,
-                    Err(missing) => missing,
+            let blocked = match open.last() {
+                None => match self.built_storage(value, view) {
+                    Ok(operand) => return Ok(operand),
+                    Err(blocked) => blocked,
                 },
                 Some(&wanted) => match self.build(wanted) {
                     Ok(operand) => {
@@ -118,80 +169,131 @@ impl<'a> ExprGraph<'a> {
                         open.pop();
                         continue;
                     }
-                    Err(missing) => missing,
+                    Err(blocked) => blocked,
                 },
             };
-            open.push(missing);
+            match blocked {
+                Blocked::Missing(wanted) => open.push(wanted),
+                Blocked::Obstacle(obstacle) => return Err(obstacle),
+            }
+        }
+    }
+
+    /// The index of a view.
+    fn view(&mut self, view: View) -> usize {
+        self.views.iter().position(|known| *known == view).unwrap_or_else(|| {
+            self.views.push(view);
+            self.views.len() - 1
+        })
+    }
+
+    /// An operand of a value, and the view of it.
+    fn operand(&mut self, value: usize, index: usize, view: usize) -> Result<(usize, usize), Blocked> {
+        let group = self.group;
+        let Some(def) = &group.values[value].def else { return Ok((value, view)) };
+        if let Some(Moved::Concatenated { axis, firsts }) = &def.moved {
+            let dims = &group.values[value].dims;
+            let (index, view) = self.views[view]
+                .concatenated(dims, *axis, firsts, &self.dims)
+                .map_err(|obstacle| Blocked::Obstacle(NestObstacle::of(obstacle, value)))?;
+            return self.new_view(def.operands[index].0, view);
+        }
+        let (operand, start) = def.operands[index];
+        if def.moved.is_none() && group.values[operand].dims == group.values[value].dims {
+            // No buffer holds elements of four bits, but one can hold what is computed from them.
+            if let (None, Some(stored)) = (group.values[operand].data_type.size(), self.stored[operand]) {
+                let of_value = |obstacle| match obstacle {
+                    NestObstacle::Store(_) => Blocked::Obstacle(NestObstacle::Store(value)),
+                    other => Blocked::Obstacle(other),
+                };
+                self.strides(stored, operand, &self.views[view]).map_err(of_value)?;
+            }
+            return Ok((operand, view));
+        }
+        let view = group
+            .operand_view(value, operand, start, &self.views[view], &self.dims)
+            .map_err(|obstacle| Blocked::Obstacle(NestObstacle::of(obstacle, value)))?;
+        self.new_view(operand, view)
+    }
+
+    /// A value, and the index of its view.
+    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, usize), Blocked> {
+        let known = self.views.len();
+        let view = self.view(view);
+        match view == known && known >= MAX_VIEWS && self.stored[value].is_none() {
+            true => Err(Blocked::Obstacle(NestObstacle::Store(value))),
+            false => Ok((value, view)),
         }
     }
 
     /// A value in its own type, if it has been built.
-    fn built_storage(&self, value: usize, start: isize) -> Built {
-        self.built(value, start, Repr::Storage)
+    fn built_storage(&self, value: usize, view: usize) -> Built {
+        self.built(value, view, Repr::Storage)
     }
 
     /// A value in a type that holds all values of the value's type, if it has been built.
-    fn in_type(&self, value: usize, start: isize, wanted: DataType) -> Built {
+    fn in_type(&self, value: usize, view: usize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
-            true => self.built_storage(value, start),
-            false => self.built(value, start, Repr::Compute(wanted)),
+            true => self.built_storage(value, view),
+            false => self.built(value, view, Repr::Compute(wanted)),
         }
     }
 
-    fn built(&self, value: usize, start: isize, repr: Repr) -> Built {
-        // A scalar is the same wherever it stands.
-        let start = if self.group.values[value].dims.iter().all(|&dim| dim == 1) { 0 } else { start };
-        let wanted = (value, start, repr);
-        self.memo.get(&wanted).copied().ok_or(wanted)
+    fn built(&self, value: usize, view: usize, repr: Repr) -> Built {
+        let wanted = (value, view, repr);
+        self.memo.get(&wanted).copied().ok_or(Blocked::Missing(wanted))
     }
 
-    /// Builds a value from built ones; changes nothing if one is missing.
-    fn build(&mut self, (value, start, repr): Wanted) -> Built {
+    /// Builds a value from built ones; adds no node if one is missing.
+    fn build(&mut self, (value, view, repr): Wanted) -> Built {
         match repr {
-            Repr::Storage => self.build_storage(value, start),
-            Repr::Compute(wanted) => self.build_compute(value, start, wanted),
-            Repr::Unrounded => self.build_unrounded(value, start),
+            Repr::Storage => self.build_storage(value, view),
+            Repr::Compute(wanted) => self.build_compute(value, view, wanted),
+            Repr::Unrounded => self.build_unrounded(value, view),
         }
     }
 
-    fn build_storage(&mut self, value: usize, start: isize) -> Built {
+    fn build_storage(&mut self, value: usize, view: usize) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
-        let def = match (&group.values[value].def, self.written[value]) {
-            (None, _) if of_type.size().is_none() => return Ok(self.nibbles(value, start)),
-            (None, _) => return Ok(ExprRef::AxisAccess(self.access_port(value, value, start))),
-            (_, Some(output)) => {
-                let port = self.inputs() + output;
-                return Ok(ExprRef::AxisAccess(self.access_port(port, value, start)));
+        let def = match (&group.values[value].def, self.stored[value]) {
+            (_, Some(stored)) if of_type.size().is_none() => {
+                return self.nibbles(stored, value, view).map_err(Blocked::Obstacle);
             }
+            (_, Some(stored)) => {
+                let view = self.views[view].clone();
+                let access = self.access_tensor(stored, value, &view).map_err(Blocked::Obstacle)?;
+                return Ok(ExprRef::AxisAccess(access));
+            }
+            (None, None) => return Err(Blocked::Obstacle(NestObstacle::Store(value))),
             (Some(def), None) => def,
         };
         let computes_in = def.pointwise.computes_in;
         match def.pointwise.function {
-            Function::Identity => {
-                let (operand, start) = def.operand(0, start);
-                self.built_storage(operand, start)
+            Function::Identity | Function::Move(_) => {
+                let (operand, view) = self.operand(value, 0, view)?;
+                self.built_storage(operand, view)
             }
             Function::Unary(..) | Function::Binary(..) => {
                 // A value that exists in rounded form is not computed a second time.
-                let numbers = match self.memo.get(&(value, start, Repr::Compute(computes_in))) {
+                let numbers = match self.memo.get(&(value, view, Repr::Compute(computes_in))) {
                     Some(&rounded) => rounded,
-                    None => self.built(value, start, Repr::Unrounded)?,
+                    None => self.built(value, view, Repr::Unrounded)?,
                 };
                 Ok(self.converted(numbers, computes_in, of_type))
             }
             Function::Convert => {
-                let (operand, start) = def.operand(0, start);
+                let (operand, view) = self.operand(value, 0, view)?;
                 let from = group.values[operand].data_type;
                 let through = match from {
                     DataType::Bf16 | DataType::F16 if from != of_type => DataType::F32,
                     _ => from,
                 };
-                let number = self.in_type(operand, start, through)?;
+                let number = self.in_type(operand, view, through)?;
                 Ok(self.converted(number, through, of_type))
             }
             Function::Compare(comparison) => {
-                let mut operands = self.operands(def, start, Some(computes_in))?;
+                let mut operands = self.operands(value, def, view, Some(computes_in))?;
                 let less = comparison.as_less();
                 if less.is_some() {
                     operands.reverse();
@@ -199,31 +301,35 @@ impl<'a> ExprGraph<'a> {
                 Ok(self.node(ScalarOp::Compare(less.unwrap_or(comparison), computes_in), operands, Width::W1))
             }
             Function::Logic(logic) => {
-                let operands = self.operands(def, start, None)?;
+                let operands = self.operands(value, def, view, None)?;
                 Ok(self.node(ScalarOp::Logic(logic), operands, Width::W1))
             }
             Function::Not => {
-                let operands = self.operands(def, start, None)?;
+                let operands = self.operands(value, def, view, None)?;
                 Ok(self.node(ScalarOp::Not, operands, Width::W1))
             }
             Function::Classify(class) => {
-                let operands = self.operands(def, start, Some(computes_in))?;
+                let operands = self.operands(value, def, view, Some(computes_in))?;
                 Ok(self.node(ScalarOp::Classify(class, computes_in), operands, Width::W1))
             }
             Function::Sign(sign) => {
-                let operands = self.operands(def, start, None)?;
+                let operands = self.operands(value, def, view, None)?;
                 Ok(self.node(ScalarOp::Sign(sign, of_type), operands, width_of(of_type)))
             }
             Function::Select => {
-                let operands = self.operands(def, start, None)?;
+                let operands = self.operands(value, def, view, None)?;
                 Ok(self.node(ScalarOp::Select, operands, width_of(of_type)))
             }
             Function::Index => {
+                let dims = &group.values[value].dims;
+                let of_dims = self.views[view]
+                    .by_dims(dims, &self.dims)
+                    .map_err(|obstacle| Blocked::Obstacle(NestObstacle::of(obstacle, value)))?;
+                let run = &of_dims.runs[def.axis];
                 let mut strides = SmallVec::from_elem(0, self.dims.len());
-                if group.values[value].dims[def.axis] != 1 {
-                    strides[start as usize + def.axis] = 1;
-                }
-                let access = self.access(AxisAccess { base: Base::Index, strides, width: width_of(of_type) });
+                run.terms.iter().for_each(|term| strides[term.axis] += term.step as isize);
+                let (base, offset) = (Base::Index, run.offset as isize);
+                let access = self.access(AxisAccess { base, offset, strides, width: width_of(of_type) });
                 Ok(self.node(
                     ScalarOp::Index,
                     [ExprRef::AxisAccess(access)].as_slice().into(),
@@ -231,21 +337,26 @@ impl<'a> ExprGraph<'a> {
                 ))
             }
             Function::IsKept => {
-                let linear = self.row_major_strides(value, start).into_iter().map(|stride| stride as isize);
-                let index =
-                    AxisAccess { base: Base::Index, strides: linear.collect(), width: width_of(of_type) };
+                let (offset, linear) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
+                let index = AxisAccess {
+                    base: Base::Index,
+                    offset: offset as isize,
+                    strides: linear.into_iter().map(|stride| stride as isize).collect(),
+                    width: width_of(of_type),
+                };
                 let index = ExprRef::AxisAccess(self.access(index));
-                let parameters = self.operands(def, start, None)?;
+                let parameters = self.operands(value, def, view, None)?;
                 let operands = [index].into_iter().chain(parameters).collect();
                 Ok(self.node(ScalarOp::IsKept, operands, width_of(of_type)))
             }
             Function::Fill(_) => {
                 let width = width_of(of_type);
-                let strides = match def.constants[..] {
-                    [_] => SmallVec::from_elem(0, self.dims.len()),
+                let bytes = |elements: i64| elements as isize * width.bytes() as isize;
+                let (offset, strides) = match def.constants[..] {
+                    [_] => (0, SmallVec::from_elem(0, self.dims.len())),
                     _ => {
-                        let elements = self.row_major_strides(value, start).into_iter();
-                        elements.map(|stride| stride as isize * width.bytes() as isize).collect()
+                        let (offset, elements) = self.row_major(value, view).map_err(Blocked::Obstacle)?;
+                        (bytes(offset), elements.into_iter().map(bytes).collect())
                     }
                 };
                 let words = words(&def.constants, of_type);
@@ -255,73 +366,75 @@ impl<'a> ExprGraph<'a> {
                     self.constants.len() - def.constants.len().div_ceil(8 / width.bytes())
                 });
                 let base = Base::Constant(self.constants_before + index);
-                Ok(ExprRef::AxisAccess(self.access(AxisAccess { base, strides, width })))
+                Ok(ExprRef::AxisAccess(self.access(AxisAccess { base, offset, strides, width })))
             }
         }
     }
 
-    fn build_compute(&mut self, value: usize, start: isize, wanted: DataType) -> Built {
+    fn build_compute(&mut self, value: usize, view: usize, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
-        let is_there =
-            self.written[value].is_some() || self.memo.contains_key(&(value, start, Repr::Storage));
+        let is_there = self.stored[value].is_some() || self.memo.contains_key(&(value, view, Repr::Storage));
         let def = group.values[value].def.as_ref().filter(|_| !is_there && wanted == DataType::F32);
         // An f32 that is not rounded yet is rounded directly, without a detour through its storage type.
-        let unrounded = def.and_then(|def| match def.pointwise.function {
-            Function::Unary(..) | Function::Binary(..) if def.pointwise.computes_in == DataType::F32 => {
-                Some(self.built(value, start, Repr::Unrounded))
+        let unrounded = match def.map(|def| (def, def.pointwise.function)) {
+            Some((def, Function::Unary(..) | Function::Binary(..)))
+                if def.pointwise.computes_in == DataType::F32 =>
+            {
+                Some(self.built(value, view, Repr::Unrounded)?)
             }
-            Function::Convert
+            Some((def, Function::Convert))
                 if computes_in_f32(of_type) && computes_in_f32(group.values[def.operands[0].0].data_type) =>
             {
-                let (operand, start) = def.operand(0, start);
-                Some(self.in_type(operand, start, DataType::F32))
+                let (operand, view) = self.operand(value, 0, view)?;
+                Some(self.in_type(operand, view, DataType::F32)?)
             }
             _ => None,
-        });
-        let unrounded = unrounded.transpose()?;
-        match (unrounded, def.map(|def| (def, def.pointwise.function))) {
+        };
+        match (unrounded, def.map(|def| def.pointwise.function)) {
             (Some(number), _) => {
                 Ok(self.node(ScalarOp::Round(of_type), [number].as_slice().into(), Width::W4))
             }
-            (None, Some((def, Function::Identity))) => {
-                let (operand, start) = def.operand(0, start);
-                self.in_type(operand, start, wanted)
+            (None, Some(Function::Identity | Function::Move(_))) => {
+                let (operand, view) = self.operand(value, 0, view)?;
+                self.in_type(operand, view, wanted)
             }
             _ => {
-                let storage = self.built_storage(value, start)?;
+                let storage = self.built_storage(value, view)?;
                 Ok(self.converted(storage, stored_as(of_type), wanted))
             }
         }
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, start: isize) -> Built {
-        let Some(def) = &self.group.values[value].def else { return self.built_storage(value, start) };
+    fn build_unrounded(&mut self, value: usize, view: usize) -> Built {
+        let group = self.group;
+        let Some(def) = &group.values[value].def else { return self.built_storage(value, view) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
             Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
             Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
-            _ => return self.built_storage(value, start),
+            _ => return self.built_storage(value, view),
         };
-        let operands = self.operands(def, start, Some(computes_in))?;
+        let operands = self.operands(value, def, view, Some(computes_in))?;
         Ok(self.node(op, operands, width_of(computes_in)))
     }
 
     /// The operands of a function, in a type or in storage form.
     fn operands(
-        &self,
+        &mut self,
+        value: usize,
         def: &ValueDef,
-        start: isize,
+        view: usize,
         wanted: Option<DataType>,
-    ) -> Result<SmallVec<[ExprRef; 3]>, Wanted> {
+    ) -> Result<SmallVec<[ExprRef; 3]>, Blocked> {
         let operands = 0..def.operands.len();
         operands
             .map(|index| {
-                let (operand, start) = def.operand(index, start);
+                let (operand, view) = self.operand(value, index, view)?;
                 match wanted {
-                    Some(wanted) => self.in_type(operand, start, wanted),
-                    None => self.built_storage(operand, start),
+                    Some(wanted) => self.in_type(operand, view, wanted),
+                    None => self.built_storage(operand, view),
                 }
             })
             .collect()
@@ -368,32 +481,50 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn access_port(&mut self, port: usize, value: usize, start: isize) -> usize {
-        let value = &self.group.values[value];
-        let width = width_of(value.data_type);
-        let elements = shape::access_strides(&value.dims, self.ports[port], self.dims, start);
-        let strides = elements.iter().map(|&stride| stride as isize * width.bytes() as isize).collect();
-        self.access(AxisAccess { base: Base::Port(port), strides, width })
+    /// The access of a view of a value that is stored.
+    fn access_tensor(
+        &mut self,
+        stored: Stored<'a>,
+        value: usize,
+        view: &View,
+    ) -> Result<usize, NestObstacle> {
+        let (offset, elements) = self.strides(stored, value, view)?;
+        let width = width_of(self.group.values[value].data_type);
+        let bytes = |elements: i64| elements as isize * width.bytes() as isize;
+        let strides = elements.iter().map(|&stride| bytes(stride)).collect();
+        Ok(self.access(AxisAccess { base: stored.base, offset: bytes(offset), strides, width }))
+    }
+
+    /// Offset and strides of a view of a value that is stored, in elements.
+    fn strides(&self, stored: Stored<'a>, value: usize, view: &View) -> Result<(i64, Dims), NestObstacle> {
+        let dims = &self.group.values[value].dims;
+        let dense;
+        let own = match stored.strides {
+            Some(strides) => strides,
+            None => {
+                dense = shape::row_major_strides(dims).unwrap_or_default();
+                &dense
+            }
+        };
+        view.strides(dims, own, &self.dims).map_err(|obstacle| NestObstacle::of(obstacle, value))
     }
 
     /// An input of elements of four bits, widened to bytes.
-    fn nibbles(&mut self, value: usize, start: isize) -> ExprRef {
-        let input = &self.group.values[value];
-        let elements = shape::access_strides(&input.dims, self.ports[value], self.dims, start);
+    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: usize) -> Result<ExprRef, NestObstacle> {
+        let (offset, elements) = self.strides(stored, value, &self.views[view])?;
+        let strides = elements.into_iter().map(|stride| stride as isize).collect();
+        let width = Width::W1;
+        let index = self.access(AxisAccess { base: Base::Index, offset: offset as isize, strides, width });
         let still = SmallVec::from_elem(0, self.dims.len());
-        let mut access =
-            |base, strides| ExprRef::AxisAccess(self.access(AxisAccess { base, strides, width: Width::W1 }));
-        let index = access(Base::Index, elements.into_iter().map(|stride| stride as isize).collect());
-        let memory = access(Base::Port(value), still);
-        self.node(ScalarOp::Nibbles(input.data_type), [index, memory].as_slice().into(), Width::W1)
+        let memory = self.access(AxisAccess { base: stored.base, offset: 0, strides: still, width });
+        let op = ScalarOp::Nibbles(self.group.values[value].data_type);
+        let operands = [index, memory].map(ExprRef::AxisAccess).as_slice().into();
+        Ok(self.node(op, operands, width))
     }
 
-    /// The strides of a value whose elements follow each other in row-major order, along the axes of the
-    /// nest.
-    fn row_major_strides(&self, value: usize, start: isize) -> Dims {
-        let dims = &self.group.values[value].dims;
-        let strides = shape::row_major_strides(dims).unwrap_or_default();
-        shape::access_strides(dims, &strides, self.dims, start)
+    /// Offset and strides of a value whose elements follow each other in row-major order, in elements.
+    fn row_major(&self, value: usize, view: usize) -> Result<(i64, Dims), NestObstacle> {
+        self.strides(Stored { base: Base::Index, strides: None }, value, &self.views[view])
     }
 
     fn access(&mut self, access: AxisAccess) -> usize {
@@ -408,11 +539,31 @@ impl<'a> ExprGraph<'a> {
 pub(super) struct NestExpr<'a> {
     pub(super) expr: ExprGraph<'a>,
     pub(super) roots: Vec<(usize, ExprRef)>,
+    /// Nests of one number share the elements of their outputs.
+    part_of: usize,
 }
 
-/// One expression graph for each shape of outputs, small shapes first, so that later ones can read what
-/// earlier ones write.
-pub(super) fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> Vec<NestExpr<'a>> {
+/// The expression graphs of a group, in an order in which their nests can run.
+pub(super) struct GroupExprs<'a> {
+    pub(super) nests: Vec<NestExpr<'a>>,
+    /// Bytes of each internal buffer.
+    pub(super) buffers: Vec<usize>,
+}
+
+/// Values, each with the place to which it is written.
+type Targets<'a> = Rc<[(usize, Stored<'a>)]>;
+
+/// Something left to do for the outputs of one shape, or for a value that others need in memory.
+enum Job<'a> {
+    /// A nest over a box of the elements of values of one shape.
+    Build { space: NestBox, targets: Targets<'a> },
+    /// From now on, values are read from where they were written.
+    Written(Targets<'a>),
+}
+
+/// Expression graphs for each shape of outputs, small shapes first, so that later ones can read what earlier
+/// ones write: one graph, or one for each box of elements that concatenations cut.
+pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> GroupExprs<'a> {
     // Values, each with its output.
     let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
     for (output, &value) in group.outputs.iter().enumerate() {
@@ -422,47 +573,139 @@ pub(super) fn nest_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> 
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
     shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0].1));
 
-    let mut written = vec![None; group.values.len()];
+    let inputs = ports.len() - group.outputs.len();
+    let port = |port: usize| Stored { base: Base::Port(port), strides: Some(ports[port]) };
+    let mut stored: Vec<Option<Stored<'a>>> = vec![None; group.values.len()];
+    (0..inputs).for_each(|input| stored[input] = Some(port(input)));
+    let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
+    let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
+    // The axes of a flat space are split if operands need that.
+    let space = |value: usize| match reshapes {
+        true => NestBox::flat(&group.values[value].dims),
+        false => NestBox::of_dims(&group.values[value].dims),
+    };
+
+    let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
     let mut constants = 0;
-    let mut exprs = Vec::with_capacity(shapes.len());
-    for (dims, mut outputs) in shapes {
-        let mut expr = ExprGraph::new(group, ports, written.clone(), dims, constants);
+    let mut jobs: Vec<Job<'a>> = Vec::new();
+    for (part_of, (_, mut outputs)) in shapes.into_iter().enumerate() {
         // Values from which others are computed come first.
         outputs.sort_unstable();
-        let mut roots = Vec::with_capacity(outputs.len());
-        for &(value, output) in &outputs {
-            let value = expr.storage(value, 0);
-            roots.push((expr.access_output(output), value));
+        let targets: Targets<'a> =
+            outputs.iter().map(|&(value, output)| (value, port(inputs + output))).collect();
+        jobs.push(Job::Written(Rc::clone(&targets)));
+        jobs.push(Job::Build { space: space(targets[0].0), targets });
+        while let Some(job) = jobs.pop() {
+            let (nest_box, targets) = match job {
+                Job::Build { space, targets } => (space, targets),
+                Job::Written(targets) => {
+                    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
+                    continue;
+                }
+            };
+            let over = |space: NestBox| Job::Build { space, targets: Rc::clone(&targets) };
+            let needed = match nest_expr(group, &stored, &nest_box, &targets, constants) {
+                Ok((expr, roots)) => {
+                    constants += expr.constants.len();
+                    made.nests.push(NestExpr { expr, roots, part_of });
+                    continue;
+                }
+                Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
+                    Some(split) => {
+                        jobs.push(over(split));
+                        continue;
+                    }
+                    None => of,
+                },
+                Err(NestObstacle::Cut { axis, at }) => {
+                    jobs.extend(nest_box.cut(axis, at).into_iter().rev().map(over));
+                    continue;
+                }
+                Err(NestObstacle::Store(value)) => value,
+            };
+            let (alone, others): (Vec<_>, Vec<_>) = targets.iter().partition(|(value, _)| *value == needed);
+            if !alone.is_empty() && others.is_empty() {
+                // A space of the value's own dims has no obstacle but those of its operands.
+                jobs.push(over(NestBox::of_dims(&group.values[needed].dims)));
+                continue;
+            }
+            let first: Targets<'a> = match alone.is_empty() {
+                true => {
+                    jobs.push(over(nest_box));
+                    made.buffers.push(group.values[needed].bytes());
+                    let base = Base::Buffer(made.buffers.len() - 1);
+                    [(needed, Stored { base, strides: None })].into()
+                }
+                false => {
+                    jobs.push(Job::Build { space: nest_box, targets: others.into() });
+                    alone.into()
+                }
+            };
+            jobs.push(Job::Written(Rc::clone(&first)));
+            jobs.push(Job::Build { space: space(needed), targets: first });
         }
-        outputs.iter().for_each(|&(value, output)| written[value] = Some(output));
-        constants += expr.constants.len();
-        exprs.push(NestExpr { expr, roots });
     }
-    exprs
+    made
+}
+
+/// The expression graph of a nest over a box, with an access for the place of each value.
+fn nest_expr<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    space: &NestBox,
+    targets: &[(usize, Stored<'a>)],
+    constants: usize,
+) -> Result<(ExprGraph<'a>, Vec<(usize, ExprRef)>), NestObstacle> {
+    let view = space.view();
+    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), constants);
+    // Splits for the places come before those for operands, which may not agree with them.
+    targets.iter().try_for_each(|&(value, target)| expr.strides(target, value, &view).map(|_| ()))?;
+    let mut roots = Vec::with_capacity(targets.len());
+    for &(value, target) in targets {
+        let operand = expr.storage(value, view.clone())?;
+        roots.push((expr.access_tensor(target, value, &view)?, operand));
+    }
+    Ok((expr, roots))
 }
 
 /// Bytes of the distinct elements of all ports, or `usize::MAX` if there are more: each port can be
 /// addressed, all of them together need not, and elements of an input that overlap are counted each.
-pub(super) fn bytes_moved(exprs: &[NestExpr<'_>]) -> usize {
-    let mut of_port: FxHashMap<usize, usize> = FxHashMap::default();
-    for NestExpr { expr, .. } in exprs {
+pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize {
+    // By port: the part, and the bytes.
+    let mut of_port: FxHashMap<usize, SmallVec<[(usize, usize); 1]>> = FxHashMap::default();
+    for NestExpr { expr, part_of, .. } in exprs {
+        let mut of_nest: SmallVec<[(usize, isize, usize); 6]> = SmallVec::new();
         for access in &expr.accesses {
             let Base::Port(port) = access.base else { continue };
             let varying = expr.dims.iter().zip(&access.strides).filter(|&(_, &stride)| stride != 0);
             let bytes =
                 varying.map(|(&dim, _)| dim as usize).fold(access.width.bytes(), usize::saturating_mul);
-            let most = of_port.entry(port).or_default();
-            *most = bytes.max(*most);
+            match of_nest.iter_mut().find(|(other, offset, _)| (*other, *offset) == (port, access.offset)) {
+                Some((_, _, most)) => *most = bytes.max(*most),
+                None => of_nest.push((port, access.offset, bytes)),
+            }
         }
         for node in expr.nodes.iter().filter(|node| matches!(node.op, ScalarOp::Nibbles(_))) {
             let bytes = expr.elements(node.varies).div_ceil(2);
             for port in node.operands.iter().filter_map(|&operand| expr.port(operand)) {
-                let most = of_port.entry(port).or_default();
-                *most = bytes.max(*most);
+                let known = of_nest.iter_mut().find(|(other, ..)| *other == port);
+                known.into_iter().for_each(|(_, _, most)| *most = bytes.max(*most));
+            }
+        }
+        for (port, _, bytes) in of_nest {
+            let parts = of_port.entry(port).or_default();
+            match parts.iter_mut().find(|(part, _)| part == part_of) {
+                // Slices of one tensor, or boxes of one result.
+                Some((_, all)) => {
+                    let value = port.checked_sub(expr.inputs()).map_or(port, |output| group.outputs[output]);
+                    *all = all.saturating_add(bytes).min(bytes.max(group.values[value].bytes()));
+                }
+                None => parts.push((*part_of, bytes)),
             }
         }
     }
-    of_port.into_values().fold(0, usize::saturating_add)
+    let most = |parts: SmallVec<[(usize, usize); 1]>| parts.into_iter().map(|(_, bytes)| bytes).max();
+    of_port.into_values().filter_map(most).fold(0, usize::saturating_add)
 }
 
 /// Whether each row of a result leaves one branch unread, because the condition does not vary along the

@@ -1,14 +1,16 @@
 //! The values of a group of ops, by position, with definitions and shapes.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::composites::{self, Part, PartOperand};
+use super::view::{Obstacle, View};
 use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
-use crate::graph::function::Function;
-use crate::graph::infer;
+use crate::graph::function::{Function, Movement};
+use crate::graph::infer::{self, DimRange, Placement};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::types::dtype::DataType;
@@ -46,13 +48,38 @@ pub(super) struct ValueDef {
     pub(super) axis: usize,
     /// The elements of a fill in row-major order; a single one is repeated.
     pub(super) constants: Vec<f32>,
+    /// The places of its elements in its operands, if it moves them.
+    pub(super) moved: Option<Moved>,
 }
 
-impl ValueDef {
-    /// One operand, and the start of its first dim if the first dim of the result starts at `start`.
-    pub(super) fn operand(&self, index: usize, start: isize) -> (usize, isize) {
-        let (value, own_start) = self.operands[index];
-        (value, start + own_start)
+/// The places in its operands from which an op moves the elements of its result.
+pub(super) enum Moved {
+    /// Dim `i` of the result is dim `order[i]` of the operand.
+    Transposed(SmallVec<[usize; 6]>),
+    /// The operand has the same elements in the same order.
+    Reshaped,
+    /// The result has a range of each dim of the operand.
+    Sliced(SmallVec<[DimRange; 6]>),
+    /// The operands follow each other along an axis; the places at which they start, and the size of the dim.
+    Concatenated { axis: usize, firsts: Dims },
+}
+
+impl Moved {
+    fn new(movement: Movement, op: &Op, operands: &[&[i64]]) -> Result<Self> {
+        Ok(match movement {
+            Movement::Transpose => Self::Transposed(infer::resolved_order(op, operands[0])?),
+            Movement::Reshape => Self::Reshaped,
+            Movement::Slice => Self::Sliced(infer::slice_ranges(op, operands[0])?),
+            Movement::Concat => {
+                let axis = infer::resolved_axis(op, operands[0])?;
+                let mut firsts: Dims = [0].as_slice().into();
+                firsts.extend(operands.iter().scan(0, |end, dims| {
+                    *end += dims[axis];
+                    Some(*end)
+                }));
+                Self::Concatenated { axis, firsts }
+            }
+        })
     }
 }
 
@@ -97,10 +124,18 @@ impl ShapedGroup {
                     continue;
                 }
             };
-            let placement = {
+            let (placement, moved) = {
                 let dims: SmallVec<[&[i64]; 3]> =
                     operands.iter().map(|&value| &values[value].dims[..]).collect();
-                infer::placement(op, &dims)?.ok_or_else(unsupported)?
+                match pointwise.function {
+                    Function::Move(movement) => {
+                        let shapes = infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
+                        let moved = Moved::new(movement, op, &dims)?;
+                        let starts = smallvec![0; operands.len()];
+                        (Placement { result: shapes[0].clone(), starts }, Some(moved))
+                    }
+                    _ => (infer::placement(op, &dims)?.ok_or_else(unsupported)?, None),
+                }
             };
             let axis = match pointwise.function {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
@@ -122,11 +157,31 @@ impl ShapedGroup {
                 Function::Fill(number) => vec![number],
                 _ => Vec::new(),
             };
-            let def = Some(ValueDef { pointwise, operands, axis, constants });
+            let def = Some(ValueDef { pointwise, operands, axis, constants, moved });
             values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
         Ok(Self { values, outputs })
+    }
+
+    /// The view of an operand of a value, given the view of the value and the extents of a nest.
+    pub(super) fn operand_view(
+        &self,
+        value: usize,
+        operand: usize,
+        start: isize,
+        view: &View,
+        extents: &[i64],
+    ) -> Result<View, Obstacle> {
+        let (dims, operand) = (&self.values[value].dims, &self.values[operand].dims);
+        match self.values[value].def.as_ref().and_then(|def| def.moved.as_ref()) {
+            Some(Moved::Transposed(order)) => view.transposed(dims, order, extents),
+            Some(Moved::Reshaped) => Ok(view.reshaped(dims, operand)),
+            Some(Moved::Sliced(ranges)) => {
+                view.sliced(dims, ranges.iter().map(|range| (range.start, range.step)), extents)
+            }
+            Some(Moved::Concatenated { .. }) | None => view.broadcast(dims, operand, start, extents),
+        }
     }
 
     /// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
@@ -167,6 +222,6 @@ fn value_of(part: Part, inputs: &[usize], first: usize) -> GroupValue {
         PartOperand::Part(part) => (first + part, start),
     };
     let operands = part.operands.into_iter().map(operand).collect();
-    let def = ValueDef { pointwise: part.typed, operands, axis: 0, constants: part.constants };
+    let def = ValueDef { pointwise: part.typed, operands, axis: 0, constants: part.constants, moved: None };
     GroupValue { data_type: part.data_type, dims: part.dims, def: Some(def) }
 }

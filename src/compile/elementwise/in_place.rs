@@ -1,11 +1,11 @@
 //! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
-use crate::plan::{Base, Dest, Instr, LoopNest, Operand};
+use crate::plan::{Access, Base, Dest, Instr, LoopNest, Operand};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
-/// size, and nothing reads the input once the output is being written, except the step that writes it,
-/// element for element.
+/// size, each access to the input goes along as that to the output does, and nothing reads the input once the
+/// output is being written, except the step that writes it, element for element.
 pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -> Vec<(usize, usize)> {
     let inputs = ports.len() - group.outputs.len();
     let mut pairs = Vec::new();
@@ -24,7 +24,10 @@ pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -
                         .iter()
                         .any(|nest| nest.program.steps.iter().any(|step| reads(nest, &step.instr, input)))
                 };
-                if is_alike && is_read_before(nest, root, input) && !is_read_later() {
+                // What several nests write may be read before it is whole.
+                let is_whole = || nests.iter().filter(|nest| writes(nest, port)).count() == 1;
+                let is_safe = || goes_along(nest, input, port) && is_whole();
+                if is_alike && is_read_before(nest, root, input) && !is_read_later() && is_safe() {
                     pairs.push((output, input));
                 }
             }
@@ -43,6 +46,23 @@ fn written(nest: &LoopNest, step: usize) -> Option<usize> {
         },
         Dest::Scratch(..) => None,
     }
+}
+
+fn writes(nest: &LoopNest, port: usize) -> bool {
+    nest.program.roots.iter().any(|&root| written(nest, root) == Some(port))
+}
+
+/// Whether all accesses to an input are at the element of the output that a nest is about to write.
+fn goes_along(nest: &LoopNest, input: usize, output: usize) -> bool {
+    let of_port = |port: usize| {
+        let accesses = nest.program.accesses.iter().enumerate();
+        accesses.filter(move |(_, access)| access.base == Base::Port(port))
+    };
+    let is_same = |(a, access): (usize, &Access), (b, other): (usize, &Access)| {
+        let strides = |access: &Access| (access.offset, access.row_stride, access.col_stride);
+        strides(access) == strides(other) && nest.loops.iter().all(|l| l.strides[a] == l.strides[b])
+    };
+    of_port(output).all(|output| of_port(input).all(|input| is_same(input, output)))
 }
 
 /// Whether a step reads an input, and no step reads it in a tile after the step of a root has written.

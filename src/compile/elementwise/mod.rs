@@ -1,10 +1,10 @@
 //! Lowers a partition of pointwise ops to a plan.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), expressions (`expr`), loops and strides
-//! (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps that keep values in
-//! registers (`register_fusion`), places for results (`scratch`), and tiles with the loops around them
-//! (`tiling`). `in_place` reads the finished nests.
+//! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`),
+//! expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
+//! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
+//! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;
@@ -17,8 +17,9 @@ mod schedule;
 mod scratch;
 mod select_kernel;
 mod tiling;
+mod view;
 
-use self::expr::{ExprNode, ExprRef, NestExpr};
+use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr};
 use self::group::ShapedGroup;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
@@ -53,7 +54,7 @@ pub(super) fn lower(
     let in_strides = inputs.iter().map(|input| input.strides().unwrap_or_default());
     let ports: Vec<&[i64]> = in_strides.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect();
 
-    let exprs = expr::nest_exprs(&group, &ports);
+    let GroupExprs { nests: exprs, buffers } = expr::group_exprs(&group, &ports);
     let policy = memory::decide(traffic(&group, &exprs, single_thread));
     let tiled = |index: usize| {
         let nest = &exprs[index];
@@ -77,7 +78,7 @@ pub(super) fn lower(
     Ok(Plan {
         sizes: group.sizes(&ports),
         in_place,
-        buffers: Vec::new(),
+        buffers,
         scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
         phases,
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
@@ -101,7 +102,7 @@ fn flops(nest: &NestExpr<'_>) -> usize {
 fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> Traffic {
     let outputs = group.outputs.iter().map(|&value| group.values[value].bytes());
     Traffic {
-        bytes: expr::bytes_moved(exprs),
+        bytes: expr::bytes_moved(exprs, group),
         output: outputs.fold(0, usize::saturating_add),
         reads_one_branch: expr::reads_one_branch(exprs),
         single_thread,
@@ -112,8 +113,11 @@ fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> 
 fn roots(nest: &NestExpr<'_>, later: &[NestExpr<'_>], policy: &MemoryPolicy) -> Vec<Root> {
     let root = |&(access, value): &(usize, ExprRef)| {
         let base = nest.expr.accesses[access].base;
-        let is_read_later =
-            later.iter().any(|later| later.expr.accesses.iter().any(|access| access.base == base));
+        let is_read_later = later.iter().any(|later| {
+            let accesses = later.expr.accesses.iter().enumerate();
+            let mut of_base = accesses.filter(|(_, access)| access.base == base);
+            of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
+        });
         Root { access, value, stores: if is_read_later { StorePolicy::Temporal } else { policy.stores } }
     };
     nest.roots.iter().map(root).collect()

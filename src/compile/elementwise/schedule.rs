@@ -6,7 +6,7 @@ use super::access::IterationSpace;
 use super::expr::{ExprGraph, ExprRef};
 use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
-use crate::kernels::{InnerStride, StorePolicy, Width, pack, select};
+use crate::kernels::{InnerStride, LINE, StorePolicy, Width, pack, select, transpose};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
 use crate::plan::{Base, Instr, Operand, StepSpace, Traversal};
 use crate::types::kind::Level;
@@ -361,11 +361,35 @@ impl Builder<'_> {
         (can && is_whole).then_some(root)
     }
 
+    /// The step that completes an output whose value lies transposed in memory, without a detour through
+    /// scratch; `None` if the value is another or has been packed, or if the rows of the output share cache
+    /// lines that are to be stored past the caches.
+    fn transposed(&self, root: &Root) -> Option<UnplacedStep> {
+        let ExprRef::AxisAccess(from) = root.value else { return None };
+        let width = self.expr.accesses[from].width;
+        let rows = &self.iter_space.rows;
+        let is_transposed = self.inner(from).is_none() && rows.strides[from] == width.bytes() as isize;
+        let is_dense = self.inner(root.access) == Some(InnerStride::Contiguous);
+        let has_own_lines = rows.strides[root.access] % LINE as isize == 0;
+        let is_packed = self.packed.iter().any(|(packed, _)| *packed == from);
+        let fits = has_own_lines || root.stores == StorePolicy::Temporal;
+        (is_transposed && is_dense && fits && !is_packed).then(|| {
+            let kernel = transpose::transpose_tile(self.level, width, root.stores);
+            let instr = Instr::PackTile { from, distance: 0, kernel };
+            let (all, cost) = (self.iter_space.all(), select_kernel::PACK_COST);
+            let step = self.to_scratch(StepLabel::Transpose, instr, width, all, cost);
+            UnplacedStep { port: Some(root.access), stores: root.stores, ..step }
+        })
+    }
+
     /// Makes the step that completes an output.
     fn root(&mut self, root: &Root) -> Result<usize, NoKernel> {
         let all = self.iter_space.all();
         if let ExprRef::Node(node) = root.value {
             self.node(node)?;
+        }
+        if let Some(transposed) = self.transposed(root) {
+            return Ok(self.push(transposed));
         }
         let (mut operand, mut inner) = self.operand(root.value)?;
         if let Operand::Step(step) = operand

@@ -59,6 +59,7 @@ impl<'a> TiledNest<'a> {
         let accesses: SmallVec<[Access; 4]> = (expr.accesses.iter().enumerate())
             .map(|(i, access)| Access {
                 base: access.base,
+                offset: access.offset,
                 row_stride: space.rows.strides[i],
                 col_stride: space.columns.strides[i],
             })
@@ -147,6 +148,13 @@ fn extent(
     let widest = expr.accesses.iter().map(|access| access.width.bytes()).max().unwrap_or(1);
     // Bytes of an element in scratch.
     let scratch_bytes = slots.bytes_of_element();
+    if let [step] = steps
+        && step.packs()
+        && step.port.is_some()
+    {
+        let Extent { rows, columns } = policy.transposed_tile(step.width, space.rows);
+        return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
+    }
     if let Some(narrowest) = steps.iter().filter(|step| step.packs()).map(|step| step.width.bytes()).min() {
         let Extent { rows, columns } = policy.packed_tile(narrowest, widest, scratch_bytes);
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };

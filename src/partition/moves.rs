@@ -1,0 +1,54 @@
+//! Which ops that move elements a group cannot take: each element of a group is computed on its own, from
+//! places that strides lead to.
+
+use super::fusion::GroupView;
+use crate::graph::function::{Function, Movement};
+use crate::graph::infer;
+use crate::graph::op::Op;
+
+/// Most loop nests for one shape of results into which concatenations may cut a group.
+const MAX_PIECES: usize = 16;
+
+/// Why an op cannot join a group; `None` if it can.
+pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str> {
+    let of_group = || group.members.iter().copied().chain([op]);
+    if !group.members.is_empty() && of_group().any(|member| renumbers(group.graph.ops[member])) {
+        return Some("no strides lead through a reshape whose dims share no factors");
+    }
+    let concats = || of_group().filter(|&member| movement(group.graph.ops[member]) == Some(Movement::Concat));
+    let pieces =
+        concats().map(|concat| group.graph.ops[concat].inputs().len()).fold(1, usize::saturating_mul);
+    // The pieces of a result take a nest each, whatever their number.
+    let is_result = |concat: usize| {
+        let mut others = of_group().filter(|&member| member != concat);
+        others.all(|member| !group.graph.producers[member].contains(&concat))
+    };
+    let is_lone_result = concats().count() == 1 && concats().all(is_result);
+    (pieces > MAX_PIECES && !is_lone_result).then_some("the group would fall into too many pieces")
+}
+
+fn movement(op: &Op) -> Option<Movement> {
+    match Function::of(op) {
+        Some(Function::Move(movement)) => Some(movement),
+        _ => None,
+    }
+}
+
+/// Whether an op is a reshape of known dims, one of which begins and ends within dims of the other.
+fn renumbers(op: &Op) -> bool {
+    if movement(op) != Some(Movement::Reshape) {
+        return false;
+    }
+    let Some(dims) = op.inputs()[0].known_dims() else { return false };
+    let Ok(Some(shapes)) = infer::output_shapes(op, &[dims]) else { return false };
+    let sizes = |dims: &[i64]| {
+        let inner = dims.iter().rev().scan(1i64, |size, dim| {
+            *size = size.saturating_mul(*dim);
+            Some(*size)
+        });
+        inner.collect::<Vec<_>>()
+    };
+    let mut all = [sizes(dims), sizes(&shapes[0])].concat();
+    all.sort_unstable();
+    all.windows(2).any(|pair| pair[0] != 0 && pair[1] % pair[0] != 0)
+}
