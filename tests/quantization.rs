@@ -80,13 +80,18 @@ impl<'a> Chain<'a> {
     ) {
         let count = axis.map_or(1, |axis| self.dims[axis]);
         let rank = self.dims.len() as i64;
-        let shape = match axis {
-            Some(_) => vec![count],
-            None => self.random.pick(&[vec![], vec![1], vec![1, 1, 1, 1, 1]]),
+        let shape = |random: &mut Random| match (axis, random.below(6)) {
+            (None, _) => random.pick(&[vec![], vec![1], vec![1, 1, 1, 1, 1]]),
+            // Any shape of so many elements will do.
+            (_, 0) => vec![1, 1, count],
+            (_, 1) => vec![count, 1],
+            (_, 2) if count % 3 == 0 => vec![count / 3, 3],
+            _ => vec![count],
         };
-        let scales = self.input(scale, &shape);
-        let one = self.random.below(3) == 0;
-        let zps = zp.map(|zp| self.input(zp, if one { &[1] } else { &shape }));
+        let of_scales = shape(self.random);
+        let scales = self.input(scale, &of_scales);
+        let of_zps = if self.random.below(3) == 0 { vec![1] } else { shape(self.random) };
+        let zps = zp.map(|zp| self.input(zp, &of_zps));
         let negative = self.random.below(2) == 0;
         let op = |id, src| {
             let op = Op::new(id, kind).input(src).input(scales).inputs_from(zps);
@@ -95,9 +100,21 @@ impl<'a> Chain<'a> {
         self.op(op, to);
     }
 
+    /// DynamicDequantize, with parameters for groups of neighbours.
+    fn by_groups(&mut self, groups: &[i64], scale: DataType, zp: Option<DataType>) {
+        let counts: Vec<i64> = self.dims.iter().zip(groups).map(|(dim, size)| dim / size).collect();
+        let scales = self.input(scale, &counts);
+        let zps = zp.map(|zp| self.input(zp, &counts));
+        let op = |id, src| {
+            let op = Op::new(id, K::DynamicDequantize).input(src).input(scales).inputs_from(zps);
+            op.attr(Attr::Qtype, "per_group").attr(Attr::GroupShape, groups)
+        };
+        self.op(op, scale);
+    }
+
     /// Runs the chain every way, on inputs of all bits, and gives what is wrong.
     fn check(self, engines: &[Engine], seed: u64) -> Result<(), String> {
-        let Self { random, ops, inputs, .. } = self;
+        let Self { random, ops, inputs, dims: last_dims, .. } = self;
         let mut graph = Graph::new();
         ops.iter().for_each(|op| graph.add_op(op.clone()).unwrap());
         graph.finalize().unwrap();
@@ -105,8 +122,9 @@ impl<'a> Chain<'a> {
         let outputs = outputs.map(|output| (output.id(), output.clone())).collect();
         let mut graph = RandomGraph { graph, ops, inputs, outputs };
         let dims = graph.inputs[0].dims().unwrap().to_vec();
+        let same_shape = dims == last_dims;
         for (id, output) in &mut graph.outputs {
-            if random.below(3) == 0 {
+            if random.below(3) == 0 && same_shape {
                 *output = graphs::strided(random, *id, output.data_type(), &dims, false);
             }
         }
@@ -201,6 +219,50 @@ fn tensors_of_parameters_on_every_type_and_axis() {
         }
     }
     assert!(seed > 1200, "{seed}");
+    report(&wrong);
+}
+
+#[test]
+fn parameters_of_groups() {
+    const GROUPS: &[(&[i64], &[i64])] = &[
+        (&[4, 6], &[2, 3]),
+        (&[4, 6], &[4, 1]),
+        (&[4, 6], &[1, 6]),
+        (&[70, 33], &[35, 1]),
+        (&[3, 64], &[1, 32]),
+        (&[2, 4, 6], &[2, 2, 3]),
+        (&[1, 8, 1, 9], &[1, 2, 1, 9]),
+        (&[4, 0], &[2, 5]),
+        (&[4, 4, 4, 4, 4, 4, 4], &[2, 2, 2, 2, 2, 2, 2]),
+        (&[1, 2, 1, 4, 1, 2, 1, 4, 1, 6, 1, 1], &[1, 1, 1, 2, 1, 2, 1, 2, 1, 3, 1, 1]),
+    ];
+    let (mut random, engines) = (Random::new(6), engines());
+    let (mut wrong, mut seed) = (Vec::new(), 5000);
+    for (dims, groups) in GROUPS {
+        for &small in DYNAMIC {
+            for zp in [None, Some(D::S32), Some(D::U8), Some(D::S4)] {
+                seed += 1;
+                let scale = random.pick(&[D::F32, D::Bf16, D::F16]);
+                let mut chain = Chain::new(&mut random, small, dims);
+                chain.by_groups(groups, scale, zp);
+                if seed % 3 == 0 {
+                    let cond = chain.input(D::Boolean, dims);
+                    let other = chain.input(scale, &[]);
+                    chain.op(|id, src| Op::new(id, K::Select).input(cond).input(src).input(other), scale);
+                }
+                if seed % 4 == 0 {
+                    let flat = vec![-1i64];
+                    let reshape = |id, src| {
+                        let op = Op::new(id, K::StaticReshape).input(src);
+                        op.attr(Attr::Shape, flat).attr(Attr::SpecialZero, false)
+                    };
+                    chain.op(reshape, scale);
+                    chain.dims = vec![dims.iter().product()];
+                }
+                wrong.extend(chain.check(&engines, seed).err());
+            }
+        }
+    }
     report(&wrong);
 }
 

@@ -125,8 +125,9 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::PackTile { from, distance, kernel } => {
                 let access = &program.accesses[*from];
                 let from = Source { at: self.operands.at(*from), row_stride: access.row_stride };
-                // SAFETY: the access stays within its memory for every tile of the nest, the target is
-                // scratch with room for a tile, and the plan's level was available when the plan was made.
+                // SAFETY: the access stays within its memory for every tile of the nest. The target is
+                // scratch with room for a tile, or an output that is in place of no input. The plan's level
+                // was available when the plan was made.
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
             Instr::Select(select) => {

@@ -116,7 +116,7 @@ mod blocks {
     const PART: usize = 16;
 
     /// A vector of several parts. A caller promises a machine that has its instructions.
-    pub(super) trait Parts: Copy {
+    pub(super) trait PartedVector: Copy {
         const COUNT: usize;
 
         /// Reads each part from its own address.
@@ -138,7 +138,7 @@ mod blocks {
             $($bytes:literal: $low:ident $high:ident,)*
             $store:ident $stream:ident
         ) => {
-            impl Parts for $Vector {
+            impl PartedVector for $Vector {
                 const COUNT: usize = $count;
 
                 #[inline(always)]
@@ -217,7 +217,7 @@ mod blocks {
     ///
     /// The block can be read and written, and the machine has the vector's instructions.
     #[inline(always)]
-    unsafe fn block<U: LaneBits, V: Parts, const STREAM: bool>(
+    unsafe fn block<U: LaneBits, V: PartedVector, const STREAM: bool>(
         from: *const U,
         col_stride: isize,
         to: Target,
@@ -254,7 +254,7 @@ mod blocks {
     ///
     /// As for [`elements`], and the machine has the vector's instructions.
     #[inline(always)]
-    pub(super) unsafe fn tile<U: LaneBits, V: Parts, const NON_TEMPORAL: bool>(
+    pub(super) unsafe fn tile<U: LaneBits, V: PartedVector, const NON_TEMPORAL: bool>(
         extent: Extent,
         from: Source,
         col_stride: isize,

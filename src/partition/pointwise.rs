@@ -4,7 +4,6 @@ use crate::graph::function::{Composite, Function};
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison, Sign, computes_in_f32};
-use crate::types::kind::Attr;
 
 use DataType as D;
 use Function as F;
@@ -31,8 +30,7 @@ impl Pointwise {
     /// What an op computes; `None` if no kernel runs it.
     pub(crate) fn of(op: &Op) -> Option<Self> {
         if let Some(composite) = Composite::of(op) {
-            let is_per_group = op.str_attr(Attr::Qtype) == Some("per_group");
-            return (!is_per_group).then_some(Self::Composite(composite));
+            return Some(Self::Composite(composite));
         }
         let function = Function::of(op)?;
         let computes_in = computes_in(function, op)?;

@@ -48,7 +48,7 @@ impl Odometer {
     /// The odometer over a dense operand in the order of a result that it broadcasts onto, its first dim
     /// standing at dim `start` of the result.
     pub(super) fn broadcast(operand: &[i64], onto: &[i64], start: usize) -> Self {
-        let strides = shape::access_strides(operand, &dense(operand), onto, start as isize);
+        let strides = shape::access_strides(operand, &dense(operand), onto, start);
         Self::of(onto, &strides)
     }
 

@@ -230,12 +230,12 @@ pub(crate) fn fits_onto(shape: &[i64], onto: &[i64], start: usize) -> Result<(),
 }
 
 /// The strides of an operand in the index space of a result onto which it broadcasts, starting at dim
-/// `start`: 0 along every dim that it lacks or repeats. Only leading dims of 1 may start before the result.
-pub(crate) fn access_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: isize) -> Dims {
+/// `start`: 0 along every dim that it lacks or repeats.
+pub(crate) fn access_strides(shape: &[i64], strides: &[i64], onto: &[i64], start: usize) -> Dims {
     let mut access = Dims::from_elem(0, onto.len());
     for (i, (&dim, &stride)) in shape.iter().zip(strides).enumerate() {
         if dim != 1 {
-            access[(start + i as isize) as usize] = stride;
+            access[start + i] = stride;
         }
     }
     access

@@ -5,7 +5,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::Result;
-use crate::graph::function::{Composite, Function};
+use crate::graph::function::{Composite, Function, Movement};
 use crate::graph::infer;
 use crate::graph::op::{AttrValue, Op};
 use crate::partition::pointwise::TypedFunction;
@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub(super) data_type: DataType,
     pub(super) dims: Dims,
     /// Operands, and the dim of the part at which the first dim of each starts.
-    pub(super) operands: SmallVec<[(PartOperand, isize); 3]>,
+    pub(super) operands: SmallVec<[(PartOperand, usize); 3]>,
     /// The elements of a constant in row-major order; a single one is repeated.
     pub(super) constants: Vec<f32>,
 }
@@ -36,26 +36,20 @@ pub(super) enum PartOperand {
 }
 
 /// The parts of a composite.
-pub(super) struct Parts {
+pub(super) struct CompositeParts {
     pub(super) parts: Vec<Part>,
     /// For each output of the op, the part that is its value.
     pub(super) outputs: SmallVec<[usize; 2]>,
 }
 
-/// The parts of an op whose inputs have these dims; `None` if a tensor of parameters extends along more than
-/// one of its dims.
-pub(super) fn parts(op: &Op, composite: Composite, inputs: &[&[i64]]) -> Result<Option<Parts>> {
-    let is_line = |dims: &&[i64]| dims.iter().filter(|&&dim| dim != 1).count() <= 1;
-    if !inputs[1..].iter().all(is_line) {
-        return Ok(None);
-    }
+/// The parts of an op whose inputs have these dims.
+pub(super) fn parts(op: &Op, composite: Composite, inputs: &[&[i64]]) -> Result<CompositeParts> {
     let expansion = Expansion { op, inputs, parts: Vec::new() };
     match composite {
         Composite::Quantize => expansion.quantize(),
         Composite::Dequantize => expansion.dequantize(),
         Composite::Dropout => expansion.dropout(),
     }
-    .map(Some)
 }
 
 struct Expansion<'a> {
@@ -65,16 +59,16 @@ struct Expansion<'a> {
 }
 
 /// An operand of a part with its start.
-type Placed = (PartOperand, isize);
+type Placed = (PartOperand, usize);
 
 const SRC: Placed = (PartOperand::Input(0), 0);
 
 impl Expansion<'_> {
     /// Divides by the scale, adds the zero point, rounds to an integer and converts.
-    fn quantize(mut self) -> Result<Parts> {
+    fn quantize(mut self) -> Result<CompositeParts> {
         let to = self.op.outputs()[0].data_type();
         let is_integer = matches!(to, DataType::S8 | DataType::U8);
-        let Scaling { scale, zero_point } = self.parameters()?;
+        let Scaling { scale, zero_point } = self.scaling()?;
         let mut number = self.binary(Binary::Divide, SRC, scale, DataType::F32);
         // A sum with 0 changes the sign of −0, which no integer has.
         if let Some(zero_point) = zero_point.filter(|&zero_point| !is_integer || !self.is_zero(zero_point)) {
@@ -88,9 +82,9 @@ impl Expansion<'_> {
     }
 
     /// Subtracts the zero point and multiplies by the scale.
-    fn dequantize(mut self) -> Result<Parts> {
+    fn dequantize(mut self) -> Result<CompositeParts> {
         let to = self.op.outputs()[0].data_type();
-        let Scaling { scale, zero_point } = self.parameters()?;
+        let Scaling { scale, zero_point } = self.scaling()?;
         let mut number = SRC;
         if let Some(zero_point) = zero_point.filter(|&zero_point| !self.is_zero(zero_point)) {
             number = self.binary(Binary::Subtract, number, zero_point, DataType::F32);
@@ -100,7 +94,7 @@ impl Expansion<'_> {
     }
 
     /// Selects the scaled element or 0. If the probability is 1, the scale is ∞, and no element is kept.
-    fn dropout(mut self) -> Result<Parts> {
+    fn dropout(mut self) -> Result<CompositeParts> {
         let (result, mask) = (self.op.outputs()[0].data_type(), DataType::U8);
         let [seed, offset, probability] = [1, 2, 3].map(|port| (PartOperand::Input(port), 0));
         let (is_kept, _) = self.moved(Function::IsKept, smallvec![seed, offset, probability], mask);
@@ -115,47 +109,82 @@ impl Expansion<'_> {
     }
 
     /// Where scales and zero points of the op are.
-    fn parameters(&mut self) -> Result<Scaling> {
-        let counts = infer::parameter_counts(self.op, self.inputs)?;
-        // Beyond one dim, parameters are as many as channels or one.
-        let axis = counts.iter().position(|&count| count != 1).unwrap_or(0);
+    fn scaling(&mut self) -> Result<Scaling> {
         let (op, inputs) = (self.op, self.inputs);
+        let counts = infer::parameter_counts(op, inputs)?;
         if inputs.len() > 1 {
-            let zero_point = (inputs.len() > 2).then(|| self.input(2, axis));
-            return Ok(Scaling { scale: self.input(1, axis), zero_point });
+            let zero_point = (inputs.len() > 2).then(|| self.parameter(2, &counts));
+            return Ok(Scaling { scale: self.parameter(1, &counts), zero_point });
         }
-        let scale = self.constants(op.f32s_attr(Attr::Scales).to_vec(), axis);
+        let scale = self.constants(op.f32s_attr(Attr::Scales).to_vec(), &counts);
         let zero_point = match op.get_attr(Attr::Zps) {
             Some(AttrValue::S64s(zps)) => {
-                Some(self.constants(zps.iter().map(|&zp| zp as f64 as f32).collect(), axis))
+                Some(self.constants(zps.iter().map(|&zp| zp as f64 as f32).collect(), &counts))
             }
             _ => None,
         };
         Ok(Scaling { scale, zero_point })
     }
 
-    /// A constant for each place along an axis, or one for all.
-    fn constants(&mut self, elements: Vec<f32>, axis: usize) -> Placed {
+    /// A constant of so many parameters along each dim of the source.
+    fn constants(&mut self, elements: Vec<f32>, counts: &[i64]) -> Placed {
         match elements.len() {
             1 => self.constant(elements, &[], DataType::F32),
-            channels => {
-                let (constant, _) = self.constant(elements, &[channels as i64], DataType::F32);
-                (constant, axis as isize)
+            _ => self.constant(elements, counts, DataType::F32),
+        }
+    }
+
+    /// An input that holds so many parameters along each dim of the source, or one for all.
+    fn parameter(&mut self, port: usize, counts: &[i64]) -> Placed {
+        let (input, given) = (PartOperand::Input(port), self.inputs[port]);
+        let several = |dims: &[i64]| -> SmallVec<[usize; 6]> {
+            (0..dims.len()).filter(|&axis| dims[axis] != 1).collect()
+        };
+        let dims = self.inputs[0];
+        match (&several(given)[..], &several(counts)[..]) {
+            ([], _) => (input, 0),
+            // Most parameters of channels have rank 1.
+            (&[own], &[axis]) if counts[axis] == dims[axis] && own <= axis => (input, axis - own),
+            _ => self.of_groups(port, counts),
+        }
+    }
+
+    /// Parameters for each element, by views of an input that holds those for groups of neighbours.
+    fn of_groups(&mut self, port: usize, counts: &[i64]) -> Placed {
+        const RESHAPE: Function = Function::Move(Movement::Reshape);
+        let given = self.inputs[port];
+        // No buffer holds elements of four bits.
+        let (mut expanded, of) = match self.op.inputs()[port].data_type() {
+            of if of.is_whole() => ((PartOperand::Input(port), 0), of),
+            _ => {
+                let elements = smallvec![(PartOperand::Input(port), 0)];
+                (self.push(given, Function::Convert, DataType::F32, elements, DataType::F32), DataType::F32)
             }
+        };
+        let mut dims: Dims = counts.into();
+        expanded = self.push(&dims, RESHAPE, of, smallvec![expanded], of);
+        for (axis, (&dim, &count)) in self.inputs[0].iter().zip(counts).enumerate() {
+            if count == 1 || count == dim {
+                continue;
+            }
+            dims.insert(axis + 1, 1);
+            expanded = self.push(&dims, RESHAPE, of, smallvec![expanded], of);
+            dims[axis + 1] = dim / count;
+            expanded = self.push(&dims, Function::Identity, of, smallvec![expanded], of);
+            dims.remove(axis + 1);
+            dims[axis] = dim;
+            expanded = self.push(&dims, RESHAPE, of, smallvec![expanded], of);
         }
+        expanded
     }
 
-    /// An input that holds a parameter for each place along an axis, or one for all.
-    fn input(&mut self, port: usize, axis: usize) -> Placed {
-        let place = self.inputs[port].iter().position(|&dim| dim != 1).unwrap_or(0);
-        (PartOperand::Input(port), axis as isize - place as isize)
-    }
-
+    /// Whether an operand is a constant that is 0 throughout.
     fn is_zero(&self, (operand, _): Placed) -> bool {
-        match operand {
-            PartOperand::Part(part) => self.parts[part].constants.iter().all(|&number| number == 0.0),
-            PartOperand::Input(_) => false,
-        }
+        let constants = match operand {
+            PartOperand::Part(part) => &self.parts[part].constants[..],
+            PartOperand::Input(_) => &[],
+        };
+        !constants.is_empty() && constants.iter().all(|&number| number == 0.0)
     }
 
     fn constant(&mut self, constants: Vec<f32>, dims: &[i64], data_type: DataType) -> Placed {
@@ -197,13 +226,13 @@ impl Expansion<'_> {
     }
 
     /// The parts, of which some are the outputs of the op, as many as it has.
-    fn giving(self, results: &[PartOperand]) -> Parts {
+    fn giving(self, results: &[PartOperand]) -> CompositeParts {
         let part = |operand: &PartOperand| match operand {
             PartOperand::Part(part) => Some(*part),
             PartOperand::Input(_) => None,
         };
         let outputs = results.iter().filter_map(part).take(self.op.outputs().len()).collect();
-        Parts { parts: self.parts, outputs }
+        CompositeParts { parts: self.parts, outputs }
     }
 }
 

@@ -401,7 +401,7 @@ impl<'a> ExprGraph<'a> {
             }
             _ => {
                 let storage = self.built_storage(value, view)?;
-                Ok(self.converted(storage, stored_as(of_type), wanted))
+                Ok(self.converted(storage, of_type, wanted))
             }
         }
     }
@@ -441,6 +441,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     fn converted(&mut self, operand: ExprRef, from: DataType, to: DataType) -> ExprRef {
+        let from = stored_as(from);
         match from == to {
             true => operand,
             false => self.node(ScalarOp::Convert(from, to), [operand].as_slice().into(), width_of(to)),
@@ -554,11 +555,21 @@ pub(super) struct GroupExprs<'a> {
 type Targets<'a> = Rc<[(usize, Stored<'a>)]>;
 
 /// Something left to do for the outputs of one shape, or for a value that others need in memory.
-enum Job<'a> {
-    /// A nest over a box of the elements of values of one shape.
-    Build { space: NestBox, targets: Targets<'a> },
-    /// From now on, values are read from where they were written.
-    Written(Targets<'a>),
+struct Job<'a> {
+    /// A nest over a box of the elements of the targets; `None` if they are written, and are read from their
+    /// places from now on.
+    space: Option<NestBox>,
+    targets: Targets<'a>,
+}
+
+impl<'a> Job<'a> {
+    fn build(space: NestBox, targets: &Targets<'a>) -> Self {
+        Self { space: Some(space), targets: Rc::clone(targets) }
+    }
+
+    fn written(targets: &Targets<'a>) -> Self {
+        Self { space: None, targets: Rc::clone(targets) }
+    }
 }
 
 /// Expression graphs for each shape of outputs, small shapes first, so that later ones can read what earlier
@@ -593,17 +604,13 @@ pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) ->
         outputs.sort_unstable();
         let targets: Targets<'a> =
             outputs.iter().map(|&(value, output)| (value, port(inputs + output))).collect();
-        jobs.push(Job::Written(Rc::clone(&targets)));
-        jobs.push(Job::Build { space: space(targets[0].0), targets });
-        while let Some(job) = jobs.pop() {
-            let (nest_box, targets) = match job {
-                Job::Build { space, targets } => (space, targets),
-                Job::Written(targets) => {
-                    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
-                    continue;
-                }
+        jobs.extend([Job::written(&targets), Job::build(space(targets[0].0), &targets)]);
+        while let Some(Job { space: nest_box, targets }) = jobs.pop() {
+            let Some(nest_box) = nest_box else {
+                targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
+                continue;
             };
-            let over = |space: NestBox| Job::Build { space, targets: Rc::clone(&targets) };
+            let over = |space: NestBox| Job::build(space, &targets);
             let needed = match nest_expr(group, &stored, &nest_box, &targets, constants) {
                 Ok((expr, roots)) => {
                     constants += expr.constants.len();
@@ -637,12 +644,11 @@ pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) ->
                     [(needed, Stored { base, strides: None })].into()
                 }
                 false => {
-                    jobs.push(Job::Build { space: nest_box, targets: others.into() });
+                    jobs.push(Job::build(nest_box, &others.into()));
                     alone.into()
                 }
             };
-            jobs.push(Job::Written(Rc::clone(&first)));
-            jobs.push(Job::Build { space: space(needed), targets: first });
+            jobs.extend([Job::written(&first), Job::build(space(needed), &first)]);
         }
     }
     made

@@ -43,7 +43,7 @@ impl GroupValue {
 pub(super) struct ValueDef {
     pub(super) pointwise: TypedFunction,
     /// The values whose data is used, and for each the dim of the result at which its first dim starts.
-    pub(super) operands: SmallVec<[(usize, isize); 3]>,
+    pub(super) operands: SmallVec<[(usize, usize); 3]>,
     /// The axis of an index.
     pub(super) axis: usize,
     /// The elements of a fill in row-major order; a single one is repeated.
@@ -112,7 +112,7 @@ impl ShapedGroup {
                         let dims: SmallVec<[&[i64]; 4]> =
                             operands.iter().map(|&value| &values[value].dims[..]).collect();
                         infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
-                        composites::parts(op, composite, &dims)?.ok_or_else(unsupported)?
+                        composites::parts(op, composite, &dims)?
                     };
                     let first = values.len();
                     values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
@@ -144,10 +144,7 @@ impl ShapedGroup {
             // An index uses its operand, an input or another value of the group, for the shape alone.
             let operands = match pointwise.function {
                 Function::Index => SmallVec::new(),
-                _ => {
-                    let starts = placement.starts.into_iter().map(|start| start as isize);
-                    operands.into_iter().zip(starts).collect()
-                }
+                _ => operands.into_iter().zip(placement.starts).collect(),
             };
             let result = &op.outputs()[0];
             let given = outputs.iter().find(|output| output.id() == result.id());
@@ -169,7 +166,7 @@ impl ShapedGroup {
         &self,
         value: usize,
         operand: usize,
-        start: isize,
+        start: usize,
         view: &View,
         extents: &[i64],
     ) -> Result<View, Obstacle> {
@@ -222,6 +219,7 @@ fn value_of(part: Part, inputs: &[usize], first: usize) -> GroupValue {
         PartOperand::Part(part) => (first + part, start),
     };
     let operands = part.operands.into_iter().map(operand).collect();
-    let def = ValueDef { pointwise: part.typed, operands, axis: 0, constants: part.constants, moved: None };
+    let moved = (part.typed.function == Function::Move(Movement::Reshape)).then_some(Moved::Reshaped);
+    let def = ValueDef { pointwise: part.typed, operands, axis: 0, constants: part.constants, moved };
     GroupValue { data_type: part.data_type, dims: part.dims, def: Some(def) }
 }

@@ -112,12 +112,11 @@ impl NestBox {
 
 impl View {
     /// The view of an operand whose first dim stands at dim `start` of a value, onto which it broadcasts.
-    /// Leading dims of 1 may stand before the first dim of the value.
     pub(super) fn broadcast(
         &self,
         dims: &[i64],
         operand: &[i64],
-        start: isize,
+        start: usize,
         extents: &[i64],
     ) -> Result<Self, Obstacle> {
         if operand == dims {
@@ -129,7 +128,7 @@ impl View {
         let of_dims = self.by_dims(dims, extents)?;
         let run = |(dim, &count): (usize, &i64)| match count {
             1 => DimRun { dims: 1, ..DimRun::default() },
-            _ => of_dims.runs[(start + dim as isize) as usize].clone(),
+            _ => of_dims.runs[start + dim].clone(),
         };
         Ok(Self { runs: operand.iter().enumerate().map(run).collect() })
     }

@@ -15,13 +15,15 @@ pub(super) struct E4m3(u8);
 const MAGNITUDE: u32 = u32::MAX >> 1;
 const NAN_FROM: u32 = f32::INFINITY.to_bits() + 1;
 
-/// The f32 of a float with so many bits of mantissa, of its bits, given the smallest bits that are no finite
-/// number. A product rebases the exponent, of subnormal numbers too.
+/// The magnitude in f32 of a finite float with so many bits of mantissa, given the exponent of its smallest
+/// normal number. No step takes or gives a subnormal f32, which machines handle slowly.
 #[inline(always)]
-fn widened<const MANTISSA: u32>(bits: u8, rebase: f32, not_finite: u8) -> (u32, bool) {
-    let magnitude = u32::from(bits & 0x7f) << (23 - MANTISSA);
-    let finite = (f32::from_bits(magnitude) * rebase).to_bits();
-    (finite | u32::from(bits & 0x80) << 24, bits & 0x7f >= not_finite)
+fn widened<const MANTISSA: u32>(magnitude: u32, least_exponent: i32) -> u32 {
+    let rebase = ((127 + least_exponent - 1) as u32) << 23;
+    let normal = (magnitude << (23 - MANTISSA)) + rebase;
+    let unit = f32::from_bits(((127 + least_exponent - MANTISSA as i32) as u32) << 23);
+    let subnormal = (magnitude as i32 as f32 * unit).to_bits();
+    if magnitude < 1 << MANTISSA { subnormal } else { normal }
 }
 
 /// The magnitude of a float with so many bits of mantissa that is nearest to an f32, of two the even one, as
@@ -41,21 +43,21 @@ fn narrowed<const MANTISSA: u32>(magnitude: u32, least_exponent: i32) -> u32 {
 impl To<f32> for E5m2 {
     #[inline(always)]
     fn to<I: Isa>(self) -> f32 {
-        const REBASE: f32 = f32::from_bits((127 + 112) << 23);
-        const INFINITY: u8 = 0x7c;
-        let (finite, is_beyond) = widened::<2>(self.0, REBASE, INFINITY);
-        let infinity = f32::INFINITY.to_bits() | (finite & !MAGNITUDE);
-        let number = f32::from_bits(if is_beyond { infinity } else { finite });
-        if self.0 & 0x7f > INFINITY { NAN } else { number }
+        const ABOVE: u32 = 0x7c;
+        let magnitude = u32::from(self.0 & 0x7f);
+        let finite = widened::<2>(magnitude, -14);
+        let value = if magnitude == ABOVE { f32::INFINITY.to_bits() } else { finite };
+        let number = f32::from_bits(value | u32::from(self.0 & 0x80) << 24);
+        if magnitude > ABOVE { NAN } else { number }
     }
 }
 
 impl To<f32> for E4m3 {
     #[inline(always)]
     fn to<I: Isa>(self) -> f32 {
-        const REBASE: f32 = f32::from_bits((127 + 120) << 23);
-        let (finite, is_nan) = widened::<3>(self.0, REBASE, 0x7f);
-        if is_nan { NAN } else { f32::from_bits(finite) }
+        let magnitude = u32::from(self.0 & 0x7f);
+        let number = f32::from_bits(widened::<3>(magnitude, -6) | u32::from(self.0 & 0x80) << 24);
+        if magnitude == 0x7f { NAN } else { number }
     }
 }
 
