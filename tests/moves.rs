@@ -1,5 +1,6 @@
-//! Promise: ops that move elements give what the reference interpreter gives, alone and in groups, fused and not, for
-//! every type, layout and CPU level, and none of them has a step of its own where strides lead to the elements.
+//! Promise: ops that move elements give what the reference interpreter gives, alone and in groups, fused and
+//! not, for every type, layout and CPU level, and none of them has a step of its own where strides lead to
+//! the elements.
 
 mod common;
 
@@ -44,7 +45,8 @@ fn on(op: &Op, data_type: DataType, inputs: usize) -> Op {
     op.attrs().fold(bare, |op, (attr, value): (Attr, &AttrValue)| op.attr(attr, value.clone()))
 }
 
-/// Strides of a layout by number: dense, with gaps, permuted, reversed, permuted with gaps, every other element.
+/// Strides of a layout by number: dense, with gaps, permuted, reversed, permuted with gaps, every other
+/// element.
 fn strides(dims: &[i64], layout: usize) -> Vec<i64> {
     let rank = dims.len();
     let order: Vec<usize> = match layout {

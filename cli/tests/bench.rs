@@ -82,7 +82,10 @@ fn example(name: &str) -> PathBuf {
 
 /// A saved run with cases of (name, threads, quartiles and median in milliseconds).
 fn saved(cpu: &str, cases: &[(&str, usize, [f64; 3])]) -> Value {
-    let sample = |[lower, median, upper]: [f64; 3]| json!({"median": median * 1e-3, "lower": lower * 1e-3, "upper": upper * 1e-3});
+    let sample = |[lower, median, upper]: [f64; 3]| {
+        let [lower, median, upper] = [lower, median, upper].map(|milliseconds| milliseconds * 1e-3);
+        json!({"median": median, "lower": lower, "upper": upper})
+    };
     let case = |(name, threads, times): &(&str, usize, [f64; 3])| {
         json!({
             "name": name, "threads": threads, "bytes": {"read": 2_000_000, "written": 1_000_000}, "rounds": 9,
@@ -94,7 +97,8 @@ fn saved(cpu: &str, cases: &[(&str, usize, [f64; 3])]) -> Value {
         "machine": {"cpu": cpu, "threads": 2, "arch": "x86_64", "os": "linux", "caches": [32768, 1 << 20]},
         "cases": cases.iter().map(case).collect::<Vec<_>>(),
         "ceilings": [
-            {"threads": 1, "bytes": 16384, "seconds": 1e-6}, {"threads": 1, "bytes": 16_777_216, "seconds": 1e-3},
+            {"threads": 1, "bytes": 16384, "seconds": 1e-6},
+            {"threads": 1, "bytes": 16_777_216, "seconds": 1e-3},
         ],
     })
 }

@@ -1,4 +1,5 @@
-//! Promise: `sterna inspect` shows every graph in every form, whatever its names hold, and says what it cannot show.
+//! Promise: `sterna inspect` shows every graph in every form, whatever its names hold, and says what it
+//! cannot show.
 
 mod common;
 
@@ -183,7 +184,8 @@ fn text_tells_the_plan_and_why_neighbours_are_apart() {
 
 #[test]
 fn a_rejected_neighbour_and_one_that_no_fusion_takes_are_told_apart() {
-    // The first sum feeds the second both directly and through SoftMax; the index needs the shape of SoftMax alone.
+    // The first sum feeds the second both directly and through SoftMax; the index needs the shape of SoftMax
+    // alone.
     let mut soft = op(1, "SoftMax", vec![tensor(2, "f32", &[4])], vec![tensor(3, "f32", &[4])]);
     let mut index = op(3, "GenIndex", vec![tensor(3, "f32", &[4])], vec![tensor(5, "s32", &[4])]);
     soft["attrs"] = json!({"axis": {"type": "s64", "value": 0}});

@@ -7,7 +7,7 @@ use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
 use crate::plan::{Cost, Threading};
 
-/// Something of which a threshold is a share.
+/// The whole that a threshold is a share of.
 #[derive(Debug, Clone, Copy)]
 enum Whole {
     /// The bytes that a plan moves.
@@ -142,7 +142,7 @@ thresholds! {
     MAX_SKIP_ELEMENTS = Rule::Fixed(1024), "elements", decision: "skip-tile-elements",
         "Most elements of a tile in which a mask test may skip steps: many small tiles are uniform.";
     MIN_SKIP_COST = Rule::Fixed(8), "cost of an element", decision: "skip-branch-cost",
-        "A cheaper branch is not worth smaller tiles, because each tile has a cost of its own.";
+        "A cheaper branch is not worth smaller tiles, because each tile has a fixed cost.";
     TRANSPOSED_ROWS = Rule::Fixed(1024), "rows", decision: "transposed-tile",
         "Rows of a transposed result in a tile: pages of the operand are read to their ends.";
     TRANSPOSED_BYTES = Rule::Fixed(256), "bytes of a row", decision: "transposed-tile",

@@ -202,7 +202,7 @@ fn may_use_tiles() -> bool {
     saved & TILE_STATE == TILE_STATE && status == 0
 }
 
-/// Other systems are not asked.
+/// Other systems need no request.
 #[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
 fn may_use_tiles() -> bool {
     false
@@ -291,7 +291,7 @@ fused! {
 /// its name. The bodies see the type of their level under the name given first. A function may have another
 /// body at level Avx512, behind `or`.
 ///
-/// The functions are unsafe; their callers promise what the bodies ask for, and that the machine runs the
+/// The functions are unsafe; their callers promise what the bodies require, and that the machine runs the
 /// level.
 macro_rules! shells {
     ($Isa:ident: $($functions:tt)*) => {

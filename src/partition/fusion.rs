@@ -42,8 +42,8 @@ pub(crate) enum Lowering {
     Matmul,
 }
 
-/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
-/// exact result.
+/// How the bits of a partition relate to those of its ops, each run as a separate partition, and to the exact
+/// result.
 ///
 /// ```
 /// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};

@@ -1,9 +1,9 @@
 //! What compilation hands to execution: every decision that can be made before data exists. It holds data
 //! only.
 //!
-//! A [`Plan`] is a list of [`Phase`]s (`phase`). A phase goes through 2-D tiles; what it computes in a tile is
-//! a [`TileProgram`] (`tile_program`), whose operands are strided [`Access`]es (`access`). A plan has no ids:
-//! tensors are ports by position.
+//! A [`Plan`] is a list of [`Phase`]s (`phase`). A phase goes through 2-D tiles; what it computes in a tile
+//! is a [`TileProgram`] (`tile_program`), whose operands are strided [`Access`]es (`access`). A plan has no
+//! ids: tensors are ports by position.
 
 mod access;
 mod gemm;

@@ -384,8 +384,8 @@ pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) ->
 }
 
 /// The rows of a value less their mean and by their deviation, times one number and plus another, which
-/// follow from the numbers of the row and of the element in it; besides them, if they are asked for, means
-/// and variances.
+/// follow from the numbers of the row and of the element in it; besides them, if the op has such outputs,
+/// means and variances.
 fn normalised(
     op: &Op,
     src: &Value,

@@ -169,7 +169,8 @@ impl RandomGraph {
     }
 }
 
-/// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is allowed.
+/// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is
+/// allowed.
 pub fn strided(
     random: &mut Random,
     id: usize,
@@ -637,8 +638,8 @@ pub fn describe(graph: &RandomGraph) -> String {
     lines.join("\n")
 }
 
-/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one. With `in_place`, outputs
-/// are put in place of inputs at random, wherever that is allowed.
+/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one. With `in_place`,
+/// outputs are put in place of inputs at random, wherever that is allowed.
 pub fn run(
     partitions: &[Partition],
     outputs: &BTreeMap<usize, LogicalTensor>,
@@ -740,7 +741,8 @@ fn check_output(op: &Op, output: usize, operands: &[Value], given: &Value) -> Re
     if given.dims() != expected.dims() {
         return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
     }
-    // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked out.
+    // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked
+    // out.
     let only_finite = most > 0 && BACKWARD.contains(&op.kind());
     let is_judged = |element: &[u8]| !only_finite || is_finite(op.outputs()[0].data_type(), element);
     match difference_where(given, &expected, most, is_judged) {
