@@ -100,6 +100,9 @@ pub struct RandomGraph {
     pub outputs: BTreeMap<usize, LogicalTensor>,
 }
 
+/// Operands, kind, type and dims of the result, and attributes of an op that moves elements.
+type Moved = (Vec<Known>, OpKind, DataType, Vec<i64>, Vec<(Attr, AttrValue)>);
+
 struct Builder<'a> {
     random: &'a mut Random,
     /// The shape onto which the operands of an op broadcast.
@@ -247,8 +250,8 @@ impl Builder<'_> {
         self.random.pick(&[0.5, 1.0, -1.0, 2.0, 0.1, 3.0, -0.75, 0.0])
     }
 
-    /// An op that moves elements: its operand, the attributes, and the shape of the result.
-    fn moved(&mut self) -> (Vec<Known>, OpKind, DataType, Vec<i64>, Vec<(Attr, AttrValue)>) {
+    /// An op that moves elements.
+    fn moved(&mut self) -> Moved {
         let of = if self.random.below(3) == 0 {
             self.random.pick(DataType::WHOLE)
         } else {
