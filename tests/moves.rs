@@ -157,7 +157,7 @@ fn moves() -> Vec<(Op, Vec<Vec<i64>>)> {
         one(reshape(&[7, 1, 11]), &[11, 7]),
         one(reshape(&[-1, 35]), &[5, 6, 7]),
         one(reshape(&[0, 7, -1]), &[3, 0, 5].map(|dim: i64| dim.max(1) * 7)),
-        one(reshape(&[3, 0]), &[0, 3].map(|dim| dim * 2)[..1].repeat(2).as_slice()),
+        one(reshape(&[3, 0]), [0, 3].map(|dim| dim * 2)[..1].repeat(2).as_slice()),
         one(reshape(&[2; 6]), &[64]),
         one(reshape(&[2, 1, 2, 1, 3, 1, 2, 1, 2, 1, 1, 1]), &[4, 12]),
         one(slice(&[2], &[9], &[]), &[12]),

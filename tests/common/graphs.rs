@@ -83,6 +83,9 @@ const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K
 const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
 const CLASSES: &[OpKind] = &[K::IsNaN, K::IsInf, K::IsFinite];
 
+/// Attributes of an op.
+type Attrs = Vec<(Attr, AttrValue)>;
+
 /// A tensor of a graph under construction.
 #[derive(Debug, Clone)]
 struct Known {
@@ -247,7 +250,7 @@ impl Builder<'_> {
     }
 
     /// An op that moves elements: its operand, the attributes, and the shape of the result.
-    fn moved(&mut self) -> (Vec<Known>, OpKind, DataType, Vec<i64>, Vec<(Attr, AttrValue)>) {
+    fn moved(&mut self) -> (Vec<Known>, OpKind, DataType, Vec<i64>, Attrs) {
         let of = if self.random.below(3) == 0 {
             self.random.pick(DataType::WHOLE)
         } else {

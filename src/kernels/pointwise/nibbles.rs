@@ -47,7 +47,7 @@ unsafe fn tile<const SIGNED: bool>(extent: Extent, from: *const u8, index: Linea
     // SAFETY: the caller promises that the byte of an element of the tile can be read.
     let element = |at: u64| unsafe {
         let byte = from.wrapping_add((at / 2) as usize).read();
-        widened::<SIGNED>(if at % 2 == 0 { byte } else { byte >> 4 })
+        widened::<SIGNED>(if at.is_multiple_of(2) { byte } else { byte >> 4 })
     };
     for row in 0..extent.rows {
         let to = to.row::<u8>(row);
