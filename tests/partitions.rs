@@ -46,7 +46,7 @@ fn neighbours_that_run_share_a_partition_and_every_other_op_has_its_own() {
         unary(0, OpKind::Exp, 0, 1),
         Op::select(1, mask(2), f32s(1), f32s(3), f32s(4)),
         unary(2, OpKind::ReLU, 4, 5),
-        unary(3, OpKind::SoftMax, 5, 6),
+        unary(3, OpKind::Wildcard, 5, 6),
         Op::new(4, OpKind::End).input(f32s(5)),
         Op::new(5, OpKind::Wildcard).input(f32s(6)).output(f32s(7)),
         unary(6, OpKind::Abs, 6, 8),
@@ -81,7 +81,7 @@ fn neighbours_that_run_share_a_partition_and_every_other_op_has_its_own() {
     }
     let reasons: Vec<_> =
         graph.partitions(Policy::Fusion).unwrap().iter().map(Partition::unsupported_reason).collect();
-    assert_eq!(reasons[1].as_deref(), Some("no kernel runs SoftMax"));
+    assert_eq!(reasons[1].as_deref(), Some("no kernel runs Wildcard"));
     assert_eq!(reasons[0], None);
 }
 
@@ -92,7 +92,7 @@ fn a_tensor_within_a_group_is_handed_out_where_an_end_or_an_op_outside_takes_it(
         unary(1, OpKind::Exp, 1, 2),
         unary(2, OpKind::Log, 2, 3),
         Op::new(3, OpKind::End).input(f32s(1)),
-        unary(4, OpKind::SoftMax, 2, 5),
+        unary(4, OpKind::Wildcard, 2, 5),
     ]);
     assert_eq!(
         summary(&graph, Policy::Fusion),
@@ -106,11 +106,11 @@ fn a_tensor_within_a_group_is_handed_out_where_an_end_or_an_op_outside_takes_it(
 
 #[test]
 fn a_group_never_waits_for_itself() {
-    // Exp feeds Add both directly and through SoftMax, which nothing here runs.
+    // Exp feeds Add both directly and through Wildcard, which nothing here runs.
     let add = |id, a, b, to| Op::new(id, OpKind::Add).input(f32s(a)).input(f32s(b)).output(f32s(to));
     let graph = graph([
         unary(0, OpKind::Exp, 0, 1),
-        unary(1, OpKind::SoftMax, 1, 2),
+        unary(1, OpKind::Wildcard, 1, 2),
         add(2, 1, 2, 3),
         unary(3, OpKind::Abs, 3, 4),
     ]);
@@ -150,7 +150,7 @@ fn an_op_that_uses_only_a_shape_joins_and_needs_no_memory_of_it() {
 fn an_op_outside_that_uses_only_a_shape_takes_the_tensor_and_runs_later() {
     let s32s = |id| LogicalTensor::strided(id, DataType::S32, &[4]).unwrap();
     let graph = graph([
-        unary(0, OpKind::SoftMax, 0, 1),
+        unary(0, OpKind::Wildcard, 0, 1),
         index(1, 1, 2),
         Op::new(2, OpKind::Wildcard).input(s32s(2)).output(f32s(3)),
         unary(3, OpKind::Abs, 3, 4),
@@ -230,7 +230,7 @@ fn partitions_come_in_run_order_whatever_the_order_of_add_op() {
                 let mut pick =
                     || if i == 0 || random.below(3) == 0 { 100 + random.below(3) } else { random.below(i) };
                 match i % 3 {
-                    0 => unary(i, OpKind::SoftMax, pick(), i),
+                    0 => unary(i, OpKind::Wildcard, pick(), i),
                     1 => Op::new(i, OpKind::Add).input(f32s(pick())).input(f32s(pick())).output(f32s(i)),
                     _ => Op::select(i, mask(200), f32s(pick()), f32s(pick()), f32s(i)),
                 }

@@ -5,8 +5,12 @@ mod elementwise;
 mod key;
 mod memory;
 mod once_cache;
+mod phases;
+mod rows;
 mod shapes;
 mod sync;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use smallvec::SmallVec;
 
@@ -69,6 +73,7 @@ impl Partition {
         let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
         let plan = cache::plan_of(&key, || match lowering {
             Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
+            Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

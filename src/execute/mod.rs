@@ -10,6 +10,7 @@ pub(crate) mod engine;
 mod fork_join;
 mod interpreter;
 mod map;
+mod rows;
 pub(crate) mod stream;
 mod sync;
 mod task_runner;
@@ -28,6 +29,7 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     for phase in &plan.phases {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
+            Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
 //! Plans of several phases, made by hand: the second phase reads the first one's internal buffer transposed,
-//! so it needs all that the first one wrote.
+//! so it needs all that the first one wrote. And a tile program that a driver runs.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -7,12 +7,17 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
+use super::bindings::Bindings;
 use super::compiled::CompiledPartition;
+use super::cursor::Cursor;
 use super::engine::{Allocator, Engine};
+use super::interpreter::{Interpreter, TileOperands};
 use super::stream::Stream;
 use super::tensor::{Tensor, TensorMut};
+use crate::compile::tests::{DIMS, DRIVER_ROW, TILE, select_epilogue, select_partition};
 use crate::error::{Error, ExecuteFault};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
@@ -208,4 +213,157 @@ fn sizes_that_overflow_are_memory_that_is_not_there() {
     let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result).unwrap();
     let error = compiled.execute(&Stream::new(&engine), &[input], &mut [output]).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+}
+
+/// A driver that fills its tile with numbers of the elements, when it is asked.
+struct Numbers<'a> {
+    cursor: Cursor<'a>,
+    queue: PrefetchQueue,
+    nest: &'a LoopNest,
+    /// The tile, and the number of the tile that it holds.
+    memory: Vec<f32>,
+    holds: Option<usize>,
+    /// The tiles that were computed.
+    computed: Vec<usize>,
+}
+
+/// The number of an element.
+fn number(batch: usize, row: usize, column: usize) -> f32 {
+    ((batch * 100 + row) * 100 + column) as f32 / 10000.0
+}
+
+/// The batch, the first row and the first column of a tile.
+fn tile_start(tile: usize) -> [usize; 3] {
+    let [_, rows, columns] = DIMS.map(|dim| dim as usize);
+    let (row_blocks, column_blocks) = (rows.div_ceil(TILE.rows), columns.div_ceil(TILE.columns));
+    [
+        tile / (row_blocks * column_blocks),
+        tile / column_blocks % row_blocks * TILE.rows,
+        tile % column_blocks * TILE.columns,
+    ]
+}
+
+impl<'a> TileOperands<'a> for Numbers<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        if !matches!(self.nest.program.accesses[access].base, Base::Driver(0)) {
+            return self.cursor.at(access);
+        }
+        let (tile, Extent { rows, columns }) = (self.cursor.tile(), self.cursor.extent());
+        if self.holds != Some(tile) {
+            let [batch, first_row, first_column] = tile_start(tile);
+            for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                self.memory[row * DRIVER_ROW / 4 + column] =
+                    number(batch, first_row + row, first_column + column);
+            }
+            (self.holds, self.computed) = (Some(tile), [&self.computed[..], &[tile]].concat());
+        }
+        self.memory.as_mut_ptr().cast()
+    }
+}
+
+#[test]
+fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
+    let [batches, rows, columns] = DIMS.map(|dim| dim as usize);
+    let count = batches * rows * columns;
+    let tiles = batches * rows.div_ceil(TILE.rows) * columns.div_ceil(TILE.columns);
+    let other: Vec<f32> = (0..count).map(|element| -(element as f32)).collect();
+    let two = [2.0f32];
+    let mut wrong = Vec::new();
+    // Conditions: of each element, of columns alone, of rows alone, and one for all.
+    let conds: [[i64; 3]; 4] = [DIMS, [1, 1, DIMS[2]], [DIMS[0], DIMS[1], 1], [1, 1, 1]];
+    for (level, cond_dims, heavy) in [Level::Portable, Level::Avx2, Level::Avx512]
+        .into_iter()
+        .filter(|&level| level <= Level::available())
+        .flat_map(|level| conds.map(|cond| (level, cond)))
+        .flat_map(|(level, cond)| [false, true].map(|heavy| (level, cond, heavy)))
+    {
+        let partition = select_partition(&cond_dims, heavy);
+        let (nest, constants) = select_epilogue(&partition, level);
+        assert_eq!(nest.tiles(), tiles);
+        // The second batch is masked throughout, and so are the last columns and the first rows.
+        let is_true = |batch: usize, row: usize, column: usize| {
+            (cond_dims[0] == 1 || batch == 0)
+                && (cond_dims[1] == 1 || row >= 5)
+                && (cond_dims[2] == 1 || column < 20)
+        };
+        let at = |[batch, row, column]: [usize; 3]| (batch * rows + row) * columns + column;
+        let cond: Vec<u8> = (0..cond_dims.iter().product::<i64>() as usize)
+            .map(|element| {
+                let [_, rows, columns] = cond_dims.map(|dim| dim as usize);
+                u8::from(is_true(element / (rows * columns), element / columns % rows, element % columns))
+            })
+            .collect();
+        let mut result = vec![f32::NAN; count];
+        let mut bindings = Bindings::default();
+        for port in partition.inputs() {
+            bindings.ports.push(match port.id() {
+                2 => cond.as_ptr().cast_mut(),
+                3 => other.as_ptr().cast_mut().cast(),
+                4 => two.as_ptr().cast_mut().cast(),
+                // The operands of the sum, which the driver replaces.
+                _ => std::ptr::null_mut(),
+            });
+        }
+        bindings.ports.push(result.as_mut_ptr().cast());
+        let mut scratch = vec![0u64; nest.program.scratch.div_ceil(8)];
+        let operands = Numbers {
+            cursor: Cursor::new(&nest, &constants, &bindings),
+            queue: PrefetchQueue::default(),
+            nest: &nest,
+            memory: vec![f32::NAN; TILE.rows * DRIVER_ROW / 4],
+            holds: None,
+            computed: Vec::new(),
+        };
+        let mut interpreter = Interpreter::new(&nest.program, &[], scratch.as_mut_ptr().cast(), operands);
+        // Any order of the tiles does.
+        let order: Vec<usize> = (0..tiles).rev().chain(0..tiles).step_by(2).chain((0..tiles).rev()).collect();
+        order.iter().for_each(|&tile| interpreter.run(tile));
+
+        let needs = |&tile: &usize| {
+            let [batch, first_row, first_column] = tile_start(tile);
+            (first_row..rows.min(first_row + TILE.rows)).any(|row| {
+                (first_column..columns.min(first_column + TILE.columns))
+                    .any(|column| is_true(batch, row, column))
+            })
+        };
+        let expected: Vec<usize> = order.iter().copied().filter(needs).collect();
+        let mut computed = interpreter.operands.computed;
+        let name = format!("{level}, condition {cond_dims:?}, heavy {heavy}");
+        computed.dedup();
+        let mut once = expected.clone();
+        once.dedup();
+        if computed != once {
+            wrong.push(format!("{name}: computed {computed:?}, not {once:?}"));
+        }
+        for (batch, row, column) in (0..batches)
+            .flat_map(|batch| (0..rows).map(move |row| (batch, row)))
+            .flat_map(|(batch, row)| (0..columns).map(move |column| (batch, row, column)))
+        {
+            let number = number(batch, row, column);
+            let branch = if heavy { number.exp() } else { number };
+            let index = at([batch, row, column]);
+            let expected = 2.0 * if is_true(batch, row, column) { branch } else { other[index] };
+            if (result[index] - expected).abs() > expected.abs() * 1e-6 {
+                wrong.push(format!(
+                    "{name}: {} at {:?}, not {expected}",
+                    result[index],
+                    [batch, row, column]
+                ));
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

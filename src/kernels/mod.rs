@@ -19,6 +19,7 @@ mod math;
 pub(crate) mod pack;
 pub(crate) mod pointwise;
 pub(crate) mod prefetch;
+pub(crate) mod rows;
 pub(crate) mod select;
 pub(crate) mod simd;
 pub(crate) mod transpose;
@@ -52,6 +53,7 @@ pub(crate) const BLOCK: usize = 64;
 
 /// Prefetches a range of bytes into the first-level cache. The bytes are not read, and any address is fine.
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub(crate) fn prefetch_l1(at: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     for line in (0..bytes).step_by(LINE) {

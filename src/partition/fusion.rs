@@ -36,6 +36,8 @@ pub(super) struct GroupView<'a> {
 pub(crate) enum Lowering {
     /// To loop nests over the results; each element is computed on its own.
     Elementwise,
+    /// To phases over rows, with elementwise work before and behind.
+    Rows,
 }
 
 /// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the

@@ -3,6 +3,7 @@
 use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
 use super::moves;
 use super::pointwise::Pointwise;
+use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
@@ -10,7 +11,20 @@ use crate::graph::function::Function;
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] = &[Fusion {
+pub(super) const FUSIONS: &[Fusion] = &[ROWS, POINTWISE];
+
+/// An op on rows, with pointwise ops around it.
+const ROWS: Fusion = Fusion {
+    name: "rows",
+    seed: is_on_rows,
+    grow: |group, op| rows::grow(group, op, MAX_OPS),
+    accept: |_| FusionVerdict::Matched,
+    lowering: Lowering::Rows,
+    accuracy: Accuracy::Ordered,
+};
+
+/// Ops that compute each element on its own.
+const POINTWISE: Fusion = Fusion {
     name: "pointwise",
     seed: |op| Pointwise::of(op).is_some(),
     grow: |group, index| {
@@ -32,4 +46,4 @@ pub(super) const FUSIONS: &[Fusion] = &[Fusion {
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Elementwise,
     accuracy: Accuracy::Exact,
-}];
+};

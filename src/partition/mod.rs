@@ -7,6 +7,7 @@ mod grow;
 mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
+mod rows;
 mod run_order;
 mod signature;
 
@@ -140,6 +141,13 @@ impl Partition {
     /// What the partition computes, without ids.
     pub(crate) fn signature(&self) -> &Signature {
         &self.inner.signature
+    }
+
+    /// The first ops of a graph in their order, for tests of lowerings.
+    #[cfg(test)]
+    pub(crate) fn of_first(graph: &Graph, ops: usize) -> Result<Self> {
+        let group = OpGroup { ops: (0..ops).collect(), fused: None };
+        Self::new(0, graph, &OpGraph::new(graph)?, &group)
     }
 
     fn new(id: usize, graph: &Graph, op_graph: &OpGraph<'_>, group: &OpGroup) -> Result<Self> {

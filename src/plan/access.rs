@@ -28,7 +28,6 @@ pub(crate) enum Base {
     Index,
     /// Memory that the driver of the phase supplies for each tile, by the number of its slot. The driver
     /// follows the tiles, so the access has no strides along loops.
-    #[expect(dead_code, reason = "for phases with a driver")]
     Driver(usize),
 }
 

@@ -6,14 +6,21 @@
 //! tensors are ports by position.
 
 mod access;
+mod nest;
 mod phase;
 pub(crate) mod register_fusion;
+mod rows;
 pub(crate) mod scalar_op;
 pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
-pub(crate) use self::phase::{LoopNest, MAX_LOOPS, Phase};
+pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
+pub(crate) use self::phase::Phase;
+pub(crate) use self::rows::{
+    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, RowMap, RowOperand, RowParameter, RowPlace,
+    RowWork, RowsPhase,
+};
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,
     TileProgram, Traversal,

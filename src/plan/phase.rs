@@ -1,32 +1,31 @@
-//! The phases of a plan, and the loops around the tiles of a phase.
+//! The phases of a plan.
 //!
 //! The phases of a plan run one after another, with a join between two of them. They hand tensors to each
 //! other through ports or through the plan's internal buffers. A phase is a number of tasks of fixed size,
 //! which may run in any order and on any thread.
 //!
-//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`], which says what is computed in a tile. In a
-//! [`Phase::Map`] a task is a tile, and all operands of the program are in memory. Every other phase has a
-//! driver in `execute` of its own, which computes the phase's result and runs the programs of its nests as
-//! prologue and epilogue. The driver gives the space of such a program when the program is compiled (see
-//! `compile::elementwise`), and its operands when the program runs: an access whose base is
-//! [`Base::Driver`](super::Base::Driver) is asked of the driver at most when a step needs it, so a tile whose
-//! Select needs no product never computes it.
+//! A [`LoopNest`] is loops around 2-D tiles and a [`TileProgram`](super::TileProgram), which says what is
+//! computed in a tile. In a [`Phase::Map`] a task is a tile, and all operands of the program are in memory.
+//! Every other phase has a driver in `execute` of its own, which computes the phase's result and runs the
+//! programs of its nests as prologue and epilogue. The driver gives the space of such a program when the
+//! program is compiled (see `compile::elementwise`), and its operands when the program runs: an access whose
+//! base is [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose Select needs
+//! no product never computes it.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::access::Loop;
-use super::tile_program::TileProgram;
-use crate::kernels::Extent;
-use crate::types::shape::MAX_RANK;
-
-/// Largest number of loops around the tiles of a nest: one for each dim, and blocks of rows and of columns.
-pub(crate) const MAX_LOOPS: usize = MAX_RANK + 2;
+use super::access::Base;
+use super::nest::LoopNest;
+use super::rows::RowsPhase;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most plans have one phase, which is a map")]
 pub(crate) enum Phase {
     /// Elements that are computed on their own, tile by tile.
     Map(LoopNest),
+    /// Elements that depend on whole rows, or numbers of rows.
+    Rows(Box<RowsPhase>),
 }
 
 impl Phase {
@@ -34,6 +33,7 @@ impl Phase {
     pub(crate) fn tasks(&self) -> usize {
         match self {
             Self::Map(nest) => nest.tiles(),
+            Self::Rows(rows) => rows.tasks(),
         }
     }
 
@@ -41,31 +41,37 @@ impl Phase {
     pub(crate) fn scratch(&self) -> usize {
         match self {
             Self::Map(nest) => nest.program.scratch,
+            Self::Rows(rows) => rows.scratch(),
         }
     }
-}
 
-/// Loops around tiles, and what is computed in each tile.
-#[derive(Debug)]
-pub(crate) struct LoopNest {
-    /// The loops around the tiles, the outermost first: loops of the index space outside of tiles, and blocks
-    /// of rows and of columns.
-    pub(crate) loops: SmallVec<[Loop; 6]>,
-    /// Index of the loop over blocks of rows.
-    pub(crate) row_blocks: usize,
-    /// Index of the loop over blocks of columns.
-    pub(crate) column_blocks: usize,
-    /// Rows and columns of the whole index space inside the loops.
-    pub(crate) space: Extent,
-    /// Rows and columns of a tile; the last tiles of a row or column of tiles may be smaller.
-    pub(crate) tile: Extent,
-    /// What is computed in a tile.
-    pub(crate) program: TileProgram,
-}
+    /// The nests of its tile programs.
+    pub(crate) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+        match self {
+            Self::Map(nest) => smallvec![nest],
+            Self::Rows(rows) => rows.programs().collect(),
+        }
+    }
 
-impl LoopNest {
-    /// Number of tiles.
-    pub(crate) fn tiles(&self) -> usize {
-        self.loops.iter().map(|l| l.extent).product()
+    /// Whether its driver reads a port on its own, beside the tile programs.
+    pub(crate) fn driver_reads(&self, port: usize) -> bool {
+        match self {
+            Self::Map(_) => false,
+            Self::Rows(rows) => {
+                rows.nest.program.accesses.iter().any(|access| access.base == Base::Port(port))
+            }
+        }
+    }
+
+    /// The starts of all accesses, of its tile programs and of its driver.
+    pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
+        match self {
+            Self::Map(nest) => nest.program.bases_mut().collect(),
+            Self::Rows(rows) => {
+                let programs =
+                    rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
+                programs.chain([&mut rows.nest]).flat_map(|nest| nest.program.bases_mut()).collect()
+            }
+        }
     }
 }

@@ -3,7 +3,10 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
-use super::{Base, Dest, Instr, LoopNest, Operand, Phase, Plan, Step};
+use super::{
+    Base, Dest, FoldWork, FusedRows, Instr, LoopNest, Operand, Phase, Plan, RowPlace, RowWork, RowsPhase,
+    Step,
+};
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
@@ -158,11 +161,84 @@ impl Phase {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
         match self {
             Self::Map(nest) => nest.summary(ids, threads),
+            Self::Rows(rows) => rows.summary(ids, threads),
         }
     }
 }
 
+impl RowsPhase {
+    /// The work on rows as one step, between the steps of its prologue and of its epilogue.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed = |place: RowPlace| match place {
+            RowPlace::Access(access) => Some(self.nest.accessed(access, ids)),
+            RowPlace::Program => Some(StepOperand::Phase),
+            RowPlace::Nowhere => None,
+        };
+        let places = self.operands.iter().map(|operand| operand.place);
+        let places = places.chain(self.parameters.iter().map(|parameter| parameter.operand.place));
+        let places = places.chain(self.given.iter().map(|numbers| numbers.place));
+        let written = self.result.iter().map(|result| result.place);
+        let mut written =
+            written.chain(self.numbers.iter().map(|numbers| numbers.place)).filter_map(accessed);
+        let packed = self.operands.iter().chain(&self.result).any(|operand| operand.packed.is_some());
+        let form = match self.work {
+            RowWork::Fold(FoldWork { by_columns: true, .. }) => " by columns",
+            RowWork::Merge { .. } => " of parts",
+            _ if packed => " of packed rows",
+            _ => "",
+        };
+        let work = StepSummary {
+            tasks: vec![format!("{}{form}", self.name)],
+            operands: places.filter_map(accessed).collect(),
+            output: written.clone().find_map(|to| match to {
+                StepOperand::Tensor(id) => Some(id),
+                _ => None,
+            }),
+            buffer: written.find_map(|to| match to {
+                StepOperand::Buffer(buffer) => Some(buffer),
+                _ => None,
+            }),
+            varies_by_row: true,
+            varies_by_column: true,
+            lazy_branches: false,
+            register_fusion: RegisterFusionVerdict::NoPartner,
+        };
+        let mut summary = self.nest.summary(ids, threads);
+        let mut add = |steps: Vec<StepSummary>| {
+            let first = summary.steps.len();
+            summary.steps.extend(steps.into_iter().map(|mut step| {
+                for operand in &mut step.operands {
+                    if let StepOperand::Step(step) = operand {
+                        *step += first;
+                    }
+                }
+                step
+            }));
+        };
+        let of_program = |fused: &Option<FusedRows>| {
+            fused.as_ref().map_or_else(Vec::new, |fused| fused.nest.summary(ids, threads).steps)
+        };
+        add(of_program(&self.prologue));
+        add(vec![work]);
+        add(of_program(&self.epilogue));
+        summary.columns = self.length;
+        summary.tile_columns = self.part.min(self.length);
+        summary.tiles = self.tasks();
+        summary
+    }
+}
+
 impl LoopNest {
+    fn accessed(&self, access: usize, ids: &[TensorId]) -> StepOperand {
+        match self.program.accesses[access].base {
+            Base::Port(port) => StepOperand::Tensor(ids[port]),
+            Base::Constant(_) => StepOperand::Constant,
+            Base::Index => StepOperand::Index,
+            Base::Buffer(buffer) => StepOperand::Buffer(buffer),
+            Base::Driver(_) => StepOperand::Phase,
+        }
+    }
+
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
         let over = |index: usize| match index {
             _ if index == self.row_blocks => LoopOver::RowBlocks,
@@ -183,13 +259,7 @@ impl LoopNest {
     }
 
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
-        let accessed = |access: usize| match self.program.accesses[access].base {
-            Base::Port(port) => StepOperand::Tensor(ids[port]),
-            Base::Constant(_) => StepOperand::Constant,
-            Base::Index => StepOperand::Index,
-            Base::Buffer(buffer) => StepOperand::Buffer(buffer),
-            Base::Driver(_) => StepOperand::Phase,
-        };
+        let accessed = |access: usize| self.accessed(access, ids);
         let operand = |operand| match operand {
             Operand::Access(access) => accessed(access),
             Operand::Step(step) => StepOperand::Step(step),

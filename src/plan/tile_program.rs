@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::access::Access;
+use super::access::{Access, Base};
 use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
@@ -30,6 +30,13 @@ pub(crate) struct TileProgram {
     pub(crate) scratch: usize,
     /// Prefetch for a branch that other tiles skip.
     pub(crate) lookahead: Option<LookaheadPrefetch>,
+}
+
+impl TileProgram {
+    /// The starts of its accesses.
+    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
+        self.accesses.iter_mut().map(|access| &mut access.base)
+    }
 }
 
 /// Inputs that the hardware prefetcher cannot predict because the previous tile skipped them. Heavy kernels

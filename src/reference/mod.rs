@@ -140,8 +140,10 @@ pub fn ulps(op: &Op) -> u32 {
 /// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
 /// to its type: a compiled op adds up in f32, in an order of its own.
 ///
-/// Of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. `None` for kinds that are judged by
-/// [`ulps`]. A sum whose terms hold NaN or ∞ has a bound of NaN or ∞.
+/// Of a sum of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. SoftMax is off by 32 half units in
+/// the last place, and one more for each 1 that a number is below the maximum of its row; norms are off by 32
+/// half units in the last place of what is normalised. `None` for kinds that are judged by [`ulps`]. A row
+/// that holds NaN or ∞ has bounds of NaN or ∞.
 ///
 /// ```
 /// use sterna::reference::{self, Value};
@@ -161,11 +163,26 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
     check_inputs(op, inputs)?;
     let dims: Vec<&[i64]> = inputs.iter().map(Value::dims).collect();
     Ok(match op.kind() {
-        K::ReduceSum | K::ReduceMean | K::ReduceL1 if inputs.len() > 1 => {
+        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::ReduceL2 | K::ReduceProd if inputs.len() > 1 => {
             return bounds(&with_axes(op, &inputs[1]), &inputs[..1]);
         }
-        K::ReduceSum | K::ReduceMean | K::ReduceL1 | K::BiasAddBackward => {
-            Some(rows::bounds(op, &inputs[0])?)
+        K::ReduceSum
+        | K::ReduceMean
+        | K::ReduceL1
+        | K::ReduceL2
+        | K::ReduceProd
+        | K::BiasAddBackward
+        | K::SoftMax
+        | K::LogSoftmax
+        | K::SoftMaxBackward
+        | K::LogSoftmaxBackward
+        | K::LayerNorm
+        | K::RMSNorm
+        | K::GroupNorm
+        | K::LayerNormBackward
+        | K::PReLUBackward => {
+            let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+            Some(rows::bounds(op, inputs, &shapes[0])?)
         }
         K::MatMul => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;

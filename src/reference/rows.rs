@@ -94,6 +94,9 @@ fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
 /// A row that is −inf throughout gives NaN under `mode` = `none`; under `inf_as_zero` it gives zeros, and its
 /// statistics are 0. A row that holds NaN or ∞ gives NaN. A row of no elements has −∞ as its statistics,
 /// under `inf_as_zero` 0.
+///
+/// Partitions compute in f32: a result is off by at most 32 half units in its last place, and one more for
+/// each 1 that its element is below the maximum.
 pub(super) fn softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let (src, dst) = (&inputs[0], op.outputs()[0].data_type());
     let rows = rows_along_axis(op, src.dims())?;
@@ -123,6 +126,8 @@ fn largest(row: &[f64]) -> f64 {
 /// `x − max − ln(sum)` with `sum` over `exp(x − max)` along the axis.
 ///
 /// A row that is −inf throughout, and one that holds NaN or ∞, give NaN.
+///
+/// Partitions compute in f32; `reference::bounds` says how far a result may be off.
 pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let rows = rows_along_axis(op, inputs[0].dims())?;
     let mut numbers = rows.numbers(&inputs[0])?;
@@ -135,6 +140,8 @@ pub(super) fn log_softmax(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<
 }
 
 /// `dst · (diff_dst − sum)` with `sum` over `dst · diff_dst` along the axis.
+///
+/// Partitions compute in f64 and round once.
 pub(super) fn softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     backward_of_rows(op, inputs, shapes, |gradient, dst| {
         let sum: f64 = gradient.iter().zip(dst).map(|(d, y)| d * y).sum();
@@ -166,36 +173,50 @@ fn backward_of_rows(
 }
 
 /// The sum along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_sum(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, sum)
 }
 
 /// The sum along `axes` by the number of elements; of nothing it is NaN.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_mean(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| sum(row) / row.len() as f64)
 }
 
 /// The largest element along `axes`, NaN where one is NaN, +0 above −0; of nothing it is −∞.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_max(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::NEG_INFINITY, maximum))
 }
 
 /// The smallest element along `axes`, NaN where one is NaN, −0 below +0; of nothing it is ∞.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_min(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().copied().fold(f64::INFINITY, minimum))
 }
 
 /// The product along `axes`; of nothing it is 1.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_prod(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().product())
 }
 
 /// The sum of `|x|` along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_l1(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x.abs()))
 }
 
 /// The square root of the sum of `x²` along `axes`; of nothing it is 0.
+///
+/// Partitions take `axes` as an attribute alone, compute in f64 and round once.
 pub(super) fn reduce_l2(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     reduce(op, inputs, shapes, |row| row.iter().fold(0.0, |sum, x| sum + x * x).sqrt())
 }
@@ -254,6 +275,9 @@ pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Resu
 ///
 /// `gamma` and `beta` broadcast one way onto those dims, and are left out without `use_affine`. Of no
 /// elements, mean and variance are 0.
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -267,6 +291,9 @@ pub(super) fn layer_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 ///
 /// `gamma` and `beta` have a number for each channel, and are left out without `use_affine`. Mean and
 /// variance have the shape {N, groups}; of no elements they are 0.
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
@@ -284,6 +311,9 @@ pub(super) fn group_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<V
 /// `gamma · x / √(mean(x²) + epsilon)` with the mean over the dims from `begin_norm_axis` on.
 ///
 /// `gamma` broadcasts one way onto `src`. (The documentation of oneDNN takes two roots; its code takes one.)
+///
+/// Partitions compute in f32: the normalised row is off by at most 32 half units in the last place of its
+/// mean size.
 pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -308,6 +338,8 @@ pub(super) fn rms_norm(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec
 /// `diff_gamma` is the sum of `diff_dst · x'` over all rows, `diff_beta` that of `diff_dst`.
 ///
 /// Without `use_affine` gamma is 1.
+///
+/// Partitions compute in f64 and round once.
 pub(super) fn layer_norm_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let dims = inputs[0].dims();
     let begin = infer::norm_axis(op, dims)?;
@@ -430,17 +462,121 @@ fn broadcast_numbers(value: &Value, dims: &[i64]) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// How far the sums may be off that f32 adds up in another order, by rows along some axes: for each, the
-/// number of its terms times half a unit in the last place of the sum of their sizes.
-pub(super) fn bounds(op: &Op, src: &Value) -> Result<Vec<f64>> {
-    let axes = match op.kind() {
+/// How far each element of the first result may be off, before it is rounded to its type, if kernels compute
+/// in f32: for each row along some axes, in an order of its own.
+pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
+    let src = &inputs[0];
+    let dims = src.dims();
+    match op.kind() {
         OpKind::BiasAddBackward => {
-            let channels = infer::channel_axis(op, src.dims())?;
-            (0..src.dims().len()).filter(|&axis| axis != channels).collect()
+            let channels = infer::channel_axis(op, dims)?;
+            let axes: Vec<usize> = (0..dims.len()).filter(|&axis| axis != channels).collect();
+            bounds_of_sums(op, src, &axes)
         }
-        _ => infer::reduced_axes(op, src.dims())?,
-    };
-    let rows = Rows::along(&axes, src.dims());
+        OpKind::SoftMax | OpKind::LogSoftmax => {
+            let rows = rows_along_axis(op, dims)?;
+            bounds_by_row(&rows, src, |row| bounds_of_softmax(op, row))
+        }
+        OpKind::LogSoftmaxBackward => {
+            let rows = rows_along_axis(op, dims)?;
+            let (gradient, mut bounds) = (rows.numbers(src)?, rows.numbers(&inputs[1])?);
+            let mut gradients = rows.slices(&gradient)?;
+            rows.each(&mut bounds, &mut gradients, |dst, gradient| {
+                let sum: f64 = gradient.iter().sum();
+                dst.iter_mut().for_each(|y| *y = 4.0 * HALF_A_UNIT * (y.exp() * sum).abs());
+            });
+            numbers_of(&rows.value(&bounds, DataType::F64, dims)?, &Odometer::dense(dims))
+        }
+        OpKind::LayerNorm | OpKind::RMSNorm => {
+            let begin = infer::norm_axis(op, dims)?;
+            let rows = Rows::along(&(begin..dims.len()).collect::<Vec<_>>(), dims);
+            let is_centred = op.kind() == OpKind::LayerNorm;
+            let mut bounds = bounds_by_row(&rows, src, |row| bounds_of_norm(op, row, is_centred))?;
+            if let Some(gamma) = inputs.get(1).filter(|_| !is_centred || op.bool_attr(Attr::UseAffine)) {
+                let factors = broadcast_numbers(gamma, dims)?;
+                bounds.iter_mut().zip(&factors).for_each(|(bound, factor)| *bound *= factor.abs());
+            }
+            if let Some(beta) = inputs.get(2).filter(|_| op.bool_attr(Attr::UseAffine)) {
+                let addends = broadcast_numbers(beta, dims)?;
+                bounds.iter_mut().zip(&addends).for_each(|(bound, addend)| {
+                    *bound += 2.0 * HALF_A_UNIT * addend.abs();
+                });
+            }
+            Ok(bounds)
+        }
+        OpKind::GroupNorm => {
+            let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, dims)?;
+            let mut split = Dims::from(dims);
+            split[axis] = channels;
+            split.insert(axis, groups);
+            let along: Vec<usize> = (1..split.len()).filter(|&other| other != axis).collect();
+            let rows = Rows::along(&along, &split);
+            let src = src.reshaped(&split)?;
+            let mut bounds = bounds_by_row(&rows, &src, |row| bounds_of_norm(op, row, true))?;
+            if op.bool_attr(Attr::UseAffine) && inputs.len() > 2 {
+                let mut onto = vec![1i64; dims.len()];
+                onto[axis] = dims[axis];
+                let factors = broadcast_numbers(&inputs[1].reshaped(&onto)?, dims)?;
+                let addends = broadcast_numbers(&inputs[2].reshaped(&onto)?, dims)?;
+                for ((bound, factor), addend) in bounds.iter_mut().zip(&factors).zip(&addends) {
+                    *bound = *bound * factor.abs() + 2.0 * HALF_A_UNIT * addend.abs();
+                }
+            }
+            Ok(bounds)
+        }
+        // Computed in f64.
+        OpKind::ReduceProd
+        | OpKind::ReduceL2
+        | OpKind::SoftMaxBackward
+        | OpKind::LayerNormBackward
+        | OpKind::PReLUBackward => {
+            let numbers = &super::run(op, inputs)?[0];
+            let numbers = numbers_of(numbers, &Odometer::dense(result))?;
+            Ok(numbers.into_iter().map(|x| 2.0 * HALF_A_UNIT * x.abs()).collect())
+        }
+        _ => bounds_of_sums(op, src, &infer::reduced_axes(op, dims)?),
+    }
+}
+
+/// A bound for each element, row by row.
+fn bounds_by_row(rows: &Rows, src: &Value, of_row: impl Fn(&mut [f64]) + Sync + Send) -> Result<Vec<f64>> {
+    let mut numbers = rows.numbers(src)?;
+    rows.each(&mut numbers, &mut vec![(); rows.count], |row, ()| of_row(row));
+    numbers_of(&rows.value(&numbers, DataType::F64, src.dims())?, &Odometer::dense(src.dims()))
+}
+
+/// The sum and the exponential are off by so many half units in the last place, and the exponential by as
+/// many as the number is below the maximum.
+fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
+    const STEPS: f64 = 32.0;
+    let max = largest(row);
+    let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+    let is_logarithm = op.kind() == OpKind::LogSoftmax;
+    row.iter_mut().for_each(|x| {
+        let below = max - *x;
+        *x = match is_logarithm {
+            true => HALF_A_UNIT * (STEPS + 2.0 * below + 2.0 * sum.ln()),
+            // The least f32 are absolute.
+            false if below < 200.0 => HALF_A_UNIT * (STEPS + below) * (-below).exp() / sum + 1e-44,
+            false => 1e-44,
+        };
+    });
+}
+
+/// Mean and deviation are off by so many half units in the last place of the mean size.
+fn bounds_of_norm(op: &Op, row: &mut [f64], is_centred: bool) {
+    const STEPS: f64 = 32.0;
+    let n = row.len().max(1) as f64;
+    let mean = if is_centred { sum(row) / n } else { 0.0 };
+    let size = if is_centred { row.iter().map(|x| x.abs()).sum::<f64>() / n } else { 0.0 };
+    let variance = row.iter().fold(0.0, |sum, x| sum + (x - mean).powi(2)) / n;
+    let deviation = (variance + epsilon(op)).sqrt();
+    row.iter_mut().for_each(|x| *x = HALF_A_UNIT * STEPS * ((*x - mean).abs() + size) / deviation);
+}
+
+/// For each sum, the number of its terms times half a unit in the last place of the sum of their sizes.
+fn bounds_of_sums(op: &Op, src: &Value, axes: &[usize]) -> Result<Vec<f64>> {
+    let rows = Rows::along(axes, src.dims());
     let is_mean = op.kind() == OpKind::ReduceMean;
     rows.reduce(&rows.numbers(src)?, |row| {
         let (sizes, terms) = (row.iter().fold(0.0, |sum, x| sum + x.abs()), row.len() as f64);

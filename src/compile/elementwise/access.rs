@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::expr::{Axes, ExprGraph};
+use super::driver_space::DriverSpace;
+use super::expr::{Axes, AxisAccess, ExprGraph};
 use super::loops::{SpaceLoop, normalise};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::InnerStride;
-use crate::plan::{Operand, StepSpace, Strides};
+use crate::plan::{Base, Operand, StepSpace, Strides};
 use crate::types::shape;
 
 /// The loops of a nest, and the strides along each.
@@ -20,36 +21,38 @@ pub(super) struct IterationSpace {
 }
 
 impl IterationSpace {
+    /// The loops of a nest: those that the driver of the phase gives, or as few as accesses and steps allow,
+    /// of which the innermost runs along the memory of one access.
+    pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
+        match expr.driver {
+            Some(driver) => Self::given(expr, driver),
+            None => Self::merged(expr, along),
+        }
+    }
+
+    /// The loops that a driver gives.
+    fn given(expr: &ExprGraph<'_>, driver: &DriverSpace) -> Self {
+        let (axes, masks) = axis_loops(expr, &(0..expr.dims.len()).collect::<SmallVec<[usize; 6]>>());
+        let single = |columns: bool| {
+            let stride = |access: &AxisAccess| if columns { access.width.bytes() as isize } else { 0 };
+            let strides = expr.accesses.iter().map(stride).collect();
+            SpaceLoop { extent: 1, strides, results: Strides::from_elem(0, masks.len()) }
+        };
+        let outer = driver.outer().map(|axis| axes[axis].clone()).collect();
+        let rows = driver.rows.map_or_else(|| single(false), |axis| axes[axis].clone());
+        let columns = driver.columns.map_or_else(|| single(true), |axis| axes[axis].clone());
+        Self { outer, rows, columns, masks }
+    }
+
     /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one
     /// access.
-    pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
+    fn merged(expr: &ExprGraph<'_>, along: usize) -> Self {
         let dims = &expr.dims[..];
         let result = &expr.accesses[along].strides;
         let order =
             shape::memory_order(dims, &result.iter().map(|&stride| stride as i64).collect::<Vec<_>>());
-        let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
-        for node in &expr.nodes {
-            if !masks.contains(&node.varies) {
-                masks.push(node.varies);
-            }
-        }
-        // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
-        // merges with one along which it does not.
-        let strides_of = |mask: Axes| {
-            let varying: SmallVec<[i64; 6]> =
-                (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
-            let strides = shape::dense_strides(&varying, &order).unwrap_or_default();
-            let of_axis =
-                |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
-            strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
-        };
-        let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
-        let loops = (0..dims.len()).map(|axis| SpaceLoop {
-            extent: dims[axis] as usize,
-            strides: expr.accesses.iter().map(|access| access.strides[axis]).collect(),
-            results: of_masks.iter().map(|strides| strides[axis]).collect(),
-        });
-        let mut outer = normalise(loops, along);
+        let (axes, masks) = axis_loops(expr, &order);
+        let mut outer = normalise(axes, along);
         let once =
             |strides: Strides| SpaceLoop { extent: 1, strides, results: Strides::from_elem(0, masks.len()) };
         let widths = || expr.accesses.iter().map(|access| access.width.bytes() as isize).collect();
@@ -110,7 +113,7 @@ impl IterationSpace {
         operand: Operand,
     ) -> isize {
         let (Operand::Access(access), distance) = (operand, policy.prefetch_distance) else { return 0 };
-        if distance == 0 {
+        if distance == 0 || matches!(expr.accesses[access].base, Base::Driver(_)) {
             return 0;
         }
         let is_repeated = |l: &SpaceLoop| l.extent > 1 && l.strides[access] == 0;
@@ -136,6 +139,34 @@ impl IterationSpace {
             columns: if columns { InnerStride::Contiguous } else { InnerStride::Broadcast },
         }
     }
+}
+
+/// A loop for each axis, and the axes along which results vary, in the order of their stand-ins for strides;
+/// `order` is the order of the axes in the memory of the results.
+fn axis_loops(expr: &ExprGraph<'_>, order: &[usize]) -> (Vec<SpaceLoop>, SmallVec<[Axes; 4]>) {
+    let dims = &expr.dims[..];
+    let mut masks: SmallVec<[Axes; 4]> = SmallVec::new();
+    for node in &expr.nodes {
+        if !masks.contains(&node.varies) {
+            masks.push(node.varies);
+        }
+    }
+    // Results of steps have no strides yet. With these stand-ins, no loop along which a result varies
+    // merges with one along which it does not.
+    let strides_of = |mask: Axes| {
+        let varying: SmallVec<[i64; 6]> =
+            (0..dims.len()).map(|axis| if mask & 1 << axis == 0 { 1 } else { dims[axis] }).collect();
+        let strides = shape::dense_strides(&varying, order).unwrap_or_default();
+        let of_axis = |(axis, stride): (usize, i64)| if mask & 1 << axis == 0 { 0 } else { stride as isize };
+        strides.into_iter().enumerate().map(of_axis).collect::<SmallVec<[isize; 6]>>()
+    };
+    let of_masks: Vec<SmallVec<[isize; 6]>> = masks.iter().map(|&mask| strides_of(mask)).collect();
+    let loops = (0..dims.len()).map(|axis| SpaceLoop {
+        extent: dims[axis] as usize,
+        strides: expr.accesses.iter().map(|access| access.strides[axis]).collect(),
+        results: of_masks.iter().map(|strides| strides[axis]).collect(),
+    });
+    (loops.collect(), masks)
 }
 
 /// Makes the loop along the memory of a transposed operand the innermost of the outer ones, so that a tile

@@ -8,12 +8,13 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::group::{Moved, ShapedGroup, ValueDef};
+use super::driver_space::DriverSpace;
+use super::group::{Moved, ShapedGroup, Stored, ValueDef};
 use super::view::{NestBox, Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
-use crate::plan::Base;
 use crate::plan::scalar_op::ScalarOp;
+use crate::plan::{Base, Operand};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
@@ -24,12 +25,14 @@ pub(super) type Axes = u16;
 /// The expressions of one nest, each after its operands.
 pub(super) struct ExprGraph<'a> {
     group: &'a ShapedGroup,
-    /// Number of inputs of the group.
-    inputs: usize,
-    /// For each value the tensor from which it can be read, if it is an input or an earlier nest writes it.
+    /// For each value the tensor from which it can be read, if it is an input or was written before.
     stored: Vec<Option<Stored<'a>>>,
     /// The index space of the nest.
     pub(super) dims: Dims,
+    /// What a driver says of the index space and of its slots, if a driver gives them.
+    pub(super) driver: Option<&'a DriverSpace>,
+    /// The axes along which the operand of a driver's slot varies.
+    driver_axes: SmallVec<[(usize, Axes); 2]>,
     /// The views of values so far.
     views: Vec<View>,
     pub(super) nodes: Vec<ExprNode>,
@@ -43,14 +46,6 @@ pub(super) struct ExprGraph<'a> {
 
 /// Most views of computed values in a nest: each computes the value anew.
 const MAX_VIEWS: usize = 32;
-
-/// A value in memory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stored<'a> {
-    base: Base,
-    /// Strides in elements; `None` for row-major ones.
-    strides: Option<&'a [i64]>,
-}
 
 /// A value, the index of its view, and its representation.
 type Wanted = (usize, usize, Repr);
@@ -130,14 +125,15 @@ impl<'a> ExprGraph<'a> {
         group: &'a ShapedGroup,
         stored: Vec<Option<Stored<'a>>>,
         dims: Dims,
+        driver: Option<&'a DriverSpace>,
         constants_before: usize,
     ) -> Self {
-        let inputs = group.values.iter().take_while(|value| value.def.is_none()).count();
         Self {
             group,
-            inputs,
             stored,
             dims,
+            driver,
+            driver_axes: SmallVec::new(),
             views: Vec::new(),
             nodes: Vec::new(),
             accesses: Vec::new(),
@@ -149,7 +145,7 @@ impl<'a> ExprGraph<'a> {
 
     /// Number of inputs of the group.
     pub(super) fn inputs(&self) -> usize {
-        self.inputs
+        self.group.inputs
     }
 
     /// A view of a value in storage form.
@@ -459,10 +455,20 @@ impl<'a> ExprGraph<'a> {
         match operand {
             ExprRef::Node(node) => self.nodes[node].varies,
             ExprRef::AxisAccess(access) => {
-                let strides = self.accesses[access].strides.iter().enumerate();
+                let AxisAccess { base, strides, .. } = &self.accesses[access];
+                if let Base::Driver(slot) = *base {
+                    let axes = self.driver_axes.iter().find(|(known, _)| *known == slot);
+                    return axes.map_or(0, |&(_, axes)| axes);
+                }
+                let strides = strides.iter().enumerate();
                 strides.filter(|&(_, &stride)| stride != 0).fold(0, |axes, (axis, _)| axes | 1 << axis)
             }
         }
+    }
+
+    /// Whether a driver supplies an operand.
+    pub(super) fn is_supplied(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Access(access) if matches!(self.accesses[access].base, Base::Driver(_)))
     }
 
     /// Number of elements of a value that varies along some axes.
@@ -489,11 +495,39 @@ impl<'a> ExprGraph<'a> {
         value: usize,
         view: &View,
     ) -> Result<usize, NestObstacle> {
-        let (offset, elements) = self.strides(stored, value, view)?;
         let width = width_of(self.group.values[value].data_type);
+        if let (Base::Driver(slot), Some(driver)) = (stored.base, self.driver) {
+            let varies = self.supplied_axes(value, view)?;
+            if self.driver_axes.iter().all(|(known, _)| *known != slot) {
+                self.driver_axes.push((slot, varies));
+            }
+            let strides = driver.strides(slot, |axis| varies & 1 << axis != 0);
+            return Ok(self.access(AxisAccess { base: stored.base, offset: 0, strides, width }));
+        }
+        let (offset, elements) = self.strides(stored, value, view)?;
         let bytes = |elements: i64| elements as isize * width.bytes() as isize;
         let strides = elements.iter().map(|&stride| bytes(stride)).collect();
         Ok(self.access(AxisAccess { base: stored.base, offset: bytes(offset), strides, width }))
+    }
+
+    /// The axes along which a value varies that a driver supplies. Its dims are the last axes of the space, or
+    /// are 1, because a tile of it lies at the rows and columns of the tile.
+    fn supplied_axes(&self, value: usize, view: &View) -> Result<Axes, NestObstacle> {
+        let dims = &self.group.values[value].dims;
+        let obstacle = NestObstacle::Store(value);
+        let first = self.dims.len().checked_sub(dims.len()).ok_or(obstacle)?;
+        let mut varies = 0;
+        for dim in (0..dims.len()).filter(|&dim| dims[dim] != 1) {
+            let mut unit = Dims::from_elem(0, dims.len());
+            unit[dim] = 1;
+            let (offset, along) = view.strides(dims, &unit, &self.dims).map_err(|_| obstacle)?;
+            let is_own = |(axis, &stride): (usize, &i64)| stride == i64::from(axis == first + dim);
+            if offset != 0 || self.dims[first + dim] != dims[dim] || !along.iter().enumerate().all(is_own) {
+                return Err(obstacle);
+            }
+            varies |= 1 << (first + dim);
+        }
+        Ok(varies)
     }
 
     /// Offset and strides of a view of a value that is stored, in elements.
@@ -544,6 +578,9 @@ pub(super) struct NestExpr<'a> {
     part_of: usize,
 }
 
+/// Values to write, each with its place.
+pub(in crate::compile) type Targets<'a> = [(usize, Stored<'a>)];
+
 /// The expression graphs of a group, in an order in which their nests can run.
 pub(super) struct GroupExprs<'a> {
     pub(super) nests: Vec<NestExpr<'a>>,
@@ -551,43 +588,46 @@ pub(super) struct GroupExprs<'a> {
     pub(super) buffers: Vec<usize>,
 }
 
-/// Values, each with the place to which it is written.
-type Targets<'a> = Rc<[(usize, Stored<'a>)]>;
+/// The same, shared by jobs.
+type SharedTargets<'a> = Rc<Targets<'a>>;
 
 /// Something left to do for the outputs of one shape, or for a value that others need in memory.
 struct Job<'a> {
     /// A nest over a box of the elements of the targets; `None` if they are written, and are read from their
     /// places from now on.
     space: Option<NestBox>,
-    targets: Targets<'a>,
+    targets: SharedTargets<'a>,
 }
 
 impl<'a> Job<'a> {
-    fn build(space: NestBox, targets: &Targets<'a>) -> Self {
+    fn build(space: NestBox, targets: &SharedTargets<'a>) -> Self {
         Self { space: Some(space), targets: Rc::clone(targets) }
     }
 
-    fn written(targets: &Targets<'a>) -> Self {
+    fn written(targets: &SharedTargets<'a>) -> Self {
         Self { space: None, targets: Rc::clone(targets) }
     }
 }
 
-/// Expression graphs for each shape of outputs, small shapes first, so that later ones can read what earlier
-/// ones write: one graph, or one for each box of elements that concatenations cut.
-pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) -> GroupExprs<'a> {
-    // Values, each with its output.
+/// Expression graphs for each shape of targets, small shapes first, so that later ones can read what earlier
+/// ones write: one graph, or one for each box of elements that concatenations cut. Afterwards the targets are
+/// stored. `constants` and `buffers` count those of earlier nests.
+pub(super) fn group_exprs<'a>(
+    group: &'a ShapedGroup,
+    stored: &mut [Option<Stored<'a>>],
+    targets: &Targets<'a>,
+    mut constants: usize,
+    buffers: usize,
+) -> GroupExprs<'a> {
+    // Values, each with its target.
     let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
-    for (output, &value) in group.outputs.iter().enumerate() {
-        by_shape.entry(&group.values[value].dims).or_default().push((value, output));
+    for (target, &(value, _)) in targets.iter().enumerate() {
+        by_shape.entry(&group.values[value].dims).or_default().push((value, target));
     }
     let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_unstable_by_key(|(dims, outputs)| (shape::element_count(dims), outputs[0].1));
+    shapes.sort_unstable_by_key(|(dims, of_shape)| (shape::element_count(dims), of_shape[0].1));
 
-    let inputs = ports.len() - group.outputs.len();
-    let port = |port: usize| Stored { base: Base::Port(port), strides: Some(ports[port]) };
-    let mut stored: Vec<Option<Stored<'a>>> = vec![None; group.values.len()];
-    (0..inputs).for_each(|input| stored[input] = Some(port(input)));
     let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
     let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
     // The axes of a flat space are split where operands ask for it.
@@ -597,24 +637,22 @@ pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) ->
     };
 
     let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
-    let mut constants = 0;
     let mut jobs: Vec<Job<'a>> = Vec::new();
-    for (part_of, (_, mut outputs)) in shapes.into_iter().enumerate() {
+    for (part_of, (_, mut of_shape)) in shapes.into_iter().enumerate() {
         // Values from which others are computed come first.
-        outputs.sort_unstable();
-        let targets: Targets<'a> =
-            outputs.iter().map(|&(value, output)| (value, port(inputs + output))).collect();
-        jobs.extend([Job::written(&targets), Job::build(space(targets[0].0), &targets)]);
+        of_shape.sort_unstable();
+        let of_shape: SharedTargets<'a> = of_shape.iter().map(|&(_, target)| targets[target]).collect();
+        jobs.extend([Job::written(&of_shape), Job::build(space(of_shape[0].0), &of_shape)]);
         while let Some(Job { space: nest_box, targets }) = jobs.pop() {
             let Some(nest_box) = nest_box else {
                 targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
                 continue;
             };
             let over = |space: NestBox| Job::build(space, &targets);
-            let needed = match nest_expr(group, &stored, &nest_box, &targets, constants) {
-                Ok((expr, roots)) => {
-                    constants += expr.constants.len();
-                    made.nests.push(NestExpr { expr, roots, part_of });
+            let needed = match nest_expr(group, stored, &nest_box, None, &targets, constants) {
+                Ok(nest) => {
+                    constants += nest.expr.constants.len();
+                    made.nests.push(NestExpr { part_of, ..nest });
                     continue;
                 }
                 Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
@@ -636,11 +674,11 @@ pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) ->
                 jobs.push(over(NestBox::of_dims(&group.values[needed].dims)));
                 continue;
             }
-            let first: Targets<'a> = match alone.is_empty() {
+            let first: SharedTargets<'a> = match alone.is_empty() {
                 true => {
                     jobs.push(over(nest_box));
                     made.buffers.push(group.values[needed].bytes());
-                    let base = Base::Buffer(made.buffers.len() - 1);
+                    let base = Base::Buffer(buffers + made.buffers.len() - 1);
                     [(needed, Stored { base, strides: None })].into()
                 }
                 false => {
@@ -651,19 +689,22 @@ pub(super) fn group_exprs<'a>(group: &'a ShapedGroup, ports: &'a [&'a [i64]]) ->
             jobs.extend([Job::written(&first), Job::build(space(needed), &first)]);
         }
     }
+    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
     made
 }
 
-/// The expression graph of a nest over a box, with an access for the place of each value.
-fn nest_expr<'a>(
+/// The expression graph of a nest over a box, with an access for the place of each value; `driver` if the box
+/// is the space of a driver.
+pub(super) fn nest_expr<'a>(
     group: &'a ShapedGroup,
     stored: &[Option<Stored<'a>>],
     space: &NestBox,
-    targets: &[(usize, Stored<'a>)],
+    driver: Option<&'a DriverSpace>,
+    targets: &Targets<'a>,
     constants: usize,
-) -> Result<(ExprGraph<'a>, Vec<(usize, ExprRef)>), NestObstacle> {
+) -> Result<NestExpr<'a>, NestObstacle> {
     let view = space.view();
-    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), constants);
+    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), driver, constants);
     // Splits for the places come before those for operands, which may not agree with them.
     targets.iter().try_for_each(|&(value, target)| expr.strides(target, value, &view).map(|_| ()))?;
     let mut roots = Vec::with_capacity(targets.len());
@@ -671,7 +712,7 @@ fn nest_expr<'a>(
         let operand = expr.storage(value, view.clone())?;
         roots.push((expr.access_tensor(target, value, &view)?, operand));
     }
-    Ok((expr, roots))
+    Ok(NestExpr { expr, roots, part_of: 0 })
 }
 
 /// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be

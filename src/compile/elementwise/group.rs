@@ -13,28 +13,50 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::partition::Partition;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
+use crate::plan::Base;
 use crate::types::dtype::DataType;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
 
 /// The values of a partition: its inputs, then the results of its ops in run order.
-pub(super) struct ShapedGroup {
-    pub(super) values: Vec<GroupValue>,
+pub(in crate::compile) struct ShapedGroup {
+    pub(in crate::compile) values: Vec<GroupValue>,
+    /// Number of inputs of the partition.
+    pub(in crate::compile) inputs: usize,
     /// The values that are outputs of the partition.
-    pub(super) outputs: SmallVec<[usize; 2]>,
+    pub(in crate::compile) outputs: SmallVec<[usize; 2]>,
+    /// The ops that are not pointwise, in run order.
+    pub(in crate::compile) anchors: Vec<Anchor>,
 }
 
 /// A tensor within a group.
-pub(super) struct GroupValue {
-    pub(super) data_type: DataType,
-    pub(super) dims: Dims,
-    /// Its definition; `None` for an input.
+pub(in crate::compile) struct GroupValue {
+    pub(in crate::compile) data_type: DataType,
+    pub(in crate::compile) dims: Dims,
+    /// Its definition; `None` for an input and for the result of an anchor.
     pub(super) def: Option<ValueDef>,
+}
+
+/// An op that is not pointwise: a phase of its own computes its results.
+pub(in crate::compile) struct Anchor {
+    /// The op, by its index in the partition.
+    pub(in crate::compile) op: usize,
+    /// The values of its inputs, and of its outputs.
+    pub(in crate::compile) inputs: SmallVec<[usize; 3]>,
+    pub(in crate::compile) outputs: SmallVec<[usize; 1]>,
+}
+
+/// A value in memory, or where a driver supplies it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::compile) struct Stored<'a> {
+    pub(in crate::compile) base: Base,
+    /// Strides in elements; `None` for row-major ones, and for those of a driver.
+    pub(in crate::compile) strides: Option<&'a [i64]>,
 }
 
 impl GroupValue {
     /// Bytes of its elements.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::compile) fn bytes(&self) -> usize {
         bytes_of(shape::element_count(&self.dims).unwrap_or(0), self.data_type)
     }
 }
@@ -85,7 +107,7 @@ impl Moved {
 
 impl ShapedGroup {
     /// Infers the shapes of all values from those of the inputs.
-    pub(super) fn new(
+    pub(in crate::compile) fn new(
         partition: &Partition,
         inputs: &[&LogicalTensor],
         outputs: &[&LogicalTensor],
@@ -97,14 +119,31 @@ impl ShapedGroup {
             let dims = input.known_dims().unwrap_or_default().into();
             values.push(GroupValue { data_type: input.data_type(), dims, def: None });
         }
-        for op in partition.ops() {
+        let mut anchors = Vec::new();
+        for (index, op) in partition.ops().iter().enumerate() {
             let unsupported = || {
                 let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
                 Error::Compile { partition: partition.id(), fault }
             };
-            let pointwise = Pointwise::of(op).ok_or_else(unsupported)?;
             let operands: SmallVec<[usize; 3]> =
                 op.inputs().iter().map(|input| positions[&input.id()]).collect();
+            let given = |result: TensorId| outputs.iter().find(|output| output.id() == result).copied();
+            let Some(pointwise) = Pointwise::of(op) else {
+                let shapes = {
+                    let dims: SmallVec<[&[i64]; 3]> =
+                        operands.iter().map(|&value| &values[value].dims[..]).collect();
+                    infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?
+                };
+                let first = values.len();
+                for (output, (result, dims)) in op.outputs().iter().zip(shapes).enumerate() {
+                    check_inferred(op, output, given(result.id()), &dims)?;
+                    positions.insert(result.id(), values.len());
+                    values.push(GroupValue { data_type: result.data_type(), dims, def: None });
+                }
+                let outputs = (first..values.len()).collect();
+                anchors.push(Anchor { op: index, inputs: operands, outputs });
+                continue;
+            };
             let pointwise = match pointwise {
                 Pointwise::Function(function) => function,
                 Pointwise::Composite(composite) => {
@@ -117,8 +156,7 @@ impl ShapedGroup {
                     let first = values.len();
                     values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
                     for (index, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
-                        let given = outputs.iter().find(|output| output.id() == result.id());
-                        check_inferred(op, index, given.copied(), &values[first + part].dims)?;
+                        check_inferred(op, index, given(result.id()), &values[first + part].dims)?;
                         positions.insert(result.id(), first + part);
                     }
                     continue;
@@ -147,8 +185,7 @@ impl ShapedGroup {
                 _ => operands.into_iter().zip(placement.starts).collect(),
             };
             let result = &op.outputs()[0];
-            let given = outputs.iter().find(|output| output.id() == result.id());
-            check_inferred(op, 0, given.copied(), &placement.result)?;
+            check_inferred(op, 0, given(result.id()), &placement.result)?;
             positions.insert(result.id(), values.len());
             let constants = match pointwise.function {
                 Function::Fill(number) => vec![number],
@@ -158,7 +195,34 @@ impl ShapedGroup {
             values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
-        Ok(Self { values, outputs })
+        Ok(Self { values, inputs: inputs.len(), outputs, anchors })
+    }
+
+    /// The places of the inputs, given the strides of the ports, inputs first.
+    pub(in crate::compile) fn stored_inputs<'a>(&self, ports: &[&'a [i64]]) -> Vec<Option<Stored<'a>>> {
+        let input = |value: usize| Stored { base: Base::Port(value), strides: Some(ports[value]) };
+        (0..self.values.len()).map(|value| (value < self.inputs).then(|| input(value))).collect()
+    }
+
+    /// The place of an output, by its index among the outputs.
+    pub(in crate::compile) fn stored_output<'a>(&self, output: usize, ports: &[&'a [i64]]) -> Stored<'a> {
+        let port = self.inputs + output;
+        Stored { base: Base::Port(port), strides: Some(ports[port]) }
+    }
+
+    /// The values from whose data a value is computed: the operands of its op. None for an input.
+    pub(in crate::compile) fn operands(&self, value: usize) -> SmallVec<[usize; 3]> {
+        match &self.values[value].def {
+            Some(def) => def.operands.iter().map(|&(operand, _)| operand).collect(),
+            None => {
+                self.anchor_of(value).map(|anchor| self.anchors[anchor].inputs.clone()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The anchor whose result a value is.
+    pub(in crate::compile) fn anchor_of(&self, value: usize) -> Option<usize> {
+        self.anchors.iter().position(|anchor| anchor.outputs.contains(&value))
     }
 
     /// The view of an operand of a value, given the view of the value and the extents of a nest.
@@ -182,13 +246,13 @@ impl ShapedGroup {
     }
 
     /// Bytes from the first to the last element of each port; 0 for inputs whose data nothing uses.
-    pub(super) fn sizes(&self, ports: &[&[i64]]) -> Vec<usize> {
+    pub(in crate::compile) fn sizes(&self, ports: &[&[i64]]) -> Vec<usize> {
         // A value whose shape alone is used is never computed, and needs nothing.
         let mut is_used = vec![false; self.values.len()];
         self.outputs.iter().for_each(|&output| is_used[output] = true);
-        for (value, def) in self.values.iter().enumerate().rev() {
-            if let Some(def) = def.def.as_ref().filter(|_| is_used[value]) {
-                def.operands.iter().for_each(|&(operand, _)| is_used[operand] = true);
+        for value in (0..self.values.len()).rev() {
+            if is_used[value] {
+                self.operands(value).into_iter().for_each(|operand| is_used[operand] = true);
             }
         }
         let inputs = 0..ports.len() - self.outputs.len();

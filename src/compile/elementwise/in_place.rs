@@ -1,40 +1,58 @@
 //! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
-use crate::plan::{Access, Base, Dest, Instr, LoopNest, Operand};
+use crate::plan::{Access, Base, Dest, Instr, LoopNest, Operand, Phase};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
 /// size, each access to the input goes along as that to the output does, and nothing reads the input once the
 /// output is being written, except the step that writes it, element for element.
-pub(super) fn pairs(nests: &[LoopNest], group: &ShapedGroup, ports: &[&[i64]]) -> Vec<(usize, usize)> {
-    let inputs = ports.len() - group.outputs.len();
+pub(in crate::compile) fn pairs(
+    phases: &[Phase],
+    group: &ShapedGroup,
+    ports: &[&[i64]],
+) -> Vec<(usize, usize)> {
+    let inputs = group.inputs;
     let mut pairs = Vec::new();
-    for (index, nest) in nests.iter().enumerate() {
-        for root in 0..nest.program.roots.len() {
-            let Some(port) = written(nest, nest.program.roots[root]) else { continue };
-            let output = port - inputs;
-            let result = &group.values[group.outputs[output]];
-            for input in 0..inputs {
-                let value = &group.values[input];
-                let is_alike = value.dims == result.dims
-                    && ports[input] == ports[port]
-                    && value.data_type.size() == result.data_type.size();
-                let is_read_later = || {
-                    nests[index + 1..]
-                        .iter()
-                        .any(|nest| nest.program.steps.iter().any(|step| reads(nest, &step.instr, input)))
-                };
-                // What several nests write may be read before it is whole.
-                let is_whole = || nests.iter().filter(|nest| writes(nest, port)).count() == 1;
-                let is_safe = || goes_along(nest, input, port) && is_whole();
-                if is_alike && is_read_before(nest, root, input) && !is_read_later() && is_safe() {
-                    pairs.push((output, input));
+    for (index, phase) in phases.iter().enumerate() {
+        let nests = phase.nests();
+        for (place, nest) in nests.iter().enumerate() {
+            for root in 0..nest.program.roots.len() {
+                let Some(port) = written(nest, nest.program.roots[root]) else { continue };
+                let output = port - inputs;
+                let result = &group.values[group.outputs[output]];
+                for input in 0..inputs {
+                    let value = &group.values[input];
+                    let is_alike = value.dims == result.dims
+                        && ports[input] == ports[port]
+                        && value.data_type.size() == result.data_type.size();
+                    let is_read_elsewhere = || {
+                        phase.driver_reads(input)
+                            || (nests.iter().enumerate())
+                                .any(|(other, nest)| other != place && is_read_in(nest, input))
+                            || phases[index + 1..].iter().any(|later| {
+                                later.driver_reads(input)
+                                    || later.nests().iter().any(|nest| is_read_in(nest, input))
+                            })
+                    };
+                    // What several nests write may be read before it is whole.
+                    let is_whole = || {
+                        phases.iter().flat_map(Phase::nests).filter(|nest| writes(nest, port)).count() == 1
+                    };
+                    let is_safe = || goes_along(nest, input, port) && is_whole();
+                    if is_alike && is_read_before(nest, root, input) && !is_read_elsewhere() && is_safe() {
+                        pairs.push((output, input));
+                    }
                 }
             }
         }
     }
     pairs.sort_unstable();
     pairs.into_iter().map(|(output, input)| (input, output)).collect()
+}
+
+/// Whether a step of a nest reads an input.
+fn is_read_in(nest: &LoopNest, input: usize) -> bool {
+    nest.program.steps.iter().any(|step| reads(nest, &step.instr, input))
 }
 
 /// The port that a step writes.

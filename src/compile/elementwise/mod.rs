@@ -1,13 +1,23 @@
-//! Lowers a partition of pointwise ops to a plan.
+//! Lowers pointwise ops to loop nests: a whole partition to a plan, a part of one to nests between other
+//! phases, or to a tile program that the driver of another phase runs.
+//!
+//! A driver gives its tile program the index space, as a [`DriverSpace`]: the axes, which of them are the rows
+//! and the columns of tiles, the tile, and the strides of its slots. Values that the driver supplies are
+//! [`Stored`] at `Base::Driver(slot)`; so are roots that the driver wants in memory of its own, such as the
+//! result of a prologue. All other operands and roots are accesses to memory as in any nest. Rows, columns and
+//! loops stay as they are given: none is merged, reordered or dropped. `compile::phases` chooses the values,
+//! finds their places, and puts the phases of a plan together.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`),
+//! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
+//! of a driver (`driver_space`),
 //! expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
 //! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
 //! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;
+mod driver_space;
 mod expr;
 mod group;
 mod in_place;
@@ -19,11 +29,14 @@ mod select_kernel;
 mod tiling;
 mod view;
 
-use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr};
-use self::group::ShapedGroup;
+pub(super) use self::driver_space::DriverSpace;
+use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
+pub(super) use self::group::{GroupValue, ShapedGroup, Stored};
+pub(super) use self::in_place::pairs as in_place_pairs;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;
+use self::view::NestBox;
 use super::memory::{self, MemoryPolicy, Traffic};
 use super::shapes::output_strides;
 use crate::error::{CompileFault, Error, Result};
@@ -31,8 +44,9 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{Cost, Phase, Plan};
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
 use crate::types::kind::Level;
+use crate::types::shape::Dims;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn lower(
@@ -44,49 +58,143 @@ pub(super) fn lower(
 ) -> Result<Plan> {
     let refuse = |fault| Error::Compile { partition: partition.id(), fault };
     let group = ShapedGroup::new(partition, inputs, outputs)?;
-    let layout_hints = layout_hints(&group, inputs);
-    let mut resolved = Vec::with_capacity(outputs.len());
-    for (&output, &value) in outputs.iter().zip(&group.outputs) {
-        let dims = &group.values[value].dims;
-        let strides = output_strides(output, dims, &layout_hints).map_err(refuse)?;
-        resolved.push((dims.clone(), strides));
+    if let Some(anchor) = group.anchors.first() {
+        let kind = partition.ops()[anchor.op].kind();
+        return Err(refuse(CompileFault::Unsupported(format!("no kernel runs {kind}"))));
     }
-    let in_strides = inputs.iter().map(|input| input.strides().unwrap_or_default());
-    let ports: Vec<&[i64]> = in_strides.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect();
+    let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
+    let ports = port_strides(inputs, &resolved);
 
-    let GroupExprs { nests: exprs, buffers } = expr::group_exprs(&group, &ports);
+    let targets: Vec<(usize, Stored<'_>)> = (group.outputs.iter().enumerate())
+        .map(|(output, &value)| (value, group.stored_output(output, &ports)))
+        .collect();
+    let GroupExprs { nests: exprs, buffers } =
+        expr::group_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0, 0);
     let policy = memory::decide(traffic(&group, &exprs, single_thread));
+    let lowered = lower_exprs(&exprs, level, &policy, |_| false).map_err(refuse)?;
+    let phases: Vec<Phase> = lowered.nests.into_iter().map(Phase::Map).collect();
+    let cost = Cost { bytes: policy.bytes, ..lowered.cost };
+    Ok(Plan {
+        sizes: group.sizes(&ports),
+        in_place: in_place::pairs(&phases, &group, &ports),
+        buffers,
+        scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
+        phases,
+        constants: lowered.constants,
+        cost,
+        threading: memory::threading(cost),
+        computes_floats: lowered.computes_floats,
+        stores: policy.stores,
+        outputs: resolved,
+    })
+}
+
+/// Dims and strides of each output, inferred or given.
+pub(super) fn resolved_outputs(
+    group: &ShapedGroup,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+) -> Result<Vec<(Dims, Dims)>, CompileFault> {
+    let layout_hints = layout_hints(group, inputs);
+    let resolved = |(&output, &value): (&&LogicalTensor, &usize)| {
+        let dims = &group.values[value].dims;
+        Ok((dims.clone(), output_strides(output, dims, &layout_hints)?))
+    };
+    outputs.iter().zip(&group.outputs).map(resolved).collect()
+}
+
+/// The strides of the ports in elements, inputs first.
+pub(super) fn port_strides<'a>(inputs: &[&'a LogicalTensor], resolved: &'a [(Dims, Dims)]) -> Vec<&'a [i64]> {
+    let inputs = inputs.iter().map(|input| input.strides().unwrap_or_default());
+    inputs.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect()
+}
+
+/// Nests, and what they add to a plan.
+pub(super) struct LoweredNests {
+    pub(super) nests: Vec<LoopNest>,
+    /// The constants of the nests, behind those of earlier nests.
+    pub(super) constants: Vec<[u8; 8]>,
+    /// Bytes of the internal buffers of the nests, behind those of earlier nests.
+    pub(super) buffers: Vec<usize>,
+    /// The cost of the steps, without bytes of ports.
+    pub(super) cost: Cost,
+    pub(super) computes_floats: bool,
+}
+
+/// Lowers values of a group to nests that write them, all of whose operands are in memory. Afterwards the
+/// values are stored. `constants` and `buffers` count those of earlier nests, `is_read_later` says whether a
+/// later phase reads what stands at a base.
+pub(super) fn lower_nests<'a>(
+    group: &'a ShapedGroup,
+    stored: &mut [Option<Stored<'a>>],
+    targets: &Targets<'a>,
+    (constants, buffers): (usize, usize),
+    level: Level,
+    policy: &MemoryPolicy,
+    is_read_later: impl Fn(Base) -> bool,
+) -> Result<LoweredNests, CompileFault> {
+    let GroupExprs { nests, buffers } = expr::group_exprs(group, stored, targets, constants, buffers);
+    Ok(LoweredNests { buffers, ..lower_exprs(&nests, level, policy, is_read_later)? })
+}
+
+/// Whether a tile program over a space with these dims can compute a value from what is stored: whether
+/// strides along the axes of the space lead to all operands.
+pub(super) fn is_tile_program<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    space: &'a DriverSpace,
+    value: usize,
+) -> bool {
+    let target = Stored { base: Base::Buffer(0), strides: None };
+    let nest_box = NestBox::of_dims(&space.dims);
+    group.values[value].dims == space.dims
+        && expr::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
+}
+
+/// Lowers values of a group to a tile program over the space of a driver: the program computes the targets
+/// from what is stored, in memory or in slots of the driver. The nest is the only one of the result.
+#[allow(clippy::too_many_arguments, reason = "each is another thing")]
+pub(super) fn tile_program<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    space: &'a DriverSpace,
+    targets: &Targets<'a>,
+    constants: usize,
+    level: Level,
+    policy: &MemoryPolicy,
+    is_read_later: impl Fn(Base) -> bool,
+) -> Result<LoweredNests, CompileFault> {
+    let nest_box = NestBox::of_dims(&space.dims);
+    let nest = expr::nest_expr(group, stored, &nest_box, Some(space), targets, constants);
+    let no_strides = |_| CompileFault::Unsupported("no strides lead a tile to its operands".into());
+    lower_exprs(&[nest.map_err(no_strides)?], level, policy, is_read_later)
+}
+
+fn lower_exprs(
+    exprs: &[NestExpr<'_>],
+    level: Level,
+    policy: &MemoryPolicy,
+    is_read_later: impl Fn(Base) -> bool,
+) -> Result<LoweredNests, CompileFault> {
     let tiled = |index: usize| {
         let nest = &exprs[index];
-        let roots = roots(nest, &exprs[index + 1..], &policy);
-        let schedule = Schedule::new(&nest.expr, &roots, level, &policy)?;
-        Ok(TiledNest::new(register_fusion::fuse(schedule, level, &policy), &policy))
+        let roots = roots(nest, &exprs[index + 1..], policy, &is_read_later);
+        let schedule = Schedule::new(&nest.expr, &roots, level, policy)?;
+        Ok(TiledNest::new(register_fusion::fuse(schedule, level, policy), policy))
     };
-    let unsupported =
-        |NoKernel(op)| refuse(CompileFault::Unsupported(format!("no kernel runs {op} on its types")));
+    let unsupported = |NoKernel(op)| CompileFault::Unsupported(format!("no kernel runs {op} on its types"));
     let tiled: Vec<TiledNest<'_>> =
         (0..exprs.len()).map(tiled).collect::<Result<_, _>>().map_err(unsupported)?;
     let estimated_work = tiled.iter().map(TiledNest::cost).fold(0, usize::saturating_add);
     let flops = exprs.iter().map(flops).fold(0, usize::saturating_add);
-    let cost = Cost { bytes: policy.bytes, flops, estimated_work };
     let lookahead = policy.lookahead(estimated_work);
-    let nests: Vec<_> = tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect();
-    let in_place = in_place::pairs(&nests, &group, &ports);
-    let phases: Vec<Phase> = nests.into_iter().map(Phase::Map).collect();
-
     let mut nodes = exprs.iter().flat_map(|nest| &nest.expr.nodes);
-    Ok(Plan {
-        sizes: group.sizes(&ports),
-        in_place,
-        buffers,
-        scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
-        phases,
+    Ok(LoweredNests {
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
-        cost,
-        threading: memory::threading(cost),
+        buffers: Vec::new(),
+        cost: Cost { bytes: 0, flops, estimated_work },
         computes_floats: nodes.any(|node| node.op.reads_float_environment()),
-        stores: policy.stores,
-        outputs: resolved,
+        nests: tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect(),
     })
 }
 
@@ -109,16 +217,22 @@ fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> 
     }
 }
 
-/// The outputs of a nest; those that later nests read are stored temporally.
-fn roots(nest: &NestExpr<'_>, later: &[NestExpr<'_>], policy: &MemoryPolicy) -> Vec<Root> {
+/// The outputs of a nest; those that later nests or phases read are stored temporally.
+fn roots(
+    nest: &NestExpr<'_>,
+    later: &[NestExpr<'_>],
+    policy: &MemoryPolicy,
+    is_read_later: impl Fn(Base) -> bool,
+) -> Vec<Root> {
     let root = |&(access, value): &(usize, ExprRef)| {
         let base = nest.expr.accesses[access].base;
-        let is_read_later = later.iter().any(|later| {
-            let accesses = later.expr.accesses.iter().enumerate();
-            let mut of_base = accesses.filter(|(_, access)| access.base == base);
-            of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
-        });
-        Root { access, value, stores: if is_read_later { StorePolicy::Temporal } else { policy.stores } }
+        let is_read = is_read_later(base)
+            || later.iter().any(|later| {
+                let accesses = later.expr.accesses.iter().enumerate();
+                let mut of_base = accesses.filter(|(_, access)| access.base == base);
+                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
+            });
+        Root { access, value, stores: if is_read { StorePolicy::Temporal } else { policy.stores } }
     };
     nest.roots.iter().map(root).collect()
 }

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::schedule::{Schedule, UnplacedStep, skippable};
+use super::schedule::{Schedule, UnplacedStep, reached, skippable};
 use super::select_kernel::{Fusible, NO_PARAMS, StageShape};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::fused::{
@@ -170,7 +170,7 @@ fn check_fusible(schedule: &Schedule<'_>, index: usize) -> Result<(), RegisterFu
     if !fills_blocks && !schedule.lies_flat(index) {
         return Err(RegisterFusionVerdict::ShortRows);
     }
-    if skips_work(schedule, index) {
+    if skips_work(schedule, index) || skips_driver(schedule, index) {
         return Err(RegisterFusionVerdict::SkipsWork);
     }
     Ok(())
@@ -182,6 +182,32 @@ fn skips_work(schedule: &Schedule<'_>, index: usize) -> bool {
     let Instr::Select(select) = &steps[index].instr else { return false };
     let is_heavy = |step: usize| steps[step].fusible.is_none() && steps[step].varies == steps[index].varies;
     select.computed_branches().any(|first| skippable(steps, roots, index, first).any(is_heavy))
+}
+
+/// Whether the mask test of this select may save asking the driver for an operand, which only a branch needs.
+fn skips_driver(schedule: &Schedule<'_>, index: usize) -> bool {
+    let Schedule { expr, steps, roots, .. } = schedule;
+    let Instr::Select(select) = &steps[index].instr else { return false };
+    if expr.driver.is_none() {
+        return false;
+    }
+    let supplied = |steps_reached: &[bool], cut: Option<Operand>| -> SmallVec<[Operand; 4]> {
+        let reached = (0..steps.len()).filter(|&step| steps_reached[step]);
+        let operands = reached.flat_map(|step| {
+            let is_cut = move |operand: &Operand| step == index && Some(*operand) == cut;
+            steps[step].instr.operands().into_iter().filter(move |operand| !is_cut(operand))
+        });
+        operands.filter(|&operand| expr.is_supplied(operand)).collect()
+    };
+    [select.then.operand, select.else_.operand].into_iter().any(|branch| {
+        let inside: SmallVec<[Operand; 4]> = match branch {
+            Operand::Access(_) => [branch].into_iter().filter(|&branch| expr.is_supplied(branch)).collect(),
+            Operand::Step(first) => supplied(&reached(steps, [first], |_, _| true), None),
+        };
+        let follow = |user: usize, used: usize| (user, Operand::Step(used)) != (index, branch);
+        let without = supplied(&reached(steps, roots.iter().copied(), follow), Some(branch));
+        inside.iter().any(|operand| !without.contains(operand))
+    })
 }
 
 /// For each member, by step, whether the NaN payload of its result is demanded: it is stored, or moved or

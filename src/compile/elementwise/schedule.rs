@@ -8,7 +8,7 @@ use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{InnerStride, LINE, StorePolicy, Width, pack, select, transpose};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
-use crate::plan::{Base, Instr, Operand, StepSpace, Traversal};
+use crate::plan::{Base, Instr, Operand, Select, StepSpace, Traversal};
 use crate::types::kind::Level;
 
 /// An output of a nest.
@@ -227,7 +227,10 @@ impl Builder<'_> {
         let prefetch_columns = self.policy.prefetch_columns(width);
         let distance = self.iter_space.columns.strides[access].saturating_mul(prefetch_columns);
         let instr = Instr::PackTile { from: access, distance, kernel: pack::pack_tile(self.level, width) };
-        let varies = self.iter_space.varies(access);
+        let varies = match self.expr.accesses[access].base {
+            Base::Driver(_) => self.iter_space.all(),
+            _ => self.iter_space.varies(access),
+        };
         let cost = select_kernel::PACK_COST;
         let step = self.push(self.to_scratch(StepLabel::PackTile, instr, width, varies, cost));
         self.packed.push((access, step));
@@ -331,8 +334,15 @@ impl Builder<'_> {
             Some(_) => self.iter_space.distance(self.expr, self.policy, packs, operand),
             None => 0,
         };
-        let (instr, shape) =
+        let (mut instr, shape) =
             select_kernel::instr(node.op, node.width, &operands, self.level, stores, input, distance)?;
+        if let Instr::Select(Select { then, else_, classify_mask, blend_rows, .. }) = &mut instr
+            && [then.operand, else_.operand].into_iter().any(|branch| self.expr.is_supplied(branch))
+        {
+            // The driver computes what it supplies when it is asked, so it is asked after the mask test.
+            *classify_mask = Some(select::classify_mask(self.level));
+            *blend_rows = None;
+        }
         let port = writes.map(|root| root.access);
         let cost = node.op.cost().bytes();
         let step = self.push(UnplacedStep {

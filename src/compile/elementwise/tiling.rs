@@ -31,9 +31,25 @@ impl<'a> TiledNest<'a> {
         let in_tile = space.row_bit() | space.column_bit();
         let slots = ScratchSlots::new(steps, &uses, |step| step.varies & in_tile == 0);
         let whole = Extent { rows: space.rows.extent, columns: space.columns.extent };
-        let tile = extent(expr, steps, &slots, whole, policy);
-        let loops = TileLoops::new(space, tile, steps);
-        let slots = ScratchSlots::new(steps, &uses, |step| loops.outlives_an_iteration(step.varies));
+        let (tile, loops) = match expr.driver {
+            Some(driver) => {
+                let tile = Extent {
+                    rows: driver.tile.rows.min(whole.rows),
+                    columns: driver.tile.columns.min(whole.columns),
+                };
+                (tile, TileLoops::given(expr, space, tile))
+            }
+            None => {
+                let tile = extent(expr, steps, &slots, whole, policy);
+                (tile, TileLoops::new(space, tile, steps))
+            }
+        };
+        let outlives = |step: &UnplacedStep| match expr.driver {
+            // The driver may run the tiles in any order.
+            Some(_) => loops.is_still_along_a_loop(step.varies),
+            None => loops.outlives_an_iteration(step.varies),
+        };
+        let slots = ScratchSlots::new(steps, &uses, outlives);
         Self { fused, tile, loops, slots }
     }
 
@@ -199,15 +215,29 @@ struct TileLoops {
 
 impl TileLoops {
     fn new(iter_space: &IterationSpace, tile: Extent, steps: &[UnplacedStep]) -> Self {
+        let as_they_are = Self::as_they_are(iter_space, tile);
+        let order = as_they_are.best_order(steps, tile);
+        Self { order, ..as_they_are }
+    }
+
+    /// The loops of a driver's space. What the driver supplies stays where it is from tile to tile.
+    fn given(expr: &ExprGraph<'_>, iter_space: &IterationSpace, tile: Extent) -> Self {
+        let mut loops = Self::as_they_are(iter_space, tile);
+        for l in &mut loops.all {
+            let supplied = expr.accesses.iter().map(|access| matches!(access.base, Base::Driver(_)));
+            l.strides.iter_mut().zip(supplied).filter(|(_, is)| *is).for_each(|(stride, _)| *stride = 0);
+        }
+        loops
+    }
+
+    fn as_they_are(iter_space: &IterationSpace, tile: Extent) -> Self {
         let blocks = |l: &SpaceLoop, size: usize| Loop {
             extent: l.extent.div_ceil(size),
             strides: l.strides.iter().map(|stride| stride * size as isize).collect(),
         };
         let mut all: SmallVec<[Loop; 6]> = iter_space.outer.iter().map(|l| blocks(l, 1)).collect();
         all.extend([blocks(&iter_space.rows, tile.rows), blocks(&iter_space.columns, tile.columns)]);
-        let as_they_are = Self { order: (0..all.len()).collect(), all };
-        let order = as_they_are.best_order(steps, tile);
-        Self { order, ..as_they_are }
+        Self { order: (0..all.len()).collect(), all }
     }
 
     /// The index of the loop over blocks of rows, and over blocks of columns, and the loops in the order in
@@ -258,6 +288,11 @@ impl TileLoops {
     fn outlives_an_iteration(&self, varies: u32) -> bool {
         let innermost = self.order.iter().rev().find(|&&l| self.all[l].extent > 1);
         innermost.is_some_and(|&l| self.is_still(l, varies))
+    }
+
+    /// Whether a result stays the same in the next iteration of some loop.
+    fn is_still_along_a_loop(&self, varies: u32) -> bool {
+        (0..self.all.len()).any(|l| self.all[l].extent > 1 && self.is_still(l, varies))
     }
 
     /// For each loop in its order: the steps whose results vary along the loop.

@@ -57,7 +57,11 @@ fn compiled() -> CompiledPartition {
     let engine = Engine::builder().threads(3).build();
     let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
-    let steps = plan.phases.iter_mut().flat_map(|Phase::Map(nest)| &mut nest.program.steps);
+    let nests = plan.phases.iter_mut().filter_map(|phase| match phase {
+        Phase::Map(nest) => Some(nest),
+        Phase::Rows(_) => None,
+    });
+    let steps = nests.flat_map(|nest| &mut nest.program.steps);
     let mut kernels = steps.filter_map(|step| match &mut step.instr {
         Instr::Unary { kernel, .. } => Some(kernel),
         _ => None,

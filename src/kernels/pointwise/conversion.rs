@@ -4,7 +4,7 @@ use crate::kernels::isa::Isa;
 use crate::kernels::simd::Pod;
 
 /// A conversion to a type.
-pub(super) trait To<T: Pod>: Pod {
+pub(in crate::kernels) trait To<T: Pod>: Pod {
     fn to<I: Isa>(self) -> T;
 
     /// Converts a block, if the level has instructions for blocks.
@@ -21,4 +21,4 @@ pub(super) trait To<T: Pod>: Pod {
 /// An f32 that was rounded to odd: of the two f32 around a value, the one with an odd last bit. Rounding it
 /// again, to a type of at least two bits less, gives the same as rounding the value itself.
 #[derive(Clone, Copy, Default)]
-pub(super) struct RoundedToOdd(pub(super) f32);
+pub(in crate::kernels) struct RoundedToOdd(pub(super) f32);

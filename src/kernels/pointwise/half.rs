@@ -10,11 +10,11 @@ use crate::types::kind::Level;
 
 /// The bits of an f16.
 #[derive(Clone, Copy, Default)]
-pub(super) struct F16(u16);
+pub(in crate::kernels) struct F16(u16);
 
 /// The bits of a bf16.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Bf16(u16);
+pub(in crate::kernels) struct Bf16(u16);
 
 const INFINITY: u32 = f32::INFINITY.to_bits();
 const MAGNITUDE: u32 = u32::MAX >> 1;

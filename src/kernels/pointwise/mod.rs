@@ -3,10 +3,10 @@
 
 mod binary;
 mod compare;
-mod conversion;
+pub(in crate::kernels) mod conversion;
 mod convert;
 mod driver;
-mod half;
+pub(in crate::kernels) mod half;
 mod indices;
 mod is_kept;
 mod nibbles;

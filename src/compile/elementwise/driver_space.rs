@@ -1,0 +1,44 @@
+//! The index space of a tile program, where the driver of a phase gives it.
+
+use smallvec::SmallVec;
+
+use crate::kernels::Extent;
+use crate::types::shape::Dims;
+
+/// The index space of a tile program, its tiles, and the operands that the driver supplies.
+///
+/// The loops of the nest are all axes but those of rows and columns, in their order, also those of one
+/// iteration, then blocks of rows, then blocks of columns. The driver may run the tiles in any order.
+#[derive(Debug, Clone)]
+pub(in crate::compile) struct DriverSpace {
+    /// The extents of the axes.
+    pub(in crate::compile) dims: Dims,
+    /// The axis of the rows of a tile; `None` for one row.
+    pub(in crate::compile) rows: Option<usize>,
+    /// The axis of the columns of a tile; `None` for one column.
+    pub(in crate::compile) columns: Option<usize>,
+    /// Rows and columns of a tile; they need not divide those of the space, and may be larger.
+    pub(in crate::compile) tile: Extent,
+    /// For each slot of the driver: bytes from row to row of a tile, and from element to element of a row.
+    pub(in crate::compile) slots: SmallVec<[(isize, isize); 2]>,
+}
+
+impl DriverSpace {
+    /// The strides of a slot along the axes, if its operand varies along an axis; 0 along axes that are loops
+    /// around tiles, because the driver supplies the operand for each tile.
+    pub(super) fn strides(&self, slot: usize, varies: impl Fn(usize) -> bool) -> SmallVec<[isize; 6]> {
+        let (row_stride, col_stride) = self.slots[slot];
+        let stride = |axis: usize| match Some(axis) {
+            _ if !varies(axis) => 0,
+            along if along == self.columns => col_stride,
+            along if along == self.rows => row_stride,
+            _ => 0,
+        };
+        (0..self.dims.len()).map(stride).collect()
+    }
+
+    /// The axes that are loops around tiles, in their order.
+    pub(super) fn outer(&self) -> impl Iterator<Item = usize> {
+        (0..self.dims.len()).filter(|&axis| Some(axis) != self.rows && Some(axis) != self.columns)
+    }
+}

@@ -1,0 +1,486 @@
+//! Puts the phases of a partition together: ops that are not pointwise, which are called anchors, and the
+//! pointwise ops before, between and behind them.
+//!
+//! A lowering makes a [`ShapedPartition`], and from it a [`PlanBuilder`]. For each anchor in order it asks the
+//! builder for the places of the anchor's [operands](PlanBuilder::operand) and
+//! [results](PlanBuilder::result), and adds the anchor's phase. An operand that is computed by pointwise ops
+//! is first written to an internal buffer, by a map phase of its own; a result is a port if it is an output of
+//! the partition, otherwise an internal buffer. At the end, [`finish`](PlanBuilder::finish) adds map phases
+//! for the outputs that nobody has written yet, lets buffers share memory, and makes the plan. So any anchor
+//! can stand among any pointwise ops.
+//!
+//! A lowering that computes tiles fuses what it can instead. [`epilogue`](PlanBuilder::epilogue) makes a tile
+//! program of the values that depend on an anchor's result, and [`prologue`](PlanBuilder::prologue) one of an
+//! operand that goes to a slot of the driver; what they take, no other phase computes.
+
+use smallvec::SmallVec;
+
+use crate::compile::elementwise::{
+    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, in_place_pairs, port_strides,
+    resolved_outputs,
+};
+use crate::compile::memory::{self, MemoryPolicy, Traffic};
+use crate::error::{CompileFault, Error, Result};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::kernels::{Extent, LINE};
+use crate::partition::Partition;
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+use crate::types::shape::{self, Dims};
+
+/// A partition with the shapes of all its values, and the strides of its ports.
+pub(super) struct ShapedPartition<'a> {
+    pub(super) partition: &'a Partition,
+    pub(super) group: ShapedGroup,
+    inputs: &'a [&'a LogicalTensor],
+    /// Dims and strides of each output.
+    resolved: Vec<(Dims, Dims)>,
+}
+
+impl<'a> ShapedPartition<'a> {
+    /// Infers all shapes.
+    pub(super) fn new(
+        partition: &'a Partition,
+        inputs: &'a [&'a LogicalTensor],
+        outputs: &[&LogicalTensor],
+    ) -> Result<Self> {
+        let refuse = |fault| Error::Compile { partition: partition.id(), fault };
+        let group = ShapedGroup::new(partition, inputs, outputs)?;
+        let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
+        Ok(Self { partition, group, inputs, resolved })
+    }
+}
+
+/// A value in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlacedTensor {
+    pub(super) base: Base,
+    pub(super) data_type: DataType,
+    pub(super) dims: Dims,
+    /// In elements.
+    pub(super) strides: Dims,
+}
+
+/// A plan under construction; see the documentation of the module.
+pub(super) struct PlanBuilder<'a> {
+    shaped: &'a ShapedPartition<'a>,
+    ports: Vec<&'a [i64]>,
+    pub(super) level: Level,
+    pub(super) policy: MemoryPolicy,
+    /// For each value its place, if a phase so far writes it or if it is an input.
+    stored: Vec<Option<Stored<'a>>>,
+    phases: Vec<Phase>,
+    /// Bytes of the buffers, before any of them share memory.
+    buffers: Vec<usize>,
+    constants: Vec<[u8; 8]>,
+    cost: Cost,
+    computes_floats: bool,
+}
+
+impl<'a> PlanBuilder<'a> {
+    /// A plan without a phase.
+    pub(super) fn new(shaped: &'a ShapedPartition<'a>, level: Level, single_thread: bool) -> Self {
+        let group = &shaped.group;
+        let ports = port_strides(shaped.inputs, &shaped.resolved);
+        let output = group.outputs.iter().map(|&value| group.values[value].bytes());
+        let output = output.fold(0, usize::saturating_add);
+        // A port whose data nobody uses has size 0.
+        let read = group.sizes(&ports).into_iter().zip(&group.values[..group.inputs]);
+        let read = read.zip(&ports).map(|((size, value), strides)| match size {
+            0 => 0,
+            _ => distinct_bytes(value, strides),
+        });
+        let bytes = read.fold(output, usize::saturating_add);
+        let policy = memory::decide(Traffic { bytes, output, reads_one_branch: false, single_thread });
+        Self {
+            stored: group.stored_inputs(&ports),
+            ports,
+            shaped,
+            level,
+            policy,
+            phases: Vec::new(),
+            buffers: Vec::new(),
+            constants: Vec::new(),
+            cost: Cost { bytes, ..Cost::default() },
+            computes_floats: false,
+        }
+    }
+
+    /// The values of the partition.
+    pub(super) fn group(&self) -> &'a ShapedGroup {
+        &self.shaped.group
+    }
+
+    /// The error of a fault of the partition.
+    pub(super) fn refuse(&self, fault: CompileFault) -> Error {
+        Error::Compile { partition: self.shaped.partition.id(), fault }
+    }
+
+    /// The constants so far.
+    #[cfg(test)]
+    pub(super) fn constants(&self) -> &[[u8; 8]] {
+        &self.constants
+    }
+
+    /// A new internal buffer, for as long as phases access it.
+    pub(super) fn buffer(&mut self, bytes: usize) -> Base {
+        self.buffers.push(bytes);
+        Base::Buffer(self.buffers.len() - 1)
+    }
+
+    /// Adds a phase, and what its own operations cost beside its tile programs.
+    pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
+        self.phases.push(phase);
+        self.cost.flops = self.cost.flops.saturating_add(flops);
+        self.computes_floats |= computes_floats;
+    }
+
+    /// The place of a value, if it is an input or a phase so far writes it.
+    pub(super) fn place(&self, value: usize) -> Option<PlacedTensor> {
+        Some(self.placed(value, self.stored[value]?))
+    }
+
+    fn placed(&self, value: usize, Stored { base, strides }: Stored<'a>) -> PlacedTensor {
+        let value = &self.group().values[value];
+        let strides = match strides {
+            Some(strides) => strides.into(),
+            None => shape::row_major_strides(&value.dims).unwrap_or_default(),
+        };
+        PlacedTensor { base, data_type: value.data_type, dims: value.dims.clone(), strides }
+    }
+
+    /// The place of an operand of an anchor. If pointwise ops compute the operand, a phase is added that
+    /// writes it.
+    pub(super) fn operand(&mut self, value: usize) -> Result<PlacedTensor> {
+        if self.stored[value].is_none() {
+            self.write(&[value])?;
+        }
+        self.place(value).ok_or_else(|| self.refuse(unordered()))
+    }
+
+    /// The place for a result of an anchor, which the anchor's phase must write.
+    pub(super) fn result(&mut self, value: usize) -> PlacedTensor {
+        let target = self.target(value);
+        self.stored[value] = Some(target);
+        self.placed(value, target)
+    }
+
+    /// Adds phases that write values that pointwise ops compute from what is stored.
+    pub(super) fn write(&mut self, values: &[usize]) -> Result<()> {
+        self.check_computable(values, &[])?;
+        let targets: Vec<(usize, Stored<'a>)> =
+            values.iter().map(|&value| (value, self.target(value))).collect();
+        let is_read_later = self.read_later(&targets);
+        let mut stored = self.stored.clone();
+        let lowered = elementwise::lower_nests(
+            self.group(),
+            &mut stored,
+            &targets,
+            (self.constants.len(), self.buffers.len()),
+            self.level,
+            &self.policy,
+            |base| is_read_later.contains(&base),
+        );
+        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        self.phases.extend(nests.into_iter().map(Phase::Map));
+        self.stored = stored;
+        Ok(())
+    }
+
+    /// The tile program that a driver runs behind the computation of some results of an anchor: `supplied`
+    /// are these values, each with its slot. The program writes the [roots](Self::epilogue_roots), each to a
+    /// port or to an internal buffer.
+    pub(super) fn epilogue(
+        &mut self,
+        space: &DriverSpace,
+        supplied: &[(usize, usize)],
+        roots: &[usize],
+    ) -> Result<LoopNest> {
+        let targets: Vec<(usize, Stored<'a>)> =
+            roots.iter().map(|&value| (value, self.target(value))).collect();
+        let nest = self.program(space, supplied, &targets)?;
+        targets.iter().for_each(|&(value, target)| self.stored[value] = Some(target));
+        Ok(nest)
+    }
+
+    /// The tile program that computes a value from what is stored and puts it into a slot of the driver.
+    pub(super) fn prologue(&mut self, space: &DriverSpace, value: usize, slot: usize) -> Result<LoopNest> {
+        let target = Stored { base: Base::Driver(slot), strides: None };
+        self.program(space, &[], &[(value, target)])
+    }
+
+    fn program(
+        &mut self,
+        space: &DriverSpace,
+        supplied: &[(usize, usize)],
+        targets: &[(usize, Stored<'a>)],
+    ) -> Result<LoopNest> {
+        let [values, from] = [
+            targets.iter().map(|&(value, _)| value).collect::<Vec<usize>>(),
+            supplied.iter().map(|&(value, _)| value).collect(),
+        ];
+        self.check_computable(&values, &from)?;
+        let is_read_later = self.read_later(targets);
+        let mut stored = self.stored.clone();
+        for &(value, slot) in supplied {
+            stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
+        }
+        let lowered = elementwise::tile_program(
+            self.group(),
+            &stored,
+            space,
+            targets,
+            self.constants.len(),
+            self.level,
+            &self.policy,
+            |base| is_read_later.contains(&base),
+        );
+        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        let none = || CompileFault::Unsupported("a tile program has no nest".into());
+        nests.into_iter().next().ok_or_else(|| self.refuse(none()))
+    }
+
+    /// The values that an epilogue of an anchor writes: those with the shape of the anchor's first result
+    /// that are outputs, or operands of later anchors, and that pointwise ops compute from the results of the
+    /// anchor and from what is stored. The first result itself is one of them if others need it in memory.
+    /// `supplied` are the results of the anchor that the driver supplies.
+    pub(super) fn epilogue_roots(&self, anchor: usize, supplied: &[usize]) -> Vec<usize> {
+        let group = self.group();
+        let own = &group.anchors[anchor].outputs;
+        let later = group.anchors[anchor + 1..].iter().flat_map(|later| &later.inputs);
+        let mut needed: Vec<usize> = group.outputs.iter().chain(later).copied().collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed.retain(|&value| self.stored[value].is_none());
+        let dims = &group.values[own[0]].dims;
+        let is_fused = |&value: &usize| {
+            group.values[value].dims == *dims
+                && (own[0] == value || !own.contains(&value))
+                && self.depends(value, own[0], &[])
+                && self.is_tile_program(dims, supplied, value)
+        };
+        let mut roots: Vec<usize> = needed.iter().copied().filter(is_fused).collect();
+        // What is left, and needs the result, reads it from memory.
+        let needs_result = needed.iter().any(|&value| {
+            !roots.contains(&value) && !own.contains(&value) && self.depends(value, own[0], &roots)
+        });
+        if needs_result && !roots.contains(&own[0]) {
+            roots.insert(0, own[0]);
+        }
+        roots
+    }
+
+    /// Whether a tile program over a space with these dims can compute a value from some values that the driver
+    /// supplies and from what is stored.
+    pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[usize], value: usize) -> bool {
+        if !self.is_computable(value, supplied) {
+            return false;
+        }
+        let mut stored = self.stored.clone();
+        for (slot, &value) in supplied.iter().enumerate() {
+            stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
+        }
+        let space = DriverSpace {
+            dims: dims.clone(),
+            rows: None,
+            columns: None,
+            tile: Extent { rows: 1, columns: 1 },
+            slots: SmallVec::from_elem((0, 0), supplied.len()),
+        };
+        elementwise::is_tile_program(self.group(), &stored, &space, value)
+    }
+
+    /// Whether pointwise ops compute a value from another one, on a way that none of some values cuts.
+    fn depends(&self, value: usize, from: usize, cuts: &[usize]) -> bool {
+        let group = self.group();
+        let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
+        while let Some(value) = open.pop() {
+            if value == from {
+                return true;
+            }
+            let is_end = self.stored[value].is_some() || cuts.contains(&value);
+            if !std::mem::replace(&mut seen[value], true) && !is_end && group.anchor_of(value).is_none() {
+                open.extend(group.operands(value));
+            }
+        }
+        false
+    }
+
+    /// Whether pointwise ops compute a value from some values and from what is stored.
+    fn is_computable(&self, value: usize, from: &[usize]) -> bool {
+        let group = self.group();
+        let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
+        while let Some(value) = open.pop() {
+            if from.contains(&value) || self.stored[value].is_some() {
+                continue;
+            }
+            if group.anchor_of(value).is_some() {
+                return false;
+            }
+            if !std::mem::replace(&mut seen[value], true) {
+                open.extend(group.operands(value));
+            }
+        }
+        true
+    }
+
+    /// Refuses values that pointwise ops do not compute from some values and from what is stored.
+    fn check_computable(&self, values: &[usize], from: &[usize]) -> Result<()> {
+        match values.iter().all(|&value| self.is_computable(value, from)) {
+            true => Ok(()),
+            false => Err(self.refuse(unordered())),
+        }
+    }
+
+    /// The place at which a value is to be written.
+    fn target(&mut self, value: usize) -> Stored<'a> {
+        let group = self.group();
+        match group.outputs.iter().position(|&output| output == value) {
+            Some(output) => group.stored_output(output, &self.ports),
+            None => Stored { base: self.buffer(group.values[value].bytes()), strides: None },
+        }
+    }
+
+    /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read if
+    /// other values are computed from it.
+    fn read_later(&self, targets: &[(usize, Stored<'a>)]) -> Vec<Base> {
+        let group = self.group();
+        let is_used = |value: usize| {
+            (0..group.values.len())
+                .any(|user| self.stored[user].is_none() && group.operands(user).contains(&value))
+        };
+        let is_read = |&&(value, target): &&(usize, Stored<'a>)| {
+            matches!(target.base, Base::Buffer(_)) || is_used(value)
+        };
+        targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
+    }
+
+    /// Takes over what nests add to the plan.
+    fn add(&mut self, lowered: LoweredNests) -> Vec<LoopNest> {
+        let LoweredNests { nests, constants, buffers, cost, computes_floats } = lowered;
+        self.constants.extend(constants);
+        self.buffers.extend(buffers);
+        self.cost.flops = self.cost.flops.saturating_add(cost.flops);
+        self.cost.estimated_work = self.cost.estimated_work.saturating_add(cost.estimated_work);
+        self.computes_floats |= computes_floats;
+        nests
+    }
+
+    /// Adds phases for the outputs that nobody has written yet, and makes the plan.
+    pub(super) fn finish(mut self) -> Result<Plan> {
+        let group = self.group();
+        let open: Vec<usize> =
+            group.outputs.iter().copied().filter(|&value| self.stored[value].is_none()).collect();
+        if !open.is_empty() {
+            self.write(&open)?;
+        }
+        let buffers = share_buffers(&mut self.phases, &self.buffers);
+        let Self { shaped, ports, policy, phases, constants, cost, computes_floats, .. } = self;
+        Ok(Plan {
+            sizes: group.sizes(&ports),
+            in_place: in_place_pairs(&phases, group, &ports),
+            buffers,
+            scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0).next_multiple_of(LINE),
+            phases,
+            constants,
+            cost,
+            threading: memory::threading(cost),
+            computes_floats,
+            stores: policy.stores,
+            outputs: shaped.resolved.clone(),
+        })
+    }
+}
+
+/// A defect of a lowering: the ops of a partition stand in the order in which they run.
+fn unordered() -> CompileFault {
+    CompileFault::Unsupported("an op stands before the op whose result it uses".into())
+}
+
+/// Bytes of the distinct elements of an input.
+fn distinct_bytes(value: &GroupValue, strides: &[i64]) -> usize {
+    let varying = value.dims.iter().zip(strides).filter(|&(_, &stride)| stride != 0);
+    let elements = varying.map(|(&dim, _)| dim as usize).fold(1, usize::saturating_mul);
+    match value.data_type.size() {
+        Some(size) => elements.saturating_mul(size),
+        None => elements.div_ceil(2),
+    }
+}
+
+/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases. Returns the bytes
+/// of the shared buffers.
+pub(super) fn share_buffers(phases: &mut [Phase], bytes: &[usize]) -> Vec<usize> {
+    // The first and the last phase that accesses each buffer.
+    let mut spans: Vec<Option<(usize, usize)>> = vec![None; bytes.len()];
+    for (index, phase) in phases.iter_mut().enumerate() {
+        for base in phase.bases_mut() {
+            if let Base::Buffer(buffer) = *base {
+                spans[buffer].get_or_insert((index, index)).1 = index;
+            }
+        }
+    }
+    let (numbers, shared) = assign(&spans, bytes);
+    for base in phases.iter_mut().flat_map(Phase::bases_mut) {
+        if let Base::Buffer(buffer) = base {
+            *buffer = numbers[*buffer];
+        }
+    }
+    shared
+}
+
+/// The shared buffer of each buffer, and the bytes of the shared ones, given the first and the last phase in
+/// which each is alive. A buffer takes the free one whose size fits best.
+fn assign(spans: &[Option<(usize, usize)>], bytes: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut order: Vec<(usize, usize, usize)> = (spans.iter().enumerate())
+        .filter_map(|(buffer, span)| span.map(|(first, last)| (first, last, buffer)))
+        .collect();
+    order.sort_unstable();
+    // Bytes, and the last phase that accesses it.
+    let mut shared: Vec<(usize, usize)> = Vec::new();
+    let mut numbers = vec![0; spans.len()];
+    for (first, last, buffer) in order {
+        let free = shared.iter().enumerate().filter(|(_, (_, until))| *until < first);
+        let best = free.min_by_key(|(_, (size, _))| size.abs_diff(bytes[buffer])).map(|(index, _)| index);
+        let number = best.unwrap_or_else(|| {
+            shared.push((0, 0));
+            shared.len() - 1
+        });
+        let (size, _) = shared[number];
+        shared[number] = (size.max(bytes[buffer]), last);
+        numbers[buffer] = number;
+    }
+    (numbers, shared.into_iter().map(|(size, _)| size).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_share_memory_if_they_are_not_alive_at_once() {
+        type Row<'a> = (&'a str, &'a [Option<(usize, usize)>], &'a [usize], &'a [usize], &'a [usize]);
+        let rows: &[Row<'_>] = &[
+            ("none", &[], &[], &[], &[]),
+            ("one", &[Some((0, 1))], &[7], &[0], &[7]),
+            ("a chain", &[Some((0, 1)), Some((1, 2)), Some((2, 3))], &[5, 8, 6], &[0, 1, 0], &[6, 8]),
+            ("all at once", &[Some((0, 3)), Some((1, 3)), Some((2, 3))], &[1, 2, 3], &[0, 1, 2], &[1, 2, 3]),
+            (
+                "the best fit",
+                &[Some((0, 1)), Some((0, 1)), Some((2, 3)), Some((2, 3))],
+                &[100, 10, 11, 90],
+                &[0, 1, 1, 0],
+                &[100, 11],
+            ),
+            ("never used", &[None, Some((0, 1))], &[9, 4], &[0, 0], &[4]),
+        ];
+        let mut wrong = Vec::new();
+        for (name, spans, bytes, numbers, shared) in rows {
+            let found = assign(spans, bytes);
+            if (&found.0[..], &found.1[..]) != (*numbers, *shared) {
+                wrong.push((name, found));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

@@ -1,0 +1,899 @@
+//! Lowers ops that work on rows: reductions, SoftMax, norms and their gradients.
+//!
+//! An op becomes one phase or a few. Each goes over places, the axes along which results differ, and along
+//! rows, the others. The axes keep their order along a row whatever the strides, so that sums have the same
+//! bits in every layout.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::elementwise::{DriverSpace, GroupValue};
+use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use crate::error::{CompileFault, Result};
+use crate::graph::infer;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
+use crate::kernels::pack::{pack_tile, unpack_tile};
+use crate::kernels::pointwise::convert;
+use crate::kernels::rows::{self, COLUMNS, Float, Fold, LANES_OF_FOLD};
+use crate::kernels::{Extent, LINE, Width};
+use crate::partition::Partition;
+use crate::plan::{
+    Access, Base, FoldFinish, FoldWork, FusedRows, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers, Plan,
+    RowMap, RowOperand, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, Level, OpKind};
+use crate::types::shape::Dims;
+
+/// Elements of the rows of a tile: they stay in the first level beside their results.
+const TILE_ELEMENTS: usize = 8 << 10;
+
+/// Places of a tile whose rows are packed: the lines of neighbouring places are read once.
+const PACKED_PLACES: usize = 16;
+
+/// Most bytes of the packed rows of an operand, unless one row has more.
+const PACKED_BYTES: usize = 1 << 20;
+
+/// Longest row whose exponentials are kept instead of computed twice.
+const KEPT: usize = 16 << 10;
+
+/// Tasks that a reduction of many elements to few results has at least.
+const TASKS: usize = 32;
+
+/// Least elements of a part of a row.
+const MIN_PART: usize = 4 << 10;
+
+/// Most columns of a tile of a program before or behind the work. It divides [`MIN_PART`].
+const PROGRAM_COLUMNS: usize = 4 << 10;
+
+/// The plan of a partition for concrete inputs, for one thread or for more.
+pub(super) fn lower(
+    partition: &Partition,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+    level: Level,
+    single_thread: bool,
+) -> Result<Plan> {
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let mut builder = PlanBuilder::new(&shaped, level, single_thread);
+    let mut in_place = Vec::new();
+    for anchor in 0..shaped.group.anchors.len() {
+        let op = &partition.ops()[shaped.group.anchors[anchor].op];
+        in_place.extend(
+            Lowering { builder: &mut builder, fused: Fused::default(), in_place: None }.run(op, anchor)?,
+        );
+    }
+    let mut plan = builder.finish()?;
+    // The kernels read a row of the source before they write it; nothing else may read it.
+    let is_pair = |&(input, output): &(usize, usize)| {
+        let group = &shaped.group;
+        let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
+        let own = plan.phases.iter().filter_map(|phase| match phase {
+            Phase::Rows(rows) => Some(&rows.nest),
+            _ => None,
+        });
+        let nests = plan.phases.iter().flat_map(Phase::nests).chain(own);
+        let accesses = nests.flat_map(|nest| &nest.program.accesses);
+        let reads = accesses.filter(|access| access.base == Base::Port(input)).count();
+        reads == 1
+            && value.data_type == result.data_type
+            && value.dims == result.dims
+            && inputs[input].strides() == Some(&plan.outputs[output].1)
+    };
+    let pairs: Vec<(usize, usize)> =
+        in_place.into_iter().map(|(input, output)| (input, output - inputs.len())).filter(is_pair).collect();
+    plan.in_place.extend(pairs);
+    Ok(plan)
+}
+
+/// Time for an element, in bytes that could be moved in the same time.
+fn cost_of(kind: OpKind) -> usize {
+    match kind {
+        OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LogSoftmaxBackward => 16,
+        OpKind::LayerNormBackward => 16,
+        _ => 8,
+    }
+}
+
+/// Strides in bytes, by axis of an iteration.
+type AxisStrides = SmallVec<[isize; 6]>;
+
+/// A tensor as an operand of iterations.
+trait Along {
+    /// The strides along axes of which each is a dim of the tensor, or none; a dim of 1 is repeated.
+    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand;
+
+    /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
+    fn onto(&self, rank: usize, start: usize) -> Operand;
+}
+
+impl Along for PlacedTensor {
+    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand {
+        let bytes = self.data_type.size().unwrap_or(1) as isize;
+        let stride = |dim: usize| match self.dims[dim] {
+            1 => 0,
+            _ => self.strides[dim] as isize * bytes,
+        };
+        let strides = axes.map(|axis| axis.map_or(0, stride)).collect();
+        Operand { base: self.base, data_type: self.data_type, strides }
+    }
+
+    fn onto(&self, rank: usize, start: usize) -> Operand {
+        self.along((0..rank).map(|axis| axis.checked_sub(start).filter(|&dim| dim < self.dims.len())))
+    }
+}
+
+/// A tensor as an operand of an iteration.
+#[derive(Debug, Clone)]
+struct Operand {
+    base: Base,
+    data_type: DataType,
+    strides: AxisStrides,
+}
+
+impl Operand {
+    fn bytes(&self) -> usize {
+        self.data_type.size().unwrap_or(1)
+    }
+
+    /// Whether a program before or behind the work has it.
+    fn is_of_program(&self) -> bool {
+        matches!(self.base, Base::Driver(_))
+    }
+}
+
+/// The axes of an iteration: each is one of the places, or lies along rows.
+struct Axes {
+    dims: Dims,
+    places: SmallVec<[usize; 6]>,
+    along: SmallVec<[usize; 6]>,
+}
+
+impl Axes {
+    fn new(dims: &[i64], is_along: impl Fn(usize) -> bool) -> Self {
+        let (along, places) = (0..dims.len()).partition(|&axis| is_along(axis));
+        Self { dims: dims.into(), places, along }
+    }
+
+    fn count(&self, axes: &[usize]) -> usize {
+        axes.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
+    }
+
+    fn length(&self) -> usize {
+        self.count(&self.along)
+    }
+
+    /// Elements of a part of a row that is combined to a number. The parts depend on shapes alone.
+    fn part(&self) -> usize {
+        let length = self.length();
+        let wanted = TASKS.div_ceil(self.count(&self.places).div_ceil(COLUMNS).max(1));
+        let part = length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART);
+        if length <= part { length } else { part }
+    }
+}
+
+/// What a phase reads and writes.
+#[derive(Default)]
+struct Roles {
+    operands: SmallVec<[Operand; 3]>,
+    result: Option<Operand>,
+    parameters: SmallVec<[Operand; 2]>,
+    given: SmallVec<[Operand; 2]>,
+    /// Numbers that are computed whether or not they are written.
+    numbers: SmallVec<[Option<Operand>; 2]>,
+}
+
+/// What runs in the tiles of a phase beside its own work.
+#[derive(Default)]
+struct Fused {
+    /// Places of a tile, and the place axis that they lie along, by its index among the places; none of the
+    /// programs' loops are merged or reordered.
+    tile: Option<(usize, Option<usize>)>,
+    prologue: Option<Program>,
+    epilogue: Option<Program>,
+}
+
+/// A tile program, and the rows that it hands over.
+struct Program {
+    nest: LoopNest,
+    row_stride: usize,
+    element: usize,
+    is_by_place: bool,
+}
+
+/// Lowers one op.
+struct Lowering<'b, 'a> {
+    builder: &'b mut PlanBuilder<'a>,
+    fused: Fused,
+    /// An input and an output, by port, of which the output may replace the input.
+    in_place: Option<(usize, usize)>,
+}
+
+impl Lowering<'_, '_> {
+    /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that
+    /// may share memory.
+    fn run(mut self, op: &Op, anchor: usize) -> Result<Option<(usize, usize)>> {
+        let group = self.builder.group();
+        let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);
+        let (source, result) = (operands[0], results[0]);
+        let axes = fusable_axes(op, &group.values[source].dims)?;
+        let has_program =
+            |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
+        let has_prologue = axes.is_some() && group.anchor_of(source).is_none() && has_program(source);
+        let mut inputs: SmallVec<[PlacedTensor; 6]> = SmallVec::new();
+        for (index, &value) in operands.iter().enumerate() {
+            let tensor = match index == 0 && has_prologue {
+                true => of_program(&group.values[value]),
+                false => self.builder.operand(value)?,
+            };
+            inputs.push(tensor);
+        }
+        let roots = match &axes {
+            Some(_) => self.builder.epilogue_roots(anchor, &[result]),
+            None => Vec::new(),
+        };
+        let has_epilogue = roots.iter().any(|&root| root != result);
+        let is_read = |value: usize| {
+            let is_used = |user: usize| group.operands(user).contains(&value);
+            group.outputs.contains(&value) || (0..group.values.len()).any(is_used)
+        };
+        let mut outputs: SmallVec<[Option<PlacedTensor>; 3]> = SmallVec::new();
+        for (index, &value) in results.iter().enumerate() {
+            outputs.push(match index {
+                0 if has_epilogue => Some(of_program(&group.values[value])),
+                _ if is_read(value) => Some(self.builder.result(value)),
+                _ => None,
+            });
+        }
+        if let Some(axes) = axes.filter(|_| has_prologue || has_epilogue) {
+            let is_fold = !matches!(
+                op.kind(),
+                OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm
+            );
+            let count = if is_fold { axes.part().min(axes.length()) } else { axes.length() };
+            let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
+            let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
+            let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
+            let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
+            let columns =
+                axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
+            let space = |value: usize| {
+                let row_stride = (count * element(value)).next_multiple_of(LINE);
+                let space = DriverSpace {
+                    dims: axes.dims.clone(),
+                    rows: places_axis.map(|place| axes.places[place]),
+                    columns,
+                    tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
+                    slots: smallvec![(row_stride as isize, element(value) as isize)],
+                };
+                (space, row_stride)
+            };
+            self.fused.tile = Some((rows, places_axis));
+            if has_prologue {
+                let (space, row_stride) = space(source);
+                let nest = self.builder.prologue(&space, source, 0)?;
+                let element = element(source);
+                self.fused.prologue = Some(Program { nest, row_stride, element, is_by_place: false });
+            }
+            if has_epilogue {
+                let (space, row_stride) = match is_fold {
+                    false => space(result),
+                    true => {
+                        let dims = &group.values[result].dims;
+                        let keeps = dims.len() == axes.dims.len();
+                        let columns = places_axis.map(|place| if keeps { axes.places[place] } else { place });
+                        let space = DriverSpace {
+                            dims: dims.clone(),
+                            rows: None,
+                            columns,
+                            tile: Extent { rows: 1, columns: rows },
+                            slots: smallvec![(0, element(result) as isize)],
+                        };
+                        (space, element(result))
+                    }
+                };
+                let nest = self.builder.epilogue(&space, &[(result, 0)], &roots)?;
+                let element = element(result);
+                self.fused.epilogue = Some(Program { nest, row_stride, element, is_by_place: is_fold });
+            }
+        }
+        let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
+        match self.op(op, &inputs, &outputs)? {
+            Some(()) => Ok(self.in_place),
+            None => Err(self.builder.refuse(unsupported())),
+        }
+    }
+
+    /// Adds the phases of an op; `None` if it is no op on rows.
+    fn op(
+        &mut self,
+        op: &Op,
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
+    ) -> Result<Option<()>> {
+        use OpKind as K;
+        let Some(source) = inputs.first() else { return Ok(None) };
+        let (level, dims, rank) = (self.builder.level, source.dims.clone(), source.dims.len());
+        let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
+        let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
+        let epsilon = f64::from(op.f32_attr(Attr::Epsilon).unwrap_or(0.0));
+        let is_affine = op.get_attr(Attr::UseAffine).is_none() || op.bool_attr(Attr::UseAffine);
+        match op.kind() {
+            K::SoftMax | K::LogSoftmax => {
+                let axis = infer::resolved_axis(op, &dims)?;
+                let is_logarithm = op.kind() == K::LogSoftmax;
+                let roles = Roles {
+                    operands: smallvec![whole(source)],
+                    result: result(0).map(whole),
+                    numbers: smallvec![result(1).map(whole)],
+                    ..Roles::default()
+                };
+                let work = RowWork::SoftMax {
+                    kernel: rows::softmax(level),
+                    inf_as_zero: op.str_attr(Attr::Mode) == Some("inf_as_zero"),
+                    is_logarithm,
+                };
+                self.may_replace(source, result(0));
+                self.add(op, work, &Axes::new(&dims, |other| other == axis), roles);
+            }
+            K::SoftMaxBackward | K::LogSoftmaxBackward => {
+                let axis = infer::resolved_axis(op, &dims)?;
+                let roles = Roles {
+                    operands: inputs[..2].iter().map(whole).collect(),
+                    result: result(0).map(whole),
+                    ..Roles::default()
+                };
+                let work = RowWork::SoftMaxBackward(match op.kind() {
+                    K::SoftMaxBackward => rows::softmax_backward(level),
+                    _ => rows::log_softmax_backward(level),
+                });
+                self.add(op, work, &Axes::new(&dims, |other| other == axis), roles);
+            }
+            K::LayerNorm | K::RMSNorm => {
+                let begin = infer::norm_axis(op, &dims)?;
+                let is_centred = op.kind() == K::LayerNorm;
+                let given = if is_affine || !is_centred { &inputs[1..] } else { &[] };
+                let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
+                let before = |tensor: &PlacedTensor| {
+                    tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)))
+                };
+                let roles = Roles {
+                    operands: smallvec![whole(source)],
+                    result: result(0).map(whole),
+                    parameters: given.iter().map(onto).collect(),
+                    numbers: smallvec![result(1).map(before), result(2).map(before)],
+                    ..Roles::default()
+                };
+                self.may_replace(source, result(0));
+                let work = RowWork::Norm { kernel: rows::norm(level), is_centred, epsilon };
+                self.add(op, work, &Axes::new(&dims, |axis| axis >= begin), roles);
+            }
+            K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
+            K::ReduceSum
+            | K::ReduceMean
+            | K::ReduceMax
+            | K::ReduceMin
+            | K::ReduceProd
+            | K::ReduceL1
+            | K::ReduceL2 => {
+                let along = infer::reduced_axes(op, &dims)?;
+                let Some(to) = result(0) else { return Ok(None) };
+                if along.is_empty() {
+                    let roles = Roles {
+                        operands: smallvec![whole(source)],
+                        result: Some(whole(to)),
+                        ..Roles::default()
+                    };
+                    self.add(op, RowWork::Copy, &Axes::new(&dims, |axis| axis + 1 == rank), roles);
+                    return Ok(Some(()));
+                }
+                let axes = Axes::new(&dims, |axis| along.contains(&axis));
+                let keeps = op.bool_attr(Attr::KeepDims);
+                let dim = |axis: usize| match keeps {
+                    true => Some(axis).filter(|axis| !along.contains(axis)),
+                    false => axes.places.iter().position(|&place| place == axis),
+                };
+                let to = to.along((0..rank).map(dim));
+                let (fold, finish) = match op.kind() {
+                    K::ReduceMean => (Fold::Sum, FoldFinish::Mean(axes.length() as f64)),
+                    K::ReduceMax => (Fold::Maximum, FoldFinish::AsItIs),
+                    K::ReduceMin => (Fold::Minimum, FoldFinish::AsItIs),
+                    K::ReduceProd => (Fold::Product, FoldFinish::AsItIs),
+                    K::ReduceL1 => (Fold::SumOfSizes, FoldFinish::AsItIs),
+                    K::ReduceL2 => (Fold::SumOfSquares, FoldFinish::Root),
+                    _ => (Fold::Sum, FoldFinish::AsItIs),
+                };
+                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                self.reduce(op, (fold, finish), RowMap::None, &axes, roles, to);
+            }
+            K::BiasAddBackward => {
+                let channels = infer::channel_axis(op, &dims)?;
+                let Some(to) = result(0) else { return Ok(None) };
+                let to = to.along((0..rank).map(|axis| (axis == channels).then_some(0)));
+                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                let axes = Axes::new(&dims, |axis| axis != channels);
+                self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), RowMap::None, &axes, roles, to);
+            }
+            K::LayerNormBackward => self.layer_norm_backward(op, inputs, outputs, epsilon)?,
+            K::PReLUBackward => {
+                let [source, slope, gradient] = inputs else { return Ok(None) };
+                let start = infer::slope_start(op, &[&dims, &slope.dims])?;
+                let slope_along = slope.onto(rank, start);
+                if let Some(to) = result(0) {
+                    let roles = Roles {
+                        operands: smallvec![whole(source), slope_along, whole(gradient)],
+                        result: Some(whole(to)),
+                        ..Roles::default()
+                    };
+                    let work = RowWork::PreluBackward(rows::prelu_backward(level));
+                    self.add(op, work, &Axes::new(&dims, |axis| axis + 1 == rank), roles);
+                }
+                if let Some(to) = result(1) {
+                    let repeated = |axis: usize| {
+                        axis.checked_sub(start)
+                            .is_none_or(|dim| slope.dims.get(dim).is_none_or(|&dim| dim == 1))
+                    };
+                    let roles =
+                        Roles { operands: smallvec![whole(source), whole(gradient)], ..Roles::default() };
+                    let map = RowMap::Prelu(rows::prelu_products(level));
+                    let axes = Axes::new(&dims, repeated);
+                    self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), map, &axes, roles, to.onto(rank, start));
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(()))
+    }
+
+    /// Notes that a result may replace the source.
+    fn may_replace(&mut self, source: &PlacedTensor, result: Option<&PlacedTensor>) {
+        if let (Base::Port(input), Some(Base::Port(output))) = (source.base, result.map(|to| to.base)) {
+            self.in_place = Some((input, output));
+        }
+    }
+
+    /// The channels of a group and all that lies beside them are a row.
+    fn group_norm(
+        &mut self,
+        op: &Op,
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
+        epsilon: f64,
+    ) -> Result<()> {
+        let source = &inputs[0];
+        let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, &source.dims)?;
+        let mut dims = source.dims.clone();
+        dims[axis] = channels;
+        dims.insert(axis, groups);
+        let rank = dims.len();
+        // The dim of channels as that of groups and that of the channels of a group.
+        let split = |operand: Operand, axis_of_channels: isize| {
+            let Operand { base, data_type, mut strides } = operand;
+            strides.insert(axis, axis_of_channels * channels as isize);
+            Operand { base, data_type, strides }
+        };
+        let whole = |tensor: &PlacedTensor| {
+            let operand = tensor.onto(rank - 1, 0);
+            let stride = operand.strides[axis];
+            split(operand, stride)
+        };
+        let of_channels = |tensor: &PlacedTensor| {
+            let operand = tensor.along((0..rank - 1).map(|other| (other == axis).then_some(0)));
+            let stride = operand.strides[axis];
+            split(operand, stride)
+        };
+        let of_groups = |tensor: &PlacedTensor| {
+            tensor.along((0..rank).map(|other| match other {
+                0 => Some(0),
+                _ => (other == axis).then_some(1),
+            }))
+        };
+        let is_affine = op.bool_attr(Attr::UseAffine);
+        let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
+        let roles = Roles {
+            operands: smallvec![whole(source)],
+            result: result(0).map(whole),
+            parameters: inputs[1..].iter().filter(|_| is_affine).map(of_channels).collect(),
+            numbers: smallvec![result(1).map(of_groups), result(2).map(of_groups)],
+            ..Roles::default()
+        };
+        self.may_replace(source, result(0));
+        let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
+        self.add(op, work, &Axes::new(&dims, |other| other != 0 && other != axis), roles);
+        Ok(())
+    }
+
+    /// The gradient of the source by rows; those of gamma and beta are sums over all rows.
+    fn layer_norm_backward(
+        &mut self,
+        op: &Op,
+        inputs: &[PlacedTensor],
+        outputs: &[Option<PlacedTensor>],
+        epsilon: f64,
+    ) -> Result<()> {
+        let dims = &inputs[0].dims;
+        let (level, rank) = (self.builder.level, dims.len());
+        let begin = infer::norm_axis(op, dims)?;
+        let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
+        let before =
+            |tensor: &PlacedTensor| tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)));
+        let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
+        let is_affine = op.bool_attr(Attr::UseAffine);
+        let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
+        let operands: SmallVec<[Operand; 3]> = inputs[..2].iter().map(whole).collect();
+        let given: SmallVec<[Operand; 2]> = inputs[2..4].iter().map(before).collect();
+        if let Some(to) = result(0) {
+            let roles = Roles {
+                operands: operands.clone(),
+                result: Some(whole(to)),
+                parameters: inputs.get(4).filter(|_| is_affine).map(onto).into_iter().collect(),
+                given: given.clone(),
+                ..Roles::default()
+            };
+            let work = RowWork::NormBackward { kernel: rows::norm_backward(level), epsilon };
+            self.add(op, work, &Axes::new(dims, |axis| axis >= begin), roles);
+        }
+        for (index, operands) in [(1, operands), (2, smallvec![whole(&inputs[1])])] {
+            let Some(to) = result(index) else { continue };
+            let start = rank - to.dims.len();
+            let is_repeated = |axis: usize| axis < start.max(begin) || to.dims[axis - start] == 1;
+            let axes = Axes::new(dims, is_repeated);
+            let (map, given) = match index {
+                1 => (RowMap::Norm { kernel: rows::norm_products(level), epsilon }, given.clone()),
+                _ => (RowMap::None, SmallVec::new()),
+            };
+            let roles = Roles { operands, given, ..Roles::default() };
+            self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), map, &axes, roles, to.onto(rank, start));
+        }
+        Ok(())
+    }
+
+    /// Combines rows to a number each; long rows by parts whose numbers are then combined.
+    fn reduce(
+        &mut self,
+        op: &Op,
+        (fold, finish): (Fold, FoldFinish),
+        map: RowMap,
+        axes: &Axes,
+        mut roles: Roles,
+        to: Operand,
+    ) {
+        let (length, part) = (axes.length(), axes.part());
+        let parts = if length <= part { 1 } else { length.div_ceil(part) };
+        let kernels = rows::fold(self.builder.level, fold);
+        let work = |finish| RowWork::Fold(FoldWork { kernels, map, by_columns: false, finish });
+        if parts == 1 {
+            roles.numbers = smallvec![Some(to)];
+            return self.add(op, work(Some(finish)), axes, roles);
+        }
+        // The numbers of the parts of a place are neighbours.
+        let mut stride = parts * size_of::<f64>();
+        let bytes =
+            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
+        let mut partial = Operand {
+            base: self.builder.buffer(bytes),
+            data_type: DataType::F64,
+            strides: AxisStrides::from_elem(0, axes.dims.len()),
+        };
+        for &axis in axes.places.iter().rev() {
+            partial.strides[axis] = stride as isize;
+            stride = stride.saturating_mul(axes.dims[axis] as usize);
+        }
+        roles.numbers = smallvec![Some(partial.clone())];
+        self.add(op, work(None), axes, roles);
+        // The parts are the axis along which the second phase goes.
+        let mut dims: Dims = axes.places.iter().map(|&axis| axes.dims[axis]).collect();
+        dims.push(parts as i64);
+        let of_places = |operand: &Operand, along: isize| {
+            let mut strides: AxisStrides = axes.places.iter().map(|&axis| operand.strides[axis]).collect();
+            strides.push(along);
+            Operand { strides, ..operand.clone() }
+        };
+        let roles = Roles {
+            operands: smallvec![of_places(&partial, size_of::<f64>() as isize)],
+            numbers: smallvec![Some(of_places(&to, 0))],
+            ..Roles::default()
+        };
+        let last = dims.len() - 1;
+        self.add(op, RowWork::Merge { fold, finish }, &Axes::new(&dims, |axis| axis == last), roles);
+    }
+
+    /// Adds a phase.
+    fn add(&mut self, op: &Op, mut work: RowWork, axes: &Axes, roles: Roles) {
+        let level = self.builder.level;
+        let length = axes.length();
+        let (part, parts) = match work {
+            RowWork::Fold(_) => (axes.part(), length.div_ceil(axes.part().max(1)).max(1)),
+            _ => (length, 1),
+        };
+        let count = part.min(length);
+        let Roles { operands, result, parameters, given, numbers } = roles;
+        let all: SmallVec<[&Operand; 8]> = (operands.iter().chain(&result).chain(&parameters))
+            .chain(&given)
+            .chain(numbers.iter().flatten())
+            .collect();
+        let (mut loops, places) = match self.fused.tile {
+            None => {
+                let mut loops = place_loops(axes, &all);
+                let places = loops.pop();
+                (loops, places)
+            }
+            Some((_, rows)) => given_loops(axes, &all, rows),
+        };
+        let places = places.unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] });
+
+        // Which rows lie contiguous.
+        let row = |operand: &Operand| along(axes, operand);
+        let is_contiguous = |operand: &Operand| match &row(operand)[..] {
+            _ if operand.is_of_program() => true,
+            [] => true,
+            [(_, stride)] => *stride == operand.bytes() as isize,
+            _ => false,
+        };
+        if let RowWork::Fold(fold) = &mut work {
+            let bytes = operands[0].bytes() as isize;
+            let wide = places.strides[0] == bytes && places.extent >= 8;
+            fold.by_columns = matches!(fold.map, RowMap::None) && wide && !is_contiguous(&operands[0]);
+        }
+        let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
+        let is_merge = matches!(work, RowWork::Merge { .. });
+        let is_packed = |operand: &Operand| !by_columns && !is_merge && !is_contiguous(operand);
+        let packs = operands.iter().chain(&result).chain(&parameters).any(is_packed);
+        let in_tile = (TILE_ELEMENTS / count.max(1)).max(1);
+        let rows = match () {
+            () if by_columns => COLUMNS,
+            () if packs => in_tile.max(PACKED_PLACES.min(PACKED_BYTES / 4 / count.max(1))).max(1),
+            () => in_tile,
+        };
+        let rows = self.fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
+
+        let mut scratch = Scratch(0);
+        let mut next = 0;
+        let mut access = || {
+            next += 1;
+            next - 1
+        };
+        let width = |bytes: usize| Width::of(bytes).unwrap_or(Width::W4);
+        let mut row_operand = |operand: &Operand, scratch: &mut Scratch, rows: usize| {
+            let (bytes, along) = (operand.bytes(), row(operand));
+            let packed = is_packed(operand).then(|| {
+                let row_stride = count.saturating_mul(bytes).next_multiple_of(LINE);
+                Packed {
+                    scratch: scratch.take(row_stride.saturating_mul(rows)),
+                    row_stride,
+                    pack: pack_tile(level, width(bytes)),
+                    unpack: unpack_tile(level, width(bytes)),
+                }
+            });
+            let float = Float::of(operand.data_type).unwrap_or(Float::F32);
+            let place = place_of(operand, access());
+            RowOperand { place, float, along, packed }
+        };
+        let row_operands: SmallVec<[RowOperand; 3]> =
+            operands.iter().map(|operand| row_operand(operand, &mut scratch, rows)).collect();
+        let row_result = result.as_ref().map(|result| row_operand(result, &mut scratch, rows));
+        let row_parameters: SmallVec<[RowParameter; 2]> = (parameters.iter())
+            .map(|parameter| {
+                let is_same = axes.places.iter().all(|&axis| parameter.strides[axis] == 0);
+                let rows = if is_same { 1 } else { rows };
+                let operand = row_operand(parameter, &mut scratch, rows);
+                let widen = convert(level, parameter.data_type, DataType::F32)
+                    .filter(|_| parameter.data_type != DataType::F32)
+                    .map(|widen| {
+                        let row_stride = (count.saturating_mul(size_of::<f32>())).next_multiple_of(LINE);
+                        (widen.kernel, scratch.take(row_stride.saturating_mul(rows)), row_stride)
+                    });
+                RowParameter { operand, widen, is_same }
+            })
+            .collect();
+        let is_given_along = matches!(work, RowWork::Fold(_));
+        let mut place_numbers = |operand: Option<&Operand>, is_read: bool, scratch: &mut Scratch| {
+            let data_type = operand.map_or(DataType::F64, |operand| operand.data_type);
+            let bytes = data_type.size().unwrap_or(8);
+            let room = if is_read && is_given_along { count } else { rows };
+            let (from, to) = match is_read {
+                true => (data_type, DataType::F64),
+                false => (DataType::F64, data_type),
+            };
+            PlaceNumbers {
+                place: operand.map_or(RowPlace::Nowhere, |operand| place_of(operand, access())),
+                along: operand.map(row).filter(|_| is_read && is_given_along).unwrap_or_default(),
+                convert: convert(level, from, to).map(|convert| convert.kernel),
+                bytes,
+                // Columns are combined vector by vector.
+                scratch: scratch.take(room.next_multiple_of(COLUMNS).saturating_mul(size_of::<f64>())),
+                narrow: scratch.take(room.saturating_mul(bytes)),
+                pack: pack_tile(level, width(bytes)),
+                unpack: unpack_tile(level, width(bytes)),
+            }
+        };
+        let given_numbers: SmallVec<[PlaceNumbers; 2]> =
+            given.iter().map(|operand| place_numbers(Some(operand), true, &mut scratch)).collect();
+        let row_numbers: SmallVec<[PlaceNumbers; 2]> =
+            numbers.iter().map(|operand| place_numbers(operand.as_ref(), false, &mut scratch)).collect();
+        let kept_row = match work {
+            RowWork::SoftMax { is_logarithm: false, .. } if length <= KEPT => {
+                Some(scratch.take(length * size_of::<f32>()))
+            }
+            _ => None,
+        };
+        let room = match work {
+            RowWork::Fold(FoldWork { by_columns: true, .. }) => LANES_OF_FOLD * COLUMNS * size_of::<f64>(),
+            RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
+                rows.saturating_mul(count).saturating_mul(size_of::<f32>())
+            }
+            _ => 0,
+        };
+        let room = scratch.take(room);
+        // The prologue belongs to the first phase of an op, the epilogue to the last.
+        let mut fused = |program: Option<Program>| {
+            program.map(|Program { nest, row_stride, element, is_by_place }| FusedRows {
+                scratch: scratch.take(nest.program.scratch),
+                rows: scratch.take(row_stride.saturating_mul(rows)),
+                nest,
+                row_stride,
+                element,
+                is_by_place,
+            })
+        };
+        let is_last = !matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
+        let prologue = fused(self.fused.prologue.take());
+        let epilogue = fused(self.fused.epilogue.take_if(|_| is_last));
+
+        let accesses = (all.iter().enumerate())
+            .map(|(index, operand)| Access {
+                base: operand.base,
+                offset: 0,
+                row_stride: places.strides[index],
+                col_stride: row(operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
+            })
+            .collect();
+        let blocks = Loop {
+            extent: places.extent.div_ceil(rows),
+            strides: places.strides.iter().map(|stride| stride * rows as isize).collect(),
+        };
+        let row_blocks = loops.len();
+        loops.extend([blocks, Loop { extent: 1, strides: smallvec![0; all.len()] }]);
+        let elements =
+            (loops.iter().map(|l| l.extent)).fold(length.saturating_mul(rows), usize::saturating_mul);
+        let program = TileProgram {
+            steps: Vec::new(),
+            roots: SmallVec::new(),
+            invalidated_by: SmallVec::new(),
+            accesses,
+            fused_scratch: 0,
+            scratch: scratch.0,
+            lookahead: None,
+        };
+        let nest = LoopNest {
+            loops,
+            row_blocks,
+            column_blocks: row_blocks + 1,
+            space: Extent { rows: places.extent, columns: 1 },
+            tile: Extent { rows, columns: 1 },
+            program,
+        };
+        let phase = RowsPhase {
+            name: op.kind().name(),
+            nest,
+            length,
+            part: part.max(1),
+            parts,
+            work,
+            operands: row_operands,
+            result: row_result,
+            parameters: row_parameters,
+            given: given_numbers,
+            numbers: row_numbers,
+            kept_row,
+            room,
+            prologue,
+            epilogue,
+        };
+        let flops = elements.saturating_mul(cost_of(op.kind()));
+        self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
+    }
+}
+
+/// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
+fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<Axes>> {
+    use OpKind as K;
+    let axes = match op.kind() {
+        K::SoftMax | K::LogSoftmax => {
+            let along = infer::resolved_axis(op, dims)?;
+            Axes::new(dims, |axis| axis == along)
+        }
+        K::LayerNorm | K::RMSNorm => {
+            let begin = infer::norm_axis(op, dims)?;
+            Axes::new(dims, |axis| axis >= begin)
+        }
+        K::ReduceSum
+        | K::ReduceMean
+        | K::ReduceMax
+        | K::ReduceMin
+        | K::ReduceProd
+        | K::ReduceL1
+        | K::ReduceL2 => {
+            let along = infer::reduced_axes(op, dims)?;
+            Axes::new(dims, |axis| along.contains(&axis))
+        }
+        _ => return Ok(None),
+    };
+    let long = axes.along.iter().filter(|&&axis| dims[axis] != 1).count();
+    Ok(Some(axes).filter(|axes| long <= 1 && !axes.along.is_empty() && !dims.contains(&0)))
+}
+
+/// A value that a program hands over.
+fn of_program(value: &GroupValue) -> PlacedTensor {
+    let strides = Dims::from_elem(0, value.dims.len());
+    PlacedTensor { base: Base::Driver(0), data_type: value.data_type, dims: value.dims.clone(), strides }
+}
+
+/// Where an operand is.
+fn place_of(operand: &Operand, access: usize) -> RowPlace {
+    if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
+}
+
+/// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
+fn given_loops(
+    axes: &Axes,
+    operands: &[&Operand],
+    rows: Option<usize>,
+) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
+    let of_axis = |&axis: &usize| Loop {
+        extent: axes.dims[axis] as usize,
+        strides: operands.iter().map(|operand| operand.strides[axis]).collect(),
+    };
+    let others = axes.places.iter().enumerate().filter(|(place, _)| Some(*place) != rows);
+    (others.map(|(_, axis)| of_axis(axis)).collect(), rows.map(|place| of_axis(&axes.places[place])))
+}
+
+/// Hands out scratch, line by line.
+struct Scratch(usize);
+
+impl Scratch {
+    fn take(&mut self, bytes: usize) -> usize {
+        let start = self.0;
+        self.0 = start.saturating_add(bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX));
+        start
+    }
+}
+
+/// The loops over places, with the stride of each operand: ordered by the strides of the first operand, the
+/// largest outermost, and merged where all operands go along alike.
+fn place_loops(axes: &Axes, operands: &[&Operand]) -> SmallVec<[Loop; 6]> {
+    let mut ordered: SmallVec<[Loop; 6]> = SmallVec::new();
+    for &axis in axes.places.iter().filter(|&&axis| axes.dims[axis] != 1) {
+        let strides: SmallVec<[isize; 4]> = operands.iter().map(|operand| operand.strides[axis]).collect();
+        let place = ordered.partition_point(|other| other.strides[0] >= strides[0]);
+        ordered.insert(place, Loop { extent: axes.dims[axis] as usize, strides });
+    }
+    let mut merged: SmallVec<[Loop; 6]> = SmallVec::new();
+    for inner in ordered {
+        let go_alike = |outer: &Loop| {
+            let mut strides = outer.strides.iter().zip(&inner.strides);
+            outer.extent.checked_mul(inner.extent).is_some()
+                && strides.all(|(&outer, &inner_stride)| outer == inner_stride * inner.extent as isize)
+        };
+        match merged.last_mut() {
+            Some(outer) if go_alike(outer) => *outer = Loop { extent: outer.extent * inner.extent, ..inner },
+            _ => merged.push(inner),
+        }
+    }
+    merged
+}
+
+/// The loops along the row of an operand, merged where it goes along alike.
+fn along(axes: &Axes, operand: &Operand) -> SmallVec<[(usize, isize); 2]> {
+    let mut merged: SmallVec<[(usize, isize); 2]> = SmallVec::new();
+    for &axis in axes.along.iter().filter(|&&axis| axes.dims[axis] != 1) {
+        let (extent, stride) = (axes.dims[axis] as usize, operand.strides[axis]);
+        match merged.last_mut() {
+            Some((outer, outer_stride)) if *outer_stride == stride * extent as isize => {
+                (*outer, *outer_stride) = (*outer * extent, stride);
+            }
+            _ => merged.push((extent, stride)),
+        }
+    }
+    merged
+}

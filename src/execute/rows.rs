@@ -1,0 +1,590 @@
+//! Runs a phase over rows.
+#![allow(unsafe_code, reason = "kernels run on raw memory that was checked before")]
+
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::rows::{
+    COLUMNS, Float, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMax, SoftMaxBackward,
+};
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{
+    Base, FoldWork, FusedRows, LoopNest, Packed, PlaceNumbers, Plan, RowMap, RowOperand, RowParameter,
+    RowPlace, RowWork, RowsPhase,
+};
+
+/// Runs all tasks of a phase.
+pub(super) fn run(
+    phase: &RowsPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let dests = [&phase.prologue, &phase.epilogue].map(|fused| {
+        fused.as_ref().map(|fused| select_dests(&fused.nest.program, &bindings.in_place)).unwrap_or_default()
+    });
+    runner.run(phase.tasks(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut worker = Worker::new(phase, plan, bindings, &dests, scratch);
+        ranges.for_each(|range| range.for_each(|task| worker.run(task)));
+    })
+}
+
+/// Runs tasks on one thread.
+struct Worker<'a> {
+    phase: &'a RowsPhase,
+    scratch: *mut u8,
+    /// At the tile of the task.
+    cursor: Cursor<'a>,
+    prologue: Option<FusedProgram<'a>>,
+    epilogue: Option<FusedProgram<'a>>,
+    /// Whether the parameters that all places share are in the scratch.
+    has_parameters: bool,
+}
+
+/// Some rows of a tile, and a range of their elements.
+#[derive(Clone, Copy)]
+struct Part {
+    rows: usize,
+    first: usize,
+    count: usize,
+}
+
+impl Part {
+    fn extent(self) -> Extent {
+        Extent { rows: self.rows, columns: self.count }
+    }
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        phase: &'a RowsPhase,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        dests: &'a [SelectDests; 2],
+        scratch: *mut u8,
+    ) -> Self {
+        let program = |fused: &'a Option<FusedRows>, dests: &'a SelectDests| {
+            fused.as_ref().map(|fused| FusedProgram::new(fused, plan, bindings, dests, scratch))
+        };
+        Self {
+            phase,
+            scratch,
+            cursor: Cursor::new(&phase.nest, &plan.constants, bindings),
+            prologue: program(&phase.prologue, &dests[0]),
+            epilogue: program(&phase.epilogue, &dests[1]),
+            has_parameters: false,
+        }
+    }
+
+    fn run(&mut self, task: usize) {
+        let phase = self.phase;
+        let (tile, part) = (task / phase.parts, task % phase.parts);
+        match tile.wrapping_sub(self.cursor.tile()) {
+            0 => {}
+            1 => {
+                self.cursor.advance();
+            }
+            _ => self.cursor.go_to(tile),
+        }
+        let first = part * phase.part;
+        let count = phase.part.min(phase.length - first);
+        let part = Part { rows: self.cursor.extent().rows, first, count };
+        if let Some(prologue) = &mut self.prologue {
+            prologue.run(tile, part);
+        }
+        match phase.work {
+            RowWork::Copy => self.copy(part),
+            RowWork::Fold(fold) => self.fold(fold, part, task % phase.parts),
+            RowWork::Merge { fold, finish } => {
+                let numbers = self.numbers(0);
+                let from = self.memory(phase.operands[0].place);
+                for row in 0..part.rows {
+                    // SAFETY: the buffer has a number for each part of each place.
+                    let at = |part: usize| unsafe {
+                        from.at.offset(from.row_stride * row as isize).cast::<f64>().add(part).read()
+                    };
+                    let number = (1..part.count).fold(at(0), |number, part| fold.join(number, at(part)));
+                    // SAFETY: there is room for a number of each place of a tile.
+                    unsafe { numbers.add(row).write(finish.of(number)) };
+                }
+                self.write_numbers(part.rows);
+            }
+            _ => self.rows(part),
+        }
+        if let Some(epilogue) = &mut self.epilogue {
+            epilogue.run(tile, part);
+        }
+    }
+
+    fn scratch_at<T>(&self, offset: usize) -> *mut T {
+        self.scratch.wrapping_add(offset).cast()
+    }
+
+    /// Where rows, or numbers of places, are; for those of a program, with the prologue.
+    fn memory(&self, place: RowPlace) -> Source {
+        match (place, &self.prologue) {
+            (RowPlace::Access(access), _) => {
+                let row_stride = self.phase.nest.program.accesses[access].row_stride;
+                Source { at: self.cursor.at(access), row_stride }
+            }
+            (RowPlace::Program, Some(prologue)) => prologue.rows(),
+            _ => Source { at: std::ptr::null(), row_stride: 0 },
+        }
+    }
+
+    /// Where results go; for those of a program, with the epilogue.
+    fn destination(&self, place: RowPlace) -> Target {
+        let Source { at, row_stride } = match (place, &self.epilogue) {
+            (RowPlace::Program, Some(epilogue)) => epilogue.rows(),
+            _ => self.memory(place),
+        };
+        Target { at: at.cast_mut(), row_stride }
+    }
+
+    /// Rows that lie contiguous: those in memory, or a packed copy.
+    fn contiguous(&self, operand: &RowOperand, part: Part) -> Source {
+        let from = self.memory(operand.place);
+        match &operand.packed {
+            // The prologue has made the part alone.
+            None if operand.place == RowPlace::Program => from,
+            None => {
+                let offset = part.first * operand.float.bytes();
+                Source { at: from.at.wrapping_add(offset), ..from }
+            }
+            Some(packed) => {
+                let to = self.packed(packed);
+                pieces(&operand.along, part, |piece| {
+                    let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
+                    let to = Target { at: to.at.wrapping_add(piece.done * operand.float.bytes()), ..to };
+                    let extent = Extent { rows: part.rows, columns: piece.count };
+                    // SAFETY: the access stays within its memory for every place and element; the scratch has
+                    // room for the part of the rows of a tile.
+                    unsafe { (packed.pack)(extent, from, piece.stride, 0, to) };
+                });
+                Source { at: to.at, row_stride: to.row_stride }
+            }
+        }
+    }
+
+    fn packed(&self, packed: &Packed) -> Target {
+        Target { at: self.scratch_at(packed.scratch), row_stride: packed.row_stride as isize }
+    }
+
+    /// Where contiguous rows of results go: to memory if they lie so there, else to scratch.
+    fn target(&self, operand: &RowOperand) -> Target {
+        operand.packed.as_ref().map_or_else(|| self.destination(operand.place), |packed| self.packed(packed))
+    }
+
+    /// Brings results from scratch to memory, unless they are there.
+    fn write_rows(&self, operand: &RowOperand, part: Part) {
+        let Some(packed) = &operand.packed else { return };
+        let (from, to) = (self.packed(packed), self.destination(operand.place));
+        pieces(&operand.along, part, |piece| {
+            let at = from.at.wrapping_add(piece.done * operand.float.bytes());
+            let from = Source { at, row_stride: from.row_stride };
+            let to = Target { at: to.at.wrapping_offset(piece.offset), ..to };
+            let extent = Extent { rows: part.rows, columns: piece.count };
+            // SAFETY: as for packing.
+            unsafe { (packed.unpack)(extent, from, to, piece.stride) };
+        });
+    }
+
+    /// Room for a number of each place of a tile; null if nobody reads the numbers.
+    fn numbers(&self, index: usize) -> *mut f64 {
+        self.phase.numbers.get(index).map_or(std::ptr::null_mut(), |numbers| self.scratch_at(numbers.scratch))
+    }
+
+    /// Writes the numbers of the places of a tile to memory.
+    fn write_numbers(&self, rows: usize) {
+        for numbers in self.phase.numbers.iter().filter(|numbers| numbers.place != RowPlace::Nowhere) {
+            let to = self.destination(numbers.place);
+            let extent = Extent { rows: 1, columns: rows };
+            let wide = Source { at: self.scratch_at(numbers.scratch), row_stride: 0 };
+            let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
+            let (is_dense, stride) = (to.row_stride == numbers.bytes as isize, to.row_stride);
+            let to = Target { row_stride: 0, ..to };
+            // SAFETY: there are as many numbers as places of the tile, with room for their results in scratch
+            // and in memory.
+            unsafe {
+                let from = match numbers.convert {
+                    Some(convert) => {
+                        let direct = if is_dense { to } else { narrow };
+                        convert(extent, wide, direct, &[0.0; 2], &mut PrefetchQueue::default());
+                        Source { at: narrow.at, row_stride: 0 }
+                    }
+                    None => wide,
+                };
+                if !is_dense || numbers.convert.is_none() {
+                    (numbers.unpack)(extent, from, to, stride);
+                }
+            }
+        }
+    }
+
+    /// Reads the numbers of the places of a tile, or those along a part of a row, as f64.
+    fn given(&self, numbers: &PlaceNumbers, part: Part) -> *mut f64 {
+        let Source { at, row_stride } = self.memory(numbers.place);
+        let is_along = matches!(self.phase.work, RowWork::Fold(_));
+        let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
+        let wide = Target { at: self.scratch_at(numbers.scratch), row_stride: 0 };
+        // SAFETY: the access stays within its memory for every place and element; the scratch has room for
+        // the numbers.
+        unsafe {
+            let from = Source { at, row_stride: 0 };
+            let columns = match is_along {
+                false => {
+                    (numbers.pack)(Extent { rows: 1, columns: part.rows }, from, row_stride, 0, narrow);
+                    part.rows
+                }
+                true => {
+                    pieces(&numbers.along, part, |piece| {
+                        let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
+                        let to = Target { at: narrow.at.wrapping_add(piece.done * numbers.bytes), ..narrow };
+                        (numbers.pack)(Extent { rows: 1, columns: piece.count }, from, piece.stride, 0, to);
+                    });
+                    part.count
+                }
+            };
+            if let Some(convert) = numbers.convert {
+                let narrow = Source { at: narrow.at, row_stride: 0 };
+                let extent = Extent { rows: 1, columns };
+                convert(extent, narrow, wide, &[0.0; 2], &mut PrefetchQueue::default());
+            }
+            wide.at.cast()
+        }
+    }
+
+    /// Rows of f32 of a parameter.
+    fn parameter(&self, parameter: &RowParameter, part: Part) -> Source {
+        let rows = if parameter.is_same { 1 } else { part.rows };
+        let part = Part { rows, ..part };
+        let is_there = parameter.is_same && self.has_parameters;
+        let source = match &parameter.operand.packed {
+            Some(packed) if is_there => {
+                Source { at: self.scratch_at(packed.scratch), row_stride: packed.row_stride as isize }
+            }
+            _ => self.contiguous(&parameter.operand, part),
+        };
+        let source = match parameter.widen {
+            None => source,
+            Some((widen, scratch, row_stride)) => {
+                let to = Target { at: self.scratch_at(scratch), row_stride: row_stride as isize };
+                if !is_there {
+                    // SAFETY: the scratch has room for the rows of a tile.
+                    unsafe { widen(part.extent(), source, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+                }
+                Source { at: to.at, row_stride: to.row_stride }
+            }
+        };
+        Source { row_stride: if parameter.is_same { 0 } else { source.row_stride }, ..source }
+    }
+
+    fn copy(&self, part: Part) {
+        let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
+        let (from, to) = (self.contiguous(operand, part), self.target(result));
+        let bytes = part.count * operand.float.bytes();
+        for row in 0..part.rows as isize {
+            let from = from.at.wrapping_offset(from.row_stride * row);
+            let to = to.at.wrapping_offset(to.row_stride * row);
+            // SAFETY: both have a contiguous row for each place; in place they are the same.
+            unsafe { std::ptr::copy(from, to, bytes) };
+        }
+        self.write_rows(result, part);
+    }
+
+    /// Combines a part of the rows of a tile.
+    fn fold(&self, work: FoldWork, part: Part, index: usize) {
+        let numbers = self.numbers(0);
+        let FoldWork { kernels, map, by_columns, finish } = work;
+        let operand = &self.phase.operands[0];
+        if by_columns {
+            self.fold_columns(work, part, numbers);
+        } else {
+            let (source, float) = match map {
+                RowMap::None => (self.contiguous(operand, part), operand.float),
+                _ => (self.products(map, part), Float::F32),
+            };
+            // SAFETY: the rows lie contiguous, and there is room for a number of each.
+            unsafe { (kernels.rows)(part.extent(), source, float, numbers) };
+        }
+        match finish {
+            Some(finish) => {
+                for row in 0..part.rows {
+                    // SAFETY: a number for each row has been written.
+                    unsafe {
+                        let number = numbers.add(row);
+                        number.write(finish.of(number.read()));
+                    }
+                }
+                self.write_numbers(part.rows);
+            }
+            None => {
+                let Some(to) = self.phase.numbers.first().map(|numbers| self.destination(numbers.place))
+                else {
+                    return;
+                };
+                for row in 0..part.rows {
+                    let to = to.at.wrapping_offset(to.row_stride * row as isize).cast::<f64>();
+                    // SAFETY: the buffer has a number for each part of each place.
+                    unsafe { to.add(index).write(numbers.add(row).read()) };
+                }
+            }
+        }
+    }
+
+    /// Combines rows whose places lie contiguous, whole rows of places at a time.
+    fn fold_columns(&self, work: FoldWork, part: Part, numbers: *mut f64) {
+        let operand = &self.phase.operands[0];
+        let source = self.memory(operand.place);
+        let partial = self.scratch_at::<f64>(self.phase.room);
+        for place in (0..part.rows).step_by(COLUMNS) {
+            let columns = COLUMNS.min(part.rows - place);
+            let at = source.at.wrapping_add(place * operand.float.bytes());
+            // SAFETY: the access stays within its memory for every place and element, and the scratch has
+            // room for the partial results.
+            unsafe {
+                if part.count == 0 {
+                    let none = Extent { rows: 0, columns };
+                    (work.kernels.columns)(none, Source { at, row_stride: 0 }, operand.float, 0, partial);
+                }
+                pieces(&operand.along, part, |piece| {
+                    let from = Source { at: at.wrapping_offset(piece.offset), row_stride: piece.stride };
+                    let extent = Extent { rows: piece.count, columns };
+                    (work.kernels.columns)(extent, from, operand.float, piece.done, partial);
+                });
+                (work.kernels.join)(columns, partial);
+                numbers.add(place).copy_from_nonoverlapping(partial, columns);
+            }
+        }
+    }
+
+    /// Rows of products, in f32.
+    fn products(&self, map: RowMap, part: Part) -> Source {
+        let phase = self.phase;
+        let rows = |index: usize| {
+            let operand = &phase.operands[index];
+            (self.contiguous(operand, part), operand.float)
+        };
+        let row_stride = (phase.part.min(phase.length) * size_of::<f32>()) as isize;
+        let to = Target { at: self.scratch_at(phase.room), row_stride };
+        let (source, gradient, extent) = (rows(0), rows(1), part.extent());
+        match map {
+            RowMap::None => {}
+            RowMap::Norm { kernel, epsilon } => {
+                let of = |index: usize| self.given(&phase.given[index], part);
+                let (means, factors) = (of(0), of(1));
+                to_factors(factors, part.count, epsilon);
+                // SAFETY: all rows lie contiguous; there is a mean and a factor for each column.
+                unsafe { kernel(&NormProducts { extent, source, gradient, means, factors, to }) };
+            }
+            // SAFETY: all rows lie contiguous.
+            RowMap::Prelu(kernel) => unsafe { kernel(&PreluProducts { extent, source, gradient, to }) },
+        }
+        Source { at: to.at, row_stride }
+    }
+
+    /// Computes rows from rows.
+    fn rows(&mut self, part: Part) {
+        let phase = self.phase;
+        let (Some(result), extent) = (&phase.result, part.extent()) else { return };
+        let rows = |index: usize| {
+            let operand = &phase.operands[index];
+            (self.contiguous(operand, part), operand.float)
+        };
+        let (source, source_type) = rows(0);
+        let (to, to_type) = (self.target(result), result.float);
+        // SAFETY: the rows of operands and results lie contiguous, in memory or in scratch with room for the
+        // rows of a tile. A result in place of the source has the source's strides, so that each of its rows
+        // is where the source's is.
+        unsafe {
+            match phase.work {
+                RowWork::SoftMax { kernel, inf_as_zero, is_logarithm } => kernel(&SoftMax {
+                    extent,
+                    source,
+                    source_type,
+                    to,
+                    to_type,
+                    inf_as_zero,
+                    is_logarithm,
+                    exponentials: phase.kept_row.map_or(std::ptr::null_mut(), |row| self.scratch_at(row)),
+                    statistics: self.numbers(0),
+                }),
+                RowWork::Norm { kernel, is_centred, epsilon } => {
+                    let parameter = |index: usize| {
+                        phase.parameters.get(index).map(|parameter| self.parameter(parameter, part))
+                    };
+                    let (gamma, beta) = (parameter(0), parameter(1));
+                    let (means, variances) = (self.numbers(0), self.numbers(1));
+                    kernel(&Norm {
+                        extent,
+                        source,
+                        source_type,
+                        to,
+                        to_type,
+                        is_centred,
+                        epsilon,
+                        gamma,
+                        beta,
+                        means,
+                        variances,
+                    });
+                }
+                RowWork::SoftMaxBackward(kernel) => kernel(&SoftMaxBackward {
+                    extent,
+                    gradient: (source, source_type),
+                    result: rows(1),
+                    to,
+                    to_type,
+                }),
+                RowWork::NormBackward { kernel, epsilon } => {
+                    let of = |index: usize| self.given(&phase.given[index], part);
+                    let (means, factors) = (of(0), of(1));
+                    to_factors(factors, part.rows, epsilon);
+                    let gamma = phase.parameters.first().map(|parameter| self.parameter(parameter, part));
+                    let source = (source, source_type);
+                    let gradient = rows(1);
+                    kernel(&NormBackward { extent, source, gradient, gamma, means, factors, to, to_type });
+                }
+                RowWork::PreluBackward(kernel) => kernel(&PreluBackward {
+                    extent,
+                    source: (source, source_type),
+                    slope: rows(1),
+                    gradient: rows(2),
+                    to,
+                    to_type,
+                }),
+                RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } => {}
+            }
+        }
+        self.has_parameters = true;
+        self.write_rows(result, part);
+        self.write_numbers(part.rows);
+    }
+}
+
+/// Makes one over the deviation of each variance.
+fn to_factors(variances: *mut f64, count: usize, epsilon: f64) {
+    for i in 0..count {
+        // SAFETY: there is a variance for each.
+        unsafe {
+            let variance = variances.add(i);
+            variance.write(1.0 / (variance.read() + epsilon).sqrt());
+        }
+    }
+}
+
+/// Elements of a row that lie at one stride.
+struct Piece {
+    /// Bytes from the first element of the row, and from element to element.
+    offset: isize,
+    stride: isize,
+    count: usize,
+    /// Elements of the part that come before.
+    done: usize,
+}
+
+/// The pieces of a part of rows, in order.
+fn pieces(along: &[(usize, isize)], part: Part, mut each: impl FnMut(Piece)) {
+    let (inner, outer) = match along.split_last() {
+        Some((&inner, outer)) => (inner, outer),
+        None => ((1, 0), &[][..]),
+    };
+    let (extent, stride) = inner;
+    let mut done = 0;
+    while done < part.count {
+        let element = part.first + done;
+        let (mut rest, within) = (element / extent, element % extent);
+        let mut offset = stride * within as isize;
+        for &(extent, stride) in outer.iter().rev() {
+            offset += stride * (rest % extent) as isize;
+            rest /= extent;
+        }
+        let count = (extent - within).min(part.count - done);
+        each(Piece { offset, stride, count, done });
+        done += count;
+    }
+}
+
+/// A prologue or epilogue on one thread.
+struct FusedProgram<'a> {
+    fused: &'a FusedRows,
+    interpreter: Interpreter<'a, RowsOperands<'a>>,
+}
+
+impl<'a> FusedProgram<'a> {
+    fn new(
+        fused: &'a FusedRows,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        dests: &'a SelectDests,
+        scratch: *mut u8,
+    ) -> Self {
+        let nest = &fused.nest;
+        let operands = RowsOperands {
+            nest,
+            cursor: Cursor::new(nest, &plan.constants, bindings),
+            rows: scratch.wrapping_add(fused.rows),
+            block_bytes: nest.tile.columns * fused.element,
+            block: 0,
+            queue: PrefetchQueue::default(),
+        };
+        let scratch = scratch.wrapping_add(fused.scratch);
+        Self { fused, interpreter: Interpreter::new(&nest.program, dests, scratch, operands) }
+    }
+
+    /// The rows that the program and the work hand over.
+    fn rows(&self) -> Source {
+        Source { at: self.interpreter.operands.rows, row_stride: self.fused.row_stride as isize }
+    }
+
+    /// Runs the program on a part of the rows of a tile of places.
+    fn run(&mut self, tile: usize, part: Part) {
+        let FusedRows { nest, is_by_place, .. } = self.fused;
+        if *is_by_place {
+            self.interpreter.operands.block = 0;
+            return self.interpreter.run(tile);
+        }
+        let (blocks, columns) = (nest.loops[nest.column_blocks].extent, nest.tile.columns);
+        let first = part.first / columns;
+        for block in first..(part.first + part.count).div_ceil(columns) {
+            self.interpreter.operands.block = block - first;
+            self.interpreter.run(tile * blocks + block);
+        }
+    }
+}
+
+/// The operands of a prologue or epilogue: rows in scratch beside tensors.
+struct RowsOperands<'a> {
+    nest: &'a LoopNest,
+    cursor: Cursor<'a>,
+    rows: *mut u8,
+    /// Bytes of a row that a tile has, and the tile's number in the part of the rows.
+    block_bytes: usize,
+    block: usize,
+    queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for RowsOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        match self.nest.program.accesses[access].base {
+            Base::Driver(_) => self.rows.wrapping_add(self.block * self.block_bytes),
+            _ => self.cursor.at(access),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Gradients of ops that work on rows. They compute in f64, in vectors.
+
+use super::lanes::{Float, LANES, Lanes, load_end, store_end};
+use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::{Extent, Source, Target};
+use crate::types::kind::Level;
+
+/// Rows in memory, and the type of their elements.
+pub(crate) type Rows = (Source, Float);
+
+/// The operands of the gradients of SoftMax and of its logarithm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SoftMaxBackward {
+    pub(crate) extent: Extent,
+    pub(crate) gradient: Rows,
+    /// What the forward form has computed.
+    pub(crate) result: Rows,
+    pub(crate) to: Target,
+    pub(crate) to_type: Float,
+}
+
+/// The operands of the gradient of the logarithm of SoftMax.
+pub(crate) type LogSoftMaxBackward = SoftMaxBackward;
+
+/// The operands of the gradient of LayerNorm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormBackward {
+    pub(crate) extent: Extent,
+    pub(crate) source: Rows,
+    pub(crate) gradient: Rows,
+    /// Rows of f32 by which the gradient is multiplied first.
+    pub(crate) gamma: Option<Source>,
+    /// The mean of each row, and one over its deviation.
+    pub(crate) means: *const f64,
+    pub(crate) factors: *const f64,
+    pub(crate) to: Target,
+    pub(crate) to_type: Float,
+}
+
+/// The operands of the products whose sums are the gradient of gamma.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormProducts {
+    pub(crate) extent: Extent,
+    pub(crate) source: Rows,
+    pub(crate) gradient: Rows,
+    /// For each column, the mean and one over the deviation.
+    pub(crate) means: *const f64,
+    pub(crate) factors: *const f64,
+    /// Rows of f32.
+    pub(crate) to: Target,
+}
+
+/// The operands of the gradient of PReLU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PreluBackward {
+    pub(crate) extent: Extent,
+    pub(crate) source: Rows,
+    pub(crate) slope: Rows,
+    pub(crate) gradient: Rows,
+    pub(crate) to: Target,
+    pub(crate) to_type: Float,
+}
+
+/// The operands of the products whose sums are the gradient of the slope.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PreluProducts {
+    pub(crate) extent: Extent,
+    pub(crate) source: Rows,
+    pub(crate) gradient: Rows,
+    /// Rows of f32.
+    pub(crate) to: Target,
+}
+
+/// A kernel over the rows of a tile.
+///
+/// # Safety
+///
+/// As for [`SoftMaxRows`](super::SoftMaxRows); statistics can be read for each row, or each column.
+type Kernel<Operands> = unsafe fn(operands: &Operands);
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $name:ident, $table:ident, $Operands:ty;)*) => {
+        $($(#[$doc])*
+        pub(crate) fn $name(level: Level) -> Kernel<$Operands> {
+            const TABLE: ByLevel<Kernel<$Operands>> = [portable::$table, avx2::$table, avx512::$table];
+            TABLE[level as usize]
+        })*
+    };
+}
+
+kernels! {
+    /// `y · (d − sum(y · d))`, for a level.
+    softmax_backward, of_softmax, SoftMaxBackward;
+    /// `d − exp(y) · sum(d)`, for a level.
+    log_softmax_backward, of_log_softmax, LogSoftMaxBackward;
+    /// `(g − mean(g) − x' · mean(g · x')) · factor`, for a level.
+    norm_backward, of_norm, NormBackward;
+    /// `d · (x − mean) · factor`, for a level.
+    norm_products, products_of_norm, NormProducts;
+    /// `d` for a source above 0, else `d · slope`, for a level.
+    prelu_backward, of_prelu, PreluBackward;
+    /// 0 for a source above 0, else `d · x`, for a level.
+    prelu_products, products_of_prelu, PreluProducts;
+}
+
+shells! {
+    I:
+    fn of_softmax[](operands: &SoftMaxBackward) {
+        for row in 0..operands.extent.rows {
+            softmax_row::<I, false>(operands, row);
+        }
+    }
+
+    fn of_log_softmax[](operands: &LogSoftMaxBackward) {
+        for row in 0..operands.extent.rows {
+            softmax_row::<I, true>(operands, row);
+        }
+    }
+
+    fn of_norm[](operands: &NormBackward) {
+        for row in 0..operands.extent.rows {
+            norm_row::<I>(operands, row);
+        }
+    }
+
+    fn products_of_norm[](operands: &NormProducts) {
+        for row in 0..operands.extent.rows {
+            norm_products_row::<I>(operands, row);
+        }
+    }
+
+    fn of_prelu[](operands: &PreluBackward) {
+        for row in 0..operands.extent.rows {
+            prelu_row::<I>(operands, row);
+        }
+    }
+
+    fn products_of_prelu[](operands: &PreluProducts) {
+        for row in 0..operands.extent.rows {
+            prelu_products_row::<I>(operands, row);
+        }
+    }
+}
+
+/// The vector at a column of a row, with zeros beyond the row.
+///
+/// # Safety
+///
+/// The elements of the row can be read, and the machine runs the level.
+#[inline(always)]
+unsafe fn at<I: Lanes>((from, float): Rows, row: usize, column: usize, count: usize) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { load_end::<I>(from.row::<u8>(row), float, column, count, 0.0) }
+}
+
+/// As [`at`], for numbers of f64.
+///
+/// # Safety
+///
+/// As [`at`].
+#[inline(always)]
+unsafe fn at_64<I: Lanes>(from: *const f64, column: usize, count: usize) -> I::D {
+    let mut part = [0.0; LANES];
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count >= LANES {
+            return I::load_64(from.add(column));
+        }
+        part.as_mut_ptr().copy_from_nonoverlapping(from.add(column), count);
+        I::load_64(part.as_ptr())
+    }
+}
+
+/// The sum of the numbers of a vector, by halves.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn total<I: Lanes>(x: I::D) -> f64 {
+    let mut numbers = [0.0; LANES];
+    // SAFETY: as the caller promises; the numbers are a vector.
+    unsafe { I::store_64(numbers.as_mut_ptr(), x) };
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            numbers[i] += numbers[i + half];
+        }
+        half /= 2;
+    }
+    numbers[0]
+}
+
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn softmax_row<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackward, row: usize) {
+    let &SoftMaxBackward { extent, gradient, result, to, to_type } = operands;
+    let (columns, to) = (extent.columns, to.row::<u8>(row));
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sum = I::splat_64(0.0);
+        for column in (0..columns).step_by(LANES) {
+            let d = I::widen(at::<I>(gradient, row, column, columns - column));
+            let term = match LOGARITHM {
+                true => d,
+                false => I::mul_64(d, I::widen(at::<I>(result, row, column, columns - column))),
+            };
+            sum = I::add_64(sum, term);
+        }
+        let sum = I::splat_64(total::<I>(sum));
+        for column in (0..columns).step_by(LANES) {
+            let count = columns - column;
+            let d = I::widen(at::<I>(gradient, row, column, count));
+            let y = at::<I>(result, row, column, count);
+            let x = match LOGARITHM {
+                true => I::sub_64(d, I::mul_64(I::widen(I::exp(y)), sum)),
+                false => I::mul_64(I::widen(y), I::sub_64(d, sum)),
+            };
+            store_end::<I>(to, to_type, column, count, I::narrow(x));
+        }
+    }
+}
+
+/// The gradient times gamma, and the normalised source, from a column on. Beyond the row the gradient is 0.
+///
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn scaled<I: Lanes>(
+    operands: &NormBackward,
+    row: usize,
+    column: usize,
+    mean: I::D,
+    factor: I::D,
+) -> (I::D, I::D) {
+    let &NormBackward { extent, source, gradient, gamma, .. } = operands;
+    let count = extent.columns - column;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let d = I::widen(at::<I>(gradient, row, column, count));
+        let g = match gamma {
+            Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
+            None => d,
+        };
+        let x = I::widen(at::<I>(source, row, column, count));
+        (g, I::mul_64(I::sub_64(x, mean), factor))
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
+    let &NormBackward { extent, means, factors, to, to_type, .. } = operands;
+    let (columns, to) = (extent.columns, to.row::<u8>(row));
+    let n = columns as f64;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (mean, factor) = (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read()));
+        let (mut sum, mut products) = (I::splat_64(0.0), I::splat_64(0.0));
+        for column in (0..columns).step_by(LANES) {
+            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
+            sum = I::add_64(sum, g);
+            products = I::add_64(products, I::mul_64(g, x));
+        }
+        let (sum, products) = (I::splat_64(total::<I>(sum) / n), I::splat_64(total::<I>(products) / n));
+        for column in (0..columns).step_by(LANES) {
+            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
+            let y = I::mul_64(I::sub_64(I::sub_64(g, sum), I::mul_64(x, products)), factor);
+            store_end::<I>(to, to_type, column, columns - column, I::narrow(y));
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
+    let &NormProducts { extent, source, gradient, means, factors, to } = operands;
+    let (columns, to) = (extent.columns, to.row::<u8>(row));
+    for column in (0..columns).step_by(LANES) {
+        let count = columns - column;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = I::widen(at::<I>(source, row, column, count));
+            let normal =
+                I::mul_64(I::sub_64(x, at_64::<I>(means, column, count)), at_64::<I>(factors, column, count));
+            let y = I::mul_64(I::widen(at::<I>(gradient, row, column, count)), normal);
+            store_end::<I>(to, Float::F32, column, count, I::narrow(y));
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn prelu_row<I: Lanes>(operands: &PreluBackward, row: usize) {
+    let &PreluBackward { extent, source, slope, gradient, to, to_type } = operands;
+    let (columns, to) = (extent.columns, to.row::<u8>(row));
+    for column in (0..columns).step_by(LANES) {
+        let count = columns - column;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = at::<I>(source, row, column, count);
+            let d = at::<I>(gradient, row, column, count);
+            let y = I::if_positive(x, d, I::mul(d, at::<I>(slope, row, column, count)));
+            store_end::<I>(to, to_type, column, count, y);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel`].
+#[inline(always)]
+unsafe fn prelu_products_row<I: Lanes>(operands: &PreluProducts, row: usize) {
+    let &PreluProducts { extent, source, gradient, to } = operands;
+    let (columns, to) = (extent.columns, to.row::<u8>(row));
+    for column in (0..columns).step_by(LANES) {
+        let count = columns - column;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = at::<I>(source, row, column, count);
+            let product = I::mul(at::<I>(gradient, row, column, count), x);
+            store_end::<I>(to, Float::F32, column, count, I::if_positive(x, I::splat(0.0), product));
+        }
+    }
+}

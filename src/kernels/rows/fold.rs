@@ -1,0 +1,358 @@
+//! One number of each row: sums, products, extrema.
+//!
+//! Numbers are combined in f64, so that no sum of f32 overflows or loses more than its last bits. Number `i`
+//! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
+//! one that goes along columns do the same for each row or column, so both give the same bits.
+
+use super::lanes::{Float, LANES, Lanes, STEP, load_at, load_end, load_step};
+use crate::kernels::floats;
+use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::{Extent, Source};
+use crate::types::kind::Level;
+
+/// What becomes of two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fold {
+    Sum,
+    SumOfSizes,
+    SumOfSquares,
+    Product,
+    Maximum,
+    Minimum,
+}
+
+impl Fold {
+    /// The result of two partial results.
+    pub(crate) fn join(self, x: f64, y: f64) -> f64 {
+        match self {
+            Self::Sum | Self::SumOfSizes | Self::SumOfSquares => x + y,
+            Self::Product => x * y,
+            Self::Maximum => f64::from(floats::maximum(x as f32, y as f32)),
+            Self::Minimum => f64::from(floats::minimum(x as f32, y as f32)),
+        }
+    }
+}
+
+/// Partial results of a row.
+pub(crate) const LANES_OF_FOLD: usize = LANES;
+
+/// Most columns of a tile that [`FoldColumns`] goes along: their partial results stay in the first level.
+pub(crate) const COLUMNS: usize = 128;
+
+/// Writes a number of each row of a tile.
+///
+/// # Safety
+///
+/// Every element of the tile can be read, a number for each row can be written, and the machine runs the
+/// kernel's level.
+pub(crate) type FoldRows = unsafe fn(extent: Extent, from: Source, float: Float, to: *mut f64);
+
+/// Combines the rows of a tile of at most [`COLUMNS`] columns with the partial results of each column, which
+/// are [`LANES_OF_FOLD`] times the columns rounded up to vectors. `first` is the number of the tile's first
+/// row among those that are combined; at 0 the partial results begin.
+///
+/// # Safety
+///
+/// As for [`FoldRows`].
+pub(crate) type FoldColumns =
+    unsafe fn(extent: Extent, from: Source, float: Float, first: usize, partial: *mut f64);
+
+/// Combines the partial results of each of so many columns. The results, rounded up to whole vectors, are the
+/// first partial results afterwards.
+///
+/// # Safety
+///
+/// As for [`FoldRows`].
+pub(crate) type JoinColumns = unsafe fn(columns: usize, partial: *mut f64);
+
+/// The kernels of a fold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoldKernels {
+    pub(crate) rows: FoldRows,
+    pub(crate) columns: FoldColumns,
+    pub(crate) join: JoinColumns,
+}
+
+/// The kernels of a fold for a level.
+pub(crate) fn fold(level: Level, fold: Fold) -> FoldKernels {
+    let table: ByLevel<FoldKernels> = match fold {
+        Fold::Sum => table::<Sum>(),
+        Fold::SumOfSizes => table::<SumOfSizes>(),
+        Fold::SumOfSquares => table::<SumOfSquares>(),
+        Fold::Product => table::<Product>(),
+        Fold::Maximum => table::<Maximum>(),
+        Fold::Minimum => table::<Minimum>(),
+    };
+    table[level as usize]
+}
+
+/// How partial results of 16 numbers each are combined.
+///
+/// # Safety
+///
+/// The machine runs the level. A partial result has room for 16 f64.
+trait Combine: 'static {
+    type Partial<I: Lanes>: Copy;
+    /// Changes nothing.
+    const PAD: f32;
+    /// Whether any order gives the same bits.
+    const ANY_ORDER: bool;
+
+    unsafe fn start<I: Lanes>() -> Self::Partial<I>;
+    unsafe fn step<I: Lanes>(partial: Self::Partial<I>, x: I::F) -> Self::Partial<I>;
+    unsafe fn join<I: Lanes>(x: Self::Partial<I>, y: Self::Partial<I>) -> Self::Partial<I>;
+    unsafe fn load<I: Lanes>(from: *const f64) -> Self::Partial<I>;
+    unsafe fn store<I: Lanes>(to: *mut f64, partial: Self::Partial<I>);
+    unsafe fn numbers<I: Lanes>(partial: Self::Partial<I>) -> I::D;
+    /// Of two numbers.
+    fn join_two(x: f64, y: f64) -> f64;
+}
+
+/// A fold of numbers in f64.
+macro_rules! in_f64 {
+    ($($Name:ident, $start:literal, $join:ident, $fold:ident: |$x:ident, $I:ident| $step:expr;)*) => {
+        $(struct $Name;
+
+        impl Combine for $Name {
+            type Partial<I: Lanes> = I::D;
+            const PAD: f32 = $start;
+            const ANY_ORDER: bool = false;
+
+            #[inline(always)]
+            unsafe fn start<I: Lanes>() -> I::D {
+                // SAFETY: as the caller promises.
+                unsafe { I::splat_64($start) }
+            }
+            #[inline(always)]
+            unsafe fn step<$I: Lanes>(partial: $I::D, x: $I::F) -> $I::D {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let $x = $I::widen(x);
+                    $I::$join(partial, $step)
+                }
+            }
+            #[inline(always)]
+            unsafe fn join<I: Lanes>(x: I::D, y: I::D) -> I::D {
+                // SAFETY: as the caller promises.
+                unsafe { I::$join(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn load<I: Lanes>(from: *const f64) -> I::D {
+                // SAFETY: as the caller promises.
+                unsafe { I::load_64(from) }
+            }
+            #[inline(always)]
+            unsafe fn store<I: Lanes>(to: *mut f64, partial: I::D) {
+                // SAFETY: as the caller promises.
+                unsafe { I::store_64(to, partial) }
+            }
+            #[inline(always)]
+            unsafe fn numbers<I: Lanes>(partial: I::D) -> I::D {
+                partial
+            }
+            #[inline(always)]
+            fn join_two(x: f64, y: f64) -> f64 {
+                Fold::$fold.join(x, y)
+            }
+        })*
+    };
+}
+
+// The product of two f32 is exact in f64.
+in_f64! {
+    Sum, 0.0, add_64, Sum: |x, I| x;
+    SumOfSizes, 0.0, add_64, SumOfSizes: |x, I| I::abs_64(x);
+    SumOfSquares, 0.0, add_64, SumOfSquares: |x, I| I::mul_64(x, x);
+    Product, 1.0, mul_64, Product: |x, I| x;
+}
+
+/// An extremum, in f32.
+macro_rules! extrema {
+    ($($Name:ident, $start:expr, $join:ident;)*) => {
+        $(struct $Name;
+
+        impl Combine for $Name {
+            type Partial<I: Lanes> = I::F;
+            const PAD: f32 = $start;
+            const ANY_ORDER: bool = true;
+
+            #[inline(always)]
+            unsafe fn start<I: Lanes>() -> I::F {
+                // SAFETY: as the caller promises.
+                unsafe { I::splat($start) }
+            }
+            #[inline(always)]
+            unsafe fn step<I: Lanes>(partial: I::F, x: I::F) -> I::F {
+                // SAFETY: as the caller promises.
+                unsafe { I::$join(partial, x) }
+            }
+            #[inline(always)]
+            unsafe fn join<I: Lanes>(x: I::F, y: I::F) -> I::F {
+                // SAFETY: as the caller promises.
+                unsafe { I::$join(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn load<I: Lanes>(from: *const f64) -> I::F {
+                // SAFETY: as the caller promises.
+                unsafe { I::load(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn store<I: Lanes>(to: *mut f64, partial: I::F) {
+                // SAFETY: as the caller promises.
+                unsafe { I::store(to.cast(), partial) }
+            }
+            #[inline(always)]
+            unsafe fn numbers<I: Lanes>(partial: I::F) -> I::D {
+                // SAFETY: as the caller promises.
+                unsafe { I::widen(partial) }
+            }
+            #[inline(always)]
+            fn join_two(x: f64, y: f64) -> f64 {
+                Fold::$Name.join(x, y)
+            }
+        })*
+    };
+}
+
+extrema! {
+    Maximum, f32::NEG_INFINITY, maximum;
+    Minimum, f32::INFINITY, minimum;
+}
+
+/// # Safety
+///
+/// As [`FoldRows`].
+#[inline(always)]
+unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: Float, to: *mut f64) {
+    let Extent { rows, columns } = extent;
+    for row in 0..rows {
+        let from = from.row::<u8>(row);
+        let mut column = 0;
+        // SAFETY: the caller promises that every element can be read; the numbers are a partial result.
+        unsafe {
+            let mut partial = C::start::<I>();
+            // Operations that depend on each other would wait for each other.
+            if C::ANY_ORDER && columns >= STEP {
+                let mut parts = [partial; 4];
+                while column + STEP <= columns {
+                    let x = load_step::<I>(from, float, column);
+                    for i in 0..4 {
+                        parts[i] = C::step::<I>(parts[i], x[i]);
+                    }
+                    column += STEP;
+                }
+                let [a, b, c, d] = parts;
+                partial = C::join::<I>(C::join::<I>(a, b), C::join::<I>(c, d));
+            }
+            while column + STEP <= columns {
+                let [a, b, c, d] = load_step::<I>(from, float, column);
+                partial = C::step::<I>(partial, a);
+                partial = C::step::<I>(partial, b);
+                partial = C::step::<I>(partial, c);
+                partial = C::step::<I>(partial, d);
+                column += STEP;
+            }
+            while column < columns {
+                let x = load_end::<I>(from, float, column, columns - column, C::PAD);
+                partial = C::step::<I>(partial, x);
+                column += LANES;
+            }
+            let mut numbers = [0.0; LANES];
+            I::store_64(numbers.as_mut_ptr(), C::numbers::<I>(partial));
+            let mut half = LANES / 2;
+            while half > 0 {
+                for i in 0..half {
+                    numbers[i] = C::join_two(numbers[i], numbers[i + half]);
+                }
+                half /= 2;
+            }
+            to.add(row).write(numbers[0]);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`FoldColumns`].
+#[inline(always)]
+unsafe fn fold_columns<C: Combine, I: Lanes>(
+    extent: Extent,
+    from: Source,
+    float: Float,
+    first: usize,
+    partial: *mut f64,
+) {
+    let Extent { rows, columns } = extent;
+    let vectors = columns.div_ceil(LANES);
+    // SAFETY: the caller promises that every element can be read, and that there is room for the partial
+    // results.
+    unsafe {
+        if first == 0 {
+            for vector in 0..vectors * LANES {
+                C::store::<I>(partial.add(vector * LANES), C::start::<I>());
+            }
+        }
+        for row in 0..rows {
+            let from = from.row::<u8>(row);
+            let mut partial = partial.add((first + row) % LANES * vectors * LANES);
+            let mut column = 0;
+            while column + LANES <= columns {
+                let x = load_at::<I>(from, float, column);
+                C::store::<I>(partial, C::step::<I>(C::load::<I>(partial), x));
+                partial = partial.add(LANES);
+                column += LANES;
+            }
+            if column < columns {
+                let x = load_end::<I>(from, float, column, columns - column, C::PAD);
+                C::store::<I>(partial, C::step::<I>(C::load::<I>(partial), x));
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`JoinColumns`].
+#[inline(always)]
+unsafe fn join_columns<C: Combine, I: Lanes>(columns: usize, partial: *mut f64) {
+    let vectors = columns.div_ceil(LANES);
+    // SAFETY: the caller promises that the partial results are there.
+    unsafe {
+        let mut half = LANES / 2;
+        while half > 0 {
+            for vector in 0..half * vectors {
+                let (x, y) = (partial.add(vector * LANES), partial.add((half * vectors + vector) * LANES));
+                C::store::<I>(x, C::join::<I>(C::load::<I>(x), C::load::<I>(y)));
+            }
+            half /= 2;
+        }
+        for vector in 0..vectors {
+            let x = partial.add(vector * LANES);
+            I::store_64(x, C::numbers::<I>(C::load::<I>(x)));
+        }
+    }
+}
+
+shells! {
+    I:
+    fn rows[C: Combine](extent: Extent, from: Source, float: Float, to: *mut f64) {
+        fold_rows::<C, I>(extent, from, float, to)
+    }
+
+    fn columns[C: Combine](extent: Extent, from: Source, float: Float, first: usize, partial: *mut f64) {
+        fold_columns::<C, I>(extent, from, float, first, partial)
+    }
+
+    fn join[C: Combine](columns: usize, partial: *mut f64) {
+        join_columns::<C, I>(columns, partial)
+    }
+}
+
+const fn table<C: Combine>() -> ByLevel<FoldKernels> {
+    macro_rules! of {
+        ($level:ident) => {
+            FoldKernels { rows: $level::rows::<C>, columns: $level::columns::<C>, join: $level::join::<C> }
+        };
+    }
+    [of!(portable), of!(avx2), of!(avx512)]
+}

@@ -1,0 +1,23 @@
+//! Kernels over rows: sums and extrema of rows, and ops whose results depend on a whole row.
+//!
+//! A row lies contiguous in memory, in f32, bf16 or f16; the caller packs rows that do not. Each kernel reads
+//! and writes these types itself, and computes in f32 or f64. What a kernel adds up, it adds up in an order
+//! that depends on the length of the row alone: not on the type in memory, on other rows, or on whether rows
+//! or columns of a tile are summed.
+
+mod backward;
+mod fold;
+mod lanes;
+mod norm;
+mod softmax;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backward::{
+    NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMaxBackward, log_softmax_backward,
+    norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
+};
+pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
+pub(crate) use lanes::Float;
+pub(crate) use norm::{Norm, NormRows, norm};
+pub(crate) use softmax::{SoftMax, SoftMaxRows, softmax};

@@ -1,0 +1,64 @@
+//! Which ops work on rows and have kernels.
+
+use super::fusion::{FusionVerdict, GroupView};
+use super::pointwise::Pointwise;
+use crate::graph::op::Op;
+use crate::types::dtype::DataType;
+use crate::types::kind::OpKind;
+
+/// Whether kernels over rows run an op on its types.
+pub(crate) fn is_on_rows(op: &Op) -> bool {
+    use OpKind as K;
+    let is_kind = match op.kind() {
+        K::SoftMax
+        | K::SoftMaxBackward
+        | K::LogSoftmax
+        | K::LogSoftmaxBackward
+        | K::LayerNorm
+        | K::LayerNormBackward
+        | K::RMSNorm
+        | K::GroupNorm
+        | K::BiasAddBackward
+        | K::PReLUBackward => true,
+        // Axes that are a tensor are known only when it runs, so no shape can be planned.
+        K::ReduceSum
+        | K::ReduceMean
+        | K::ReduceMax
+        | K::ReduceMin
+        | K::ReduceProd
+        | K::ReduceL1
+        | K::ReduceL2 => op.inputs().len() == 1,
+        _ => false,
+    };
+    let is_float = |t: DataType| [DataType::F32, DataType::Bf16, DataType::F16].contains(&t);
+    is_kind && op.inputs().iter().chain(op.outputs()).all(|tensor| is_float(tensor.data_type()))
+}
+
+/// Whether a group around an op on rows absorbs an op: a pointwise op that uses a result of a member; or one
+/// that computes the first input of the op on rows, or an operand of another pointwise member, and that no op
+/// outside uses.
+pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let is_member = |other: &usize| group.members.contains(other);
+    if Pointwise::of(graph.ops[op]).is_none() {
+        return FusionVerdict::NoMatch;
+    }
+    if group.members.len() == most {
+        return FusionVerdict::Rejected("the group has as many ops as a group may have");
+    }
+    if graph.producers[op].iter().any(is_member) {
+        return FusionVerdict::Matched;
+    }
+    if !graph.consumers[op].iter().all(is_member) {
+        return FusionVerdict::Rejected("an op outside of the group uses the result");
+    }
+    let result = graph.ops[op].outputs()[0].id();
+    let is_parameter = graph.consumers[op]
+        .iter()
+        .map(|&user| graph.ops[user])
+        .any(|user| is_on_rows(user) && user.inputs().iter().skip(1).any(|input| input.id() == result));
+    match is_parameter {
+        true => FusionVerdict::Rejected("the op on rows uses the result for all rows"),
+        false => FusionVerdict::Matched,
+    }
+}

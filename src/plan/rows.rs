@@ -1,0 +1,211 @@
+//! A phase over rows: each place of a tensor has a row, which lies along some of the tensor's dims.
+//!
+//! A task is a tile of places, and a part of their rows if the rows are long and only numbers of them are
+//! wanted. The parts of a row are fixed, so the bits do not depend on threads.
+
+use smallvec::SmallVec;
+
+use super::nest::LoopNest;
+use crate::kernels::pack::{PackTile, UnpackTile};
+use crate::kernels::pointwise::Kernel1;
+use crate::kernels::rows::{
+    Float, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
+    SoftMaxBackward, SoftMaxRows,
+};
+
+/// Elements of a part of a row that is combined to one number.
+pub(crate) const PART: usize = 64 << 10;
+
+/// The rows of tensors, and what becomes of them.
+#[derive(Debug)]
+pub(crate) struct RowsPhase {
+    /// The op, for showing the plan.
+    pub(crate) name: &'static str,
+    /// The loops around tiles of places. A row of a tile is a place, and the only column is the place's row.
+    pub(crate) nest: LoopNest,
+    /// Elements of a row.
+    pub(crate) length: usize,
+    /// Elements of a part of a row, and the number of parts.
+    pub(crate) part: usize,
+    pub(crate) parts: usize,
+    /// What is computed.
+    pub(crate) work: RowWork,
+    /// The operands, as the work wants them.
+    pub(crate) operands: SmallVec<[RowOperand; 3]>,
+    /// The rows that are written; none if numbers alone are.
+    pub(crate) result: Option<RowOperand>,
+    /// The f32 by which rows are multiplied, and which are added: gamma and beta.
+    pub(crate) parameters: SmallVec<[RowParameter; 2]>,
+    /// A number for each place that is read.
+    pub(crate) given: SmallVec<[PlaceNumbers; 2]>,
+    /// A number for each place that is written.
+    pub(crate) numbers: SmallVec<[PlaceNumbers; 2]>,
+    /// Offset of room for a row of f32 in the scratch, if the work keeps one.
+    pub(crate) kept_row: Option<usize>,
+    /// Offset of room for rows of f32 that are combined, or for partial results of columns.
+    pub(crate) room: usize,
+    /// What produces the source, and what consumes the result, while both are in the caches.
+    pub(crate) prologue: Option<FusedRows>,
+    pub(crate) epilogue: Option<FusedRows>,
+}
+
+impl RowsPhase {
+    /// Number of tasks: each part of the rows of each tile of places.
+    pub(crate) fn tasks(&self) -> usize {
+        self.nest.tiles().saturating_mul(self.parts)
+    }
+
+    /// The nests of the programs before and behind the work.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &LoopNest> {
+        self.prologue.iter().chain(&self.epilogue).map(|fused| &fused.nest)
+    }
+
+    /// Bytes of scratch of one thread.
+    pub(crate) fn scratch(&self) -> usize {
+        self.nest.program.scratch
+    }
+}
+
+/// A tile program that runs on the rows of a tile of places.
+#[derive(Debug)]
+pub(crate) struct FusedRows {
+    /// The same loops around tiles of places, then blocks of columns.
+    pub(crate) nest: LoopNest,
+    /// Offset of the program's scratch.
+    pub(crate) scratch: usize,
+    /// Offset of the rows that the program and the work hand over.
+    pub(crate) rows: usize,
+    /// Bytes from one of these rows to the next, and of an element.
+    pub(crate) row_stride: usize,
+    pub(crate) element: usize,
+    /// Whether an element is that of a place, not of the row of a place.
+    pub(crate) is_by_place: bool,
+}
+
+/// What becomes of rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowWork {
+    /// The elements as they are.
+    Copy,
+    /// A number of each row.
+    Fold(FoldWork),
+    /// A number of the numbers of its parts, which are f64.
+    Merge {
+        fold: Fold,
+        finish: FoldFinish,
+    },
+    SoftMax {
+        kernel: SoftMaxRows,
+        inf_as_zero: bool,
+        is_logarithm: bool,
+    },
+    Norm {
+        kernel: NormRows,
+        is_centred: bool,
+        epsilon: f64,
+    },
+    SoftMaxBackward(unsafe fn(&SoftMaxBackward)),
+    NormBackward {
+        kernel: unsafe fn(&NormBackward),
+        epsilon: f64,
+    },
+    PreluBackward(unsafe fn(&PreluBackward)),
+}
+
+/// How rows are combined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoldWork {
+    pub(crate) kernels: FoldKernels,
+    /// What is combined, if not the elements.
+    pub(crate) map: RowMap,
+    /// Whether the kernel goes along the places, because these lie contiguous.
+    pub(crate) by_columns: bool,
+    /// What becomes of the number; `None` if it is that of a part.
+    pub(crate) finish: Option<FoldFinish>,
+}
+
+/// Products that are combined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowMap {
+    None,
+    Norm { kernel: unsafe fn(&NormProducts), epsilon: f64 },
+    Prelu(unsafe fn(&PreluProducts)),
+}
+
+/// What becomes of the number of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum FoldFinish {
+    AsItIs,
+    /// Divides it by the number of elements.
+    Mean(f64),
+    Root,
+}
+
+impl FoldFinish {
+    /// The result for a number.
+    pub(crate) fn of(self, number: f64) -> f64 {
+        match self {
+            Self::AsItIs => number,
+            Self::Mean(count) => number / count,
+            Self::Root => number.sqrt(),
+        }
+    }
+}
+
+/// Where rows, or numbers of places, are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowPlace {
+    /// In memory, by the index of the access, whose row stride is that of places.
+    Access(usize),
+    /// With the program before or behind the work.
+    Program,
+    /// Nobody wants them.
+    Nowhere,
+}
+
+/// Rows that are read or written.
+#[derive(Debug, Clone)]
+pub(crate) struct RowOperand {
+    pub(crate) place: RowPlace,
+    pub(crate) float: Float,
+    /// Extents and strides in bytes of the loops along a row, the outermost first.
+    pub(crate) along: SmallVec<[(usize, isize); 2]>,
+    /// The room for rows that do not lie contiguous; `None` if they do.
+    pub(crate) packed: Option<Packed>,
+}
+
+/// Contiguous rows in scratch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packed {
+    /// Offset in the scratch, and bytes from row to row.
+    pub(crate) scratch: usize,
+    pub(crate) row_stride: usize,
+    pub(crate) pack: PackTile,
+    pub(crate) unpack: UnpackTile,
+}
+
+/// Rows of parameters, as f32.
+#[derive(Debug, Clone)]
+pub(crate) struct RowParameter {
+    pub(crate) operand: RowOperand,
+    /// The kernel that widens them, and the offset of the wide rows in the scratch.
+    pub(crate) widen: Option<(Kernel1, usize, usize)>,
+    /// Whether all places have the same.
+    pub(crate) is_same: bool,
+}
+
+/// A number for each place, read or written.
+#[derive(Debug, Clone)]
+pub(crate) struct PlaceNumbers {
+    pub(crate) place: RowPlace,
+    /// For numbers that differ along rows instead: the loops along a row, as in [`RowOperand`].
+    pub(crate) along: SmallVec<[(usize, isize); 2]>,
+    /// The kernel between f64 and the type in memory, and the bytes of that.
+    pub(crate) convert: Option<Kernel1>,
+    pub(crate) bytes: usize,
+    /// Offsets in the scratch: of the numbers in f64, and in the type in memory.
+    pub(crate) scratch: usize,
+    pub(crate) narrow: usize,
+    pub(crate) pack: PackTile,
+    pub(crate) unpack: UnpackTile,
+}

@@ -1,0 +1,724 @@
+//! Ops on rows against the reference: reductions, SoftMax, norms and their gradients, at every level, for all types,
+//! axes, strides and lengths of rows, at any number of threads, alone and with pointwise ops around them.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Random, engines, report};
+use half::{bf16, f16};
+use sterna::reference::{self, Value};
+use sterna::{
+    Accuracy, Attr, AttrValue, DataType, Engine, Graph, InPlacePair, LogicalTensor, Op, OpKind, Partition,
+    Policy, Stream, TensorBuf, TensorMut,
+};
+
+use DataType as D;
+use OpKind as K;
+
+/// Numbers of a value of a float type.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value.data_type() {
+        D::F32 => value.elements::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        D::Bf16 => value.elements::<bf16>().unwrap().into_iter().map(f64::from).collect(),
+        D::F16 => value.elements::<f16>().unwrap().into_iter().map(f64::from).collect(),
+        other => panic!("{other} is no float type of the tests"),
+    }
+}
+
+fn value(data_type: DataType, dims: &[i64], numbers: &[f32]) -> Value {
+    match data_type {
+        D::F32 => Value::from_slice(dims, numbers),
+        D::Bf16 => Value::from_slice(dims, &numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>()),
+        D::F16 => Value::from_slice(dims, &numbers.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>()),
+        other => panic!("{other} is no float type of the tests"),
+    }
+    .unwrap()
+}
+
+/// Random numbers from −4 to 4.
+fn filled(data_type: DataType, dims: &[i64], random: &mut Random) -> Value {
+    let count: i64 = dims.iter().product();
+    let number = |_| (random.next() >> 24) as f32 / (1 << 21) as f32 - 4.0;
+    value(data_type, dims, &(0..count).map(number).collect::<Vec<_>>())
+}
+
+/// Half a unit in the last place, as a share of a number.
+fn half_a_unit(data_type: DataType) -> f64 {
+    match data_type {
+        D::Bf16 => 1.0 / 256.0,
+        D::F16 => 1.0 / 2048.0,
+        _ => 1.0 / (1 << 24) as f64,
+    }
+}
+
+/// The least number.
+fn tiny(data_type: DataType) -> f64 {
+    match data_type {
+        D::F16 => 6e-8,
+        _ => 1e-40,
+    }
+}
+
+/// An op with its attributes, and the values and strides of its inputs.
+struct Case {
+    op: Op,
+    inputs: Vec<Value>,
+    /// Row-major where there are none.
+    strides: Vec<Option<Vec<i64>>>,
+    /// Strides of the outputs.
+    out_strides: Vec<Option<Vec<i64>>>,
+}
+
+impl Case {
+    fn new(kind: OpKind, inputs: Vec<Value>, outputs: &[DataType]) -> Self {
+        let mut op = Op::new(0, kind);
+        for (id, input) in inputs.iter().enumerate() {
+            op = op.input(LogicalTensor::unknown(id, input.data_type()));
+        }
+        for (index, &output) in outputs.iter().enumerate() {
+            op = op.output(LogicalTensor::unknown(100 + index, output));
+        }
+        let (strides, out_strides) = (vec![None; inputs.len()], vec![None; outputs.len()]);
+        Self { op, inputs, strides, out_strides }
+    }
+
+    fn attr(mut self, attr: Attr, value: impl Into<AttrValue>) -> Self {
+        self.op = self.op.attr(attr, value);
+        self
+    }
+
+    fn strides(mut self, input: usize, strides: &[i64]) -> Self {
+        self.strides[input] = Some(strides.to_vec());
+        self
+    }
+
+    fn out_strides(mut self, output: usize, strides: &[i64]) -> Self {
+        self.out_strides[output] = Some(strides.to_vec());
+        self
+    }
+
+    fn run(&self, engine: &Engine) -> Result<Vec<Value>, String> {
+        let text = |error: sterna::Error| error.to_string();
+        let partition = Partition::from_op(self.op.clone()).map_err(text)?;
+        let mut buffers = Vec::new();
+        for (id, (input, strides)) in self.inputs.iter().zip(&self.strides).enumerate() {
+            let desc = match strides {
+                Some(strides) => LogicalTensor::with_strides(id, input.data_type(), input.dims(), strides),
+                None => LogicalTensor::strided(id, input.data_type(), input.dims()),
+            };
+            let mut buffer = TensorBuf::zeroed(desc.map_err(text)?, engine).map_err(text)?;
+            input.write(&mut buffer).map_err(text)?;
+            buffers.push(buffer);
+        }
+        let expected = reference::run(&self.op, &self.inputs).map_err(text)?;
+        let outputs: Vec<LogicalTensor> = (self.op.outputs().iter().zip(&self.out_strides).zip(&expected))
+            .map(|((output, strides), value)| match strides {
+                Some(strides) => {
+                    LogicalTensor::with_strides(output.id(), output.data_type(), value.dims(), strides)
+                        .unwrap()
+                }
+                None => LogicalTensor::unknown(output.id(), output.data_type()),
+            })
+            .collect();
+        let descs: Vec<LogicalTensor> = buffers.iter().map(|buffer| buffer.desc().clone()).collect();
+        let compiled = partition.compile(engine, &descs, &outputs).map_err(text)?;
+        let mut results: Vec<TensorBuf> =
+            compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
+        results.iter_mut().for_each(|result| result.as_mut_bytes().fill(common::GAP));
+        let tensors: Vec<_> = buffers.iter().map(TensorBuf::as_tensor).collect();
+        let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+        compiled.execute(&Stream::new(engine), &tensors, &mut into).map_err(text)?;
+        results.iter().map(|result| Value::read(&result.as_tensor()).map_err(text)).collect()
+    }
+
+    /// What is wrong with the results.
+    fn check(&self, engine: &Engine) -> Result<(), String> {
+        let results = self.run(engine)?;
+        let expected = reference::run(&self.op, &self.inputs).map_err(|error| error.to_string())?;
+        let bounds = reference::bounds(&self.op, &self.inputs).map_err(|error| error.to_string())?;
+        for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+            if result.dims() != expected.dims() {
+                return Err(format!(
+                    "result {index} has shape {:?}, not {:?}",
+                    result.dims(),
+                    expected.dims()
+                ));
+            }
+            let unit = half_a_unit(result.data_type());
+            let largest = numbers(expected)
+                .iter()
+                .filter(|x| x.is_finite())
+                .fold(1e-30, |most: f64, x| most.max(x.abs()));
+            for (at, (x, y)) in numbers(result).into_iter().zip(numbers(expected)).enumerate() {
+                let bound = match &bounds {
+                    Some(bounds) if index == 0 => bounds[at],
+                    _ if index > 0 => 64.0 * half_a_unit(D::F32) * largest,
+                    _ => 0.0,
+                };
+                let most = bound + 2.0 * unit * y.abs() * (1.0 + 1e-6) + tiny(result.data_type());
+                let is_equal = x == y || (x.is_nan() && y.is_nan());
+                let is_near = y.is_finite() && ((x - y).abs() <= most || bound.is_nan());
+                if !is_equal && !is_near {
+                    return Err(format!("result {index} at {at} is {x}, not {y}, more than {most:e} apart"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(name: &str, cases: Vec<(String, Case)>) {
+    let mut wrong = Vec::new();
+    for engine in engines() {
+        for (case, row) in &cases {
+            if let Err(fault) = row.check(&engine) {
+                wrong.push(format!("{name} {case} at {:?}: {fault}", engine.level()));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+const FLOATS: [DataType; 3] = [D::F32, D::Bf16, D::F16];
+const LENGTHS: [i64; 17] = [0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 1000, 4097, 100_003];
+const REDUCTIONS: [OpKind; 7] =
+    [K::ReduceSum, K::ReduceMean, K::ReduceMax, K::ReduceMin, K::ReduceProd, K::ReduceL1, K::ReduceL2];
+
+/// Ops along the last axis of a source of some dims.
+fn along_last(kind: OpKind, data_type: DataType, dims: &[i64], random: &mut Random) -> Case {
+    let (source, last) = (filled(data_type, dims, random), &dims[dims.len() - 1..]);
+    let second = if data_type == D::Bf16 { D::Bf16 } else { D::F32 };
+    match kind {
+        K::SoftMax => Case::new(kind, vec![source], &[data_type, D::F32]).attr(Attr::Axis, -1i64),
+        K::LogSoftmax => Case::new(kind, vec![source], &[data_type]).attr(Attr::Axis, -1i64),
+        K::SoftMaxBackward | K::LogSoftmaxBackward => {
+            let other = filled(data_type, dims, random);
+            Case::new(kind, vec![source, other], &[data_type]).attr(Attr::Axis, -1i64)
+        }
+        K::LayerNorm => {
+            let (gamma, beta) = (filled(second, last, random), filled(second, last, random));
+            Case::new(kind, vec![source, gamma, beta], &[data_type, second, second])
+        }
+        K::RMSNorm => Case::new(kind, vec![source, filled(second, last, random)], &[data_type]),
+        K::LayerNormBackward => {
+            let gradient = filled(data_type, dims, random);
+            let rows = &dims[..dims.len() - 1];
+            let count: i64 = rows.iter().product();
+            let means = filled(second, rows, random);
+            let variances =
+                value(second, rows, &(0..count).map(|i| 0.5 + i as f32 / 8.0).collect::<Vec<_>>());
+            let gamma = filled(second, last, random);
+            let beta = filled(second, last, random);
+            let inputs = vec![source, gradient, means, variances, gamma, beta];
+            Case::new(kind, inputs, &[data_type, second, second])
+        }
+        K::BiasAddBackward => Case::new(kind, vec![source], &[data_type]),
+        K::PReLUBackward => {
+            let (slope, gradient) = (filled(data_type, last, random), filled(data_type, dims, random));
+            Case::new(kind, vec![source, slope, gradient], &[data_type, data_type])
+        }
+        _ => Case::new(kind, vec![source], &[data_type]).attr(Attr::Axes, vec![-1i64]),
+    }
+}
+
+const OTHERS: [OpKind; 9] = [
+    K::SoftMax,
+    K::LogSoftmax,
+    K::SoftMaxBackward,
+    K::LogSoftmaxBackward,
+    K::LayerNorm,
+    K::RMSNorm,
+    K::LayerNormBackward,
+    K::BiasAddBackward,
+    K::PReLUBackward,
+];
+
+#[test]
+fn rows_of_every_length() {
+    let mut random = Random::new(1);
+    let mut cases = Vec::new();
+    for kind in REDUCTIONS.into_iter().chain(OTHERS) {
+        for data_type in FLOATS {
+            for length in LENGTHS {
+                let rows = if length > 4000 { 2 } else { 5 };
+                let case = along_last(kind, data_type, &[rows, length], &mut random);
+                cases.push((format!("{kind} {data_type} {length}"), case));
+            }
+        }
+    }
+    check("length", cases);
+}
+
+#[test]
+fn many_short_rows_and_no_rows() {
+    let mut random = Random::new(2);
+    let mut cases = Vec::new();
+    for kind in REDUCTIONS.into_iter().chain(OTHERS) {
+        for dims in [[0, 7], [3000, 1], [1000, 3], [1, 1], [777, 64]] {
+            cases.push((format!("{kind} {dims:?}"), along_last(kind, D::F32, &dims, &mut random)));
+        }
+    }
+    check("short", cases);
+}
+
+#[test]
+fn any_axes_and_strides() {
+    let mut random = Random::new(3);
+    let mut cases = Vec::new();
+    let dims = [3, 20, 5, 33];
+    // Row-major, transposed, with gaps, the last dim outermost.
+    let strides: [&[i64]; 4] = [&[3300, 165, 33, 1], &[5, 15, 1, 300], &[8000, 200, 40, 1], &[1, 3, 60, 300]];
+    let axes: [&[i64]; 8] = [&[0], &[1], &[2], &[3], &[0, 2], &[1, 3], &[0, 1, 3], &[0, 1, 2, 3]];
+    for (data_type, strides) in FLOATS.into_iter().flat_map(|t| strides.map(|s| (t, s))) {
+        for kind in REDUCTIONS {
+            for (axes, keeps) in axes.into_iter().zip([false, true].into_iter().cycle()) {
+                let case = Case::new(kind, vec![filled(data_type, &dims, &mut random)], &[data_type])
+                    .attr(Attr::Axes, axes.to_vec())
+                    .attr(Attr::KeepDims, keeps)
+                    .strides(0, strides);
+                cases.push((format!("{kind} {data_type} {axes:?} {strides:?}"), case));
+            }
+        }
+        for axis in 0..4i64 {
+            for kind in [K::SoftMax, K::LogSoftmax] {
+                let case = Case::new(kind, vec![filled(data_type, &dims, &mut random)], &[data_type])
+                    .attr(Attr::Axis, axis)
+                    .strides(0, strides)
+                    .out_strides(0, &[5, 15, 1, 300]);
+                cases.push((format!("{kind} {data_type} {axis} {strides:?}"), case));
+            }
+            let inputs = vec![filled(data_type, &dims, &mut random), filled(data_type, &dims, &mut random)];
+            let case = Case::new(K::SoftMaxBackward, inputs, &[data_type])
+                .attr(Attr::Axis, axis)
+                .strides(1, strides);
+            cases.push((format!("SoftMaxBackward {data_type} {axis} {strides:?}"), case));
+        }
+        for begin in 0..4 {
+            let second = if data_type == D::Bf16 { D::Bf16 } else { D::F32 };
+            let (source, onto) = (filled(data_type, &dims, &mut random), &dims[begin..]);
+            let mut some = onto.to_vec();
+            some[0] = 1;
+            let inputs =
+                vec![source.clone(), filled(second, onto, &mut random), filled(second, &some, &mut random)];
+            let case = Case::new(K::LayerNorm, inputs, &[data_type, second, second])
+                .attr(Attr::BeginNormAxis, begin as i64)
+                .strides(0, strides)
+                .out_strides(0, &[8000, 200, 40, 1]);
+            cases.push((format!("LayerNorm {data_type} {begin} {strides:?}"), case));
+            let case =
+                Case::new(K::RMSNorm, vec![source.clone(), filled(second, &dims, &mut random)], &[data_type])
+                    .attr(Attr::BeginNormAxis, begin as i64)
+                    .strides(0, strides);
+            cases.push((format!("RMSNorm {data_type} {begin} {strides:?}"), case));
+            let rows = &dims[..begin];
+            let count: i64 = rows.iter().product();
+            let variances =
+                value(second, rows, &(0..count).map(|i| 0.5 + i as f32 / 8.0).collect::<Vec<_>>());
+            let gamma = filled(second, &some, &mut random);
+            let gradient = filled(data_type, &dims, &mut random);
+            let inputs =
+                vec![source, gradient, filled(second, rows, &mut random), variances, gamma.clone(), gamma];
+            let case = Case::new(K::LayerNormBackward, inputs, &[data_type, second, second])
+                .attr(Attr::BeginNormAxis, begin as i64)
+                .strides(0, strides);
+            cases.push((format!("LayerNormBackward {data_type} {begin} {strides:?}"), case));
+        }
+        for format in ["NCX", "NXC"] {
+            let channels = if format == "NCX" { 20 } else { 33 };
+            let source = || filled(data_type, &dims, &mut Random::new(4));
+            let case = Case::new(K::BiasAddBackward, vec![source()], &[data_type])
+                .attr(Attr::DataFormat, format)
+                .strides(0, strides);
+            cases.push((format!("BiasAddBackward {data_type} {format} {strides:?}"), case));
+            let second = if data_type == D::Bf16 { D::Bf16 } else { D::F32 };
+            let of_channels = filled(second, &[channels], &mut random);
+            let case = Case::new(
+                K::GroupNorm,
+                vec![source(), of_channels.clone(), of_channels],
+                &[data_type, second, second],
+            )
+            .attr(Attr::Groups, if format == "NCX" { 4i64 } else { 3 })
+            .attr(Attr::DataFormat, format)
+            .strides(0, strides);
+            cases.push((format!("GroupNorm {data_type} {format} {strides:?}"), case));
+            for slope in [vec![channels], vec![1], dims.to_vec(), vec![20, 1, 33]] {
+                let slope = filled(data_type, &slope, &mut random);
+                let case = Case::new(
+                    K::PReLUBackward,
+                    vec![source(), slope.clone(), filled(data_type, &dims, &mut random)],
+                    &[data_type, data_type],
+                )
+                .attr(Attr::DataFormat, format)
+                .strides(2, strides);
+                cases.push((
+                    format!("PReLUBackward {data_type} {format} {:?} {strides:?}", slope.dims()),
+                    case,
+                ));
+            }
+        }
+    }
+    check("axes", cases);
+}
+
+#[test]
+fn special_numbers() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let rows: [&[f32]; 8] = [
+        &[1.0, -inf, 2.0],
+        &[-inf, -inf, -inf],
+        &[inf, 1.0, 2.0],
+        &[nan, 1.0, 2.0],
+        &[nan, -inf, inf],
+        &[-0.0, 0.0, -0.0],
+        &[1e38, 1e38, -1e38],
+        &[1e-30, -1e-30, 3e-30],
+    ];
+    let mut cases = Vec::new();
+    for row in rows {
+        for length in [3, 40, 3000] {
+            let row: Vec<f32> = row.iter().copied().cycle().take(length).collect();
+            let dims = [1, length as i64];
+            let source = || value(D::F32, &dims, &row);
+            for kind in REDUCTIONS {
+                let case = Case::new(kind, vec![source()], &[D::F32]).attr(Attr::Axes, vec![1i64]);
+                cases.push((format!("{kind} {:?} {length}", &row[..3]), case));
+            }
+            for mode in ["none", "inf_as_zero"] {
+                let case = Case::new(K::SoftMax, vec![source()], &[D::F32, D::F32]).attr(Attr::Mode, mode);
+                cases.push((format!("SoftMax {mode} {:?} {length}", &row[..3]), case));
+            }
+            let case = Case::new(K::LogSoftmax, vec![source()], &[D::F32]);
+            cases.push((format!("LogSoftmax {:?} {length}", &row[..3]), case));
+            for kind in [K::RMSNorm, K::LayerNorm] {
+                let case = Case::new(kind, vec![source()], &[D::F32]).attr(Attr::Epsilon, 0.0f32);
+                let case = match kind {
+                    K::LayerNorm => case.attr(Attr::UseAffine, false).attr(Attr::KeepStats, false),
+                    _ => case,
+                };
+                cases.push((format!("{kind} {:?} {length}", &row[..3]), case));
+            }
+        }
+    }
+    check("special", cases);
+}
+
+/// Zeros keep their sign where nothing is reduced, and +0 is above −0.
+#[test]
+fn extrema_and_no_axes_keep_bits() {
+    let rows: [(OpKind, &[i64], &[f32], u32); 4] = [
+        (K::ReduceMax, &[0], &[-0.0, 0.0, -0.0], 0),
+        (K::ReduceMin, &[0], &[0.0, -0.0, 0.0], 0x8000_0000),
+        (K::ReduceSum, &[], &[-0.0], 0x8000_0000),
+        (K::ReduceL1, &[], &[f32::from_bits(0xffc0_1234)], 0xffc0_1234),
+    ];
+    let mut wrong = Vec::new();
+    for engine in engines() {
+        for (kind, axes, row, bits) in rows {
+            let source = value(D::F32, &[row.len() as i64], row);
+            let case = Case::new(kind, vec![source], &[D::F32]).attr(Attr::Axes, axes.to_vec());
+            match case.run(&engine).map(|results| results[0].elements::<f32>().unwrap()[0].to_bits()) {
+                Ok(result) if result == bits => {}
+                other => wrong.push((kind, axes, other)),
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// Sums keep their order whatever the strides and the number of threads.
+#[test]
+fn bits_depend_on_shapes_alone() {
+    let mut random = Random::new(5);
+    let mut wrong = Vec::new();
+    let dims = [7, 300, 130];
+    let strides: [&[i64]; 3] = [&[39000, 130, 1], &[1, 7, 2100], &[300, 1, 2100]];
+    for kind in REDUCTIONS.into_iter().chain([K::SoftMax, K::LogSoftmax, K::BiasAddBackward]) {
+        for axes in [&[0i64][..], &[1], &[2], &[0, 2], &[0, 1, 2]] {
+            let source = filled(D::F32, &dims, &mut random);
+            let mut all = Vec::new();
+            for (strides, threads) in strides.into_iter().flat_map(|s| [1, 2, 3, 8].map(|t| (s, t))) {
+                let engine = Engine::builder().threads(threads).build();
+                let case = Case::new(kind, vec![source.clone()], &[D::F32]).strides(0, strides);
+                let case = match kind {
+                    K::BiasAddBackward => case,
+                    K::SoftMax | K::LogSoftmax => case.attr(Attr::Axis, axes[0]),
+                    _ => case.attr(Attr::Axes, axes.to_vec()),
+                };
+                all.push(case.run(&engine).map(|results| results[0].bytes().to_vec()));
+            }
+            if all.iter().any(|bits| bits.is_err() || *bits != all[0]) {
+                wrong.push((kind, axes));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+/// Few results of many numbers, some of which broadcast.
+#[test]
+fn huge_rows_and_broadcast_sources() {
+    let mut random = Random::new(6);
+    let mut cases = Vec::new();
+    for kind in [K::ReduceSum, K::ReduceMax, K::ReduceL2] {
+        for (dims, axes) in [([1, 1_000_003], 1i64), ([70_001, 9], 0), ([9, 70_001], 1), ([70_001, 3], 0)] {
+            let case = Case::new(kind, vec![filled(D::F32, &dims, &mut random)], &[D::F32]);
+            cases.push((format!("{kind} {dims:?}"), case.attr(Attr::Axes, vec![axes])));
+        }
+    }
+    for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm] {
+        cases.push((format!("{kind}"), along_last(kind, D::F32, &[1, 1_000_003], &mut random)));
+        cases.push((format!("{kind}"), along_last(kind, D::Bf16, &[1, 300_000], &mut random)));
+    }
+    check("huge", cases);
+}
+
+/// A graph of ops, and values for the tensors that nobody computes.
+struct Net {
+    ops: Vec<Op>,
+    given: Vec<(usize, Value)>,
+}
+
+impl Net {
+    /// The values of all tensors that leave a partition, and the nests of each partition.
+    fn run(&self, policy: Policy, engine: &Engine) -> (BTreeMap<usize, Value>, Vec<usize>) {
+        let mut graph = Graph::new();
+        for op in &self.ops {
+            graph.add_op(op.clone()).unwrap();
+        }
+        graph.finalize().unwrap();
+        let mut values: BTreeMap<usize, Value> = self.given.iter().cloned().collect();
+        let mut nests = Vec::new();
+        for partition in graph.partitions(policy).unwrap() {
+            assert!(partition.is_supported(), "{:?}", partition.unsupported_reason());
+            let buffer = |port: &LogicalTensor| {
+                let value = &values[&port.id()];
+                let desc = LogicalTensor::strided(port.id(), port.data_type(), value.dims()).unwrap();
+                let mut buffer = TensorBuf::zeroed(desc, engine).unwrap();
+                value.write(&mut buffer).unwrap();
+                buffer
+            };
+            let inputs: Vec<TensorBuf> = partition.inputs().iter().map(buffer).collect();
+            let descs: Vec<LogicalTensor> = inputs.iter().map(|buffer| buffer.desc().clone()).collect();
+            let compiled = partition.compile(engine, &descs, partition.outputs()).unwrap();
+            nests.push(compiled.plan().nests.len());
+            let mut results: Vec<TensorBuf> = compiled
+                .outputs()
+                .iter()
+                .map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap())
+                .collect();
+            let tensors: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+            let mut into: Vec<_> = results.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+            compiled.execute(&Stream::new(engine), &tensors, &mut into).unwrap();
+            for result in &results {
+                values.insert(result.desc().id(), Value::read(&result.as_tensor()).unwrap());
+            }
+        }
+        (values, nests)
+    }
+}
+
+fn tensor(id: usize, data_type: DataType) -> LogicalTensor {
+    LogicalTensor::unknown(id, data_type)
+}
+
+/// An op from tensors of one type to one of the same.
+fn simple(id: usize, kind: OpKind, data_type: DataType, inputs: &[usize], output: usize) -> Op {
+    let op = inputs.iter().fold(Op::new(id, kind), |op, &input| op.input(tensor(input, data_type)));
+    op.output(tensor(output, data_type))
+}
+
+/// Scores times a factor, masked, through SoftMax, times other numbers, as another type.
+fn masked_softmax(t: DataType, dims: &[i64], axis: i64, random: &mut Random) -> Net {
+    let count: i64 = dims.iter().product();
+    let mut mask_dims = dims.to_vec();
+    mask_dims[0] = 1;
+    let mask_count: i64 = mask_dims.iter().product();
+    let mask: Vec<bool> = (0..mask_count).map(|_| random.below(3) > 0).collect();
+    let select = Op::new(2, K::Select)
+        .input(tensor(3, D::Boolean))
+        .input(tensor(2, t))
+        .input(tensor(4, t))
+        .output(tensor(5, t));
+    let to = if t == D::F32 { D::Bf16 } else { D::F32 };
+    let cast = Op::new(5, K::TypeCast).input(tensor(8, t)).output(tensor(9, to));
+    let _ = count;
+    Net {
+        ops: vec![
+            simple(1, K::Multiply, t, &[0, 1], 2),
+            select,
+            simple(3, K::SoftMax, t, &[5], 6).attr(Attr::Axis, axis).attr(Attr::Mode, "inf_as_zero"),
+            simple(4, K::Multiply, t, &[6, 7], 8),
+            cast,
+        ],
+        given: vec![
+            (0, filled(t, dims, random)),
+            (1, value(t, &[1], &[0.125])),
+            (3, Value::from_slice(&mask_dims, &mask).unwrap()),
+            (4, value(t, &[1], &[f32::NEG_INFINITY])),
+            (7, filled(t, &dims[dims.len() - 1..], random)),
+        ],
+    }
+}
+
+/// A sum whose norm goes through a function; the sum is a result as well.
+fn residual_norm(t: DataType, kind: OpKind, dims: &[i64], keeps_sum: bool, random: &mut Random) -> Net {
+    let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+    let last = &dims[dims.len() - 1..];
+    let mut norm = Op::new(2, kind).input(tensor(2, t)).input(tensor(3, second));
+    let mut given = vec![
+        (0, filled(t, dims, random)),
+        (1, filled(t, dims, random)),
+        (3, filled(second, last, random)),
+        (7, filled(t, dims, random)),
+    ];
+    if kind == K::LayerNorm {
+        norm = norm.input(tensor(4, second)).attr(Attr::KeepStats, false);
+        given.push((4, filled(second, last, random)));
+    }
+    let mut ops = vec![
+        simple(1, K::Add, t, &[0, 1], 2),
+        norm.output(tensor(5, t)),
+        simple(3, K::GELU, t, &[5], 6),
+        simple(4, K::Add, t, &[6, 7], 8),
+    ];
+    if keeps_sum {
+        ops.push(simple(5, K::Multiply, t, &[2, 8], 10));
+    }
+    Net { ops, given }
+}
+
+/// The mean of squares along an axis, its root, and what is divided by that.
+fn root_mean_square(t: DataType, dims: &[i64], axis: i64, random: &mut Random) -> Net {
+    Net {
+        ops: vec![
+            simple(1, K::Square, t, &[0], 1),
+            simple(2, K::ReduceMean, t, &[1], 2).attr(Attr::Axes, vec![axis]).attr(Attr::KeepDims, true),
+            simple(3, K::Add, t, &[2, 3], 4),
+            simple(4, K::Sqrt, t, &[4], 5),
+            simple(5, K::Divide, t, &[0, 5], 6),
+        ],
+        given: vec![(0, filled(t, dims, random)), (3, value(t, &[1], &[0.001]))],
+    }
+}
+
+/// Sums of a product, then a function of each.
+fn dot(t: DataType, dims: &[i64], axes: &[i64], keeps: bool, random: &mut Random) -> Net {
+    Net {
+        ops: vec![
+            simple(1, K::Multiply, t, &[0, 1], 2),
+            simple(2, K::ReduceSum, t, &[2], 3).attr(Attr::Axes, axes.to_vec()).attr(Attr::KeepDims, keeps),
+            simple(3, K::Tanh, t, &[3], 4),
+            simple(4, K::Multiply, t, &[4, 5], 6),
+        ],
+        given: vec![(0, filled(t, dims, random)), (1, filled(t, dims, random)), (5, value(t, &[1], &[3.0]))],
+    }
+}
+
+#[test]
+fn fused_is_unfused_bit_for_bit() {
+    let mut random = Random::new(7);
+    // The number of nests in which one partition runs; more where a value has another shape than the rows.
+    let mut rows: Vec<(String, Net, Option<usize>)> = Vec::new();
+    for t in FLOATS {
+        for (dims, axis) in [
+            (vec![2i64, 3, 50, 64], -1),
+            (vec![2, 3, 1, 100], 3),
+            (vec![3, 7, 9000], 2),
+            (vec![4, 33, 20], 1),
+            (vec![2, 40_000], 1),
+        ] {
+            let net = masked_softmax(t, &dims, axis, &mut random);
+            rows.push((format!("masked softmax {t} {dims:?} {axis}"), net, Some(1)));
+        }
+        for kind in [K::LayerNorm, K::RMSNorm] {
+            for dims in [vec![6i64, 5, 96], vec![3, 5000], vec![1, 1]] {
+                let net = residual_norm(t, kind, &dims, false, &mut random);
+                rows.push((format!("{kind} {t} {dims:?}"), net, Some(1)));
+                let net = residual_norm(t, kind, &dims, true, &mut random);
+                rows.push((format!("{kind} {t} {dims:?} and its source"), net, None));
+            }
+        }
+        for (dims, axis) in [(vec![5i64, 8, 70], 2), (vec![5, 80, 7], 1), (vec![300, 9], 0)] {
+            rows.push((
+                format!("rms {t} {dims:?} {axis}"),
+                root_mean_square(t, &dims, axis, &mut random),
+                None,
+            ));
+        }
+        for (dims, axes, nests) in [
+            (vec![9i64, 300], vec![1i64], 1),
+            (vec![300, 9], vec![0], 1),
+            (vec![2, 100_003], vec![1], 2),
+            (vec![7, 50_000, 3], vec![1], 2),
+            (vec![4, 5, 6], vec![0, 2], 0),
+            // Results of rank 0 or 1.
+            (vec![70_000], vec![0], 0),
+        ] {
+            for keeps in [false, true] {
+                let net = dot(t, &dims, &axes, keeps, &mut random);
+                rows.push((
+                    format!("dot {t} {dims:?} {axes:?}"),
+                    net,
+                    Some(nests).filter(|&nests| nests > 0),
+                ));
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    let threads = [1, 2, 3, 8].map(|threads| Engine::builder().threads(threads).build());
+    for (name, net, nests) in &rows {
+        let mut of_threads = Vec::new();
+        for engine in engines().iter().chain(&threads) {
+            let (fused, counts) = net.run(Policy::Fusion, engine);
+            let (alone, _) = net.run(Policy::Debug, engine);
+            let differs = fused.iter().filter(|(id, value)| alone[id] != **value).map(|(id, _)| *id);
+            let differs: Vec<usize> = differs.collect();
+            if !differs.is_empty() {
+                wrong.push(format!("{name} at {:?}: tensors {differs:?} differ", engine.level()));
+            }
+            if counts.len() != 1 || nests.is_some_and(|nests| counts[0] != nests) {
+                wrong.push(format!("{name} runs in nests {counts:?}, not {nests:?}"));
+            }
+            if engine.level() == sterna::Level::available() {
+                of_threads.push(fused);
+            }
+        }
+        if of_threads.iter().any(|values| *values != of_threads[0]) {
+            wrong.push(format!("{name}: the bits depend on threads"));
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn accuracy_and_pairs_in_place() {
+    let dims = [4, 100];
+    let engine = Engine::new();
+    for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm] {
+        let t = |id| LogicalTensor::strided(id, D::F32, &dims).unwrap();
+        let op = Op::new(0, kind).input(t(0)).output(t(1));
+        let op = if kind == K::LayerNorm {
+            op.attr(Attr::UseAffine, false).attr(Attr::KeepStats, false)
+        } else {
+            op
+        };
+        let partition = Partition::from_op(op).unwrap();
+        assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        assert_eq!(compiled.inplace_ports(), [InPlacePair { input: 0, output: 1 }], "{kind}");
+        // In place and beside give the same bits.
+        let mut random = Random::new(8);
+        let source = filled(D::F32, &dims, &mut random);
+        let mut buffers = [t(0), t(1)].map(|desc| TensorBuf::zeroed(desc, &engine).unwrap());
+        source.write(&mut buffers[0]).unwrap();
+        let [from, to] = &mut buffers;
+        let stream = Stream::new(&engine);
+        compiled.execute(&stream, &[from.as_tensor()], &mut [to.as_tensor_mut()]).unwrap();
+        let beside = Value::read(&to.as_tensor()).unwrap();
+        let mut data: Vec<f32> = source.elements().unwrap();
+        let output = TensorMut::new(compiled.logical_tensor(1).unwrap(), &engine, &mut data).unwrap();
+        compiled.execute(&stream, &[], &mut [output.in_place_of(0)]).unwrap();
+        assert_eq!(Some(data), beside.elements::<f32>(), "{kind}");
+    }
+}
