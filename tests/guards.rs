@@ -108,6 +108,10 @@ impl Row {
         let op = op_of_types(Schema::of(self.kind), &types, &[self.output.0]);
         with_required(match self.kind {
             OpKind::Fill => op.attr(Attr::Shape, &[length][..]),
+            OpKind::StaticTranspose => op.attr(Attr::Order, &[0i64][..]),
+            OpKind::StaticReshape => op.attr(Attr::Shape, &[length][..]).attr(Attr::SpecialZero, false),
+            OpKind::Slice => op.attr(Attr::Starts, &[0i64][..]).attr(Attr::Ends, &[length][..]),
+            OpKind::Concat => op.axis(0),
             OpKind::DynamicQuantize => op.attr(Attr::Qtype, "per_channel").axis(0),
             OpKind::Clamp | OpKind::ClampBackward => op.attr(Attr::Min, -0.5f32).attr(Attr::Max, 2.0f32),
             _ => op,
@@ -191,7 +195,9 @@ fn rows() -> Vec<Row> {
         if kind == OpKind::Select || !schema.output_count.allows(1) {
             continue;
         }
-        for count in (0..=2).filter(|&count| schema.input_count.allows(count)) {
+        // The result of two that are joined is longer than a row.
+        let most = if kind == OpKind::Concat { 1 } else { 2 };
+        for count in (0..=most).filter(|&count| schema.input_count.allows(count)) {
             let pairs = |from: DataType| DataType::WHOLE.iter().map(move |&to| (from, to));
             // Ops without operands have none whose type could vary.
             let from = if count == 0 { &DataType::WHOLE[..1] } else { DataType::WHOLE };

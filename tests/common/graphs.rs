@@ -83,6 +83,9 @@ const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K
 const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
 const CLASSES: &[OpKind] = &[K::IsNaN, K::IsInf, K::IsFinite];
 
+/// Attributes of an op.
+type Attrs = Vec<(Attr, AttrValue)>;
+
 /// A tensor of a graph under construction.
 #[derive(Debug, Clone)]
 struct Known {
