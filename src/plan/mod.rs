@@ -20,7 +20,7 @@ pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, Ge
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
-    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, RowMap, RowOperand, RowParameter, RowPlace,
+    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
     RowWork, RowsPhase,
 };
 pub(crate) use self::tile_program::{

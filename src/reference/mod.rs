@@ -182,7 +182,7 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
         | K::LayerNormBackward
         | K::PReLUBackward => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-            Some(rows::bounds(op, inputs, &shapes[0])?)
+            Some(rows::bounds(op, inputs, &shapes)?)
         }
         K::MatMul => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
