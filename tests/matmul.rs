@@ -1,5 +1,5 @@
-//! Promise: a product is within its bound of the exact one, for every size, type, layout and CPU level; the number of
-//! threads and what is fused to the product change no bit.
+//! Promise: a product is within its bound of the exact one, for every size, type, layout and CPU level; the
+//! number of threads and what is fused to the product change no bit.
 
 mod common;
 
@@ -169,7 +169,8 @@ fn numbers(value: &Value) -> Vec<f64> {
     }
 }
 
-/// The first element that is further from the expected one than its bound and the roundings of both to their type.
+/// The first element that is further from the expected one than its bound and the roundings of both to their
+/// type.
 fn beyond(given: &Value, expected: &Value, bounds: &[f64]) -> Option<String> {
     if (given.dims(), given.data_type()) != (expected.dims(), expected.data_type()) {
         return Some(format!("the result is {:?}, not {:?}", given.dims(), expected.dims()));
@@ -286,7 +287,8 @@ fn operands_may_have_any_strides() {
             let matrix = |rows: i64, columns: i64| vec![2, rows, columns];
             let case = || Case::new(types, &[&matrix(m, k), &matrix(k, n), &[n]]);
             let rows = [
-                // Token-major, as packed QKV is; a transposed view; gaps between elements; nothing but one element.
+                // Token-major, as packed QKV is; a transposed view; gaps between elements; nothing but one
+                // element.
                 case().stride(SRC, &[k, 2 * k, 1]).stride(WEIGHTS, &[n, 2 * n, 1]),
                 case().stride(SRC, &[m * k, 1, m]).stride(WEIGHTS, &[n * k, 1, k]),
                 case().stride(SRC, &[3 * m * k, 3 * k, 3]).stride(WEIGHTS, &[2 * n * k, 2 * n, 2]),
@@ -643,8 +645,8 @@ fn threads_do_not_change_a_bit_of_an_epilogue() {
 
 #[test]
 fn a_tile_whose_select_needs_no_product_computes_none() {
-    // The product of NaN would be NaN; where it is not selected, nothing of it is seen, and the plan says that the
-    // branch is skipped.
+    // The product of NaN would be NaN; where it is not selected, nothing of it is seen, and the plan says
+    // that the branch is skipped.
     let fused = fused_graphs([130, 70, 30], D::F32, D::F32).remove(0);
     let [together, _] = graphs::both(&fused.graph);
     let engine = Engine::builder().threads(1).build();

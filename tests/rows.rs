@@ -1,5 +1,6 @@
-//! Ops on rows against the reference: reductions, SoftMax, norms and their gradients, at every level, for all types,
-//! axes, strides and lengths of rows, at any number of threads, alone and with pointwise ops around them.
+//! Ops on rows against the reference: reductions, SoftMax, norms and their gradients, at every level, for all
+//! types, axes, strides and lengths of rows, at any number of threads, alone and with pointwise ops around
+//! them.
 
 mod common;
 

@@ -175,8 +175,10 @@ fn text_tells_the_plan_and_why_neighbours_are_apart() {
         " of 64 rows × 64 columns\n",
         "product of depth 32 ",
         " to tensor 19",
-        "  apart    Add (op 3) → SoftMax (op 4), partition 2: the fusion `matmul` takes no SoftMax (op 4)\n",
-        "  apart    SoftMax (op 4) → MatMul (op 5), partition 3: the fusion `matmul` takes no SoftMax (op 4)\n",
+        "  apart    Add (op 3) → SoftMax (op 4), partition 2: the fusion `matmul` takes no SoftMax (op \
+         4)\n",
+        "  apart    SoftMax (op 4) → MatMul (op 5), partition 3: the fusion `matmul` takes no SoftMax (op \
+         4)\n",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
     }

@@ -1,13 +1,13 @@
 //! Puts the phases of a partition together: ops that are not pointwise, which are called anchors, and the
 //! pointwise ops before, between and behind them.
 //!
-//! A lowering makes a [`ShapedPartition`], and from it a [`PlanBuilder`]. For each anchor in order it asks the
-//! builder for the places of the anchor's [operands](PlanBuilder::operand) and
+//! A lowering makes a [`ShapedPartition`], and from it a [`PlanBuilder`]. For each anchor in order it asks
+//! the builder for the places of the anchor's [operands](PlanBuilder::operand) and
 //! [results](PlanBuilder::result), and adds the anchor's phase. An operand that is computed by pointwise ops
-//! is first written to an internal buffer, by a map phase of its own; a result is a port if it is an output of
-//! the partition, otherwise an internal buffer. At the end, [`finish`](PlanBuilder::finish) adds map phases
-//! for the outputs that nobody has written yet, lets buffers share memory, and makes the plan. So any anchor
-//! can stand among any pointwise ops.
+//! is first written to an internal buffer, by a map phase of its own; a result is a port if it is an output
+//! of the partition, otherwise an internal buffer. At the end, [`finish`](PlanBuilder::finish) adds map
+//! phases for the outputs that nobody has written yet, lets buffers share memory, and makes the plan. So any
+//! anchor can stand among any pointwise ops.
 //!
 //! A lowering that computes tiles fuses what it can instead. [`epilogue`](PlanBuilder::epilogue) makes a tile
 //! program of the values that depend on an anchor's result, and [`prologue`](PlanBuilder::prologue) one of an
@@ -271,8 +271,8 @@ impl<'a> PlanBuilder<'a> {
         roots
     }
 
-    /// Whether a tile program over a space with these dims can compute a value from some values that the driver
-    /// supplies and from what is stored.
+    /// Whether a tile program over a space with these dims can compute a value from some values that the
+    /// driver supplies and from what is stored.
     pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[usize], value: usize) -> bool {
         if !self.is_computable(value, supplied) {
             return false;
@@ -342,8 +342,8 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read if
-    /// other values are computed from it.
+    /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read
+    /// if other values are computed from it.
     fn read_later(&self, targets: &[(usize, Stored<'a>)]) -> Vec<Base> {
         let group = self.group();
         let is_used = |value: usize| {

@@ -35,8 +35,8 @@ fn tensor(id: usize, data_type: DataType, dims: &[i64]) -> LogicalTensor {
     LogicalTensor::strided(id, data_type, dims).expect("the tensor can be described")
 }
 
-/// The partition of `select(cond, exp(x + y) or x + y, other) * 2`, whose first op stands for one that a driver
-/// computes.
+/// The partition of `select(cond, exp(x + y) or x + y, other) * 2`, whose first op stands for one that a
+/// driver computes.
 pub(crate) fn select_partition(cond: &[i64], heavy: bool) -> Partition {
     let of = |id| tensor(id, DataType::F32, &DIMS);
     let mut graph = Graph::new();

@@ -510,8 +510,8 @@ impl<'a> ExprGraph<'a> {
         Ok(self.access(AxisAccess { base: stored.base, offset: bytes(offset), strides, width }))
     }
 
-    /// The axes along which a value varies that a driver supplies. Its dims are the last axes of the space, or
-    /// are 1, because a tile of it lies at the rows and columns of the tile.
+    /// The axes along which a value varies that a driver supplies. Its dims are the last axes of the space,
+    /// or are 1, because a tile of it lies at the rows and columns of the tile.
     fn supplied_axes(&self, value: usize, view: &View) -> Result<Axes, NestObstacle> {
         let dims = &self.group.values[value].dims;
         let obstacle = NestObstacle::Store(value);

@@ -1,12 +1,12 @@
 //! Lowers pointwise ops to loop nests: a whole partition to a plan, a part of one to nests between other
 //! phases, or to a tile program that the driver of another phase runs.
 //!
-//! A driver gives its tile program the index space, as a [`DriverSpace`]: the axes, which of them are the rows
-//! and the columns of tiles, the tile, and the strides of its slots. Values that the driver supplies are
+//! A driver gives its tile program the index space, as a [`DriverSpace`]: the axes, which of them are the
+//! rows and the columns of tiles, the tile, and the strides of its slots. Values that the driver supplies are
 //! [`Stored`] at `Base::Driver(slot)`; so are roots that the driver wants in memory of its own, such as the
-//! result of a prologue. All other operands and roots are accesses to memory as in any nest. Rows, columns and
-//! loops stay as they are given: none is merged, reordered or dropped. `compile::phases` chooses the values,
-//! finds their places, and puts the phases of a plan together.
+//! result of a prologue. All other operands and roots are accesses to memory as in any nest. Rows, columns
+//! and loops stay as they are given: none is merged, reordered or dropped. `compile::phases` chooses the
+//! values, finds their places, and puts the phases of a plan together.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
 //! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
