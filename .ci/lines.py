@@ -13,7 +13,9 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ["src", "benches", "import"]
+FOLDERS = ["src", "benches", "import", "capi", "cli", "fuzz"]
+# Messages and documents stand in these tests as they are; only their comments are filled.
+COMMENTS_OF = "tests"
 WIDTH = int(re.search(r"^max_width = (\d+)", (ROOT / "rustfmt.toml").read_text(), re.MULTILINE)[1])
 COMMENT = re.compile(r"(\s*//[/!]?)( .*|)")
 ITEM = re.compile(r"(- |\* |\d+\. )")
@@ -23,7 +25,7 @@ VERBATIM = re.compile(r"#|\||<!--|    ")
 
 def sources():
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *FOLDERS],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *FOLDERS, COMMENTS_OF],
         cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
     )
     return sorted({ROOT / name for name in listed.stdout.split("\0") if name.endswith(".rs") and (ROOT / name).exists()})
@@ -78,7 +80,7 @@ def main():
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters, at most {WIDTH}"
         for path in sources()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > WIDTH
+        if len(line) > WIDTH and (COMMENT.fullmatch(line) or ROOT / COMMENTS_OF not in path.parents)
     ]
     print("\n".join(wide) or f"no line is wider than {WIDTH}")
     sys.exit(bool(wide))

@@ -6,6 +6,7 @@
 //!
 //! Run as a test, it only checks the results against the reference interpreter.
 
+#[allow(dead_code, reason = "this bench uses a part of it")]
 #[path = "interleave/mod.rs"]
 mod interleave;
 mod rows;

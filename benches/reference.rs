@@ -25,7 +25,7 @@ struct Row {
     unit: &'static str,
 }
 
-/// An op on tensors of which only the types are known.
+/// An op on tensors whose types alone are known.
 fn op(kind: OpKind, inputs: &[DataType], output: DataType) -> Op {
     let input = |(id, &data_type)| LogicalTensor::unknown(id, data_type);
     let op = Op::new(0, kind).inputs_from(inputs.iter().enumerate().map(input));

@@ -45,7 +45,7 @@
 #define STERNA_MEMORY_NONE NULL
 
 /**
- * How a call ended.
+ * Statuses of calls.
  */
 enum {
     STERNA_STATUS_SUCCESS = 0,
@@ -99,7 +99,7 @@ enum {
 };
 
 /**
- * What becomes of a tensor between executions.
+ * The life of a tensor's contents between executions.
  */
 enum {
     STERNA_TENSOR_PROPERTY_UNDEF = 0,
@@ -109,7 +109,7 @@ enum {
 };
 
 /**
- * What ops compute.
+ * Kinds of ops.
  */
 enum {
     STERNA_OP_ABS = 0,
@@ -297,7 +297,7 @@ enum {
 };
 
 /**
- * What an engine stands for.
+ * Kinds of engines.
  */
 enum {
     STERNA_ENGINE_KIND_ANY = 0,
@@ -306,7 +306,7 @@ enum {
 };
 
 /**
- * How a stream behaves.
+ * Behaviours of streams.
  */
 enum {
     STERNA_STREAM_FLAG_IN_ORDER = 1,
@@ -354,45 +354,46 @@ enum {
 /**
  * The source of the memory of an engine's tensors and of its scratch memory: two functions of the caller.
  *
- * Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
+ * Any thread may use it at any time. An engine copies the allocator, so it may be destroyed as soon as the
+ * engine is made.
  */
 typedef struct sterna_allocator_t sterna_allocator_t;
 
 /**
  * A partition compiled for concrete tensors, to be executed any number of times.
  *
- * Functions that take it as `const` may be called from any number of threads at once; executions then run at once.
- * `sterna_partition_compile` and `sterna_compiled_partition_destroy` need it for themselves.
+ * Functions that take it as `const` may be called from any number of threads at once; executions then run at
+ * once. `sterna_partition_compile` and `sterna_compiled_partition_destroy` need sole access.
  */
 typedef struct sterna_compiled_partition_t sterna_compiled_partition_t;
 
 /**
  * A CPU with an allocator and a number of threads.
  *
- * Any thread may use it at any time. Streams, tensors and compiled partitions keep what they need of their engine,
- * so it may be destroyed before they are. Tensors, streams and compiled partitions of one engine do not mix with
- * those of another.
+ * Any thread may use it at any time. Streams, tensors and compiled partitions keep the parts of their engine
+ * that they need, so the engine may be destroyed before they are. Tensors, streams and compiled partitions
+ * of one engine do not mix with those of another.
  *
- * Worker threads start with the first execution that is worth more than one thread, and end after the last of the
- * engine, its streams, tensors and compiled partitions is destroyed. A process may fork while they live, as long as no
- * other thread is inside a call at that moment: the child starts workers of its own.
+ * Worker threads start with the first execution that is worth more than one thread, and end after the last
+ * of the engine, its streams, tensors and compiled partitions is destroyed. A process may fork while workers
+ * live, if no other thread is inside a call at that moment: the child starts new workers.
  */
 typedef struct sterna_engine_t sterna_engine_t;
 
 /**
- * Ops linked by the ids of the tensors that they mention.
+ * Ops linked by the ids of their tensors.
  *
- * It is built op by op, fixed by `sterna_graph_finalize`, cut by `sterna_graph_filter`, and then asked for its
- * partitions. Functions that take it as `const` may be called from any number of threads at once, the others need it
- * for themselves.
+ * Callers add ops, fix the graph by `sterna_graph_finalize`, cut it by `sterna_graph_filter`, and then read
+ * its partitions. Functions that take the graph as `const` may be called from any number of threads at once,
+ * the others by one thread at a time.
  */
 typedef struct sterna_graph_t sterna_graph_t;
 
 /**
- * One op of a graph: what it computes, from which tensors, into which.
+ * One op of a graph: its kind, attributes, inputs and outputs.
  *
- * It is built step by step, which checks nothing but the values themselves; `sterna_graph_add_op` holds it against
- * what an op of its kind must look like. Use it from one thread at a time; different ops may be used at once.
+ * Callers build an op step by step; each call checks only its own values. `sterna_graph_add_op` checks the
+ * op against the schema of its kind. Use an op from one thread at a time; different ops may be used at once.
  */
 typedef struct sterna_op_t sterna_op_t;
 
@@ -404,50 +405,55 @@ typedef struct sterna_op_t sterna_op_t;
 typedef struct sterna_partition_t sterna_partition_t;
 
 /**
- * An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is written.
+ * An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is
+ * written.
  *
  * Any thread may use it at any time; executions on one stream from several threads run at once.
  */
 typedef struct sterna_stream_t sterna_stream_t;
 
 /**
- * A description together with memory, which is the caller's, or the tensor's own, from the allocator of its engine.
+ * A description together with memory: the caller's, or memory that the tensor owns, from the allocator of
+ * its engine.
  *
- * Executions only read it, so any number of threads may execute with it at once; `sterna_tensor_set_data_handle` and
- * `sterna_tensor_destroy` need it for themselves. It keeps what it needs of its engine.
+ * Executions only read it, so any number of threads may execute with it at once;
+ * `sterna_tensor_set_data_handle` and `sterna_tensor_destroy` need sole access. It keeps the parts of its
+ * engine that it needs.
  */
 typedef struct sterna_tensor_t sterna_tensor_t;
 
 /**
- * How a call ended: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of `dnnl_status_t`.
+ * The status of a call: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of
+ * `dnnl_status_t`.
  */
 typedef int sterna_status_t;
 
 /**
- * Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a multiple of
- * `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
- * alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
- * then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
- * any thread that uses the engine, several at a time.
+ * Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a
+ * multiple of `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless
+ * its elements want more alignment than the block has. The library frees such a block, and a block for
+ * scratch memory that is not aligned, at once; it then requests a block of `size` + `alignment` - 1 bytes
+ * and aligns the memory inside it. The function is called from any thread that uses the engine, several at a
+ * time.
  */
 typedef void *(*sterna_allocator_malloc_t)(size_t size,
                                            size_t alignment);
 
 /**
- * Takes a block back, by the address that the other function gave. It is called from any thread that uses the engine,
- * several at a time.
+ * Frees a block, by the address that the other function gave. The function is called from any thread that
+ * uses the engine, several at a time.
  */
 typedef void (*sterna_allocator_free_t)(void *block);
 
 /**
- * The type of the elements of a tensor: one of the `STERNA_DATA_TYPE_*` numbers. Those below 0x100 are those of
- * `dnnl_data_type_t`.
+ * The type of the elements of a tensor: one of the `STERNA_DATA_TYPE_*` numbers. Those below 0x100 are those
+ * of `dnnl_data_type_t`.
  */
 typedef int sterna_data_type_t;
 
 /**
- * What becomes of a tensor between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which are those of
- * `dnnl_graph_tensor_property_t`.
+ * The life of a tensor's contents between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which
+ * are those of `dnnl_graph_tensor_property_t`.
  */
 typedef int sterna_tensor_property_t;
 
@@ -458,21 +464,21 @@ typedef int sterna_tensor_property_t;
 typedef int sterna_layout_type_t;
 
 /**
- * Where the elements of a tensor are: the field that goes with its layout type.
+ * The layout of the elements of a tensor; its layout type tells the field.
  */
 typedef union {
     /**
-     * Of a strided layout: elements from one index to the next along each dim.
+     * Strided layout: elements from one index to the next along each dim.
      */
     int64_t strides[12];
     /**
-     * Of an opaque layout: its name.
+     * Opaque layout: its name.
      */
     size_t layout_id;
 } sterna_layout_t;
 
 /**
- * What a tensor is called, what it holds and how it lies in memory; no memory itself. The layout is that of
+ * The description of a tensor: id, type, shape and layout, without memory. The layout is that of
  * `dnnl_graph_logical_tensor_t`.
  *
  * It is a plain struct without hidden parts: it may be copied, and needs no destruction.
@@ -495,7 +501,7 @@ typedef struct {
      */
     sterna_data_type_t data_type;
     /**
-     * What becomes of it between executions.
+     * The life of its contents between executions.
      */
     sterna_tensor_property_t property;
     /**
@@ -524,16 +530,16 @@ typedef struct {
 } sterna_inplace_pair_t;
 
 /**
- * What kind of device an engine stands for: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
+ * The kind of device of an engine: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
  * `dnnl_engine_kind_t`. There is one engine, of kind `cpu` and index 0.
  */
 typedef int sterna_engine_kind_t;
 
 /**
- * A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
- * three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
- * `avx512_core` on use what these two have. Beside the last level, kernels may use what `avx512_core_vnni`,
- * `avx512_core_bf16` and `avx512_core_amx` add.
+ * A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels
+ * know three levels: `sse41` and `avx` run plain code; the numbers from `avx2` up to below `avx512_core` run
+ * kernels for `avx2`, those from `avx512_core` on run kernels for `avx512_core`. Beside the last level,
+ * kernels may use the instructions that `avx512_core_vnni`, `avx512_core_bf16` and `avx512_core_amx` add.
  */
 typedef int sterna_cpu_isa_t;
 
@@ -549,9 +555,9 @@ typedef int sterna_dump_mode_t;
 typedef int sterna_level_t;
 
 /**
- * How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are those of
- * `dnnl_fpmath_mode_t`. A graph carries its mode and writes it to JSON; it is computed as under `strict` in every
- * mode.
+ * How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are
+ * those of `dnnl_fpmath_mode_t`. A graph carries its mode and writes it to JSON; it is computed as under
+ * `strict` in every mode.
  */
 typedef int sterna_fpmath_mode_t;
 
@@ -562,17 +568,19 @@ typedef int sterna_fpmath_mode_t;
 typedef int sterna_partition_policy_t;
 
 /**
- * What an op computes: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of `dnnl_graph_op_kind_t`.
+ * The kind of an op: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of
+ * `dnnl_graph_op_kind_t`.
  */
 typedef int sterna_op_kind_t;
 
 /**
- * The name of an attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
+ * An attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
  */
 typedef int sterna_op_attr_t;
 
 /**
- * How a stream behaves: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of `dnnl_stream_flags_t`.
+ * The behaviour of a stream: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of
+ * `dnnl_stream_flags_t`.
  */
 typedef unsigned int sterna_stream_flags_t;
 
@@ -597,11 +605,11 @@ typedef struct {
      */
     const char *hash;
     /**
-     * What runs work on a CPU: a thread pool, 8.
+     * The runtime for CPUs: a thread pool, 8.
      */
     unsigned int cpu_runtime;
     /**
-     * What runs work on a GPU: nothing, 0.
+     * The runtime for GPUs: none, 0.
      */
     unsigned int gpu_runtime;
 } sterna_version_t;
@@ -613,16 +621,16 @@ extern "C" {
 /**
  * Makes an allocator of two functions; if either is null, the allocator uses the memory of the system.
  *
- * The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
- * destroyed. They must not throw exceptions of C++.
+ * The functions must be callable until the last engine, tensor and compiled partition that uses the
+ * allocator is destroyed. They must not throw exceptions of C++.
  */
 sterna_status_t sterna_allocator_create(sterna_allocator_t **allocator,
                                         sterna_allocator_malloc_t malloc_fn,
                                         sterna_allocator_free_t free_fn);
 
 /**
- * Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one twice is an
- * error of the caller.
+ * Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one
+ * twice is an error of the caller.
  */
 sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
 
@@ -640,13 +648,14 @@ sterna_status_t sterna_compiled_partition_destroy(sterna_compiled_partition_t *c
 /**
  * Runs a compiled partition and returns when its outputs are written.
  *
- * Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
- * unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
- * output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the two.
+ * Tensors are found by id, in any order; a tensor that is no port is ignored. Each tensor has memory for all
+ * its elements, unless it is empty. During the call nobody writes to inputs, and nobody else uses outputs.
+ * An output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the
+ * two.
  *
- * `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
- * type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
- * overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
+ * `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of
+ * another type, other dims, strides or another engine than was compiled for, a stream of another engine, and
+ * for any other overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
  */
 sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partition_t *compiled_partition,
                                                   const sterna_stream_t *stream,
@@ -656,9 +665,9 @@ sterna_status_t sterna_compiled_partition_execute(const sterna_compiled_partitio
                                                   const sterna_tensor_t *const *outputs);
 
 /**
- * As `sterna_compiled_partition_execute`, with scratch memory of the caller's: a tensor as
- * `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it, whose memory nobody else uses meanwhile. If
- * it is null, the library allocates.
+ * As `sterna_compiled_partition_execute`, with scratch memory from the caller: a tensor as
+ * `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it. During the call nobody else uses
+ * its memory. If it is null, the library allocates.
  */
 sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_partition_t *compiled_partition,
                                                      const sterna_stream_t *stream,
@@ -669,35 +678,35 @@ sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_parti
                                                      const sterna_tensor_t *scratchpad);
 
 /**
- * Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one dim, which
- * is the number of bytes and may be 0.
+ * Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one
+ * dim, which is the number of bytes and may be 0.
  */
 sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                         sterna_logical_tensor_t *logical_tensor);
 
 /**
- * Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id that no port
- * has.
+ * Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id
+ * that no port has.
  */
 sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                size_t id,
                                                                sterna_logical_tensor_t *logical_tensor);
 
 /**
- * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
- * is destroyed or compiled anew; if there is none, the pointer is null.
+ * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled
+ * partition, until it is destroyed or compiled anew; if there is none, the pointer is null.
  */
 sterna_status_t sterna_compiled_partition_get_inplace_ports(const sterna_compiled_partition_t *compiled_partition,
                                                             size_t *num_inplace_pairs,
                                                             const sterna_inplace_pair_t **inplace_pairs);
 
 /**
- * Reads how many plans of compiled partitions are kept for the next compilation of the same; 1024 unless it was set.
+ * Reads the capacity of the cache of plans of compiled partitions; 1024 unless it was set.
  */
 sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
 
 /**
- * Sets how many plans of compiled partitions are kept, in the whole process; 0 keeps none.
+ * Sets the capacity of the cache of plans of compiled partitions, for the whole process; 0 keeps none.
  */
 sterna_status_t sterna_compiled_partition_cache_set_capacity(int capacity);
 
@@ -707,78 +716,81 @@ sterna_status_t sterna_compiled_partition_cache_set_capacity(int capacity);
 sterna_status_t sterna_constant_tensor_cache_get(int *flag);
 
 /**
- * Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number to the most there can
- * be. The setting is kept, and has no effect.
+ * Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number sets each to
+ * the size of the address space. The setting is kept, and has no effect.
  */
 sterna_status_t sterna_constant_tensor_cache_set(int flag);
 
 /**
- * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and has no
- * effect.
+ * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and
+ * has no effect.
  */
 sterna_status_t sterna_constant_tensor_cache_get_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t *size);
 
 /**
- * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; more than the address space has
- * becomes as much as that has. The setting is kept, and has no effect.
+ * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; a larger number than the
+ * size of the address space becomes that size. The setting is kept, and has no effect.
  */
 sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t size);
 
 /**
- * The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`, `avx512_core_bf16` or
- * `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it is fixed.
+ * The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`,
+ * `avx512_core_bf16` or `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it
+ * is fixed.
  */
 sterna_cpu_isa_t sterna_cpu_isa_get_effective(void);
 
 /**
- * Caps the instruction set that kernels use, in the whole process. It can be set until the first engine is made or
- * the instruction set is asked for; afterwards the answer is `invalid_arguments`. `default` takes the cap away. The
- * environment variable `STERNA_MAX_CPU_ISA` caps it too.
+ * Caps the instruction set that kernels use, in the whole process. The cap can be set until the first engine
+ * is made or the instruction set is read; afterwards the call returns `invalid_arguments`. `default` removes
+ * the cap. The environment variable `STERNA_MAX_CPU_ISA` caps it too.
  */
 sterna_status_t sterna_cpu_isa_set_max(sterna_cpu_isa_t isa);
 
 /**
- * The name of a data type, such as `f32`; null for a number that is none. The text is constant and must not be
- * freed.
+ * The name of a data type, such as `f32`; null for a number that is no type. The text is constant and must
+ * not be freed.
  */
 const char *sterna_data_type_string(sterna_data_type_t data_type);
 
 /**
- * The bytes that one element of a data type takes; 0 for `undef` and for the 4-bit types, two of which share a byte.
+ * The bytes that one element of a data type takes; 0 for `undef` and for the 4-bit types, because two of
+ * them share a byte.
  */
 sterna_status_t sterna_data_type_get_size(sterna_data_type_t data_type,
                                           size_t *size);
 
 /**
- * Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut into
- * partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are handed out
- * (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
+ * Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut
+ * into partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are
+ * handed out (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
  * (`graph-<partition>-<hash>.json`).
  *
- * Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and if that is not set
- * `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
+ * Before the first call the environment variable `STERNA_GRAPH_DUMP` decides, or `ONEDNN_GRAPH_DUMP` if the
+ * first one is not set: `graph`, `subgraph`, or both with a comma between them.
  */
 sterna_status_t sterna_dump_mode_set(sterna_dump_mode_t mode);
 
 /**
- * The number of engines of a kind: 1 for `cpu`, 0 for all else.
+ * The number of engines of a kind: 1 for `cpu`, 0 for any other kind.
  */
 size_t sterna_engine_get_count(sterna_engine_kind_t kind);
 
 /**
- * Makes an engine with the memory of the system and as many threads as the machine runs at once.
+ * Makes an engine with the memory of the system and a thread for each hardware thread.
  *
- * The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads of
- * every engine; they are read once.
+ * The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads
+ * of every engine; they are read once.
  */
 sterna_status_t sterna_engine_create(sterna_engine_t **engine,
                                      sterna_engine_kind_t kind,
                                      size_t index);
 
 /**
- * Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
+ * Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
+ * copies the allocator.
  */
 sterna_status_t sterna_engine_create_with_allocator(sterna_engine_t **engine,
                                                     sterna_engine_kind_t kind,
@@ -786,14 +798,26 @@ sterna_status_t sterna_engine_create_with_allocator(sterna_engine_t **engine,
                                                     const sterna_allocator_t *allocator);
 
 /**
- * Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
- * caller's alone. The allocator may be null: the memory is then that of the system.
+ * Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
+ * on the caller's alone. If the allocator is null, the memory is that of the system.
  */
 sterna_status_t sterna_engine_create_with_threads(sterna_engine_t **engine,
                                                   sterna_engine_kind_t kind,
                                                   size_t index,
                                                   const sterna_allocator_t *allocator,
                                                   size_t threads);
+
+/**
+ * Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
+ * some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
+ * Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+ */
+sterna_status_t sterna_engine_create_with_workers(sterna_engine_t **engine,
+                                                  sterna_engine_kind_t kind,
+                                                  size_t index,
+                                                  const sterna_allocator_t *allocator,
+                                                  size_t threads,
+                                                  int stay_awake);
 
 /**
  * Reads the kind of an engine: always `cpu`.
@@ -814,8 +838,8 @@ sterna_status_t sterna_engine_get_level(const sterna_engine_t *engine,
                                         sterna_level_t *level);
 
 /**
- * Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
- * caller.
+ * Destroys an engine; streams, tensors and compiled partitions made with it stay usable. Null is fine;
+ * destroying one twice is an error of the caller.
  */
 sterna_status_t sterna_engine_destroy(sterna_engine_t *engine);
 
@@ -843,7 +867,8 @@ sterna_status_t sterna_graph_create_with_fpmath_mode(sterna_graph_t **graph,
                                                      sterna_fpmath_mode_t mode);
 
 /**
- * Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
+ * Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the
+ * caller.
  */
 sterna_status_t sterna_graph_destroy(sterna_graph_t *graph);
 
@@ -871,9 +896,10 @@ sterna_status_t sterna_graph_add_op(sterna_graph_t *graph,
                                     const sterna_op_t *op);
 
 /**
- * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If ops describe one tensor in
- * different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
- * `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
+ * Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If one op leaves a
+ * part of a tensor's description open (rank, dims, strides, a layout `undef`), the graph takes that part
+ * from the other ops. `invalid_graph` for a tensor with two producers, mentions of one tensor that
+ * contradict each other, and a cycle.
  */
 sterna_status_t sterna_graph_finalize(sterna_graph_t *graph);
 
@@ -884,7 +910,7 @@ sterna_status_t sterna_graph_is_finalized(const sterna_graph_t *graph,
                                           uint8_t *is_finalized);
 
 /**
- * Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
+ * Cuts a graph into partitions. A second call starts anew. `invalid_graph` before `sterna_graph_finalize`.
  */
 sterna_status_t sterna_graph_filter(sterna_graph_t *graph,
                                     sterna_partition_policy_t policy);
@@ -897,7 +923,7 @@ sterna_status_t sterna_graph_get_partition_num(const sterna_graph_t *graph,
 
 /**
  * Hands out all partitions of a graph, in an order in which they can run. `num` is what
- * `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects, each of
+ * `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects,
  * which the caller destroys.
  */
 sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
@@ -905,57 +931,59 @@ sterna_status_t sterna_graph_get_partitions(const sterna_graph_t *graph,
                                             sterna_partition_t **partitions);
 
 /**
- * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
- * graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+ * Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added,
+ * the graph is not fixed yet. The message of an error names the line and the column, the op and the key.
  *
- * The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
- * tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted it in
- * anything but the type, `sterna_graph_get_json_notes` says so.
+ * The kind of engine names the device of the dump. It is kept and written again; partitions run on CPU. Of a
+ * tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted
+ * it in anything but the type, `sterna_graph_get_json_notes` says so.
  */
 sterna_status_t sterna_graph_from_json(sterna_graph_t **graph,
                                        const char *json,
                                        size_t length);
 
 /**
- * Says what `sterna_graph_from_json` read in another way than it was written: one line for each consumer of a tensor
- * whose description was replaced by the producer's, none if no description was. The text is to be freed by
+ * Tells where `sterna_graph_from_json` differs from the JSON: one line for each consumer of a tensor whose
+ * description gave way to the producer's, none if no description did. The caller frees the text by
  * `sterna_string_destroy`.
  */
 sterna_status_t sterna_graph_get_json_notes(const sterna_graph_t *graph,
                                             char **text);
 
 /**
- * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
- * by `sterna_string_destroy`; its length without the zero goes to `length`, which may be null.
+ * Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero, and the
+ * caller frees it by `sterna_string_destroy`. `length`, which may be null, receives its length without the
+ * zero.
  */
 sterna_status_t sterna_graph_to_json(const sterna_graph_t *graph,
                                      char **json,
                                      size_t *length);
 
 /**
- * Says why an op shares a partition with its neighbours or does not: one line for each time that a fusion was tried
- * on it, none if no fusion was. The text is to be freed by `sterna_string_destroy`. `invalid_arguments` for an id
- * that no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+ * Tells why an op shares a partition with its neighbours or not: one line for each attempt of a fusion, none
+ * without attempts. The caller frees the text by `sterna_string_destroy`. `invalid_arguments` for an id that
+ * no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
  */
 sterna_status_t sterna_graph_explain(const sterna_graph_t *graph,
                                      size_t op_id,
                                      char **text);
 
 /**
- * What was wrong with the last call on this thread that failed, as one sentence that names the op, the port and the
- * values that clash; empty if none has failed. A call that succeeds does not change it. The text is in UTF-8, belongs
- * to the library, and stays as it is until the next call on this thread that fails.
+ * The error of the last failed call on this thread: one sentence that names the op, the port and the values
+ * that clash; empty if no call has failed. A successful call does not change it. The text is UTF-8, belongs
+ * to the library, and stays valid until the next failed call on this thread.
  */
 const char *sterna_last_error_message(void);
 
 /**
- * The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
+ * The name of a level, such as `avx2`; null for a number that is no level. The text is constant and must not
+ * be freed.
  */
 const char *sterna_level_string(sterna_level_t level);
 
 /**
- * Describes a tensor whose dims are unknown: with `ndims` -1 even how many there are. Rank 0 is a scalar. Dims and
- * strides are all set to `STERNA_UNKNOWN_DIM`, those of a scalar to 0.
+ * Describes a tensor whose dims are unknown; with `ndims` -1 the rank is unknown too. Rank 0 is a scalar.
+ * Dims and strides are all set to `STERNA_UNKNOWN_DIM`, those of a scalar to 0.
  *
  * A host scalar has rank 0 and the type s32, s64 or f32.
  */
@@ -967,9 +995,9 @@ sterna_status_t sterna_logical_tensor_init(sterna_logical_tensor_t *logical_tens
                                            sterna_tensor_property_t property);
 
 /**
- * Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. If all are known and the layout is
- * strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
- * Dims behind the last one are 0.
+ * Describes a tensor of given dims; a dim may be `STERNA_UNKNOWN_DIM`. If all dims are known and the layout
+ * is strided, the tensor is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0,
+ * `dims` may be null. Dims behind the last one are 0.
  */
 sterna_status_t sterna_logical_tensor_init_with_dims(sterna_logical_tensor_t *logical_tensor,
                                                      size_t id,
@@ -980,8 +1008,8 @@ sterna_status_t sterna_logical_tensor_init_with_dims(sterna_logical_tensor_t *lo
                                                      sterna_tensor_property_t property);
 
 /**
- * Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank 0 both
- * may be null. Dims and strides behind the last one are 0.
+ * Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank
+ * 0 both may be null. Dims and strides behind the last one are 0.
  */
 sterna_status_t sterna_logical_tensor_init_with_strides(sterna_logical_tensor_t *logical_tensor,
                                                         size_t id,
@@ -992,29 +1020,29 @@ sterna_status_t sterna_logical_tensor_init_with_strides(sterna_logical_tensor_t 
                                                         sterna_tensor_property_t property);
 
 /**
- * Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
- * 0 if any dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided
- * tensor of unknown rank.
+ * Reads the bytes of memory that a tensor needs: the largest dim * stride, at least one element; 0 if any
+ * dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided tensor
+ * of unknown rank.
  */
 sterna_status_t sterna_logical_tensor_get_mem_size(const sterna_logical_tensor_t *logical_tensor,
                                                    size_t *size);
 
 /**
- * Finds out whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
+ * Tells whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
  */
 sterna_status_t sterna_logical_tensor_is_equal(const sterna_logical_tensor_t *left,
                                                const sterna_logical_tensor_t *right,
                                                uint8_t *is_equal);
 
 /**
- * The name of an op kind, such as `Select`; null for a number that is none. The text is constant and must not be
- * freed.
+ * The name of an op kind, such as `Select`; null for a number that is no kind. The text is constant and must
+ * not be freed.
  */
 const char *sterna_op_kind_string(sterna_op_kind_t kind);
 
 /**
- * Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one becomes
- * the kind and the id.
+ * Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one
+ * becomes the kind and the id.
  */
 sterna_status_t sterna_op_create(sterna_op_t **op,
                                  size_t id,
@@ -1022,7 +1050,7 @@ sterna_status_t sterna_op_create(sterna_op_t **op,
                                  const char *verbose_name);
 
 /**
- * Destroys an op; graphs to which it was added keep a copy. Null is fine; destroying one twice is an error of the
+ * Destroys an op; graphs that contain it keep a copy. Null is fine; destroying one twice is an error of the
  * caller.
  */
 sterna_status_t sterna_op_destroy(sterna_op_t *op);
@@ -1040,7 +1068,8 @@ sterna_status_t sterna_op_add_output(sterna_op_t *op,
                                      const sterna_logical_tensor_t *output);
 
 /**
- * Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are copied.
+ * Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are
+ * copied.
  */
 sterna_status_t sterna_op_set_attr_f32(sterna_op_t *op,
                                        sterna_op_attr_t attr,
@@ -1048,7 +1077,7 @@ sterna_status_t sterna_op_set_attr_f32(sterna_op_t *op,
                                        size_t value_len);
 
 /**
- * Sets an attribute that is a truth value: 0 is false, all else true. `value_len` is 1.
+ * Sets a boolean attribute: 0 is false, any other byte is true. `value_len` is 1.
  */
 sterna_status_t sterna_op_set_attr_bool(sterna_op_t *op,
                                         sterna_op_attr_t attr,
@@ -1056,7 +1085,8 @@ sterna_status_t sterna_op_set_attr_bool(sterna_op_t *op,
                                         size_t value_len);
 
 /**
- * Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are copied.
+ * Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are
+ * copied.
  */
 sterna_status_t sterna_op_set_attr_s64(sterna_op_t *op,
                                        sterna_op_attr_t attr,
@@ -1064,8 +1094,8 @@ sterna_status_t sterna_op_set_attr_s64(sterna_op_t *op,
                                        size_t value_len);
 
 /**
- * Sets an attribute that is a word, which ends with a zero and is copied. `value_len` must not be 0 and is not looked
- * at otherwise.
+ * Sets an attribute that is a word; the text ends with a zero and is copied. `value_len` must not be 0; its
+ * value is not used.
  */
 sterna_status_t sterna_op_set_attr_str(sterna_op_t *op,
                                        sterna_op_attr_t attr,
@@ -1092,8 +1122,8 @@ sterna_status_t sterna_partition_create_with_op(sterna_partition_t **partition,
                                                 sterna_engine_kind_t engine_kind);
 
 /**
- * Destroys a partition; what was compiled from it stays usable. Null is fine; destroying one twice is an error of the
- * caller.
+ * Destroys a partition; compiled partitions made from it stay usable. Null is fine; destroying one twice is
+ * an error of the caller.
  */
 sterna_status_t sterna_partition_destroy(sterna_partition_t *partition);
 
@@ -1112,7 +1142,7 @@ sterna_status_t sterna_partition_get_ops(const sterna_partition_t *partition,
                                          size_t *ids);
 
 /**
- * Reads the place of a partition among those of its graph, from 0.
+ * Reads the index of a partition among the partitions of its graph, from 0.
  */
 sterna_status_t sterna_partition_get_id(const sterna_partition_t *partition,
                                         size_t *id);
@@ -1124,8 +1154,8 @@ sterna_status_t sterna_partition_get_input_ports_num(const sterna_partition_t *p
                                                      size_t *num);
 
 /**
- * Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num` says, and
- * `inputs` has room for as many.
+ * Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num`
+ * says, and `inputs` has room for as many.
  */
 sterna_status_t sterna_partition_get_input_ports(const sterna_partition_t *partition,
                                                  size_t num,
@@ -1138,8 +1168,8 @@ sterna_status_t sterna_partition_get_output_ports_num(const sterna_partition_t *
                                                       size_t *num);
 
 /**
- * Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num` says,
- * and `outputs` has room for as many.
+ * Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num`
+ * says, and `outputs` has room for as many.
  */
 sterna_status_t sterna_partition_get_output_ports(const sterna_partition_t *partition,
                                                   size_t num,
@@ -1152,7 +1182,8 @@ sterna_status_t sterna_partition_is_supported(const sterna_partition_t *partitio
                                               uint8_t *is_supported);
 
 /**
- * Says why a partition cannot be compiled; null if it can. The text is to be freed by `sterna_string_destroy`.
+ * Says why a partition cannot be compiled; null if it can. The caller frees the text by
+ * `sterna_string_destroy`.
  */
 sterna_status_t sterna_partition_get_unsupported_reason(const sterna_partition_t *partition,
                                                         char **text);
@@ -1166,13 +1197,13 @@ sterna_status_t sterna_partition_get_engine_kind(const sterna_partition_t *parti
 /**
  * Compiles a partition for concrete tensors and an engine.
  *
- * The tensors have the ids of the ports, in any order; one that is no port does no harm. Inputs have known dims and
- * strides. The dims of an output may be unknown, and its layout may be `any`;
- * `sterna_compiled_partition_query_logical_tensor` then tells what they became.
+ * The tensors have the ids of the ports, in any order; a tensor that is no port is ignored. Inputs have
+ * known dims and strides. The dims of an output may be unknown, and its layout may be `any`;
+ * `sterna_compiled_partition_query_logical_tensor` then tells dims and strides.
  *
- * `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or strides
- * are not known, and an output whose strides overlap; `invalid_data_type` for a type that is not the one of the graph;
- * `invalid_shape` for shapes that do not go together.
+ * `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or
+ * strides are not known, and an output whose strides overlap; `invalid_data_type` for a type that differs
+ * from the type in the graph; `invalid_shape` for shapes that clash.
  */
 sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
                                          sterna_compiled_partition_t *compiled_partition,
@@ -1189,22 +1220,22 @@ sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
 const char *sterna_status_string(sterna_status_t status);
 
 /**
- * Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here; `profiling`
- * is not implemented.
+ * Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here;
+ * `profiling` is not implemented.
  */
 sterna_status_t sterna_stream_create(sterna_stream_t **stream,
                                      sterna_engine_t *engine,
                                      sterna_stream_flags_t flags);
 
 /**
- * Reads the engine of a stream. The stream keeps it: it is not to be destroyed for this call, and is good for as long
- * as the stream is.
+ * Reads the engine of a stream. The stream owns the engine: the caller does not destroy it, and it is valid
+ * as long as the stream.
  */
 sterna_status_t sterna_stream_get_engine(const sterna_stream_t *stream,
                                          sterna_engine_t **engine);
 
 /**
- * Returns when everything executed so far is done, which is at once.
+ * Returns when all executions so far have ended, which is at once.
  */
 sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
 
@@ -1214,17 +1245,18 @@ sterna_status_t sterna_stream_wait(const sterna_stream_t *stream);
 sterna_status_t sterna_stream_destroy(sterna_stream_t *stream);
 
 /**
- * Frees text that a function of this library handed out to be freed so. Null is fine; freeing the same text twice is
- * an error of the caller.
+ * Frees text from a function of this library whose documentation says so. Null is fine; freeing one text
+ * twice is an error of the caller.
  */
 sterna_status_t sterna_string_destroy(char *string);
 
 /**
- * Makes a tensor on memory of the caller's, or on its own if the handle is `STERNA_MEMORY_ALLOCATE`: that comes
- * from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
- * asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
+ * Makes a tensor on the caller's memory, or on memory that the tensor owns if the handle is
+ * `STERNA_MEMORY_ALLOCATE`. Owned memory comes from the allocator of the engine, is zero at first, and is
+ * aligned to 64 bytes if the allocator obeys the alignment. The handle may be null at first; an execution
+ * needs memory unless the tensor is empty.
  *
- * The caller's memory must stay where it is while an execution uses it. A host scalar is made by
+ * The caller's memory must stay at its address while an execution uses it. A host scalar is made by
  * `sterna_tensor_create_scalar`.
  */
 sterna_status_t sterna_tensor_create(sterna_tensor_t **tensor,
@@ -1233,14 +1265,15 @@ sterna_status_t sterna_tensor_create(sterna_tensor_t **tensor,
                                      void *handle);
 
 /**
- * Makes a host scalar of the value at an address, which is copied.
+ * Makes a host scalar; the value at the address is copied.
  */
 sterna_status_t sterna_tensor_create_scalar(sterna_tensor_t **tensor,
                                             const sterna_logical_tensor_t *logical_tensor,
                                             const void *value);
 
 /**
- * Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
+ * Destroys a tensor, and the memory that it owns. Null is fine; destroying one twice is an error of the
+ * caller.
  */
 sterna_status_t sterna_tensor_destroy(sterna_tensor_t *tensor);
 
@@ -1251,15 +1284,15 @@ sterna_status_t sterna_tensor_get_data_handle(const sterna_tensor_t *tensor,
                                               void **handle);
 
 /**
- * Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` its own. Memory of its own that it had
- * is freed. A host scalar cannot be given any.
+ * Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` memory that the tensor owns.
+ * Memory that it owned before is freed. A host scalar takes no memory.
  */
 sterna_status_t sterna_tensor_set_data_handle(sterna_tensor_t *tensor,
                                               void *handle);
 
 /**
- * Reads the engine of a tensor; null for a host scalar. The tensor keeps it: it is not to be destroyed for this call,
- * and is good for as long as the tensor is.
+ * Reads the engine of a tensor; null for a host scalar. The tensor owns the engine: the caller does not
+ * destroy it, and it is valid as long as the tensor.
  */
 sterna_status_t sterna_tensor_get_engine(const sterna_tensor_t *tensor,
                                          sterna_engine_t **engine);
@@ -1271,8 +1304,9 @@ sterna_status_t sterna_tensor_get_logical_tensor(const sterna_tensor_t *tensor,
                                                  sterna_logical_tensor_t *logical_tensor);
 
 /**
- * Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
- * Until it is set, the environment variable `STERNA_VERBOSE` decides, and if that is not set `ONEDNN_VERBOSE`.
+ * Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2
+ * are yes. Before the first call the environment variable `STERNA_VERBOSE` decides, or `ONEDNN_VERBOSE` if
+ * the first one is not set.
  */
 sterna_status_t sterna_verbose_set(int level);
 

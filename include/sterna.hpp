@@ -359,6 +359,14 @@ public:
         }));
     }
 
+    // The same, and whether its workers stay awake for some microseconds after work.
+    static engine with_workers(std::size_t threads, bool stay_awake, const allocator *memory = nullptr) {
+        return engine(detail::read<sterna_engine_t *>([&](auto out) {
+            return sterna_engine_create_with_workers(
+                    out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr, threads, stay_awake);
+        }));
+    }
+
     static std::size_t count(engine_kind kind) noexcept { return sterna_engine_get_count(static_cast<int>(kind)); }
 
     operator engine_ref() const noexcept { return engine_ref(get()); }
@@ -388,7 +396,7 @@ public:
 class logical_tensor {
 public:
     explicit logical_tensor(const sterna_logical_tensor_t &value) noexcept : value_(value) {}
-    // A tensor of given dims; dense and row-major, unless another layout is asked for. No dims are a scalar.
+    // A tensor of given dims; dense and row-major, unless another layout is given. No dims are a scalar.
     logical_tensor(std::size_t id, data_type type, view<const std::int64_t> dims,
             layout_type layout = layout_type::strided, property prop = property::undef) {
         detail::check(sterna_logical_tensor_init_with_dims(&value_, id, static_cast<int>(type), rank(dims),
@@ -453,7 +461,7 @@ private:
 // A description together with memory.
 class tensor : public detail::owner<sterna_tensor_t, sterna_tensor_destroy> {
 public:
-    // On memory of its own, from the allocator of the engine.
+    // On memory that the tensor owns, from the allocator of the engine.
     tensor(const logical_tensor &desc, engine_ref engine) : tensor(desc, engine, STERNA_MEMORY_ALLOCATE) {}
     // On memory of the caller's, which has to be large enough.
     tensor(const logical_tensor &desc, engine_ref engine, void *memory)

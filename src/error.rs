@@ -58,7 +58,7 @@ pub enum Error {
         /// What is wrong with its shapes.
         fault: Box<ShapeFault>,
     },
-    /// A partition cannot be compiled as asked.
+    /// A partition cannot be compiled for the given tensors.
     #[error("partition {partition} cannot be compiled: {fault}")]
     Compile {
         /// The partition.
@@ -66,7 +66,7 @@ pub enum Error {
         /// Why not.
         fault: CompileFault,
     },
-    /// A compiled partition cannot be executed as asked.
+    /// A compiled partition cannot be executed on the given tensors.
     #[error("the partition cannot be executed: {0}")]
     Execute(ExecuteFault),
     /// The engine's allocator did not give memory.
@@ -488,7 +488,7 @@ pub enum ShapeFault {
     },
 }
 
-/// Why a partition cannot be compiled as asked.
+/// Why a partition cannot be compiled for the given tensors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileFault {
@@ -551,7 +551,7 @@ pub enum CompileFault {
     },
 }
 
-/// Why a compiled partition cannot be executed as asked.
+/// Why a compiled partition cannot be executed on the given tensors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteFault {

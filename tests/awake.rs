@@ -1,5 +1,5 @@
-//! Promise: small executions that follow each other soon get a worker, if the engine may keep its own workers awake;
-//! a process that executes no more uses no CPU time.
+//! Promise: small executions that follow each other soon get a worker, if the engine may keep its own workers
+//! awake; a process that executes no more uses no CPU time.
 //!
 //! One test at a time in its process, since the threads and the CPU time of the whole process are counted.
 #![cfg(target_os = "linux")]
@@ -22,7 +22,8 @@ const ASKED: &str = "STERNA_TEST_ASKED";
 /// Moves 852 KB.
 const SIDE: i64 = 256;
 
-/// How long executions follow each other until a worker has started: longer than any process waits for a core.
+/// How long executions follow each other until a worker has started: longer than any process waits for a
+/// core.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The same if no worker may start.

@@ -1,5 +1,5 @@
-//! Promise: whatever is wrong with a call to compile or execute is answered with an error that names it; nothing
-//! panics, and nothing is written.
+//! Promise: whatever is wrong with a call to compile or execute is answered with an error that names it;
+//! nothing panics, and nothing is written.
 
 mod common;
 

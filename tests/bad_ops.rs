@@ -1,4 +1,5 @@
-//! Bad input to what describes a graph: each is an error that names what clashes, and a good neighbour of it is none.
+//! Bad input to what describes a graph: each is an error that names what clashes, and a good neighbour of it
+//! is none.
 
 use sterna::{
     Attr, AttrValue, AutoBroadcast, Check, DataType, Dims, Direction, Error, FpMath, FpMathMode, Graph,

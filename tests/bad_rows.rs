@@ -1,4 +1,5 @@
-//! What a schema row forbids is refused, for every op kind: each count, type, attribute and shape that is not the row's.
+//! What a schema row forbids is refused, for every op kind: each count, type, attribute and shape that is not
+//! the row's.
 
 mod common;
 

@@ -1,7 +1,8 @@
-//! Promise: however many executions pass while all workers of a caller's pool are busy, at most one job a worker waits in it.
+//! Promise: however many executions pass while all workers of a caller's pool are busy, at most one job a
+//! worker waits in it.
 //!
-//! What jobs are is the matter of rayon; what they take is counted. One test alone in its binary, since others would allocate
-//! while this one counts.
+//! What jobs are is the matter of rayon; what they take is counted. One test alone in its binary, since
+//! others would allocate while this one counts.
 
 mod common;
 #[path = "common/counting.rs"]

@@ -1,4 +1,5 @@
-//! Promise: what was compiled once is not compiled again, whatever its ids; and the cache keeps to its capacity.
+//! Promise: what was compiled once is not compiled again, whatever its ids; and the cache keeps to its
+//! capacity.
 
 mod common;
 
@@ -31,7 +32,8 @@ fn case(n: i64) -> Case {
 
 #[test]
 fn the_capacity_is_1024_unless_set() {
-    // The first thing that this process asks of the cache may be another test; only that test's capacity counts then.
+    // The first thing that this process asks of the cache may be another test; only that test's capacity
+    // counts then.
     let _turn = alone(1024);
     assert_eq!(compiled_partition_cache_capacity(), 1024);
     set_compiled_partition_cache_capacity(3);

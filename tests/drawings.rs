@@ -1,5 +1,5 @@
-//! The drawings of the guide, `docs/guide/broadcast-*.svg`: the four ways in which the operands of a select broadcast,
-//! with results of the reference interpreter.
+//! The drawings of the guide, `docs/guide/broadcast-*.svg`: the four ways in which the operands of a select
+//! broadcast, with results of the reference interpreter.
 //!
 //! With `STERNA_REWRITE` set in the environment, they are written anew.
 
@@ -48,11 +48,13 @@ const FALSE: &str = "#d5d8dc";
 const FROM_THEN: &str = "#a9c8ee";
 const FROM_ELSE: &str = "#f2cf95";
 
-/// A cell of a panel: its text, its colour, and whether it is an element that the operand has, not a repeated one.
+/// A cell of a panel: its text, its colour, and whether it is an element that the operand has, not a repeated
+/// one.
 type Cell = (String, &'static str, bool);
 
 impl Drawing {
-    /// The element of an operand that stands at an index of the result, and whether it is there for the first time.
+    /// The element of an operand that stands at an index of the result, and whether it is there for the first
+    /// time.
     fn element(&self, operand: usize, index: [usize; 2]) -> (usize, bool) {
         let (dims, start) = self.operands[operand];
         let (mut at, mut is_first) = (0, true);

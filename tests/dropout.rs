@@ -1,5 +1,5 @@
-//! Promise: Dropout keeps the elements that oneDNN's reference keeps, whatever the layout, the level and the number of
-//! threads, alone and among other ops.
+//! Promise: Dropout keeps the elements that oneDNN's reference keeps, whatever the layout, the level and the
+//! number of threads, alone and among other ops.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Promise: environment variables cap the threads of every engine, Sterna's own before OpenMP's; and a program caps
-//! the CPU level until it is in use.
+//! Promise: environment variables cap the threads of every engine, Sterna's own before OpenMP's; and a
+//! program caps the CPU level until it is in use.
 
 mod common;
 

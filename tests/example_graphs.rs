@@ -94,8 +94,8 @@ fn causal_scale_select(b: &mut Builder) {
     b.op("mask", K::Select, &[&visible, &scaled, &lowest], D::F32, &scores);
 }
 
-/// The form of implicit causal masks in oneDNN's own graphs, from the result of the first product on: the indices take
-/// their shape from the scaled scores.
+/// The form of implicit causal masks in oneDNN's own graphs, from the result of the first product on: the
+/// indices take their shape from the scaled scores.
 fn implicit_causal_mask(b: &mut Builder) {
     let scores = [1, 16, 384, 384];
     let x = b.input(D::F32, &scores);
@@ -181,8 +181,8 @@ fn clamp_backward(b: &mut Builder) {
     b.op("gradient", K::Select, &[&inside, &gradient, &zero], D::F32, &hidden);
 }
 
-/// The bucket of a relative position in T5, both directions, 32 buckets, distances up to 128: half of each direction's
-/// buckets are one position wide, the others grow by the logarithm.
+/// The bucket of a relative position in T5, both directions, 32 buckets, distances up to 128: half of each
+/// direction's buckets are one position wide, the others grow by the logarithm.
 fn t5_bucket(b: &mut Builder) {
     let square = [64, 64];
     let lender = b.input(D::F32, &square);
@@ -202,7 +202,8 @@ fn t5_bucket(b: &mut Builder) {
     let eighth = b.fill("eighth", D::F32, 0.125);
     let far = b.op("distance_in_eights", K::Multiply, &[&far, &eighth], D::F32, &square);
     let far = b.op("logarithm", K::Log, &[&far], D::F32, &square);
-    // 8 / ln(16), and a little more: at distances of 16, 32 and 64 the product must not fall short of a whole number.
+    // 8 / ln(16), and a little more: at distances of 16, 32 and 64 the product must not fall short of a whole
+    // number.
     let growth = b.fill("growth", D::F32, 2.885_42);
     let far = b.op("grown", K::Multiply, &[&far, &growth], D::F32, &square);
     let far = b.op("whole", K::Cast, &[&far], D::S64, &square);

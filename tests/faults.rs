@@ -1,4 +1,5 @@
-//! Promise: memory or threads that are not to be had make one call fail, leave nothing behind, and the next call works.
+//! Promise: memory or threads that are not to be had make one call fail, leave nothing behind, and the next
+//! call works.
 
 mod common;
 

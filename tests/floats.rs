@@ -1,4 +1,5 @@
-//! Promise: the floating-point environment of the caller changes no bit, and is the caller's again afterwards.
+//! Promise: the floating-point environment of the caller changes no bit, and is the caller's again
+//! afterwards.
 //!
 //! Compilation too runs in the caller's environment, so the cache of compiled partitions is off here.
 #![cfg(target_arch = "x86_64")]

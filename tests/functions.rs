@@ -1,5 +1,5 @@
-//! The functions of pointwise ops in the reference interpreter: against values of a thousand bits, against the
-//! arithmetic of the machine, and at the edges.
+//! The functions of pointwise ops in the reference interpreter: against values of a thousand bits, against
+//! the arithmetic of the machine, and at the edges.
 
 mod common;
 
@@ -55,7 +55,8 @@ fn run_f32(op: &Op, inputs: &[Vec<f32>]) -> Vec<f32> {
     run(op, &inputs).elements().unwrap()
 }
 
-/// The kinds that compute in f32 and have one input or two, each with the attributes under which they are tested.
+/// The kinds that compute in f32 and have one input or two, each with the attributes under which they are
+/// tested.
 fn blocks() -> Vec<(Op, Vec<Vec<f32>>, Vec<f32>)> {
     let mut blocks: Vec<(Op, Vec<Vec<f32>>, Vec<f32>)> = Vec::new();
     for line in include_str!("data/functions.txt").lines() {

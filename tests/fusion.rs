@@ -136,8 +136,8 @@ enum Scalars {
     Tensors,
 }
 
-/// Ops on the way from scores (tensor 0) to masked scores. The scalars are the scale (1), what is hidden becomes (2), and
-/// two offsets in s32 (3, 4).
+/// Ops on the way from scores (tensor 0) to masked scores. The scalars are the scale (1), what is hidden
+/// becomes (2), and two offsets in s32 (3, 4).
 struct MaskBuilder {
     ops: Vec<Op>,
     dims: [i64; 3],
@@ -409,8 +409,8 @@ fn a_scratchpad_can_be_handed_in() {
     assert_eq!(error.unwrap_err(), Error::Execute(fault));
 }
 
-/// A select between an expensive power and a plain input, under one condition everywhere; `is_output` hands the
-/// power out as well.
+/// A select between an expensive power and a plain input, under one condition everywhere; `is_output` hands
+/// the power out as well.
 fn powers(count: usize, condition: bool, is_output: bool) -> (Duration, Vec<TensorBuf>) {
     let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[count as i64]).unwrap();
     let f32s = |id| tensor(id, DataType::F32);

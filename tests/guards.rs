@@ -1,7 +1,8 @@
-//! Promise: no op reads or writes a byte beyond its operands, whatever their types, lengths, strides and addresses.
+//! Promise: no op reads or writes a byte beyond its operands, whatever their types, lengths, strides and
+//! addresses.
 //!
-//! Operands stand directly before, or directly behind, a page that faults when it is touched. `tests/kernels.rs` does
-//! the same for the select in all its forms.
+//! Operands stand directly before, or directly behind, a page that faults when it is touched.
+//! `tests/kernels.rs` does the same for the select in all its forms.
 
 mod common;
 
@@ -39,8 +40,8 @@ impl Bench {
         Self { memory, random: Random::new(1) }
     }
 
-    /// Runs a compiled partition on the bytes of its inputs, which with those of the outputs stand where `place` says,
-    /// and compares the outputs with what is expected.
+    /// Runs a compiled partition on the bytes of its inputs, which with those of the outputs stand where
+    /// `place` says, and compares the outputs with what is expected.
     fn check(
         &mut self,
         compiled: &CompiledPartition,
@@ -117,8 +118,8 @@ impl Row {
         })
     }
 
-    /// Compiles for a length, as a row, or where the op wants channels, as a row of those; nothing where the op takes
-    /// no operand that is repeated.
+    /// Compiles for a length, as a row, or where the op wants channels, as a row of those; nothing where the
+    /// op takes no operand that is repeated.
     fn compile(&self, length: i64, engine: &Engine) -> Option<CompiledPartition> {
         let partition = Partition::from_op(self.op(length)).ok()?;
         let input = |i: usize, as_row: bool| {
@@ -185,8 +186,8 @@ impl Row {
     }
 }
 
-/// Every op that runs, of every type that it takes; those of two operands with each of them repeated as well, and moves
-/// with gaps.
+/// Every op that runs, of every type that it takes; those of two operands with each of them repeated as well,
+/// and moves with gaps.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for &kind in OpKind::ALL {
@@ -358,7 +359,8 @@ fn random_groups_on_random_layouts() {
     report(&wrong.into_inner().unwrap());
 }
 
-/// Beyond the caches, what a branch reads in later tiles is asked for, so their conditions are looked at before their turn.
+/// Beyond the caches, what a branch reads in later tiles is asked for, so their conditions are looked at
+/// before their turn.
 #[test]
 fn branches_that_rows_of_large_groups_choose() {
     const DIMS: [i64; 2] = [1300, 1100];
@@ -445,7 +447,8 @@ fn a_byte_too_far_ends_the_process() {
     if let Ok(touched) = std::env::var(TOUCHED) {
         let memory = Guarded::new(100);
         let at = memory.at(0).wrapping_offset(touched.parse().unwrap());
-        // SAFETY: within the mapping; what may not be touched ends the process, which is what it is there for.
+        // SAFETY: within the mapping; what may not be touched ends the process, which is what it is there
+        // for.
         unsafe { at.read_volatile() };
         return;
     }

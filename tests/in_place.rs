@@ -1,5 +1,5 @@
-//! Promise: the result may replace `then` or `else` in their very buffer, where layouts agree, and overlaps nothing
-//! otherwise.
+//! Promise: the result may replace `then` or `else` in their very buffer, where layouts agree, and overlaps
+//! nothing otherwise.
 
 mod common;
 

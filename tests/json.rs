@@ -835,7 +835,8 @@ fn one_unknown_dim_becomes_an_unknown_rank() -> Result<(), Error> {
 
 #[test]
 fn numbers_are_rounded_once() -> Result<(), Error> {
-    // Just above the middle of two neighbours; the nearest f64 is the middle itself, which ties to the lower one.
+    // Just above the middle of two neighbours; the nearest f64 is the middle itself, which ties to the lower
+    // one.
     let digits = "1.000000059604644775390626";
     let graph = Graph::from_json(&altered("\"value\": 6}", &format!("\"value\": {digits}}}")))?;
     let Some(&AttrValue::F32(max)) = graph.ops()[1].get_attr(Attr::Max) else { panic!("{graph:?}") };
@@ -887,8 +888,8 @@ fn the_example_graphs_hold_together() {
     assert_eq!(names, expected);
 }
 
-/// An example is a graph with a Select, lists the ports that follow from its ops, survives being written, and can be
-/// run: its shapes are those that its ops give.
+/// An example is a graph with a Select, lists the ports that follow from its ops, survives being written, and
+/// can be run: its shapes are those that its ops give.
 fn check_example(text: &str) -> Result<(), String> {
     let mut graph = Graph::from_json(text).map_err(|error| error.to_string())?;
     let ids = |tensors: Vec<&LogicalTensor>| tensors.into_iter().map(LogicalTensor::id).collect::<Vec<_>>();

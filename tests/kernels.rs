@@ -1,5 +1,5 @@
-//! Promise: every kernel, at every level of the machine, writes exactly the elements of its tile and touches nothing
-//! around its operands, whatever their lengths, addresses, strides and conditions.
+//! Promise: every kernel, at every level of the machine, writes exactly the elements of its tile and touches
+//! nothing around its operands, whatever their lengths, addresses, strides and conditions.
 
 mod common;
 
@@ -146,8 +146,8 @@ impl Workbench {
         Self { memory, noise, expected: Vec::new(), random }
     }
 
-    /// Runs a compiled tile on operands at some places, in place of a branch where one is named, and compares the
-    /// memory of the result with the oracle's.
+    /// Runs a compiled tile on operands at some places, in place of a branch where one is named, and compares
+    /// the memory of the result with the oracle's.
     fn check(
         &mut self,
         tile: &Tile,
@@ -347,8 +347,8 @@ fn in_place_of_either_side() {
 
 #[test]
 fn one_odd_condition_at_every_place() {
-    // (length, from one place to the next): all places where it is cheap, else places that drift through every
-    // position within a block; the first and the last hundred always.
+    // (length, from one place to the next): all places where it is cheap, else places that drift through
+    // every position within a block; the first and the last hundred always.
     let rows = [
         (63, 1),
         (64, 1),

@@ -1,7 +1,7 @@
 //! Promise: sizes and offsets are counted in 64 bits: tensors beyond 4 GiB, and of more than 2³¹ elements.
 //!
-//! Inputs, and outputs with gaps, are mapped without memory behind them: what is not touched takes none. A result takes
-//! what it has: 2 GiB here, and up to 8 GiB more where `STERNA_LARGE` is set.
+//! Inputs, and outputs with gaps, are mapped without memory behind them: what is not touched takes none. A
+//! result takes what it has: 2 GiB here, and up to 8 GiB more where `STERNA_LARGE` is set.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod common;
@@ -128,7 +128,8 @@ fn elements_may_lie_far_apart() {
         ("move", moved(F32)),
     ];
     let dims = [4, 5];
-    // Rows far apart, elements of a row far apart, and both; where elements are large, that is as far all the same.
+    // Rows far apart, elements of a row far apart, and both; where elements are large, that is as far all the
+    // same.
     let far = |layout: [i64; 2], of: DataType| {
         layout.map(|s| if s < 1 << 30 { s } else { s / of.size().unwrap() as i64 + 1 })
     };

@@ -265,8 +265,8 @@ fn lib_only_names_things() {
     report(&faults);
 }
 
-/// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of them. Each
-/// stands beside its successor.
+/// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of
+/// them. Each stands beside its successor.
 const OLD_WORDS: &[(&str, &str)] = &[
     ("Ahead", "PrefetchDistance"),
     ("Asks", "PrefetchQueue"),
@@ -391,7 +391,8 @@ fn no_identifier_is_an_old_word() {
     report(&Vec::from_iter(faults));
 }
 
-/// The names of the types that the tokens declare; associated types are none, nor are names that a macro makes up.
+/// The names of the types that the tokens declare; associated types are none, nor are names that a macro
+/// makes up.
 fn declared_types(tokens: &[String]) -> Vec<String> {
     const ITEMS: [&str; 9] = ["impl", "trait", "fn", "mod", "struct", "enum", "union", "type", "macro_rules"];
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! Promise: the environment variable `STERNA_MAX_CPU_ISA` caps the level of the kernels and the CPU features beside it,
-//! and nothing exceeds the machine.
+//! Promise: the environment variable `STERNA_MAX_CPU_ISA` caps the level of the kernels and the CPU features
+//! beside it, and nothing exceeds the machine.
 
 use std::process::Command;
 

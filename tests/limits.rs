@@ -1,5 +1,5 @@
-//! Promise: shapes and strides near the limits of integers and of the address space are sized rightly or refused with a typed
-//! error; no sum or product of sizes overflows.
+//! Promise: shapes and strides near the limits of integers and of the address space are sized rightly or
+//! refused with a typed error; no sum or product of sizes overflows.
 
 mod common;
 
@@ -14,8 +14,8 @@ use sterna::{
 const MODES: [AutoBroadcast; 4] =
     [AutoBroadcast::None, AutoBroadcast::Numpy, AutoBroadcast::Pdpd, AutoBroadcast::Multidirectional];
 
-/// The limits: of what a dim holds, of what counts elements and bytes of each size, of narrower integers, and what has one of
-/// these as its square.
+/// The limits: of what a dim holds, of what counts elements and bytes of each size, of narrower integers, and
+/// what has one of these as its square.
 const LIMITS: [i64; 10] = [
     i64::MAX,
     i64::MAX / 2,
@@ -188,7 +188,8 @@ proptest! {
     }
 }
 
-/// The largest shapes there are, whose bytes together are more than `usize` counts, and strides that end where addresses do.
+/// The largest shapes there are, whose bytes together are more than `usize` counts, and strides that end
+/// where addresses do.
 #[test]
 fn the_largest_shapes_are_counted() {
     const MAX: i64 = i64::MAX;

@@ -1,8 +1,8 @@
-//! Promise: threads that build, partition, compile and execute for as long as one likes get no wrong bit, and memory
-//! stays flat.
+//! Promise: threads that build, partition, compile and execute for as long as one likes get no wrong bit, and
+//! memory stays flat.
 //!
-//! One test alone in its binary: a second one would allocate while this one counts. It takes a fifth of a minute, or as
-//! many minutes as `STERNA_LOAD_MINUTES` says.
+//! One test alone in its binary: a second one would allocate while this one counts. It takes a fifth of a
+//! minute, or as many minutes as `STERNA_LOAD_MINUTES` says.
 
 mod common;
 #[path = "common/counting.rs"]
@@ -23,7 +23,8 @@ const THREADS: u64 = 8;
 /// So few that plans are thrown out all the time, some while other threads still ask for them.
 const CACHED: usize = 8;
 
-/// Rounds into which the time is cut, at least and at most; the memory is looked at between them, when nothing runs.
+/// Rounds into which the time is cut, at least and at most; the memory is looked at between them, when
+/// nothing runs.
 const ROUNDS: (u32, u32) = (8, 40);
 
 /// By how much what is held may vary: threads leave garbage to each other that is freed some time later.
@@ -137,8 +138,8 @@ struct Memory {
     held: f64,
 }
 
-/// Has the system's allocator give large blocks back when they are freed, as it does until the first large one is:
-/// from then on it keeps as much as that for each thread.
+/// Has the system's allocator give large blocks back when they are freed, as it does until the first large
+/// one is: from then on it keeps as much as that for each thread.
 fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: called before there are threads that allocate.

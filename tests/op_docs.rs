@@ -1,5 +1,5 @@
-//! `docs/ops.md` and the table of ops in the README, written from the schema, from the definitions of the functions in
-//! the source, and from what the interpreter gives.
+//! `docs/ops.md` and the table of ops in the README, written from the schema, from the definitions of the
+//! functions in the source, and from what the interpreter gives.
 //!
 //! With `STERNA_REWRITE` set in the environment, both are written anew.
 
@@ -23,7 +23,8 @@ fn described() -> BTreeMap<&'static str, OpKind> {
     kinds.map(|kind| (kind.name(), *kind)).collect()
 }
 
-/// What the interpreter says of the ops that work on whole tensors: the documentation of its functions, by kind.
+/// What the interpreter says of the ops that work on whole tensors: the documentation of its functions, by
+/// kind.
 fn tensor_docs() -> BTreeMap<String, String> {
     let rows = read("src/reference/mod.rs");
     let rows = rows.lines().filter_map(|line| line.trim().strip_prefix("(K::")?.strip_suffix("),"));
@@ -69,7 +70,8 @@ fn variant_docs(source: &str) -> BTreeMap<String, String> {
     docs
 }
 
-/// How the table in `graph/function.rs` maps a kind: the condition on an attribute, the function, its parameters.
+/// How the table in `graph/function.rs` maps a kind: the condition on an attribute, the function, its
+/// parameters.
 struct Mapped {
     condition: &'static str,
     function: String,
@@ -92,7 +94,8 @@ fn mapped(source: &str) -> BTreeMap<String, Vec<Mapped>> {
             ("", true, _) => "Without `use_dst`: ",
             _ => "",
         };
-        // The innermost name of a function: `Unary::Clamp` in `F::Unary(Unary::Clamp, …)`, else `Function::Select`.
+        // The innermost name of a function: `Unary::Clamp` in `F::Unary(Unary::Clamp, …)`, else
+        // `Function::Select`.
         let words: Vec<&str> = right.split(|c: char| !c.is_alphanumeric() && c != ':' && c != '_').collect();
         let named = words
             .iter()
@@ -284,44 +287,44 @@ fn table_of_measured(measured: &BTreeMap<&str, Vec<(&str, f64)>>) -> String {
 const HEAD: &str = "\
 # What ops compute
 
-This page is written by a test from the schema, from the definitions in the source and from what the reference interpreter
-gives; `STERNA_REWRITE=1 cargo test --test op_docs` writes it anew. The README lists which of these ops partitions run, and
-which the interpreter alone.
+A test writes this page from the schema, from the definitions in the source and from results of the reference interpreter;
+`STERNA_REWRITE=1 cargo test --test op_docs` writes it anew. The README lists the ops that partitions run, and those that
+only the interpreter runs.
 
 `x`, `y` are the inputs in the order of the ports, after broadcasting; `p`, `q` are attributes. Formulas are those of
-oneDNN Graph's op specification or, where that gives none, of its primitives and their reference code, and are meant as
-written:
+oneDNN Graph's op specification or, if the specification gives none, of its primitives and their reference code. They hold
+as written:
 
 - Arithmetic on f32 is IEEE 754, rounded to nearest, ties to even, denormals kept. f16 and bf16 are computed in f32 and
   rounded to the type of the result at every op, fused or not. f32 mixes with f16 and with bf16.
 - A NaN out of arithmetic has positive sign and no payload. A condition is false for NaN; 0 · ∞ and ∞ − ∞ are NaN.
-- s32 and s64 go with themselves alone, are exact, and wrap around.
-- Numeric types of whole bytes but f8 are f64, f32, f16, bf16 and the integers of 8 to 64 bits. As numbers, the f8 types
-  are taken by ops that name them alone.
-- Truth values are bytes, true where not 0; the result is 0 or 1.
-- Two inputs broadcast as `auto_broadcast` says. The inputs of a backward form have one shape. A bias stands at the
-  channels of `data_format`; so does a slope of rank 1, unless `per_channel_broadcast` is false or it is a single
-  number; any other slope is aligned on the right.
-- An attribute that names a dim counts from the end where it is negative.
+- s32 and s64 do not mix with other types. Their arithmetic is exact and wraps around.
+- Numeric types of whole bytes but f8 are f64, f32, f16, bf16 and the integers of 8 to 64 bits. Only ops that name the f8
+  types take them as numbers.
+- Booleans are bytes, true if not 0; a result is 0 or 1.
+- Two inputs broadcast as `auto_broadcast` says. The inputs of a backward form have one shape. A bias follows the channels
+  of `data_format`; so does a slope of rank 1, unless `per_channel_broadcast` is false or the slope is a single number. Any
+  other slope is aligned on the right.
+- A negative attribute that names a dim counts from the end.
 
-Ops that sum up are defined by exact sums, which the interpreter takes in f64, rounded to f32 and from there to the type of
-the result. Reductions take `axes` as an attribute or as an input, each dim once; without axes the elements stay as they
-are; with `keep_dims` a dim of 1 stays in the place of each. A dim of 0 is no error anywhere: what is left to compute is
-computed, and a result without elements is empty.
+Exact sums define the ops that sum; the interpreter sums in f64, and rounds to f32 and from f32 to the type of the result.
+Reductions take `axes` as an attribute or as an input, each dim once. Without axes the elements do not change; with
+`keep_dims` each reduced dim becomes a dim of 1. A dim of 0 is never an error: a sum without terms is 0, and a result without
+elements is empty.
 
-Kinds from 4096 (0x1000) on are Sterna's own: oneDNN knows neither them nor the attributes `value`, `starts`,
-`ends` and `steps`, and its reader of graphs refuses them. Accuracy, of ops that compute each element of their result from one element of each input, is how far
-a compiled op may be from the formula, in units in the last place of f32 before the result is rounded to its type; 16-bit
-results are then one of the nearest two.
+Kinds from 4096 (0x1000) on are Sterna's extensions: oneDNN knows neither them nor the attributes `value`, `starts`, `ends`
+and `steps`, and its reader of graphs refuses them. Pointwise ops compute each element of the result from one element of
+each input. Their accuracy is the largest distance of a compiled op from the formula, in units in the last place of f32,
+before the result is rounded to its type; 16-bit results are then one of the nearest two.
 ";
 
 const MEASURED: &str = "
 ## Measured accuracy
 
-The greatest error found, in units in the last place of f32, against f64: over all 2³² numbers for forward forms (of those
-with a parameter for its first value, for the others as with backward forms), for backward forms over all numbers from
-2⁻¹³ to 2⁷, their negatives and every 61st of all, times two gradients. Nearest is 0.50. All other functions are correctly
-rounded or exact.
+The largest error found, in units in the last place of f32, against f64. Forward forms are tried on all 2³² numbers, those
+with a parameter only for its first value. Their other values, and backward forms with two gradients, are tried on all
+numbers from 2⁻¹³ to 2⁷, on their negatives and on every 61st of all numbers. Correct rounding is 0.50. All other functions
+are correctly rounded or exact.
 
 `STERNA_EVERY_NUMBER=1 cargo test --release --lib functions_stay` measures anew, in about half an hour of processor time.
 

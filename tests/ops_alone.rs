@@ -1,5 +1,5 @@
-//! Each pointwise op that partitions run, alone, on every choice of types that it takes and at every level, against
-//! the reference interpreter: within the accuracy that is stated for it.
+//! Each pointwise op that partitions run, alone, on every choice of types that it takes and at every level,
+//! against the reference interpreter: within the accuracy that is stated for it.
 
 mod common;
 

@@ -130,7 +130,7 @@ fn select(cond: &[i64], then: &[i64], else_: &[i64]) -> Partition {
 }
 
 #[test]
-fn dims_that_all_tensors_walk_alike_become_one_loop() {
+fn dims_with_common_strides_become_one_loop() {
     // Dims of cond, then and else; loops of dims around the rows, and the bytes that are read.
     type Row<'a> = (&'a str, [&'a [i64]; 3], &'a [usize], (usize, usize), usize);
     let rows: &[Row<'_>] = &[

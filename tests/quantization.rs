@@ -1,5 +1,6 @@
-//! Promise: Quantize, Dequantize and their dynamic forms give what the interpreter gives, bit for bit: every type, scales
-//! and zero points for a tensor or for each channel of any dim, any layout, alone and among other ops, at every level.
+//! Promise: Quantize, Dequantize and their dynamic forms give what the interpreter gives, bit for bit: every
+//! type, scales and zero points for a tensor or for each channel of any dim, any layout, alone and among
+//! other ops, at every level.
 
 mod common;
 
@@ -138,8 +139,8 @@ fn placed(op: Op, axis: Option<usize>, from_end_of: Option<i64>) -> Op {
     }
 }
 
-/// Elements that meet the edges: quotients that are halves, numbers beyond the bounds, NaN and infinities, and every
-/// byte.
+/// Elements that meet the edges: quotients that are halves, numbers beyond the bounds, NaN and infinities,
+/// and every byte.
 fn filled(inputs: &[LogicalTensor], engine: &Engine, seed: u64) -> BTreeMap<usize, TensorBuf> {
     let fill = |desc: &LogicalTensor| {
         let mut random = Random::new(seed ^ desc.id() as u64 ^ 0x5eed);

@@ -1,4 +1,5 @@
-//! The schema table against a copy of the facts of the op set and a table of our own kinds, and the codes and names of kinds and attributes.
+//! The schema table against a copy of the facts of the op set and a table of our own kinds, and the codes and
+//! names of kinds and attributes.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +116,8 @@ const RANGES: &str = r#"{
     "axes": {"code": 64, "required": false, "type": "s64[]", "default": [], "allowed": []}
 }"#;
 
-/// A row of a kind of Sterna's own: kind, code, inputs, type variable of `dst`, types, attributes, shape rule, checks.
+/// A row of a kind of Sterna's own: kind, code, inputs, type variable of `dst`, types, attributes, shape
+/// rule, checks.
 type OwnRow = (
     &'static str,
     u32,
@@ -191,7 +193,8 @@ fn op_set() -> Value {
     serde_json::from_str(include_str!("data/op_set.json")).unwrap()
 }
 
-/// The rows of the op set by kind, widened, and Sterna's own, with every list sorted whose order means nothing.
+/// The rows of the op set by kind, widened, and Sterna's own, with every list sorted whose order means
+/// nothing.
 fn expected_rows() -> BTreeMap<String, Value> {
     let mut op_set = op_set();
     let rows = op_set["ops"].as_array_mut().unwrap().iter_mut();

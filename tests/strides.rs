@@ -204,8 +204,8 @@ fn output_strides_that_overlap_are_refused() {
 fn a_slice_that_ends_with_its_last_element_is_enough() {
     use sterna::{Stream, Tensor, TensorMut};
     let engine = Engine::builder().threads(1).build();
-    // Three rows of two elements, five apart: 12 elements are touched, although a caller who allocates the whole
-    // of the memory size gets 15.
+    // Three rows of two elements, five apart: 12 elements are touched, although a caller who allocates the
+    // whole of the memory size gets 15.
     let mut case = Case::new(AutoBroadcast::Numpy, DataType::S32, [&[], &[3, 2], &[]]);
     case.strides[THEN] = Some(vec![5, 1]);
     case.dst_strides = Some(vec![5, 1]);

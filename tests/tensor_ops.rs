@@ -1,5 +1,6 @@
-//! Ops on whole tensors, as the interpreter runs them: against what NumPy gives, worked out by `data/tensor_ops.py`, and
-//! against what was worked out by hand; and what of their shapes and attributes is an error.
+//! Ops on whole tensors, as the interpreter runs them: against what NumPy gives, worked out by
+//! `data/tensor_ops.py`, and against what was worked out by hand; and what of their shapes and attributes is
+//! an error.
 
 mod common;
 
@@ -473,7 +474,8 @@ fn part(value: &Value, i: usize, parts: usize) -> Value {
 
 #[test]
 fn large_results_are_those_of_their_parts_on_any_number_of_threads() {
-    // Of some thousand elements a part, so that tasks begin and end at any place; the second input broadcasts.
+    // Of some thousand elements a part, so that tasks begin and end at any place; the second input
+    // broadcasts.
     let wide = || numbers(&[5, 3, 1, 1111]);
     let rows: Vec<(Op, Vec<Value>)> = vec![
         (float_op(K::Exp, 1, 1), vec![wide()]),

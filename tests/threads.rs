@@ -1,5 +1,5 @@
-//! Promise: any number of threads may execute one compiled partition at once, and any number of workers give the
-//! same bits.
+//! Promise: any number of threads may execute one compiled partition at once, and any number of workers give
+//! the same bits.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Promise: whatever a program holds of the library may be used after a panic that was caught, and its types say so.
+//! Promise: whatever a program holds of the library may be used after a panic that was caught, and its types
+//! say so.
 
 mod common;
 

@@ -22,7 +22,7 @@ pub struct Shape {
     pub name: &'static str,
     /// Dims of `cond`, `then` and `else`.
     pub dims: [&'static [i64]; 3],
-    /// Strides of `cond`, `then`, `else` and the result; row-major where there are none.
+    /// Strides of `cond`, `then`, `else` and the result; row-major if there are none.
     pub strides: [Option<&'static [i64]>; 4],
     /// The condition of this shape in practice, besides a random one.
     pub natural: Option<Condition>,

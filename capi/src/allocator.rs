@@ -1,7 +1,7 @@
 //! Allocators: the source of an engine's memory.
 //!
-//! The library asks for memory that is aligned to a cache line. Clients hand in plain `malloc` all the same, so a block
-//! of any alignment is made use of here, before the library sees it.
+//! The library needs memory aligned to a cache line. Clients pass plain `malloc` all the same, so this module
+//! aligns memory inside a block of any alignment.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -13,24 +13,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
-/// Bytes to which memory is asked to be aligned: a cache line, and the widest vector.
+/// Alignment of memory in bytes: a cache line, and the widest vector.
 const ALIGNMENT: usize = 64;
 
-/// Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a multiple of
-/// `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless its elements want more
-/// alignment than the block has. Such a block, and a block for scratch memory that is not aligned, is freed at once;
-/// then a block of `size` + `alignment` - 1 bytes is asked for, and the memory is aligned inside that. It is called from
-/// any thread that uses the engine, several at a time.
+/// Gives a block of at least `size` bytes (1 or more), or null if there is none. It should start at a
+/// multiple of `alignment` (a power of two, 64 or more), but need not: a tensor uses a block as it is unless
+/// its elements want more alignment than the block has. The library frees such a block, and a block for
+/// scratch memory that is not aligned, at once; it then requests a block of `size` + `alignment` - 1 bytes
+/// and aligns the memory inside it. The function is called from any thread that uses the engine, several at a
+/// time.
 // A callback may unwind into the library: a panic of Rust code is stopped at the border on its way back.
 pub type AllocatorMalloc = Option<unsafe extern "C-unwind" fn(size: usize, alignment: usize) -> *mut c_void>;
 
-/// Takes a block back, by the address that the other function gave. It is called from any thread that uses the engine,
-/// several at a time.
+/// Frees a block, by the address that the other function gave. The function is called from any thread that
+/// uses the engine, several at a time.
 pub type AllocatorFree = Option<unsafe extern "C-unwind" fn(block: *mut c_void)>;
 
 /// The source of the memory of an engine's tensors and of its scratch memory: two functions of the caller.
 ///
-/// Any thread may use it at any time. An engine copies it, so it may be destroyed as soon as the engine is made.
+/// Any thread may use it at any time. An engine copies the allocator, so it may be destroyed as soon as the
+/// engine is made.
 pub struct Allocator {
     callbacks: Option<Callbacks>,
 }
@@ -44,13 +46,13 @@ impl Allocator {
         }
     }
 
-    /// The functions of the caller's, unless the memory is that of the system.
+    /// The functions of the caller; none if the memory is that of the system.
     pub(crate) fn callbacks(&self) -> Option<Callbacks> {
         self.callbacks
     }
 }
 
-/// The two functions of a caller's, who promised that any thread may call them.
+/// Two functions of a caller, who promised that any thread may call them.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
     malloc: unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void,
@@ -77,8 +79,8 @@ impl Callbacks {
         unsafe { (self.free)(block.as_ptr().cast()) };
     }
 
-    /// Memory of `size` bytes: a block that was asked to be aligned to `alignment`, if it is aligned to `enough`; else
-    /// the aligned part of a larger block. Both are powers of two, and `enough` is not the larger one.
+    /// Memory of `size` bytes: a block requested with alignment `alignment`, if it is aligned to `enough`;
+    /// else the aligned part of a larger block. Both are powers of two, and `enough` is not the larger one.
     fn place(self, size: usize, alignment: usize, enough: usize) -> Option<Placed> {
         let block = self.malloc(size, alignment)?;
         if block.addr().get().is_multiple_of(enough) {
@@ -93,7 +95,7 @@ impl Callbacks {
     }
 }
 
-/// Memory of a tensor's own from the functions of a caller's, which gets it back when it is dropped.
+/// Memory of a tensor from the functions of a caller, freed by them when it is dropped.
 pub(crate) struct Block {
     callbacks: Callbacks,
     placed: Placed,
@@ -122,10 +124,11 @@ impl Drop for Block {
     }
 }
 
-/// The functions of a caller's as the library wants its allocators: every block is aligned. Scratch memory comes from it.
+/// The allocator of the library over the functions of a caller: every block is aligned. Scratch memory comes
+/// from it.
 struct Aligning {
     callbacks: Callbacks,
-    /// The blocks whose memory starts behind their own start, by the address at which it does.
+    /// The blocks whose memory starts behind the start of the block, by the address of the memory.
     moved: Mutex<HashMap<usize, AtomicPtr<u8>>>,
 }
 
@@ -156,8 +159,8 @@ unsafe impl sterna::Allocator for Aligning {
 
 /// Makes an allocator of two functions; if either is null, the allocator uses the memory of the system.
 ///
-/// The functions must be callable until the last engine, tensor and compiled partition that uses the allocator is
-/// destroyed. They must not throw exceptions of C++.
+/// The functions must be callable until the last engine, tensor and compiled partition that uses the
+/// allocator is destroyed. They must not throw exceptions of C++.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_allocator_create(
     allocator: Option<&mut MaybeUninit<Box<Allocator>>>,
@@ -172,8 +175,8 @@ pub unsafe extern "C" fn sterna_allocator_create(
     })
 }
 
-/// Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one twice is an
-/// error of the caller.
+/// Destroys an allocator; engines that were made with it keep its functions. Null is fine; destroying one
+/// twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_allocator_destroy(allocator: Option<Box<Allocator>>) -> Status {
     ffi_guard(|| {

@@ -41,13 +41,14 @@ pub unsafe extern "C" fn sterna_compiled_partition_destroy(
 
 /// Runs a compiled partition and returns when its outputs are written.
 ///
-/// Tensors are found by id, in any order; one that is no port does no harm. Each has memory for all its elements,
-/// unless it is empty; inputs are not written to by anyone meanwhile, and outputs are not used by anyone else. An
-/// output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the two.
+/// Tensors are found by id, in any order; a tensor that is no port is ignored. Each tensor has memory for all
+/// its elements, unless it is empty. During the call nobody writes to inputs, and nobody else uses outputs.
+/// An output may be the very memory of an input if `sterna_compiled_partition_get_inplace_ports` names the
+/// two.
 ///
-/// `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of another
-/// type, other dims, strides or another engine than was compiled for, a stream of another engine, and for any other
-/// overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
+/// `invalid_arguments`, before anything is written, for a port without a tensor, a tensor without memory, of
+/// another type, other dims, strides or another engine than was compiled for, a stream of another engine, and
+/// for any other overlap. `out_of_memory` if the allocator of the engine gives no scratch memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_execute(
     compiled_partition: Option<&CompiledPartition>,
@@ -65,9 +66,9 @@ pub unsafe extern "C" fn sterna_compiled_partition_execute(
     })
 }
 
-/// As `sterna_compiled_partition_execute`, with scratch memory of the caller's: a tensor as
-/// `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it, whose memory nobody else uses meanwhile. If
-/// it is null, the library allocates.
+/// As `sterna_compiled_partition_execute`, with scratch memory from the caller: a tensor as
+/// `sterna_compiled_partition_get_scratchpad_logical_tensor` describes it. During the call nobody else uses
+/// its memory. If it is null, the library allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_execute_v2(
     compiled_partition: Option<&CompiledPartition>,
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_execute_v2(
 
 /// # Safety
 ///
-/// The memory of the tensors is as `sterna_compiled_partition_execute` asks for.
+/// The memory of the tensors is as `sterna_compiled_partition_execute` requires.
 #[inline]
 unsafe fn execute(
     compiled_partition: Option<&CompiledPartition>,
@@ -112,8 +113,8 @@ unsafe fn execute(
     match scratchpad {
         Some(scratchpad) => {
             let scratchpad = scratch_memory(compiled, scratchpad, inputs.iter().chain(outputs))?;
-            // SAFETY: the caller promises that so many bytes are there and that nobody else uses them; no tensor of
-            // this execution does, as was just seen.
+            // SAFETY: the caller promises that so many bytes are there and that nobody else uses them; no
+            // tensor of this execution does, as was just seen.
             let scratchpad = unsafe { &mut *scratchpad };
             compiled.execute_with_scratchpad(stream, &sources, &mut targets, scratchpad)?;
         }
@@ -154,8 +155,8 @@ fn scratch_memory<'a>(
     Ok(ptr::slice_from_raw_parts_mut(address.cast(), own.len()))
 }
 
-/// Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one dim, which
-/// is the number of bytes and may be 0.
+/// Describes the scratch memory that `sterna_compiled_partition_execute_v2` takes: id SIZE_MAX, type u8, one
+/// dim, which is the number of bytes and may be 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor(
     compiled_partition: Option<&CompiledPartition>,
@@ -172,8 +173,8 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor
     })
 }
 
-/// Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id that no port
-/// has.
+/// Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id
+/// that no port has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
     compiled_partition: Option<&CompiledPartition>,
@@ -188,8 +189,8 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
     })
 }
 
-/// Reads the pairs of an input and an output that may share one buffer. They belong to the compiled partition, until it
-/// is destroyed or compiled anew; if there is none, the pointer is null.
+/// Reads the pairs of an input and an output that may share one buffer. They belong to the compiled
+/// partition, until it is destroyed or compiled anew; if there is none, the pointer is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
     compiled_partition: Option<&CompiledPartition>,
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
     })
 }
 
-/// Reads how many plans of compiled partitions are kept for the next compilation of the same; 1024 unless it was set.
+/// Reads the capacity of the cache of plans of compiled partitions; 1024 unless it was set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_cache_get_capacity(
     capacity: Option<&mut MaybeUninit<c_int>>,
@@ -220,7 +221,7 @@ pub unsafe extern "C" fn sterna_compiled_partition_cache_get_capacity(
     })
 }
 
-/// Sets how many plans of compiled partitions are kept, in the whole process; 0 keeps none.
+/// Sets the capacity of the cache of plans of compiled partitions, for the whole process; 0 keeps none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_compiled_partition_cache_set_capacity(capacity: c_int) -> Status {
     ffi_guard(|| {

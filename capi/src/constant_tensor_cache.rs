@@ -1,4 +1,4 @@
-//! The settings of the cache of constant tensors. No cache exists, because nothing is computed ahead of time.
+//! The settings of the cache of constant tensors. They have no effect: nothing is computed ahead of time.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use crate::status::Status;
 /// The capacity for each kind of engine, in MiB.
 static CAPACITIES: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
-/// As many MiB as there are in the address space.
+/// The size of the address space in MiB.
 const MOST: usize = usize::MAX >> 20;
 
 fn capacity_of(kind: EngineKind) -> Result<&'static AtomicUsize, Fault> {
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_get(flag: Option<&mut Mayb
     })
 }
 
-/// Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number to the most there can
-/// be. The setting is kept, and has no effect.
+/// Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number sets each to
+/// the size of the address space. The setting is kept, and has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status {
     ffi_guard(|| {
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status
     })
 }
 
-/// Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and has no
-/// effect.
+/// Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and
+/// has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_get_capacity(
     engine_kind: EngineKind,
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_get_capacity(
     })
 }
 
-/// Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; more than the address space has
-/// becomes as much as that has. The setting is kept, and has no effect.
+/// Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; a larger number than the
+/// size of the address space becomes that size. The setting is kept, and has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_constant_tensor_cache_set_capacity(
     engine_kind: EngineKind,

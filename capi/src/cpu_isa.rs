@@ -7,10 +7,10 @@ use sterna::{CpuIsa as Set, Level};
 use crate::ffi::{Fault, ffi_guard, value_of};
 use crate::status::Status;
 
-/// A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels know
-/// three levels: those of `sse41` and `avx` are plain code, those from `avx2` up to below `avx512_core` and those from
-/// `avx512_core` on use what these two have. Beside the last level, kernels may use what `avx512_core_vnni`,
-/// `avx512_core_bf16` and `avx512_core_amx` add.
+/// A set of instructions: one of the `STERNA_CPU_ISA_*` numbers, which are those of `dnnl_cpu_isa_t`. Kernels
+/// know three levels: `sse41` and `avx` run plain code; the numbers from `avx2` up to below `avx512_core` run
+/// kernels for `avx2`, those from `avx512_core` on run kernels for `avx512_core`. Beside the last level,
+/// kernels may use the instructions that `avx512_core_vnni`, `avx512_core_bf16` and `avx512_core_amx` add.
 pub type CpuIsa = c_int;
 
 /// Every set with its name.
@@ -32,7 +32,7 @@ pub const CPU_ISAS: &[(CpuIsa, &str)] = &[
 const DEFAULT: CpuIsa = 0;
 const SSE41: CpuIsa = 0x1;
 
-/// What the library tells apart, from the least to the most; each has the bits of those before it.
+/// The sets that the library distinguishes, in rising order; each has the bits of those before it.
 const STEPS: &[(Set, CpuIsa)] = &[
     (Set::Portable, SSE41),
     (Set::Avx2, 0x7),
@@ -42,8 +42,9 @@ const STEPS: &[(Set, CpuIsa)] = &[
     (Set::Avx512Amx, 0xfef),
 ];
 
-/// The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`, `avx512_core_bf16` or
-/// `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it is fixed.
+/// The instruction set that kernels may use: `sse41`, `avx2`, `avx512_core`, `avx512_core_vnni`,
+/// `avx512_core_bf16` or `avx512_core_amx`; `default` on a machine other than x86-64. From this call on, it
+/// is fixed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_cpu_isa_get_effective() -> CpuIsa {
     value_of(DEFAULT, || {
@@ -53,9 +54,9 @@ pub extern "C" fn sterna_cpu_isa_get_effective() -> CpuIsa {
     })
 }
 
-/// Caps the instruction set that kernels use, in the whole process. It can be set until the first engine is made or
-/// the instruction set is asked for; afterwards the answer is `invalid_arguments`. `default` takes the cap away. The
-/// environment variable `STERNA_MAX_CPU_ISA` caps it too.
+/// Caps the instruction set that kernels use, in the whole process. The cap can be set until the first engine
+/// is made or the instruction set is read; afterwards the call returns `invalid_arguments`. `default` removes
+/// the cap. The environment variable `STERNA_MAX_CPU_ISA` caps it too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_cpu_isa_set_max(isa: CpuIsa) -> Status {
     ffi_guard(|| {

@@ -1,4 +1,4 @@
-//! Graphs written to files of the working directory, to show what a framework handed over.
+//! Graphs written to files of the working directory, to show what a framework passes.
 
 use std::ffi::c_int;
 use std::fs;
@@ -21,7 +21,7 @@ pub const DUMP_MODES: &[(DumpMode, &str)] = &[(0, "none"), (SUBGRAPH, "subgraph"
 const SUBGRAPH: DumpMode = 1;
 const GRAPH: DumpMode = 2;
 
-/// Not asked for yet: the environment decides.
+/// Not read yet: the environment decides.
 const OPEN: DumpMode = -1;
 
 static MODE: AtomicI32 = AtomicI32::new(OPEN);
@@ -49,8 +49,8 @@ fn write(name: &str, text: &str) {
     }
 }
 
-/// Writes a graph that has been cut into partitions, without them. The number of the graph stands in the name of the
-/// file.
+/// Writes a graph that has been cut into partitions, without them. The number of the graph stands in the name
+/// of the file.
 pub(crate) fn graph(number: usize, graph: &sterna::Graph) {
     if is_on(GRAPH) {
         write(&format!("graph-{number}.json"), &graph.to_json());
@@ -104,13 +104,13 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
     write(&format!("graph-{}-{}.json", partition.id(), hasher.finish()), &text);
 }
 
-/// Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut into
-/// partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are handed out
-/// (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
+/// Sets which graphs are written to JSON files of the working directory: with `graph`, each graph that is cut
+/// into partitions (`graph-<number>.json`), and again with the partition of each op when the partitions are
+/// handed out (`graph-<number>-partitioning.json`); with `subgraph`, each partition that is compiled
 /// (`graph-<partition>-<hash>.json`).
 ///
-/// Until it is set, the environment variable `STERNA_GRAPH_DUMP` decides, and if that is not set
-/// `ONEDNN_GRAPH_DUMP`: `graph`, `subgraph`, or both with a comma between them.
+/// Before the first call the environment variable `STERNA_GRAPH_DUMP` decides, or `ONEDNN_GRAPH_DUMP` if the
+/// first one is not set: `graph`, `subgraph`, or both with a comma between them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_dump_mode_set(mode: DumpMode) -> Status {
     ffi_guard(|| {

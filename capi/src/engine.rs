@@ -9,7 +9,7 @@ use crate::ffi::{Fault, ffi_guard, require};
 use crate::level::Level;
 use crate::status::Status;
 
-/// What kind of device an engine stands for: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
+/// The kind of device of an engine: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
 /// `dnnl_engine_kind_t`. There is one engine, of kind `cpu` and index 0.
 pub type EngineKind = c_int;
 
@@ -20,16 +20,16 @@ pub(crate) const CPU: EngineKind = 1;
 
 /// A CPU with an allocator and a number of threads.
 ///
-/// Any thread may use it at any time. Streams, tensors and compiled partitions keep what they need of their engine,
-/// so it may be destroyed before they are. Tensors, streams and compiled partitions of one engine do not mix with
-/// those of another.
+/// Any thread may use it at any time. Streams, tensors and compiled partitions keep the parts of their engine
+/// that they need, so the engine may be destroyed before they are. Tensors, streams and compiled partitions
+/// of one engine do not mix with those of another.
 ///
-/// Worker threads start with the first execution that is worth more than one thread, and end after the last of the
-/// engine, its streams, tensors and compiled partitions is destroyed. A process may fork while they live, as long as no
-/// other thread is inside a call at that moment: the child starts workers of its own.
+/// Worker threads start with the first execution that is worth more than one thread, and end after the last
+/// of the engine, its streams, tensors and compiled partitions is destroyed. A process may fork while workers
+/// live, if no other thread is inside a call at that moment: the child starts new workers.
 pub struct Engine {
     core: sterna::Engine,
-    /// The source of the memory of tensors, unless the system is.
+    /// The source of the memory of tensors, if it is not the system.
     callbacks: Option<Callbacks>,
 }
 
@@ -39,7 +39,7 @@ impl Engine {
         &self.core
     }
 
-    /// The functions of the caller's that give memory, unless it is that of the system.
+    /// The functions of the caller that give memory; none if the memory is that of the system.
     pub(crate) fn callbacks(&self) -> Option<Callbacks> {
         self.callbacks
     }
@@ -55,14 +55,15 @@ pub(crate) type Shared = Arc<Engine>;
 /// Unless it is null, the pointer is an engine that has not been destroyed.
 pub(crate) unsafe fn share(engine: *const Engine) -> Result<Shared, Fault> {
     let engine = require(std::ptr::NonNull::new(engine.cast_mut()), "engine")?;
-    // SAFETY: handles come from `create`, so the pointer is that of an `Arc` whose owner the caller has not destroyed.
+    // SAFETY: handles come from `create`, so the pointer is that of an `Arc` whose owner the caller has not
+    // destroyed.
     unsafe {
         Arc::increment_strong_count(engine.as_ptr());
         Ok(Arc::from_raw(engine.as_ptr()))
     }
 }
 
-/// The handle by which callers know an engine.
+/// The handle of an engine for callers.
 pub(crate) fn handle(engine: &Shared) -> *mut Engine {
     Arc::as_ptr(engine).cast_mut()
 }
@@ -83,13 +84,14 @@ fn create(
     index: usize,
     allocator: Option<&Allocator>,
     threads: Option<usize>,
+    stay_awake: bool,
 ) -> Result<(), Fault> {
     let engine = require(engine, "engine")?;
     check_kind(kind)?;
     if index != 0 {
         return Err(Fault::invalid_arguments(format!("there is one engine, of index 0, not {index}")));
     }
-    let mut builder = sterna::Engine::builder();
+    let mut builder = sterna::Engine::builder().stay_awake(stay_awake);
     if let Some(allocator) = allocator {
         builder = builder.allocator(allocator.core());
     }
@@ -101,26 +103,27 @@ fn create(
     Ok(())
 }
 
-/// The number of engines of a kind: 1 for `cpu`, 0 for all else.
+/// The number of engines of a kind: 1 for `cpu`, 0 for any other kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_engine_get_count(kind: EngineKind) -> usize {
     usize::from(kind == CPU)
 }
 
-/// Makes an engine with the memory of the system and as many threads as the machine runs at once.
+/// Makes an engine with the memory of the system and a thread for each hardware thread.
 ///
-/// The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads of
-/// every engine; they are read once.
+/// The environment variables `STERNA_NUM_THREADS` and, if that is not set, `OMP_NUM_THREADS` cap the threads
+/// of every engine; they are read once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_create(
     engine: Option<&mut MaybeUninit<*mut Engine>>,
     kind: EngineKind,
     index: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, None, None))
+    ffi_guard(|| create(engine, kind, index, None, None, true))
 }
 
-/// Makes an engine that gets the memory of its tensors and its scratch memory from an allocator, which it copies.
+/// Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
+/// copies the allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_create_with_allocator(
     engine: Option<&mut MaybeUninit<*mut Engine>>,
@@ -128,11 +131,11 @@ pub unsafe extern "C" fn sterna_engine_create_with_allocator(
     index: usize,
     allocator: Option<&Allocator>,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None))
+    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None, true))
 }
 
-/// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1, on the
-/// caller's alone. The allocator may be null: the memory is then that of the system.
+/// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
+/// on the caller's alone. If the allocator is null, the memory is that of the system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_create_with_threads(
     engine: Option<&mut MaybeUninit<*mut Engine>>,
@@ -141,7 +144,22 @@ pub unsafe extern "C" fn sterna_engine_create_with_threads(
     allocator: Option<&Allocator>,
     threads: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads)))
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), true))
+}
+
+/// Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
+/// some microseconds after work, so that the next execution finds them awake: with 0 they sleep at once.
+/// Workers of all other engines stay awake, unless the environment variable `STERNA_STAY_AWAKE` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create_with_workers(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+    threads: usize,
+    stay_awake: c_int,
+) -> Status {
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), stay_awake != 0))
 }
 
 /// Reads the kind of an engine: always `cpu`.
@@ -183,8 +201,8 @@ pub unsafe extern "C" fn sterna_engine_get_level(
     })
 }
 
-/// Destroys an engine; what was made with it stays usable. Null is fine; destroying one twice is an error of the
-/// caller.
+/// Destroys an engine; streams, tensors and compiled partitions made with it stay usable. Null is fine;
+/// destroying one twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_engine_destroy(engine: *mut Engine) -> Status {
     ffi_guard(|| {

@@ -1,5 +1,5 @@
-//! What all functions of the interface share: null checks, the panic barrier, and the way from an error to a status and
-//! a message.
+//! What all functions of the interface share: null checks, the panic barrier, and the way from an error to a
+//! status and a message.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use crate::status::{self, Status};
 
 const _: () = assert!(cfg!(panic = "unwind"), "the barrier stops panics, which takes unwinding");
 
-/// Why a call fails: its status, and the sentence that `sterna_last_error_message` answers with.
+/// Why a call fails: its status, and the sentence that `sterna_last_error_message` returns.
 #[derive(Debug)]
 pub struct Fault {
     status: Status,
@@ -25,7 +25,7 @@ impl Fault {
         Self { status: status::INVALID_ARGUMENTS, message: message.into() }
     }
 
-    /// Something that is known but not done here.
+    /// A feature that is known but not implemented.
     pub fn unimplemented(message: impl Into<Cow<'static, str>>) -> Self {
         Self { status: status::UNIMPLEMENTED, message: message.into() }
     }
@@ -35,12 +35,12 @@ impl Fault {
         Self { status: status::RUNTIME_ERROR, message: message.into() }
     }
 
-    /// A number that stands for nothing.
+    /// A number that has no meaning.
     pub(crate) fn unknown(what: &str, number: impl std::fmt::Display) -> Self {
         Self::invalid_arguments(format!("{number} is no {what}"))
     }
 
-    /// A count that must be another.
+    /// A count that differs from the required one.
     pub(crate) fn count(what: &str, given: usize, needed: usize) -> Self {
         Self::invalid_arguments(format!("there are {needed} {what}, not {given}"))
     }
@@ -76,7 +76,7 @@ pub(crate) fn value_of<T>(made_up: T, body: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn record(fault: Fault) -> Status {
-    // A thread that is ending has no message any more.
+    // A thread that is ending has no message.
     let _ = LAST_MESSAGE.try_with(|last| *last.borrow_mut() = c_string(&fault.message));
     fault.status
 }
@@ -86,12 +86,13 @@ fn panicked(panic: Box<dyn Any + Send>) -> Fault {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let fault = Fault::runtime_error(format!("a panic was stopped at the border to C: {text}"));
-    // Whoever panicked chose the type of the payload, whose destructor might panic too.
+    // The code that panicked chose the type of the payload, whose destructor might panic too.
     std::mem::forget(panic);
     fault
 }
 
-/// The sentence of the last fault on this thread; empty if there was none. The text is valid until the next fault.
+/// The sentence of the last fault on this thread; empty if there was none. The text is valid until the next
+/// fault.
 pub(crate) fn last_message() -> *const c_char {
     LAST_MESSAGE.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
@@ -122,7 +123,8 @@ pub unsafe fn array<'a, T>(at: *const T, len: usize, name: &'static str) -> Resu
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: the address is not null and is aligned, the size is within bounds; the rest is promised by the caller.
+    // SAFETY: the address is not null and is aligned, the size is within bounds; the rest is promised by the
+    // caller.
     Ok(unsafe { slice::from_raw_parts(at, len) })
 }
 

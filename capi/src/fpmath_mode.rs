@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
-/// How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are those of
-/// `dnnl_fpmath_mode_t`. A graph carries its mode and writes it to JSON; it is computed as under `strict` in every
-/// mode.
+/// How far floating-point arithmetic may be relaxed: one of the `STERNA_FPMATH_MODE_*` numbers, which are
+/// those of `dnnl_fpmath_mode_t`. A graph carries its mode and writes it to JSON; it is computed as under
+/// `strict` in every mode.
 pub type FpMathMode = c_int;
 
 static DEFAULT: AtomicI32 = AtomicI32::new(sterna::FpMathMode::Strict as FpMathMode);

@@ -20,17 +20,17 @@ use crate::string;
 /// `dnnl_graph_partition_policy_t`.
 pub type PartitionPolicy = c_int;
 
-/// Ops linked by the ids of the tensors that they mention.
+/// Ops linked by the ids of their tensors.
 ///
-/// It is built op by op, fixed by `sterna_graph_finalize`, cut by `sterna_graph_filter`, and then asked for its
-/// partitions. Functions that take it as `const` may be called from any number of threads at once, the others need it
-/// for themselves.
+/// Callers add ops, fix the graph by `sterna_graph_finalize`, cut it by `sterna_graph_filter`, and then read
+/// its partitions. Functions that take the graph as `const` may be called from any number of threads at once,
+/// the others by one thread at a time.
 pub struct Graph {
     /// The number of the graph, for the names of files that the graph is written to.
     id: usize,
     core: sterna::Graph,
     partitions: Vec<sterna::Partition>,
-    /// What was read from JSON in another way than it was written.
+    /// Where the graph differs from the JSON that it was read from.
     notes: Vec<sterna::JsonNote>,
 }
 
@@ -79,7 +79,8 @@ pub unsafe extern "C" fn sterna_graph_create_with_fpmath_mode(
     ffi_guard(|| create(graph, engine_kind, mode))
 }
 
-/// Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the caller.
+/// Destroys a graph; partitions of it stay usable. Null is fine; destroying one twice is an error of the
+/// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_destroy(graph: Option<Box<Graph>>) -> Status {
     ffi_guard(|| {
@@ -131,9 +132,10 @@ pub unsafe extern "C" fn sterna_graph_add_op(graph: Option<&mut Graph>, op: Opti
     })
 }
 
-/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If ops describe one tensor in
-/// different ways, what one of them leaves open (rank, dims, strides, a layout `undef`) is taken from the others.
-/// `invalid_graph` for a tensor with two producers, mentions of one tensor that contradict each other, and a cycle.
+/// Fixes a graph: links its ops by the ids of their tensors. A second call does nothing. If one op leaves a
+/// part of a tensor's description open (rank, dims, strides, a layout `undef`), the graph takes that part
+/// from the other ops. `invalid_graph` for a tensor with two producers, mentions of one tensor that
+/// contradict each other, and a cycle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_finalize(graph: Option<&mut Graph>) -> Status {
     ffi_guard(|| Ok(require(graph, "graph")?.core.finalize()?))
@@ -152,7 +154,7 @@ pub unsafe extern "C" fn sterna_graph_is_finalized(
     })
 }
 
-/// Cuts a graph into partitions. A second call starts afresh. `invalid_graph` before `sterna_graph_finalize`.
+/// Cuts a graph into partitions. A second call starts anew. `invalid_graph` before `sterna_graph_finalize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_filter(graph: Option<&mut Graph>, policy: PartitionPolicy) -> Status {
     ffi_guard(|| {
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn sterna_graph_get_partition_num(
 }
 
 /// Hands out all partitions of a graph, in an order in which they can run. `num` is what
-/// `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects, each of
+/// `sterna_graph_get_partition_num` says, and `partitions` has room for as many. Each call makes new objects,
 /// which the caller destroys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_get_partitions(
@@ -200,12 +202,12 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
     })
 }
 
-/// Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added, the
-/// graph is not fixed yet. The message of an error names the line and the column, the op and the key.
+/// Reads a graph from `length` bytes of JSON, in the format in which oneDNN writes graphs. The ops are added,
+/// the graph is not fixed yet. The message of an error names the line and the column, the op and the key.
 ///
-/// The kind of engine says where the graph was dumped; it is kept to be written again, and partitions run on CPU. Of a
-/// tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted it in
-/// anything but the type, `sterna_graph_get_json_notes` says so.
+/// The kind of engine names the device of the dump. It is kept and written again; partitions run on CPU. Of a
+/// tensor that an op of the graph produces, the producer's description counts; if a consumer's contradicted
+/// it in anything but the type, `sterna_graph_get_json_notes` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_from_json(
     graph: Option<&mut MaybeUninit<Box<Graph>>>,
@@ -226,8 +228,8 @@ pub unsafe extern "C" fn sterna_graph_from_json(
     })
 }
 
-/// Says what `sterna_graph_from_json` read in another way than it was written: one line for each consumer of a tensor
-/// whose description was replaced by the producer's, none if no description was. The text is to be freed by
+/// Tells where `sterna_graph_from_json` differs from the JSON: one line for each consumer of a tensor whose
+/// description gave way to the producer's, none if no description did. The caller frees the text by
 /// `sterna_string_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_get_json_notes(
@@ -242,8 +244,9 @@ pub unsafe extern "C" fn sterna_graph_get_json_notes(
     })
 }
 
-/// Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero and is to be freed
-/// by `sterna_string_destroy`; its length without the zero goes to `length`, which may be null.
+/// Writes a graph as JSON, in the format in which oneDNN writes graphs. The text ends with a zero, and the
+/// caller frees it by `sterna_string_destroy`. `length`, which may be null, receives its length without the
+/// zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_to_json(
     graph: Option<&Graph>,
@@ -257,9 +260,9 @@ pub unsafe extern "C" fn sterna_graph_to_json(
     })
 }
 
-/// Says why an op shares a partition with its neighbours or does not: one line for each time that a fusion was tried
-/// on it, none if no fusion was. The text is to be freed by `sterna_string_destroy`. `invalid_arguments` for an id
-/// that no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
+/// Tells why an op shares a partition with its neighbours or not: one line for each attempt of a fusion, none
+/// without attempts. The caller frees the text by `sterna_string_destroy`. `invalid_arguments` for an id that
+/// no op of the graph has, `invalid_graph` before `sterna_graph_finalize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_graph_explain(
     graph: Option<&Graph>,

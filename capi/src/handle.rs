@@ -1,4 +1,4 @@
-//! The handles of partitions and compiled partitions, which functions of either noun take.
+//! The handles of partitions and compiled partitions; functions of both nouns take them.
 
 use crate::ffi::Fault;
 
@@ -33,8 +33,8 @@ pub struct InplacePair {
 
 /// A partition compiled for concrete tensors, to be executed any number of times.
 ///
-/// Functions that take it as `const` may be called from any number of threads at once; executions then run at once.
-/// `sterna_partition_compile` and `sterna_compiled_partition_destroy` need it for themselves.
+/// Functions that take it as `const` may be called from any number of threads at once; executions then run at
+/// once. `sterna_partition_compile` and `sterna_compiled_partition_destroy` need sole access.
 pub struct CompiledPartition {
     pub(crate) partition: sterna::Partition,
     compiled: Option<sterna::CompiledPartition>,
@@ -42,7 +42,7 @@ pub struct CompiledPartition {
 }
 
 impl CompiledPartition {
-    /// A handle that is still to be filled.
+    /// A handle without a compiled partition.
     pub(crate) fn new(partition: sterna::Partition) -> Self {
         Self { partition, compiled: None, inplace_pairs: Vec::new() }
     }

@@ -8,7 +8,8 @@ use crate::string::{name, names};
 /// How wide the vectors of the kernels are: one of the `STERNA_LEVEL_*` numbers.
 pub type Level = c_int;
 
-/// The name of a level, such as `avx2`; null for a number that is none. The text is constant and must not be freed.
+/// The name of a level, such as `avx2`; null for a number that is no level. The text is constant and must not
+/// be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_level_string(level: Level) -> *const c_char {
     static NAMES: LazyLock<Vec<(Level, CString)>> =

@@ -1,8 +1,8 @@
 //! The C interface of Sterna.
 //!
 //! One module for each noun of the interface; each function is `sterna_<noun>_<verb>` and stands in
-//! `include/sterna.h`, which is generated from this crate, documentation and all. [`ffi`] holds what all functions
-//! share: null checks, the panic barrier, status codes and the message of the last error.
+//! `include/sterna.h`, which is generated from this crate, documentation and all. [`ffi`] holds what all
+//! functions share: null checks, the panic barrier, status codes and the message of the last error.
 //!
 //! # How ownership reads in a signature
 //!
@@ -16,18 +16,18 @@
 //!
 //! # A second set of names
 //!
-//! The functions have the arguments, struct layouts and numbers of oneDNN's graph interface, so that a library that
-//! stands in for `libdnnl.so.3` is a crate of one-line functions that call these. It depends on this crate as an
-//! ordinary Rust library; cargo would then export the `sterna_*` names beside its own, which its build script
-//! prevents by hiding the symbols of every static library that is linked in, under GNU ld and LLD alike:
+//! The functions have the arguments, struct layouts and numbers of oneDNN's graph interface, so that a
+//! library that stands in for `libdnnl.so.3` is a crate of one-line functions that call these. It depends on
+//! this crate as an ordinary Rust library. Cargo would then export the `sterna_*` names too; the build script
+//! of the stand-in hides the symbols of every static library, under GNU ld and LLD alike:
 //!
 //! ```text
 //! println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
 //! ```
 //!
-//! The types here have public accessors named `core` for what such a library does beyond forwarding.
+//! The types here have public accessors named `core` for the functions that such a library does not forward.
 
-// Each function says in its documentation, which is that of the header, what pointers must be.
+// The documentation of each function, which the header repeats, says what its pointers must be.
 #![allow(
     clippy::missing_safety_doc,
     reason = "what C callers must keep to is said in prose, for them to read"

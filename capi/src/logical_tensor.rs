@@ -22,26 +22,26 @@ const ANY: LayoutType = 1;
 const STRIDED: LayoutType = 2;
 const OPAQUE: LayoutType = 3;
 
-/// What becomes of a tensor between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which are those of
-/// `dnnl_graph_tensor_property_t`.
+/// The life of a tensor's contents between executions: one of the `STERNA_TENSOR_PROPERTY_*` numbers, which
+/// are those of `dnnl_graph_tensor_property_t`.
 pub type TensorProperty = c_int;
 
 /// An unknown rank.
 const UNKNOWN_RANK: c_int = -1;
 
-/// Where the elements of a tensor are: the field that goes with its layout type.
+/// The layout of the elements of a tensor; its layout type tells the field.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union Layout {
-    /// Of a strided layout: elements from one index to the next along each dim.
+    /// Strided layout: elements from one index to the next along each dim.
     pub strides: [i64; 12],
-    /// Of an opaque layout: its name.
+    /// Opaque layout: its name.
     pub layout_id: usize,
 }
 
 const _: () = assert!(MAX_RANK == 12);
 
-/// What a tensor is called, what it holds and how it lies in memory; no memory itself. The layout is that of
+/// The description of a tensor: id, type, shape and layout, without memory. The layout is that of
 /// `dnnl_graph_logical_tensor_t`.
 ///
 /// It is a plain struct without hidden parts: it may be copied, and needs no destruction.
@@ -56,7 +56,7 @@ pub struct LogicalTensor {
     pub dims: [i64; 12],
     /// The type of the elements.
     pub data_type: DataType,
-    /// What becomes of it between executions.
+    /// The life of its contents between executions.
     pub property: TensorProperty,
     /// How the elements lie in memory.
     pub layout_type: LayoutType,
@@ -125,7 +125,7 @@ fn rank(ndims: i32) -> Result<usize, Fault> {
     rank.ok_or_else(|| Fault::invalid_arguments(format!("{ndims} is no rank: it is 0 to {MAX_RANK}")))
 }
 
-/// Writes a description once it is found to be one.
+/// Writes a description if it is valid.
 ///
 /// # Safety
 ///
@@ -138,8 +138,8 @@ unsafe fn write(at: *mut LogicalTensor, value: LogicalTensor) -> Result<(), Faul
     Ok(())
 }
 
-/// Describes a tensor whose dims are unknown: with `ndims` -1 even how many there are. Rank 0 is a scalar. Dims and
-/// strides are all set to `STERNA_UNKNOWN_DIM`, those of a scalar to 0.
+/// Describes a tensor whose dims are unknown; with `ndims` -1 the rank is unknown too. Rank 0 is a scalar.
+/// Dims and strides are all set to `STERNA_UNKNOWN_DIM`, those of a scalar to 0.
 ///
 /// A host scalar has rank 0 and the type s32, s64 or f32.
 #[unsafe(no_mangle)]
@@ -160,9 +160,9 @@ pub unsafe extern "C" fn sterna_logical_tensor_init(
     })
 }
 
-/// Describes a tensor of given dims, some of which may be `STERNA_UNKNOWN_DIM`. If all are known and the layout is
-/// strided, it is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0, `dims` may be null.
-/// Dims behind the last one are 0.
+/// Describes a tensor of given dims; a dim may be `STERNA_UNKNOWN_DIM`. If all dims are known and the layout
+/// is strided, the tensor is dense and row-major; otherwise all strides are `STERNA_UNKNOWN_DIM`. For rank 0,
+/// `dims` may be null. Dims behind the last one are 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_init_with_dims(
     logical_tensor: *mut LogicalTensor,
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_dims(
         if given.is_empty() {
             strides = [0; MAX_RANK];
         } else if layout_type == STRIDED && !given.contains(&UNKNOWN_DIM) {
-            // The type has no part in the strides, and may be one that is no type at all.
+            // The strides do not depend on the type, which may be invalid here.
             let dense = sterna::LogicalTensor::strided(id, sterna::DataType::Undef, given)?;
             strides = [0; MAX_RANK];
             strides[..given.len()].copy_from_slice(dense.strides().unwrap_or_default());
@@ -194,8 +194,8 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_dims(
     })
 }
 
-/// Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank 0 both
-/// may be null. Dims and strides behind the last one are 0.
+/// Describes a strided tensor of given dims and strides, which count elements and are not negative. For rank
+/// 0 both may be null. Dims and strides behind the last one are 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_init_with_strides(
     logical_tensor: *mut LogicalTensor,
@@ -221,9 +221,9 @@ pub unsafe extern "C" fn sterna_logical_tensor_init_with_strides(
     })
 }
 
-/// Reads how many bytes a caller allocates for the memory of a tensor: the largest dim * stride, at least one element;
-/// 0 if any dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided
-/// tensor of unknown rank.
+/// Reads the bytes of memory that a tensor needs: the largest dim * stride, at least one element; 0 if any
+/// dim is 0. It is SIZE_MAX if the layout is not strided or something is unknown, and 0 for a strided tensor
+/// of unknown rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_get_mem_size(
     logical_tensor: Option<&LogicalTensor>,
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn sterna_logical_tensor_get_mem_size(
     })
 }
 
-/// Finds out whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
+/// Tells whether two descriptions are equal in id, type, rank, dims, layout, strides and property: 1 or 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_logical_tensor_is_equal(
     left: Option<&LogicalTensor>,

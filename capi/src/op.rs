@@ -11,18 +11,19 @@ use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
 use crate::string::{name, names};
 
-/// What an op computes: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of `dnnl_graph_op_kind_t`.
+/// The kind of an op: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of
+/// `dnnl_graph_op_kind_t`.
 pub type OpKind = c_int;
 
-/// The name of an attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
+/// An attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
 pub type OpAttr = c_int;
 
-/// One op of a graph: what it computes, from which tensors, into which.
+/// One op of a graph: its kind, attributes, inputs and outputs.
 ///
-/// It is built step by step, which checks nothing but the values themselves; `sterna_graph_add_op` holds it against
-/// what an op of its kind must look like. Use it from one thread at a time; different ops may be used at once.
+/// Callers build an op step by step; each call checks only its own values. `sterna_graph_add_op` checks the
+/// op against the schema of its kind. Use an op from one thread at a time; different ops may be used at once.
 pub struct Op {
-    /// It is away only while something is added to it.
+    /// Taken out only during a call that adds to it.
     core: Option<sterna::Op>,
 }
 
@@ -53,13 +54,13 @@ impl Op {
     }
 }
 
-/// Whether an attribute is a list, by what the schema of the kinds that have it says.
+/// Whether an attribute is a list in the schemas of the kinds that have it.
 fn is_list(attr: Attr) -> bool {
     let mut rows = sterna::OpKind::ALL.iter().flat_map(|&kind| sterna::Schema::of(kind).attributes);
     rows.any(|row| row.attr == attr && matches!(row.value_type, AttrType::S64s | AttrType::F32s))
 }
 
-/// A list of numbers, or for an attribute that is none, the one number.
+/// A list of numbers, or the one number of an attribute that is no list.
 fn numbers<T: Copy + Into<AttrValue>>(attr: Attr, values: &[T]) -> Result<AttrValue, Fault>
 where
     Vec<T>: Into<AttrValue>,
@@ -76,8 +77,8 @@ pub(crate) fn kind_from_code(code: OpKind) -> Result<sterna::OpKind, Fault> {
     known.ok_or_else(|| Fault::unknown("op kind", code))
 }
 
-/// The name of an op kind, such as `Select`; null for a number that is none. The text is constant and must not be
-/// freed.
+/// The name of an op kind, such as `Select`; null for a number that is no kind. The text is constant and must
+/// not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sterna_op_kind_string(kind: OpKind) -> *const c_char {
     static NAMES: LazyLock<Vec<(OpKind, CString)>> =
@@ -85,8 +86,8 @@ pub extern "C" fn sterna_op_kind_string(kind: OpKind) -> *const c_char {
     name(&NAMES, kind)
 }
 
-/// Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one becomes
-/// the kind and the id.
+/// Makes an op without attributes, inputs or outputs. The name, for people to read, is UTF-8; an empty one
+/// becomes the kind and the id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_create(
     op: Option<&mut MaybeUninit<Box<Op>>>,
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn sterna_op_create(
     })
 }
 
-/// Destroys an op; graphs to which it was added keep a copy. Null is fine; destroying one twice is an error of the
+/// Destroys an op; graphs that contain it keep a copy. Null is fine; destroying one twice is an error of the
 /// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_destroy(op: Option<Box<Op>>) -> Status {
@@ -132,7 +133,8 @@ pub unsafe extern "C" fn sterna_op_add_output(op: Option<&mut Op>, output: Optio
     })
 }
 
-/// Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are copied.
+/// Sets an attribute of numbers: one value for an attribute that is a number, else a list. The values are
+/// copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_set_attr_f32(
     op: Option<&mut Op>,
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn sterna_op_set_attr_f32(
     ffi_guard(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
 }
 
-/// Sets an attribute that is a truth value: 0 is false, all else true. `value_len` is 1.
+/// Sets a boolean attribute: 0 is false, any other byte is true. `value_len` is 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_set_attr_bool(
     op: Option<&mut Op>,
@@ -161,7 +163,8 @@ pub unsafe extern "C" fn sterna_op_set_attr_bool(
     })
 }
 
-/// Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are copied.
+/// Sets an attribute of integers: one value for an attribute that is an integer, else a list. The values are
+/// copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_set_attr_s64(
     op: Option<&mut Op>,
@@ -173,8 +176,8 @@ pub unsafe extern "C" fn sterna_op_set_attr_s64(
     ffi_guard(|| Op::set(op, attr, |attr| numbers(attr, unsafe { array(value, value_len, "value") }?)))
 }
 
-/// Sets an attribute that is a word, which ends with a zero and is copied. `value_len` must not be 0 and is not looked
-/// at otherwise.
+/// Sets an attribute that is a word; the text ends with a zero and is copied. `value_len` must not be 0; its
+/// value is not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_op_set_attr_str(
     op: Option<&mut Op>,

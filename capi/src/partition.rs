@@ -29,8 +29,8 @@ pub unsafe extern "C" fn sterna_partition_create_with_op(
     })
 }
 
-/// Destroys a partition; what was compiled from it stays usable. Null is fine; destroying one twice is an error of the
-/// caller.
+/// Destroys a partition; compiled partitions made from it stay usable. Null is fine; destroying one twice is
+/// an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_destroy(partition: Option<Box<Partition>>) -> Status {
     ffi_guard(|| {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn sterna_partition_get_ops(
     })
 }
 
-/// Reads the place of a partition among those of its graph, from 0.
+/// Reads the index of a partition among the partitions of its graph, from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_id(
     partition: Option<&Partition>,
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn sterna_partition_get_input_ports_num(
     ffi_guard(|| ports_num(require(partition, "partition")?.core.inputs(), num))
 }
 
-/// Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num` says, and
-/// `inputs` has room for as many.
+/// Reads the tensors that a partition takes, each once. `num` is what `sterna_partition_get_input_ports_num`
+/// says, and `inputs` has room for as many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_input_ports(
     partition: Option<&Partition>,
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn sterna_partition_get_output_ports_num(
     ffi_guard(|| ports_num(require(partition, "partition")?.core.outputs(), num))
 }
 
-/// Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num` says,
-/// and `outputs` has room for as many.
+/// Reads the tensors that a partition gives, each once. `num` is what `sterna_partition_get_output_ports_num`
+/// says, and `outputs` has room for as many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_output_ports(
     partition: Option<&Partition>,
@@ -154,7 +154,8 @@ pub unsafe extern "C" fn sterna_partition_is_supported(
     })
 }
 
-/// Says why a partition cannot be compiled; null if it can. The text is to be freed by `sterna_string_destroy`.
+/// Says why a partition cannot be compiled; null if it can. The caller frees the text by
+/// `sterna_string_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_get_unsupported_reason(
     partition: Option<&Partition>,
@@ -187,13 +188,13 @@ pub unsafe extern "C" fn sterna_partition_get_engine_kind(
 
 /// Compiles a partition for concrete tensors and an engine.
 ///
-/// The tensors have the ids of the ports, in any order; one that is no port does no harm. Inputs have known dims and
-/// strides. The dims of an output may be unknown, and its layout may be `any`;
-/// `sterna_compiled_partition_query_logical_tensor` then tells what they became.
+/// The tensors have the ids of the ports, in any order; a tensor that is no port is ignored. Inputs have
+/// known dims and strides. The dims of an output may be unknown, and its layout may be `any`;
+/// `sterna_compiled_partition_query_logical_tensor` then tells dims and strides.
 ///
-/// `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or strides
-/// are not known, and an output whose strides overlap; `invalid_data_type` for a type that is not the one of the graph;
-/// `invalid_shape` for shapes that do not go together.
+/// `invalid_arguments` for a partition that is not supported, a port without a tensor, an input whose dims or
+/// strides are not known, and an output whose strides overlap; `invalid_data_type` for a type that differs
+/// from the type in the graph; `invalid_shape` for shapes that clash.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_partition_compile(
     partition: Option<&Partition>,

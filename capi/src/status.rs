@@ -1,8 +1,9 @@
-//! How calls end.
+//! Statuses of calls.
 
 use std::ffi::{CStr, c_char, c_int};
 
-/// How a call ended: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of `dnnl_status_t`.
+/// The status of a call: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of
+/// `dnnl_status_t`.
 pub type Status = c_int;
 
 pub(crate) const SUCCESS: Status = sterna::Status::Success as Status;
@@ -10,7 +11,8 @@ pub(crate) const INVALID_ARGUMENTS: Status = sterna::Status::InvalidArguments as
 pub(crate) const UNIMPLEMENTED: Status = sterna::Status::Unimplemented as Status;
 pub(crate) const RUNTIME_ERROR: Status = sterna::Status::RuntimeError as Status;
 
-/// Every status with its name. `last_impl_reached` and `not_required` are oneDNN's; no call here ends with them.
+/// Every status with its name. `last_impl_reached` and `not_required` are oneDNN's; no call here ends with
+/// them.
 pub const STATUSES: &[(Status, &CStr)] = &[
     (SUCCESS, c"success"),
     (sterna::Status::OutOfMemory as Status, c"out_of_memory"),

@@ -1,4 +1,4 @@
-//! Streams: where compiled partitions run.
+//! Streams, on which compiled partitions run.
 
 use std::ffi::c_uint;
 use std::mem::MaybeUninit;
@@ -7,7 +7,8 @@ use crate::engine::{self, Engine, Shared};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::status::Status;
 
-/// How a stream behaves: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of `dnnl_stream_flags_t`.
+/// The behaviour of a stream: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of
+/// `dnnl_stream_flags_t`.
 pub type StreamFlags = c_uint;
 
 /// Every flag with its name.
@@ -17,7 +18,8 @@ pub const STREAM_FLAGS: &[(StreamFlags, &str)] =
 const OUT_OF_ORDER: StreamFlags = 2;
 const PROFILING: StreamFlags = 4;
 
-/// An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is written.
+/// An order of executions on an engine. On a CPU it is synchronous: a call returns when its result is
+/// written.
 ///
 /// Any thread may use it at any time; executions on one stream from several threads run at once.
 pub struct Stream {
@@ -32,8 +34,8 @@ impl Stream {
     }
 }
 
-/// Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here; `profiling`
-/// is not implemented.
+/// Makes a stream of an engine. The flags are `in_order`, `out_of_order` or both, which are the same here;
+/// `profiling` is not implemented.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_create(
     stream: Option<&mut MaybeUninit<Box<Stream>>>,
@@ -54,8 +56,8 @@ pub unsafe extern "C" fn sterna_stream_create(
     })
 }
 
-/// Reads the engine of a stream. The stream keeps it: it is not to be destroyed for this call, and is good for as long
-/// as the stream is.
+/// Reads the engine of a stream. The stream owns the engine: the caller does not destroy it, and it is valid
+/// as long as the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_get_engine(
     stream: Option<&Stream>,
@@ -68,7 +70,7 @@ pub unsafe extern "C" fn sterna_stream_get_engine(
     })
 }
 
-/// Returns when everything executed so far is done, which is at once.
+/// Returns when all executions so far have ended, which is at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_stream_wait(stream: Option<&Stream>) -> Status {
     ffi_guard(|| {

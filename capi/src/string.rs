@@ -1,4 +1,4 @@
-//! Text that the library hands out.
+//! Text that the library returns.
 
 use std::ffi::{CString, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use crate::ffi::{c_string, ffi_guard, value_of};
 use crate::status::Status;
 
-/// Hands text out to a caller, who frees it by `sterna_string_destroy`.
+/// Gives text to a caller, who frees it by `sterna_string_destroy`.
 pub(crate) fn into_c_string(
     text: &str,
     to: &mut MaybeUninit<*mut c_char>,
@@ -32,8 +32,8 @@ pub(crate) fn name(names: &LazyLock<Vec<(c_int, CString)>>, code: c_int) -> *con
     value_of(None, find).unwrap_or(ptr::null())
 }
 
-/// Frees text that a function of this library handed out to be freed so. Null is fine; freeing the same text twice is
-/// an error of the caller.
+/// Frees text from a function of this library whose documentation says so. Null is fine; freeing one text
+/// twice is an error of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_string_destroy(string: *mut c_char) -> Status {
     ffi_guard(|| {

@@ -12,13 +12,15 @@ use crate::ffi::{Fault, ffi_guard, require};
 use crate::logical_tensor::LogicalTensor;
 use crate::status::Status;
 
-/// The handle that asks for memory of the library's: `STERNA_MEMORY_ALLOCATE`.
+/// The handle that requests memory from the library: `STERNA_MEMORY_ALLOCATE`.
 const ALLOCATE: usize = usize::MAX;
 
-/// A description together with memory, which is the caller's, or the tensor's own, from the allocator of its engine.
+/// A description together with memory: the caller's, or memory that the tensor owns, from the allocator of
+/// its engine.
 ///
-/// Executions only read it, so any number of threads may execute with it at once; `sterna_tensor_set_data_handle` and
-/// `sterna_tensor_destroy` need it for themselves. It keeps what it needs of its engine.
+/// Executions only read it, so any number of threads may execute with it at once;
+/// `sterna_tensor_set_data_handle` and `sterna_tensor_destroy` need sole access. It keeps the parts of its
+/// engine that it needs.
 pub struct Tensor {
     desc: sterna::LogicalTensor,
     memory: Memory,
@@ -45,7 +47,7 @@ impl Memory {
     }
 }
 
-/// Memory of a tensor's own.
+/// Memory that a tensor owns.
 enum Own {
     System(sterna::TensorBuf),
     Callbacks(Block),
@@ -54,7 +56,8 @@ enum Own {
 impl Own {
     fn zeroed(desc: &sterna::LogicalTensor, engine: &Engine) -> Result<Self, Fault> {
         let element = desc.data_type().size().unwrap_or(0);
-        // A description of unknown dims or strides has no size; it is refused where the system gives the memory.
+        // A description with unknown dims or strides has no size; the branch for memory of the system refuses
+        // it.
         let size = desc.span().map_or(0, |span| (span * element).max(desc.memory_size()));
         match engine.callbacks() {
             Some(callbacks) if element > 0 && size > 0 => {
@@ -90,7 +93,7 @@ impl Tensor {
         self.engine().is_some_and(|own| own.core().is_same(engine))
     }
 
-    /// The address of the memory; null for a host scalar, and if there is none.
+    /// The address of the memory; null for a host scalar, and without memory.
     pub(crate) fn address(&self) -> *mut u8 {
         match &self.memory {
             Memory::At { address, .. } => *address,
@@ -102,8 +105,8 @@ impl Tensor {
     ///
     /// # Safety
     ///
-    /// Memory of the caller's is as `sterna_compiled_partition_execute` asks for, for as long as the result is used.
-    // Made where it is to stand: handed on, its halves would be read before they are written through.
+    /// The caller's memory is as `sterna_compiled_partition_execute` requires, as long as the result is used.
+    // Built in place: a copy would read its halves before they are written.
     #[inline(always)]
     pub(crate) unsafe fn add_to_inputs<'a>(&'a self, inputs: &mut Inputs<'a>) -> Result<(), Fault> {
         // SAFETY: as the caller promises; a scalar has its bytes.
@@ -136,17 +139,18 @@ impl Tensor {
     }
 }
 
-/// What an execution reads; of so few tensors, none is on the heap.
+/// The inputs of an execution; few tensors need no heap.
 pub(crate) type Inputs<'a> = SmallVec<[sterna::Tensor<'a>; 8]>;
 
-/// What an execution writes.
+/// The outputs of an execution.
 pub(crate) type Outputs<'a> = SmallVec<[sterna::TensorMut<'a>; 4]>;
 
-/// Makes a tensor on memory of the caller's, or on its own if the handle is `STERNA_MEMORY_ALLOCATE`: that comes
-/// from the allocator of the engine, is zero at first and aligned to 64 bytes, if the allocator aligns to what it is
-/// asked for. The handle may be null for now; an execution needs memory unless the tensor is empty.
+/// Makes a tensor on the caller's memory, or on memory that the tensor owns if the handle is
+/// `STERNA_MEMORY_ALLOCATE`. Owned memory comes from the allocator of the engine, is zero at first, and is
+/// aligned to 64 bytes if the allocator obeys the alignment. The handle may be null at first; an execution
+/// needs memory unless the tensor is empty.
 ///
-/// The caller's memory must stay where it is while an execution uses it. A host scalar is made by
+/// The caller's memory must stay at its address while an execution uses it. A host scalar is made by
 /// `sterna_tensor_create_scalar`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_create(
@@ -172,7 +176,7 @@ pub unsafe extern "C" fn sterna_tensor_create(
     })
 }
 
-/// Makes a host scalar of the value at an address, which is copied.
+/// Makes a host scalar; the value at the address is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_create_scalar(
     tensor: Option<&mut MaybeUninit<Box<Tensor>>>,
@@ -196,7 +200,8 @@ pub unsafe extern "C" fn sterna_tensor_create_scalar(
     })
 }
 
-/// Destroys a tensor, and its memory if that is its own. Null is fine; destroying one twice is an error of the caller.
+/// Destroys a tensor, and the memory that it owns. Null is fine; destroying one twice is an error of the
+/// caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_destroy(tensor: Option<Box<Tensor>>) -> Status {
     ffi_guard(|| {
@@ -218,8 +223,8 @@ pub unsafe extern "C" fn sterna_tensor_get_data_handle(
     })
 }
 
-/// Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` its own. Memory of its own that it had
-/// is freed. A host scalar cannot be given any.
+/// Gives a tensor other memory: the caller's, or with `STERNA_MEMORY_ALLOCATE` memory that the tensor owns.
+/// Memory that it owned before is freed. A host scalar takes no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_set_data_handle(
     tensor: Option<&mut Tensor>,
@@ -230,7 +235,7 @@ pub unsafe extern "C" fn sterna_tensor_set_data_handle(
         let engine = tensor.engine().cloned();
         let engine =
             engine.ok_or_else(|| Fault::invalid_arguments("a host scalar has no memory to replace"))?;
-        // A client may well give back the address that it has read.
+        // A client may set the very address that it has read.
         if handle.cast() != tensor.address() {
             tensor.memory = Memory::new(&tensor.desc, engine, handle)?;
         }
@@ -238,8 +243,8 @@ pub unsafe extern "C" fn sterna_tensor_set_data_handle(
     })
 }
 
-/// Reads the engine of a tensor; null for a host scalar. The tensor keeps it: it is not to be destroyed for this call,
-/// and is good for as long as the tensor is.
+/// Reads the engine of a tensor; null for a host scalar. The tensor owns the engine: the caller does not
+/// destroy it, and it is valid as long as the tensor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_tensor_get_engine(
     tensor: Option<&Tensor>,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::ffi::{Fault, ffi_guard};
 use crate::status::Status;
 
-/// Not asked for yet: the environment decides.
+/// Not read yet: the environment decides.
 const OPEN: c_int = -1;
 
 static LEVEL: AtomicI32 = AtomicI32::new(OPEN);
 
-/// Whether lines are to be written.
+/// Whether lines are written.
 #[inline]
 pub fn is_on() -> bool {
     match LEVEL.load(Ordering::Relaxed) {
@@ -28,15 +28,15 @@ fn of_environment() -> c_int {
     static LEVEL_OF_ENVIRONMENT: OnceLock<c_int> = OnceLock::new();
     let level = *LEVEL_OF_ENVIRONMENT.get_or_init(|| {
         let value = std::env::var("STERNA_VERBOSE").or_else(|_| std::env::var("ONEDNN_VERBOSE"));
-        // oneDNN takes words and lists as well; any of them asks for output.
+        // oneDNN takes words and lists as well; each of them switches output on.
         value.map_or(0, |value| value.parse().unwrap_or_else(|_| c_int::from(value != "none")).clamp(0, 2))
     });
-    // A level that was set meanwhile stays.
+    // A level that another thread set meanwhile stays.
     let _ = LEVEL.compare_exchange(OPEN, level, Ordering::Relaxed, Ordering::Relaxed);
     level
 }
 
-/// Writes one line: what was done, to which ops, on which tensors, in how many milliseconds.
+/// Writes one line: the action, the ops, the tensors and the milliseconds.
 pub(crate) fn line(
     what: &str,
     partition: &sterna::Partition,
@@ -59,12 +59,13 @@ pub(crate) fn line(
         compiled.engine().level(),
         time.as_secs_f64() * 1e3,
     );
-    // Nobody who listens to standard output can be told that it is gone.
+    // If standard output is closed, nobody can be told.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
-/// Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2 are yes.
-/// Until it is set, the environment variable `STERNA_VERBOSE` decides, and if that is not set `ONEDNN_VERBOSE`.
+/// Sets whether each compilation and each execution writes a line to the standard output: 0 is no, 1 and 2
+/// are yes. Before the first call the environment variable `STERNA_VERBOSE` decides, or `ONEDNN_VERBOSE` if
+/// the first one is not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sterna_verbose_set(level: c_int) -> Status {
     ffi_guard(|| {

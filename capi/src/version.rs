@@ -1,4 +1,4 @@
-//! Which version of the library this is.
+//! The version of the library.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -14,9 +14,9 @@ pub struct Version {
     pub patch: c_int,
     /// The version as text, with the name of the library.
     pub hash: *const c_char,
-    /// What runs work on a CPU: a thread pool, 8.
+    /// The runtime for CPUs: a thread pool, 8.
     pub cpu_runtime: c_uint,
-    /// What runs work on a GPU: nothing, 0.
+    /// The runtime for GPUs: none, 0.
     pub gpu_runtime: c_uint,
 }
 
@@ -28,7 +28,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 /// The name of the library and its version, as C text.
 pub const NAME_AND_VERSION: &str = concat!("sterna ", env!("CARGO_PKG_VERSION"), "\0");
 
-/// What `cpu_runtime` of a version says where work runs on a pool of threads.
+/// The `cpu_runtime` of a library that runs work on a pool of threads.
 pub const THREAD_POOL: c_uint = 8;
 
 const fn number(digits: &str) -> c_int {

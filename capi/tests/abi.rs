@@ -1,4 +1,5 @@
-//! Promise: what a C compiler makes of the header is what the library was built for: sizes, offsets and numbers.
+//! Promise: what a C compiler makes of the header is what the library was built for: sizes, offsets and
+//! numbers.
 
 mod common;
 
@@ -57,7 +58,8 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
     ]
 }
 
-/// Numbers that compiled clients of oneDNN's graph interface hold, by what its headers say of 64-bit machines.
+/// Numbers that compiled clients of oneDNN's graph interface hold, by what its headers say of 64-bit
+/// machines.
 const KNOWN: &[(&str, i64)] = &[
     ("sizeof sterna_logical_tensor_t", 224),
     ("offsetof sterna_logical_tensor_t.id", 0),

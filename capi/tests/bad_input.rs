@@ -1,7 +1,9 @@
-//! Promise: every function answers bad input with a status and a sentence, writes nothing, and does not crash.
+//! Promise: every function answers bad input with a status and a sentence, writes nothing, and does not
+//! crash.
 //!
-//! The calls are made from the header: each function is called well once, and then with one thing wrong after the
-//! other. A parameter for which this file knows no good value fails the test, so that no function is forgotten.
+//! The calls are made from the header: each function is called well once, and then with one thing wrong after
+//! the other. A parameter for which this file knows no good value fails the test, so that no function is
+//! forgotten.
 
 mod common;
 
@@ -80,6 +82,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "right", "&f->s.desc[ELSE]"),
     ("*", "size", "5"),
     ("*", "status", "0"),
+    ("*", "stay_awake", "0"),
     ("*", "strides", "two"),
     ("*", "threads", "2"),
     ("*", "value_len", "1"),
@@ -101,6 +104,7 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_allocator_create", "malloc_fn"),
     ("sterna_compiled_partition_execute_v2", "scratchpad"),
     ("sterna_engine_create_with_threads", "allocator"),
+    ("sterna_engine_create_with_workers", "allocator"),
     ("sterna_graph_to_json", "length"),
     ("sterna_tensor_create", "handle"),
     ("sterna_tensor_set_data_handle", "handle"),
@@ -110,6 +114,7 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
 const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_compiled_partition_cache_set_capacity", "capacity", &["0x7fff"]),
     ("sterna_constant_tensor_cache_set", "flag", &["0x7fff"]),
+    ("sterna_engine_create_with_workers", "stay_awake", &["-1", "0x7fff"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),
     ("sterna_op_set_attr_str", "value_len", &["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1", "1 + 1"]),
 ];

@@ -1,5 +1,5 @@
-//! Promise: every block of code in the guide is compiled and run by a test, and every link in the project leads
-//! somewhere.
+//! Promise: every block of code in the guide is compiled and run by a test, and every link in the project
+//! leads somewhere.
 //!
 //! Rust runs with the documentation tests of the library, C and C++ here. Commands are run here where
 //! `STERNA_TEST_TOOLS=1`, which `.ci/run` sets; they need cargo-c, pkg-config and CMake.
@@ -145,8 +145,8 @@ fn the_guide_is_short_and_whole() {
     report(&wrong);
 }
 
-/// Every link that leads to a file of the project, and to a heading. Pages of the guide link to nothing outside it,
-/// which its HTML would not have.
+/// Every link that leads to a file of the project, and to a heading. Pages of the guide link to nothing
+/// outside it, which its HTML would not have.
 #[test]
 fn links_lead_somewhere() {
     let root = repository();

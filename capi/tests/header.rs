@@ -26,16 +26,16 @@ fn enumerations() -> Vec<Enumeration> {
     let statuses: Vec<_> =
         status::STATUSES.iter().map(|(code, name)| (*code, name.to_str().unwrap())).collect();
     vec![
-        ("STATUS", "How a call ended.", table(&statuses)),
+        ("STATUS", "Statuses of calls.", table(&statuses)),
         ("DATA_TYPE", "Types of elements.", all!(DataType)),
         ("LAYOUT_TYPE", "How elements lie in memory.", table(logical_tensor::LAYOUT_TYPES)),
-        ("TENSOR_PROPERTY", "What becomes of a tensor between executions.", all!(Property)),
-        ("OP", "What ops compute.", all!(OpKind)),
+        ("TENSOR_PROPERTY", "The life of a tensor's contents between executions.", all!(Property)),
+        ("OP", "Kinds of ops.", all!(OpKind)),
         ("ATTR", "Attributes of ops.", all!(Attr)),
         ("FPMATH_MODE", "How far floating-point arithmetic may be relaxed.", all!(FpMathMode)),
         ("PARTITION_POLICY", "How a graph is cut into partitions.", all!(Policy)),
-        ("ENGINE_KIND", "What an engine stands for.", table(engine::ENGINE_KINDS)),
-        ("STREAM_FLAG", "How a stream behaves.", table(stream::STREAM_FLAGS)),
+        ("ENGINE_KIND", "Kinds of engines.", table(engine::ENGINE_KINDS)),
+        ("STREAM_FLAG", "Behaviours of streams.", table(stream::STREAM_FLAGS)),
         ("LEVEL", "How wide the vectors of kernels are.", all!(Level)),
         ("CPU_ISA", "Sets of instructions.", table(cpu_isa::CPU_ISAS)),
         ("DUMP_MODE", "Which graphs are written to files.", table(dump::DUMP_MODES)),
@@ -68,7 +68,8 @@ fn constant_name(name: &str) -> String {
 
 fn constants() -> String {
     let mut text = String::from(
-        "\n/**\n * Stands for a dim or a stride that is not known.\n */\n#define STERNA_UNKNOWN_DIM INT64_MIN\n\n\
+        "\n/**\n * Stands for a dim or a stride that is not known.\n */\n\
+         #define STERNA_UNKNOWN_DIM INT64_MIN\n\n\
          /**\n * The largest rank of a tensor.\n */\n#define STERNA_MAX_NDIMS 12\n\n\
          /**\n * The handle of a tensor that has memory of its own.\n */\n\
          #define STERNA_MEMORY_ALLOCATE ((void *)SIZE_MAX)\n\n\

@@ -1,4 +1,5 @@
-//! Promise: `include/sterna.hpp` reaches everything in `include/sterna.h`, compiles without a warning, and works.
+//! Promise: `include/sterna.hpp` reaches everything in `include/sterna.h`, compiles without a warning, and
+//! works.
 //!
 //! `STERNA_REWRITE=1 cargo test -p sterna-capi --test hpp` writes its enumerations from those of `sterna.h`.
 
@@ -127,8 +128,8 @@ fn skipped(what: &str) {
     writeln!(io::stderr(), "SKIPPED: {what}").expect("stderr can be written");
 }
 
-/// Compiles a C++ program against the library of this package, runs it, under a tool if one is named, and answers with
-/// what it prints.
+/// Compiles a C++ program against the library of this package, runs it, under a tool if one is named, and
+/// answers with what it prints.
 fn run(compiler: &OsString, source: &str, flags: &[&str], tool: &[&str]) -> Result<String, String> {
     let test = env::current_exe().expect("a test knows where it is");
     let libraries = test.parent().expect("a test is in a folder");

@@ -1,7 +1,7 @@
 //! Promise: a panic in a function comes back as `runtime_error`, and what it went through can be used again.
 //!
-//! The functions are called as a C program calls them; the panic is that of an allocator written in Rust, which the
-//! library calls in the middle of its work.
+//! The functions are called as a C program calls them; the panic is that of an allocator written in Rust,
+//! which the library calls in the middle of its work.
 
 #[path = "common/select.rs"]
 mod select;

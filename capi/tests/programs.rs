@@ -1,7 +1,7 @@
 //! Promise: C programs do what they say, the examples among them; under every compiler and tool at hand.
 //!
-//! A plain run takes the machine's C compiler. With `STERNA_TEST_TOOLS=1`, which `.ci/run` sets, gcc and clang,
-//! valgrind and AddressSanitizer are run as well, and it is an error if one is missing.
+//! A plain run takes the machine's C compiler. With `STERNA_TEST_TOOLS=1`, which `.ci/run` sets, gcc and
+//! clang, valgrind and AddressSanitizer are run as well, and it is an error if one is missing.
 
 mod common;
 

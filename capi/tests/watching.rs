@@ -1,5 +1,5 @@
-//! Promise: environment variables, or calls, make the library say what it compiles and executes, and write the graphs
-//! that it is given to files that can be read again; without them it does neither.
+//! Promise: environment variables, or calls, make the library say what it compiles and executes, and write
+//! the graphs that it is given to files that can be read again; without them it does neither.
 
 mod common;
 

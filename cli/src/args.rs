@@ -82,17 +82,17 @@ const MAN_EXAMPLES: &str = "Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: GraphArgs,
-    /// Reads an input tensor from a file, whose type and shape must be those of the tensor, or takes a small value such
-    /// as [[1,0],[0,1]]. Inputs and outputs of a model go by their names as well.
+    /// Reads an input tensor from a file, whose type and shape must be those of the tensor, or takes a small
+    /// value such as [[1,0],[0,1]]. Inputs and outputs of a model go by their names as well.
     #[arg(long, value_name = "ID=FILE.npy|VALUE", value_parser = key_and_given)]
     pub(crate) input: Vec<(Key, Given)>,
     /// Writes a computed tensor to a file.
     #[arg(long, value_name = "ID=FILE.npy", value_parser = key_and_path)]
     pub(crate) output: Vec<(Key, PathBuf)>,
-    /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal (1 on and
-    /// below the diagonal of the last two dims), padding (1 in the first elements of each row, a random number of
-    /// them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that is filled is what the
-    /// partitions that follow read, whatever was computed.
+    /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal
+    /// (1 on and below the diagonal of the last two dims), padding (1 in the first elements of each row, a
+    /// random number of them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that
+    /// is filled is what the partitions that follow read, whatever was computed.
     #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill)]
     pub(crate) fill: Vec<(Key, Fill)>,
     /// Seeds the random fill.
@@ -104,9 +104,9 @@ pub(crate) struct RunArgs {
     /// Executions of each compiled partition, for the times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Compares every output of every supported partition with the reference interpreter: bit for bit, but for
-    /// functions whose stated accuracy is less. What neither a partition nor the interpreter computes is made up:
-    /// filled as inputs are.
+    /// Compares every output of every supported partition with the reference interpreter: bit for bit, but
+    /// for functions whose stated accuracy is less. What neither a partition nor the interpreter computes is
+    /// made up: filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,
     /// Prints one JSON document instead of text.

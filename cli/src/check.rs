@@ -1,8 +1,8 @@
 //! `--check`: the results of a partition, compared with the reference op by op.
 //!
-//! Each op is compared with the reference on the same inputs, within the accuracy that is stated for the op. An op
-//! of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit, what its ops give
-//! one after the other: so nothing has to be guessed about how errors grow along a chain.
+//! Each op is compared with the reference on the same inputs, within the accuracy that is stated for the op.
+//! An op of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit,
+//! what its ops give one after the other: so the check needs no guess of how errors grow along a chain.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn compared(
     Ok(checks)
 }
 
-/// What an op gives as a partition of its own.
+/// The results of an op as a partition of one op.
 fn alone(op: &Op, inputs: &[Value], stream: &Stream) -> Result<Vec<Value>> {
     let partition = Partition::from_op(op.clone())?;
     let mut given = Vec::new();
@@ -132,8 +132,8 @@ fn check(tensor: TensorId, computed: &Value, expected: &Value, ulps: u32) -> Res
     Ok(Check { tensor, elements, ulps, equal, no_check, first_difference })
 }
 
-/// Why a value is hardly worth a comparison, if it is not: more than half of its numbers are NaN or 0, which a wrong
-/// computation gives as well.
+/// Why a value is hardly worth a comparison, if it is not: more than half of its numbers are NaN or 0, which
+/// a wrong computation gives as well.
 fn says_little(expected: &Value) -> Option<String> {
     let data_type = expected.data_type();
     let size = data_type.size().filter(|_| data_type != DataType::Boolean)?;
@@ -174,8 +174,8 @@ fn is_zero(element: &[u8], data_type: DataType) -> bool {
     element.iter().enumerate().all(|(index, byte)| byte & !sign_bit(index) == 0)
 }
 
-/// The first index in row-major order at which two values differ by more than so many units in the last place, or
-/// nothing if there is none.
+/// The first index in row-major order at which two values differ by more than so many units in the last
+/// place, or nothing if there is none.
 fn first_difference(computed: &Value, reference: &Value, ulps: u32) -> Option<Difference> {
     let (data_type, size) = (computed.data_type(), computed.data_type().size()?);
     let pairs = || computed.bytes().chunks_exact(size).zip(reference.bytes().chunks_exact(size));
@@ -191,8 +191,8 @@ fn first_difference(computed: &Value, reference: &Value, ulps: u32) -> Option<Di
     Some(Difference { index, computed: hex(bits), reference: hex(expected) })
 }
 
-/// By how many units in the last place two elements differ: 0 for equal bits alone, 1 for zeros of unlike sign, and as
-/// much as can be if only one is NaN or the type is no floating-point one.
+/// The distance of two elements in units in the last place: 0 for equal bits alone, 1 for zeros of unlike
+/// sign, and the maximum if only one is NaN or the type is not floating-point.
 fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
     if a == b {
         return 0;

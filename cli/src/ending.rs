@@ -1,8 +1,8 @@
 //! How a command ends.
 
-/// How a command ends when it cannot do what was asked.
+/// How a command ends if it fails.
 pub(crate) enum Ending {
-    /// The graph, or something done with it, failed.
+    /// The graph, or a command on it, failed.
     Failed(anyhow::Error),
     /// The arguments, or a file that they name, cannot be used.
     Usage(anyhow::Error),

@@ -1,4 +1,4 @@
-//! What is put into tensors that no file gives and nothing computes.
+//! The contents of tensors that no file gives and nothing computes.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use sterna::{Attr, AttrValue, DataType, Graph, LogicalTensor, Op, Schema, Tensor
 
 use crate::room::room_for;
 
-/// How a tensor is filled.
+/// The fill of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fill {
     /// Elements that suit the ops that use the tensor.
@@ -20,7 +20,7 @@ pub(crate) enum Fill {
     Causal,
     /// 1 in the first elements of each row of the last dim, a random number of them, else 0.
     Padding,
-    /// One value everywhere, which is read when the type is known.
+    /// One value everywhere; its text is read when the type is known.
     Value(String),
 }
 
@@ -39,8 +39,8 @@ impl FromStr for Fill {
             _ if text.parse::<f64>().is_ok() => Self::Value(text.into()),
             _ => {
                 return Err(format!(
-                    "{text:?} is no fill; write random, zeros, ones, causal, padding or a value (a number, inf, -inf, nan, \
-                     true, false)"
+                    "{text:?} is no fill; write random, zeros, ones, causal, padding or a value (a number, \
+                     inf, -inf, nan, true, false)"
                 ));
             }
         })
@@ -62,17 +62,18 @@ impl Fill {
     }
 }
 
-/// What the tensors of a graph that nothing computes are filled with.
+/// The fills of the tensors of a graph that nothing computes.
 pub(crate) struct Fills {
     asked: Vec<(TensorId, Fill)>,
-    /// The values of constants, which no fill replaces unless it is asked for.
+    /// The values of constants; only a fill that an option names replaces one.
     constants: BTreeMap<TensorId, Value>,
     ranges: BTreeMap<TensorId, Range>,
     seed: u64,
 }
 
 impl Fills {
-    /// The constants of a graph and the fills that were asked for; any other tensor gets random elements that the ops that use it can take.
+    /// The constants of a graph and the fills that options name; any other tensor gets random elements that
+    /// suit the ops that use it.
     pub(crate) fn new(
         graph: &Graph,
         constants: BTreeMap<TensorId, Value>,
@@ -91,7 +92,7 @@ impl Fills {
         Self { asked, constants, ranges, seed }
     }
 
-    /// Whether a fill was asked for.
+    /// Whether an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
         self.asked.iter().any(|(asked, _)| *asked == id)
     }
@@ -107,7 +108,7 @@ impl Fills {
     }
 }
 
-/// Which random elements make sense to the ops that use a tensor.
+/// The random elements that suit the ops that use a tensor.
 #[derive(Debug, Clone, PartialEq)]
 enum Range {
     Any,
@@ -122,7 +123,7 @@ enum Range {
 }
 
 impl Range {
-    /// What an op can take at an input.
+    /// The range of values for an input of an op.
     fn of(op: &Op, input: usize) -> Self {
         let ports = Schema::of(op.kind()).inputs;
         // The last port stands for all further ones.
@@ -142,7 +143,7 @@ impl Range {
     }
 }
 
-/// The axes that a reduction takes away, as far as its shapes tell; else all of them.
+/// The axes that a reduction removes, if its shapes tell; else all axes.
 fn reduced_axes(op: &Op) -> Vec<i64> {
     let dims =
         |tensor: Option<&LogicalTensor>| tensor.and_then(LogicalTensor::known_dims).map(<[i64]>::to_vec);
@@ -150,7 +151,7 @@ fn reduced_axes(op: &Op) -> Vec<i64> {
     let rank = op.inputs().first().and_then(LogicalTensor::rank).unwrap_or(1);
     let mut axes: Vec<i64> = match (from, to) {
         (Some(from), Some(to)) if from.len() == to.len() => {
-            // Those that had more than one element come first, as others may have been left alone.
+            // Dims that had more than one element come first; a reduction may have kept the others.
             let mut ones: Vec<usize> = (0..rank).filter(|&axis| to[axis] == 1).collect();
             ones.sort_by_key(|&axis| from[axis] == 1);
             ones.into_iter().map(|axis| axis as i64).collect()
@@ -192,7 +193,7 @@ fn repeated(element: &[u8], count: usize) -> Result<Vec<u8>> {
     Ok(filled)
 }
 
-/// A seed of each tensor's own, so that its values do not depend on what else the graph holds.
+/// Each tensor has its seed, so that its values do not depend on the rest of the graph.
 fn seed_of(id: TensorId, seed: u64) -> u64 {
     Rng::with_seed(seed).u64(..) ^ Rng::with_seed(!(id as u64)).u64(..)
 }
@@ -224,7 +225,7 @@ fn random(data_type: DataType, count: usize, range: &Range, seed: u64) -> Result
     Ok(filled)
 }
 
-/// How many numbers are drawn from a range; elements are chosen among those.
+/// Number of values drawn from a range; elements are chosen among these.
 const DRAWN: usize = 256;
 
 fn is_integer(data_type: DataType) -> bool {

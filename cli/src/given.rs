@@ -1,4 +1,4 @@
-//! What an option gives as the value of an input: a file, or a small value as text.
+//! The value of an input in an option: a file, or a small value as text.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -15,7 +15,7 @@ pub(crate) struct HostTensor {
 }
 
 enum Elements {
-    /// Whole bytes; those of a host scalar too, which has no memory of its own.
+    /// Whole bytes; also those of a host scalar, which has no memory of an engine.
     Whole(TensorBuf),
     /// Elements of 4 bits, the first of two in the low half of its byte.
     Packed(Vec<u8>),

@@ -42,8 +42,8 @@ impl Inline {
         let dims = desc.dims().unwrap_or(&[]);
         ensure!(
             dims == self.dims,
-            "its value has shape {:?}, but the tensor has {dims:?}; write it in the shape of the tensor, or give \
-             the tensor another with --override-shape",
+            "its value has shape {:?}, but the tensor has {dims:?}; write it in the shape of the tensor, or \
+             give the tensor another with --override-shape",
             self.dims
         );
         let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
-//! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna inspect` shows
-//! what becomes of it; `sterna bench` measures how fast partitions run; `sterna convert` writes models as graphs; `sterna ops` prints what ops
-//! must look like.
+//! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna
+//! inspect` shows its partitions and plans; `sterna bench` measures how fast partitions run; `sterna convert`
+//! writes models as graphs; `sterna ops` prints the schema.
 
 mod args;
 mod bench;

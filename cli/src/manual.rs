@@ -1,5 +1,5 @@
-//! `sterna completions` and `sterna man`: what shells and manuals are told of the command line, from its one
-//! description.
+//! `sterna completions` and `sterna man`: completions and manual pages, made from the description of the
+//! command line.
 
 use std::path::Path;
 

@@ -14,8 +14,7 @@ use crate::room::room_for;
 /// The longest header that is read. Plain arrays need less.
 const LONGEST_HEADER: usize = 1024;
 
-/// What a tensor of a type is called in a file, the preferred one first; the number of bytes is that of the
-/// type.
+/// The names of a type in a file, the preferred one first; each has as many bytes as the type.
 fn file_types(data_type: DataType) -> &'static [TypeChar] {
     use DataType as D;
     match data_type {
@@ -45,7 +44,7 @@ pub(crate) fn description(path: &Path) -> Result<(Option<DataType>, Vec<i64>)> {
         let header = header(&mut BufReader::new(File::open(path)?))?;
         let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
         let is_found = |data_type: &DataType| {
-            // What has no type of its own in such files is not what they say.
+            // A tensor whose type has no name in such files stands under another name.
             note(0, *data_type).is_none()
                 && file_types(*data_type).first() == Some(&found.type_char())
                 && data_type.size() == found.num_bytes()
@@ -78,8 +77,8 @@ fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
     let dims: Vec<u64> = desc.dims().unwrap_or(&[]).iter().map(|&dim| dim as u64).collect();
     ensure!(
         header.shape() == dims,
-        "its shape is {:?}, but that of the tensor is {dims:?}; save it in the shape of the tensor, or give the \
-         tensor another with --override-shape",
+        "its shape is {:?}, but that of the tensor is {dims:?}; save it in the shape of the tensor, or give \
+         the tensor another with --override-shape",
         header.shape()
     );
 
@@ -180,8 +179,8 @@ pub(crate) fn write(path: &Path, id: TensorId, value: &Value) -> Result<Option<S
     write().with_context(|| format!("cannot write tensor {id} to {}", path.display()))?;
     Ok(match beyond_truth {
         true => Some(format!(
-            "tensor {id} is boolean and holds bytes other than 0 and 1, which a bool of .npy cannot; the file holds \
-             them as u1"
+            "tensor {id} is boolean and holds bytes other than 0 and 1, which a bool of .npy cannot; the \
+             file holds them as u1"
         )),
         false => note(id, data_type),
     })

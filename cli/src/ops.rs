@@ -1,4 +1,4 @@
-//! `sterna ops`: what an op of each kind must look like.
+//! `sterna ops`: the schema of each op kind.
 
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ pub(crate) fn table() -> String {
         let (inputs, outputs) = (input_count.to_string(), output_count.to_string());
         let _ = writeln!(text, "{kind:<30} {:>4}  {inputs:<12} {outputs:<12} {}", kind.code(), runs(schema));
     }
-    text + "\ncompiled: by partitions; reference: by the interpreter that `sterna run` uses where no partition does\n"
+    text + "\ncompiled: by partitions; reference: by the interpreter that `sterna run` uses where no \
+            partition does\n"
 }
 
 /// All about one kind.
@@ -96,7 +97,7 @@ fn nearest(name: &str) -> Vec<&'static str> {
     OpKind::ALL.iter().map(|kind| kind.name()).filter(is_near).collect()
 }
 
-/// Who runs the plainest op of a kind.
+/// The runner of the plainest op of a kind.
 fn runs(schema: &Schema) -> &'static str {
     let Some(op) = plainest(schema) else { return "no" };
     let is_interpreted = reference::supports(&op).is_ok();
@@ -115,7 +116,7 @@ fn plainest(schema: &Schema) -> Option<Op> {
     pairs.map(|(first, other)| sample(schema, first, other)).find(|op| Partition::from_op(op.clone()).is_ok())
 }
 
-/// An op of as few ports as a kind takes; a port that cannot have the type asked for has the first that it can have.
+/// An op of as few ports as a kind takes; a port that cannot have the given type has its first possible one.
 fn sample(schema: &Schema, first: DataType, other: DataType) -> Op {
     let first_variable = schema.inputs.first().map(|port| port.type_variable);
     let data_type = |port: &Port| {

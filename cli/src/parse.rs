@@ -1,4 +1,4 @@
-//! What options of several commands have in common: how their values are read, and parts of their help.
+//! Parts that options of several commands share: parsers of values, and pieces of help.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use sterna::TensorId;
 use crate::fill::Fill;
 use crate::given::Given;
 
-/// What every command ends its help with.
+/// The end of the help of every command.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  all is well
   1  the graph, or something done with it, failed
@@ -38,7 +38,7 @@ pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &st
     bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
 }
 
-/// What an option calls a tensor: its id or, in a model, the name of an input or output.
+/// A tensor in an option: its id or, in a model, the name of an input or output.
 pub(crate) type Key = String;
 
 /// Splits `ID=REST`.

@@ -1,4 +1,4 @@
-//! What a run found out, as data, as text and as JSON.
+//! The report of a run, as data, as text and as JSON.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct Report {
     pub(crate) results: Vec<ResultReport>,
     /// The files written.
     pub(crate) written: Vec<Written>,
-    /// What the reader should know, but need not act on.
+    /// Remarks that need no action.
     pub(crate) notes: Vec<String>,
     /// One sentence for each thing that failed; the run is fine if there is none.
     pub(crate) failures: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct ResultReport {
     pub(crate) value: String,
 }
 
-/// One partition: what it is, and how it went.
+/// One partition and its outcome.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartitionReport {
     pub(crate) id: usize,
@@ -52,11 +52,11 @@ pub(crate) struct PartitionReport {
     pub(crate) outputs: Vec<PortReport>,
     /// Pairs of an input and the output that may take its place.
     pub(crate) inplace: Vec<[TensorId; 2]>,
-    /// Who ran it; nobody if it failed.
+    /// The runner of the partition; none if it failed.
     pub(crate) run_by: Option<Runner>,
     /// Why its results are made up, if they are.
     pub(crate) made_up: Option<String>,
-    /// The outputs that are filled, as `--fill` asks for, for the partitions that follow.
+    /// The outputs that `--fill` names, filled for the partitions that follow.
     pub(crate) filled: Vec<TensorId>,
     pub(crate) compile_seconds: Option<f64>,
     pub(crate) execution: Option<Execution>,
@@ -113,7 +113,7 @@ pub(crate) struct Execution {
 pub(crate) struct Check {
     pub(crate) tensor: TensorId,
     pub(crate) elements: i64,
-    /// By how many units in the last place an element may differ; 0 asks for equal bits.
+    /// The units in the last place by which an element may differ; 0 means equal bits.
     pub(crate) ulps: u32,
     /// Whether the two agree; nothing if that would say little, or cannot be told.
     pub(crate) equal: Option<bool>,
@@ -122,7 +122,7 @@ pub(crate) struct Check {
     pub(crate) first_difference: Option<Difference>,
 }
 
-/// The place at which two values differ, and the bits of both.
+/// The first difference of two values, and the bits of both.
 #[derive(Debug, Serialize)]
 pub(crate) struct Difference {
     pub(crate) index: Vec<i64>,
@@ -137,7 +137,7 @@ impl Report {
 }
 
 impl PartitionReport {
-    /// What is known before it runs.
+    /// The facts before the run.
     pub(crate) fn of(partition: &Partition) -> Self {
         Self {
             id: partition.id(),

@@ -84,7 +84,7 @@ fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<Result
     let mut results = Vec::new();
     for (name, id) in outputs {
         let Some(tensor) = run.tensors.get(&id) else { continue };
-        // What is larger is not gathered first.
+        // Larger results are not gathered at all.
         if tensor.desc().element_count().is_none_or(|count| count > inline::MOST_PRINTED) {
             continue;
         }
@@ -95,7 +95,7 @@ fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<Result
     Ok(results)
 }
 
-/// What options say of tensors, by id.
+/// The options for tensors, by id.
 struct Asked {
     input: Vec<(TensorId, Given)>,
     output: Vec<(TensorId, PathBuf)>,
@@ -254,7 +254,7 @@ impl GraphRun {
         }
     }
 
-    /// Compiles and executes a supported partition, and checks its outputs if asked to.
+    /// Compiles and executes a supported partition, and checks its outputs under `--check`.
     fn execute(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         let from: Vec<&HostTensor> =
             partition.inputs().iter().map(|port| &self.tensors[&port.id()]).collect();
@@ -300,7 +300,7 @@ impl GraphRun {
     fn interpret_or_make_up(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         report.inputs =
             partition.inputs().iter().map(|port| PortReport::of(self.tensors[&port.id()].desc())).collect();
-        // What is filled anyway need not be computed first, which may take long.
+        // Results that are filled anyway are not computed first, because that may take long.
         let all_filled = partition.outputs().iter().all(|port| self.fills.asks_for(port.id()));
         let start = Instant::now();
         let values = match all_filled {

@@ -1,5 +1,5 @@
-//! What shape each tensor of a graph has, and how it lies in memory: settled once, before anything runs, for every
-//! command alike.
+//! The shape and layout of each tensor of a graph: resolved once, before anything runs, for every command
+//! alike.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,11 @@ use sterna::{Graph, Layout, LogicalTensor, Op, OpId, Policy, TensorId, UNKNOWN_D
 use crate::ending::Ending;
 use crate::parse::check_id;
 
-/// Finalizes a graph, with other shapes for some of its tensors, and with each shape that follows from the rules of
-/// the ops.
+/// Finalizes a graph, with other shapes for some of its tensors, and with each shape that follows from the
+/// rules of the ops.
 ///
-/// A tensor keeps the shape that the graph gives it, unless something that it is computed from has another shape now.
+/// A tensor keeps the shape that the graph gives it, unless something that it is computed from has another
+/// shape now.
 pub(crate) fn settle(mut graph: Graph, overrides: &[(TensorId, Vec<i64>)]) -> Result<Graph, Ending> {
     graph.finalize().map_err(Ending::failed)?;
     let mut shapes = Shapes::given(&graph, overrides)?;
@@ -99,8 +100,8 @@ impl Shapes {
         Ok(settled)
     }
 
-    /// The shapes that follow from the rule of an op. What contradicts the rule is found when the op is compiled or
-    /// interpreted, and told there.
+    /// The shapes that follow from the rule of an op. What contradicts the rule is found when the op is
+    /// compiled or interpreted, and told there.
     fn inferred(&self, op: &Op) -> Option<Vec<sterna::Dims>> {
         let dims = |input: &LogicalTensor| self.known.get(&input.id())?.known_dims().map(<[i64]>::to_vec);
         let inputs = op.inputs().iter().map(dims).collect::<Option<Vec<Vec<i64>>>>()?;

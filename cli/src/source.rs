@@ -43,7 +43,7 @@ pub(crate) struct Loaded {
     pub(crate) constants: BTreeMap<TensorId, Value>,
     /// The inputs and outputs of a model by name; nothing of a graph in JSON, whose tensors have no names.
     pub(crate) named: Option<Named>,
-    /// What the reader should know.
+    /// Remarks for the reader.
     pub(crate) notes: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ impl GraphArgs {
             let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
             openvino::read_with(text, &weights, options).map_err(failed)
         };
-        // What its inputs are called, whether or not all of it can be mapped as it stands.
+        // The names of its inputs, even if parts of it cannot be mapped as they are.
         let survey = loaded(read(&Options { partial: true, ..Options::default() })?);
         let Some(named) = &survey.named else { unreachable!("a model has names") };
         let input = |id: TensorId| named.inputs.iter().find(|port| port.tensor.id() == id);

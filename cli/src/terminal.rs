@@ -18,8 +18,8 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<u8, Ending> {
     Ok(FINE)
 }
 
-/// Prints to standard output, in colours if that is a terminal that wants them. A reader who closes it early has read
-/// enough, which is no error.
+/// Prints to standard output, in colours if that is a terminal that wants them. A reader who closes it early
+/// has read enough, which is no error.
 pub(crate) fn print(text: &str) -> Result<u8, Ending> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -30,8 +30,8 @@ pub(crate) fn print(text: &str) -> Result<u8, Ending> {
     }
 }
 
-/// Prints to standard error, in colours if that is a terminal that wants them. If nobody reads standard error, nobody
-/// misses the text.
+/// Prints to standard error, in colours if that is a terminal that wants them. If nobody reads standard
+/// error, nobody misses the text.
 pub(crate) fn say(what: &str, text: impl Display) {
     let colour = if what == "error" { AnsiColor::Red } else { AnsiColor::Yellow };
     let style = Style::new().bold().fg_color(Some(colour.into()));

@@ -1,5 +1,5 @@
-//! Promise: on the page of `sterna inspect`, a click on a partition, or Enter, shows its plan; nothing on it comes from
-//! elsewhere, and it can be read in the dark.
+//! Promise: on the page of `sterna inspect`, a click on a partition, or Enter, shows its plan; nothing on it
+//! comes from elsewhere, and it can be read in the dark.
 //!
 //! With `STERNA_TEST_TOOLS=1`, which `.ci/run` sets, headless Chromium is driven through chromedriver.
 

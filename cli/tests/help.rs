@@ -1,4 +1,5 @@
-//! Promise: the command line explains itself: help, completions, manual pages, and no colours where nobody sees them.
+//! Promise: the command line explains itself: help, completions, manual pages, and no colours where nobody
+//! sees them.
 
 mod common;
 

@@ -165,8 +165,10 @@ fn an_input_that_no_op_uses_is_passed_over() {
         )
     };
     let text = format!(
-        "<net version=\"11\"><layers>{}{}<layer id=\"2\" name=\"r\" type=\"Result\"><input><port id=\"0\"/></input>\
-         </layer></layers><edges><edge from-layer=\"0\" from-port=\"0\" to-layer=\"2\" to-port=\"0\"/></edges></net>",
+        "<net version=\"11\"><layers>{}{}<layer id=\"2\" name=\"r\" type=\"Result\"><input><port \
+         id=\"0\"/></input>\
+         </layer></layers><edges><edge from-layer=\"0\" from-port=\"0\" to-layer=\"2\" \
+         to-port=\"0\"/></edges></net>",
         parameter(0, "x"),
         parameter(1, "idle")
     );

@@ -18,7 +18,7 @@ fn ops_prints_every_kind_and_each_in_detail() {
     assert_eq!(rows.len(), 109);
     let row = |kind: &str| rows.iter().find(|row| row[0] == kind).unwrap();
     assert_eq!(row("Select")[..], ["Select", "81", "3", "1", "compiled"]);
-    assert_eq!(row("MatMul")[..], ["MatMul", "39", "2", "or", "3", "1", "reference"]);
+    assert_eq!(row("MatMul")[..], ["MatMul", "39", "2", "or", "3", "1", "compiled"]);
     assert_eq!(row("TypeCast").last(), Some(&"compiled"));
     assert_eq!(row("Convolution").last(), Some(&"no"));
 

@@ -141,8 +141,8 @@ fn json_holds_the_same_facts() {
     );
 }
 
-/// A wildcard from tensor 10 to tensor 12, which nothing runs or interprets, a select of what it gives into tensor 15,
-/// and one apart from it into tensor 16. `dims` are those of tensor 12 in the graph.
+/// A wildcard from tensor 10 to tensor 12, which nothing runs or interprets, a select of what it gives into
+/// tensor 15, and one apart from it into tensor 16. `dims` are those of tensor 12 in the graph.
 fn around_a_wildcard(dims: &[i64]) -> String {
     let image = |id| tensor(id, "f32", &[1, 2, 5, 5]);
     let mut unknown = tensor(12, "f32", dims);
@@ -169,7 +169,8 @@ fn what_cannot_run_is_named_with_the_reason_and_so_is_what_follows() {
     }
     for message in [
         "Wildcard (op 3): ",
-        "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --override-shape 12=...",
+        "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --override-shape \
+         12=...",
         "Select (op 4): it cannot run, since tensor 12 was not computed",
         "error: tensor 15 was not computed, so ",
     ] {
@@ -332,8 +333,8 @@ fn what_contradicts_its_producer_is_noted_and_replaced() {
         op(2, "Exp", vec![tensor(1, "f32", &[1, 1])], vec![tensor(2, "f32", &[2, 3])]),
     ];
     let graph = json!({"engine_kind": "gpu", "graph": ops}).to_string();
-    let note = "note: Exp (op 2), input 0 `src` (tensor 1): dims {1,1} differ from {2,3} of its producer, Abs (op 1), \
-                whose description counts";
+    let note = "note: Exp (op 2), input 0 `src` (tensor 1): dims {1,1} differ from {2,3} of its producer, \
+                Abs (op 1), whose description counts";
     for command in [&["run", "-", "--check"][..], &["inspect", "-"]] {
         let ended = sterna_reading(&graph, command);
         assert_eq!((ended.code, ended.err.lines().next()), (0, Some(note)), "{command:?}: {}", ended.err);

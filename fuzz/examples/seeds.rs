@@ -1,7 +1,7 @@
 //! Writes what fuzzing starts from: `cargo run --example seeds` in the folder `fuzz`.
 //!
-//! Small graphs of every kind that runs, as text; for the other targets, bytes that spell choices out at random; and the
-//! words of graph JSON.
+//! Small graphs of every kind that runs, as text; for the other targets, bytes that spell choices out at
+//! random; and the words of graph JSON.
 
 use std::fs;
 use std::path::Path;
@@ -115,8 +115,8 @@ fn layer(kind: &str) -> String {
     let text = |count: usize, data: &str| {
         let inputs: String = (0..count).map(port).collect();
         format!(
-            "<layer type=\"{kind}\">{data}<input>{inputs}</input><output><port id=\"9\"><dim>2</dim><dim>3</dim></port>\
-             </output></layer>\n"
+            "<layer type=\"{kind}\">{data}<input>{inputs}</input><output><port id=\"9\"><dim>2</dim>\
+             <dim>3</dim></port></output></layer>\n"
         )
     };
     let data =

@@ -1,8 +1,8 @@
-//! Sequences of calls on the C interface: objects that fit together, and again and again a null, a number that means
-//! nothing, a count that does not match, text that is no text, an allocator that fails.
+//! Sequences of calls on the C interface: objects that fit together, and again and again a null, a number
+//! that means nothing, a count that does not match, text that is no text, an allocator that fails.
 //!
-//! A panic ends the run wherever it is caught, since the fuzzer's hook aborts before anything is unwound; and the status
-//! of a defect is a crash as well.
+//! A panic ends the run wherever it is caught, since the fuzzer's hook aborts before anything is unwound; and
+//! the status of a defect is a crash as well.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -54,8 +54,8 @@ macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         trace(stringify!($function));
         #[allow(unused_unsafe, reason = "some functions are safe")]
-        // SAFETY: pointers are null, or of objects that are alive and not lent elsewhere; arrays are as long as is said,
-        // or refused before they are looked at; text ends with a zero.
+        // SAFETY: pointers are null, or of objects that are alive and not lent elsewhere; arrays are as long
+        // as is said, or refused before they are looked at; text ends with a zero.
         let answer = unsafe { $function($($argument),*) };
         answer
     }};
@@ -240,7 +240,8 @@ fn code(random: &mut Random, good: c_int) -> c_int {
     if errs(random, 32) { random.pick(&odd) } else { good }
 }
 
-/// An array: mostly as it is, or with a pointer or count that is refused before any element is looked at, or shorter.
+/// An array: mostly as it is, or with a pointer or count that is refused before any element is looked at, or
+/// shorter.
 fn array<T>(random: &mut Random, values: &[T]) -> (*const T, usize) {
     let (at, len) = (values.as_ptr(), values.len());
     match random.below(256) {
@@ -725,7 +726,8 @@ impl World {
         }
     }
 
-    /// Memory for a tensor, without a byte to spare; null where it would take too much. Now and then that of another.
+    /// Memory for a tensor, without a byte to spare; null where it would take too much. Now and then that of
+    /// another.
     fn memory_for(&mut self, desc: &LogicalTensor) -> *mut c_void {
         let size_of =
             |core: sterna::LogicalTensor| core.span()?.checked_mul(core.data_type().size().unwrap_or(8));

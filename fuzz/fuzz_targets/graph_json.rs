@@ -1,5 +1,5 @@
-//! The text of a graph through the whole workflow: read, written and read again, partitioned, compiled, executed on
-//! filled inputs, fused and op by op, and held against the reference.
+//! The text of a graph through the whole workflow: read, written and read again, partitioned, compiled,
+//! executed on filled inputs, fused and op by op, and held against the reference.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The text of a model of OpenVINO, and behind a NUL its weights, through the reader; what comes out through the whole
-//! workflow, as graphs that are read from JSON.
+//! The text of a model of OpenVINO, and behind a NUL its weights, through the reader; what comes out through
+//! the whole workflow, as graphs that are read from JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -278,7 +278,8 @@ impl World {
         self.ops.push(op);
     }
 
-    /// Whether an op is one that a partition would take is for the library to say; it must not matter to who asks.
+    /// Whether an op is one that a partition would take is for the library to say; it must not matter to who
+    /// asks.
     fn add_op(&mut self) {
         let (Some(op), Some(graph)) = (self.index(self.ops.len()), self.index(self.graphs.len())) else {
             return;
@@ -476,8 +477,8 @@ impl World {
                 seen(Value::new(input.data_type(), &dims, bytes))
             })
             .collect();
-        // A result that takes its shape from an attribute can be of any size; the sanitizer ends the process where memory
-        // for it cannot be had.
+        // A result that takes its shape from an attribute can be of any size; the sanitizer ends the process
+        // where memory for it cannot be had.
         let is_small = match op.get_attr(Attr::Shape) {
             Some(AttrValue::S64s(dims)) => elements(dims).is_none_or(|count| count <= 4096),
             _ => true,

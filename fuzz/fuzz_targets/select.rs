@@ -1,5 +1,5 @@
-//! Selects of random shapes, strides, types, modes and levels, in place and not, against two oracles: the reference and
-//! the one of the tests, which also sees what is written between elements.
+//! Selects of random shapes, strides, types, modes and levels, in place and not, against two oracles: the
+//! reference and the one of the tests, which also sees what is written between elements.
 #![no_main]
 
 use std::collections::HashSet;

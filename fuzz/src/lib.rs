@@ -44,8 +44,8 @@ pub fn one_of_the_engines(random: &mut Random) -> &'static Engine {
     &ENGINES[random.below(ENGINES.len())]
 }
 
-/// Memory of a tensor, from its first to its last element and no byte further, aligned to nothing: whoever reads or
-/// writes behind it is seen by AddressSanitizer.
+/// Memory of a tensor, from its first to its last element and no byte further, aligned to nothing: whoever
+/// reads or writes behind it is seen by AddressSanitizer.
 pub struct Tight {
     bytes: Box<[u8]>,
     start: usize,
@@ -90,8 +90,9 @@ pub fn some_kind(random: &mut Random) -> OpKind {
     if random.below(4) == 0 { random.pick(OpKind::ALL) } else { random.pick(&RUNNING) }
 }
 
-/// What is written of a graph is read back to an equal one, save for what the format cannot say: that a tensor of which no
-/// dim is known has rank 1. Where ops contradict each other on a tensor, what is read is another graph, and a note says so.
+/// What is written of a graph is read back to an equal one, save for what the format cannot say: that a
+/// tensor of which no dim is known has rank 1. Where ops contradict each other on a tensor, what is read is
+/// another graph, and a note says so.
 pub fn check_json(graph: &Graph) {
     let written = graph.to_json();
     let (again, notes) =
@@ -107,7 +108,8 @@ pub fn check_json(graph: &Graph) {
     assert!(&again == graph || tensors.any(is_lost), "{written}");
 }
 
-/// Writes a line on each call of a sequence, for whoever reads a crash; off unless `STERNA_FUZZ_TRACE` is set.
+/// Writes a line on each call of a sequence, for whoever reads a crash; off unless `STERNA_FUZZ_TRACE` is
+/// set.
 pub fn trace(call: &str) {
     static IS_ON: LazyLock<bool> = LazyLock::new(|| std::env::var_os("STERNA_FUZZ_TRACE").is_some());
     if *IS_ON {

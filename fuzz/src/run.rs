@@ -1,4 +1,5 @@
-//! Runs a graph that anybody may have written: each partition that has all its inputs, and what only the reference knows.
+//! Runs a graph that anybody may have written: each partition that has all its inputs, and what only the
+//! reference knows.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// An input as the graph describes it, with what is unknown settled; `None` where it is too large, or cannot be one.
+    /// An input as the graph describes it, with what is unknown settled; `None` where it is too large, or
+    /// cannot be one.
     pub fn input(mention: &LogicalTensor, engine: &Engine, seed: u64) -> Option<Self> {
         let (id, data_type) = (mention.id(), mention.data_type());
         let settle = |&dim: &i64| if dim == sterna::UNKNOWN_DIM { UNKNOWN_BECOMES } else { dim };
@@ -94,8 +96,8 @@ pub enum Outcome {
     Skipped,
 }
 
-/// Runs partitions one after the other on the tensors that are there, and adds those that they give. Says what became of
-/// each.
+/// Runs partitions one after the other on the tensors that are there, and adds those that they give. Says
+/// what became of each.
 pub fn run(partitions: &[Partition], tensors: &mut Tensors, engine: &Engine) -> Vec<Outcome> {
     partitions.iter().map(|partition| run_one(partition, tensors, engine)).collect()
 }
@@ -162,8 +164,8 @@ fn interpret(op: &Op, tensors: &mut Tensors, engine: &Engine) -> Outcome {
     }
 }
 
-/// Runs a finalized graph on filled inputs, fused and op by op, and holds the results against each other and against the
-/// reference. `text` is what the graph was read from.
+/// Runs a finalized graph on filled inputs, fused and op by op, and holds the results against each other and
+/// against the reference. `text` is what the graph was read from.
 pub fn check_runs(graph: &Graph, text: &[u8]) {
     if graph.ops().len() > MOST_OPS {
         return;

@@ -1,4 +1,4 @@
-//! A model under construction: tensors, ops and constants; and what becomes of it.
+//! A model under construction: tensors, ops and constants, and the finished graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub struct Imported {
     pub outputs: Vec<Port>,
     /// The values of the constants that ops use, by tensor.
     pub weights: BTreeMap<TensorId, Value>,
-    /// Why layers became `Wildcard` ops, where that was [asked for](crate::Options::partial).
+    /// Why layers became `Wildcard` ops, if [`Options::partial`](crate::Options::partial) allows that.
     pub skipped: Vec<Error>,
 }
 
@@ -100,7 +100,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Its first name; empty where it has none.
+    /// Its first name; empty if it has none.
     ///
     /// ```
     /// use sterna_import::openvino;
@@ -134,7 +134,7 @@ impl Port {
     }
 }
 
-/// What is known of a tensor.
+/// The known facts of a tensor.
 #[derive(Debug, Clone)]
 struct Tensor {
     data_type: DataType,
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         self.tensors[id].data_type
     }
 
-    /// The dims, some of which may be unknown; `None` where the rank is.
+    /// The dims, each known or not; `None` if the rank is unknown.
     pub(crate) fn dims(&self, id: TensorId) -> Option<&[i64]> {
         self.tensors[id].dims.as_deref()
     }
@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
         Ok(id)
     }
 
-    /// Adds an op `Wildcard`, which says nothing but what it hangs on.
+    /// Adds an op `Wildcard`, which has inputs and outputs and nothing else.
     pub(crate) fn wildcard(
         &mut self,
         name: &str,
@@ -313,7 +313,7 @@ impl<'a> Builder<'a> {
         Ok(ids)
     }
 
-    /// The graph, without what no output hangs on.
+    /// The graph without the ops that no output needs.
     pub(crate) fn finish(mut self) -> Result<Imported, Error> {
         self.give_outputs_ops()?;
         let ops = self.live_ops();
@@ -395,7 +395,7 @@ impl<'a> Builder<'a> {
     ) -> Result<TensorId, sterna::Error> {
         let id = self.tensors.len();
         self.tensors.push(Tensor { data_type, dims, origin });
-        // A shape that no tensor has is refused where it is first spoken of.
+        // A shape that no tensor can have is refused at its first use.
         if let Err(error) = self.describe(id) {
             self.tensors.pop();
             return Err(error);

@@ -1,5 +1,5 @@
-//! What can go wrong, as data. A message shows names of layers, ports and attributes, and numbers; no other
-//! contents of a file.
+//! Errors as data. A message shows names of layers, ports and attributes, and numbers, but no other contents
+//! of a file.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -18,42 +18,42 @@ use crate::names::Shown;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file asks for more than [`Limits`](crate::Limits) allow.
+    /// The file needs more than [`Limits`](crate::Limits) allow.
     #[error("{what}: {given} is more than the limit of {most}")]
     Limit {
-        /// What there is too much of.
+        /// The limited quantity.
         what: Limited,
-        /// How much the file asks for.
+        /// The need of the file.
         given: u64,
         /// The limit.
         most: u64,
     },
-    /// The text is not well-formed, or has what no model needs.
+    /// The text is not well-formed, or has a construct that no model needs.
     #[error("line {line}, column {column}: {what}")]
     Syntax {
         /// The line, from 1.
         line: u32,
         /// The column, from 1.
         column: u32,
-        /// What is wrong there.
+        /// The fault.
         what: &'static str,
     },
     /// The file is no model of the format.
     #[error("{what}; needed: {needed}")]
     Document {
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// What would be right.
+        /// The right form.
         needed: &'static str,
     },
-    /// An edge leads from or to what is not there, or where another one leads.
+    /// An edge has an end that does not exist, or shares its target with another edge.
     #[error("the edge from layer {} port {} to layer {} port {}: {what}", .from[0], .from[1], .to[0], .to[1])]
     Edge {
         /// Layer and port at its start.
         from: [u64; 2],
         /// Layer and port at its end.
         to: [u64; 2],
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// A layer cannot be mapped.
@@ -75,7 +75,7 @@ pub enum Error {
     Name {
         /// Input or output.
         what: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
         /// The names that there are.
         known: Vec<String>,
@@ -85,7 +85,7 @@ pub enum Error {
     Ambiguous {
         /// Input or output.
         what: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
     },
     /// The mapped layers do not make a graph.
@@ -107,7 +107,7 @@ impl Display for Listed<'_> {
     }
 }
 
-/// What a limit is on.
+/// The quantity that a limit bounds.
 ///
 /// ```
 /// assert_eq!(sterna_import::Limited::Layers.to_string(), "layers");
@@ -145,7 +145,7 @@ impl Display for Limited {
     }
 }
 
-/// The layer that an error speaks of.
+/// The layer in an error.
 ///
 /// ```
 /// use sterna_import::{Error, openvino};
@@ -169,7 +169,7 @@ impl Display for LayerRef {
     }
 }
 
-/// The port of a layer that an error speaks of.
+/// The port of a layer in an error.
 ///
 /// ```
 /// use sterna::Direction;
@@ -182,7 +182,7 @@ pub struct PortRef {
     pub direction: Direction,
     /// Its number in the file.
     pub id: u64,
-    /// Its name in the specification of the format; empty where it has none.
+    /// Its name in the specification of the format; empty if it has none.
     pub name: &'static str,
 }
 
@@ -205,10 +205,10 @@ impl Display for PortRef {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing here computes it.
+    /// No op computes the layer.
     #[error("layers of this type are not mapped; needed: {needed}")]
     Unsupported {
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
     /// Too many or too few ports.
@@ -216,9 +216,9 @@ pub enum Fault {
     PortCount {
         /// Inputs or outputs.
         direction: Direction,
-        /// How many there are.
+        /// The number of ports.
         given: usize,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
     /// A port to which no edge leads.
@@ -234,25 +234,25 @@ pub enum Fault {
         port: PortRef,
         /// Its type.
         given: String,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
-    /// A port of a shape that does not suit.
+    /// A port of an unsuitable shape.
     #[error("{port} is {}; needed: {needed}", Braced(given))]
     Shape {
         /// The port.
         port: PortRef,
         /// Its shape.
         given: Dims,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
-    /// A port whose constant value does not suit.
+    /// A port with an unsuitable constant value.
     #[error("the value at {port}; needed: {needed}")]
     Value {
         /// The port.
         port: PortRef,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
     /// A port whose shape must be known to map the layer exactly.
@@ -260,7 +260,7 @@ pub enum Fault {
     UnknownShape {
         /// The port.
         port: PortRef,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
     /// A port whose value must be known to map the layer.
@@ -268,17 +268,17 @@ pub enum Fault {
     NotConstant {
         /// The port.
         port: PortRef,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
-    /// An output whose description in the file contradicts what follows from the inputs.
+    /// An output whose description in the file contradicts the one that follows from the inputs.
     #[error("{port} is declared as {declared}, but {found} follows from the inputs")]
     Declared {
         /// The port.
         port: PortRef,
-        /// What the file says.
+        /// The description in the file.
         declared: String,
-        /// What follows.
+        /// The description that follows from the inputs.
         found: String,
     },
     /// An attribute whose value is not mapped.
@@ -286,7 +286,7 @@ pub enum Fault {
     Attribute {
         /// The attribute.
         attribute: String,
-        /// What would be needed.
+        /// The supported form.
         needed: String,
     },
     /// An attribute that must be there.
@@ -304,7 +304,7 @@ pub enum Fault {
     /// Another version of the op.
     #[error("the version of the layer is not known; needed: {needed}")]
     Version {
-        /// What would be needed.
+        /// The supported form.
         needed: &'static str,
     },
     /// A constant that reaches beyond the weights.
@@ -328,9 +328,9 @@ pub enum Fault {
     /// A limit is reached.
     #[error("{what}: {given} is more than the limit of {most}")]
     Limit {
-        /// What there is too much of.
+        /// The limited quantity.
         what: Limited,
-        /// How much the layer asks for.
+        /// The need of the layer.
         given: u64,
         /// The limit.
         most: u64,

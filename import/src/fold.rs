@@ -1,4 +1,4 @@
-//! What follows from constants alone, computed when a model is read: exactly, or not at all.
+//! Constant folding when a model is read: exact, or not at all.
 
 use sterna::DataType;
 use sterna::reference::Value;
@@ -81,7 +81,7 @@ pub(crate) fn range(start: &Value, stop: &Value, step: &Value, to: DataType) -> 
     value.ok_or(NoRange::Inexact)
 }
 
-/// A list of integers in a type; `None` where one has no exact form in it.
+/// A list of integers in a type; `None` if one has no exact form in it.
 pub(crate) fn integers_of(to: DataType, numbers: &[i64]) -> Option<Value> {
     let dims = [numbers.len() as i64];
     if to == DataType::S64 {

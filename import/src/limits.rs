@@ -1,4 +1,4 @@
-//! What a reader may be asked for: how large a file may be, and what it is read as.
+//! The limits of a reader: the size of a file, and the options of reading.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use sterna::DataType;
 
 use crate::error::{Error, Limited};
 
-/// How much a file may ask for. A file beyond a limit is refused before the memory is taken.
+/// The limits of a file. A file beyond a limit is refused before memory is allocated.
 ///
 /// ```
 /// use sterna_import::{Error, Limits, Options, openvino};
@@ -28,8 +28,8 @@ pub struct Limits {
     pub layers: usize,
     /// Bytes of all constants together, as they are stored.
     pub constant_bytes: usize,
-    /// Bytes of all constants together that are computed when the model is read. What would be larger is left
-    /// to the execution.
+    /// Bytes of all constants together that are computed when the model is read. Larger ones are left to the
+    /// execution.
     pub folded_bytes: usize,
 }
 
@@ -57,7 +57,7 @@ impl Limits {
     }
 }
 
-/// How a model is read.
+/// The options of reading a model.
 ///
 /// ```
 /// use sterna_import::{Options, openvino};
@@ -71,7 +71,7 @@ impl Limits {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How much the file may ask for.
+    /// The limits of the file.
     pub limits: Limits,
     /// Whether a layer that cannot be mapped becomes an op `Wildcard`, around which the rest is partitioned,
     /// instead of an error.

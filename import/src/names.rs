@@ -1,4 +1,4 @@
-//! Names out of a file: how messages show them, and how they are found.
+//! Names from a file: their form in messages, and their look-up.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The most characters of a name that a message shows.
 const LONGEST: usize = 64;
 
-/// A name as a message shows it: short, and without what a terminal would take for a command.
+/// A name in a message: short, and without control characters for terminals.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl Display for Shown<'_> {

@@ -6,7 +6,7 @@ use sterna::{DataType, LogicalTensor};
 
 use crate::error::Fault;
 
-/// How many bytes the elements of a dense tensor have; `None` for a type without whole elements.
+/// The bytes of the elements of a dense tensor; `None` for a type without whole elements.
 pub(crate) fn byte_count(data_type: DataType, dims: &[i64]) -> Result<Option<usize>, sterna::Error> {
     let Some(size) = data_type.size() else { return Ok(None) };
     // The description refuses what cannot be addressed.
@@ -64,8 +64,7 @@ pub(crate) fn integers(value: &Value) -> Option<Vec<i64>> {
     }
 }
 
-/// The number that every element of a value of a floating-point type is; `None` where they differ or there is
-/// none.
+/// The common number of all elements of a floating-point value; `None` if they differ or there is none.
 pub(crate) fn one_float(value: &Value) -> Option<f64> {
     let size = value.data_type().size()?;
     let mut elements = value.bytes().chunks_exact(size);
@@ -88,7 +87,7 @@ pub(crate) fn scalar(data_type: DataType, number: f64) -> Option<Value> {
     of_numbers(data_type, &[], &[number])
 }
 
-/// A value of numbers; `None` where one has no exact form in the type.
+/// A value of numbers; `None` if one has no exact form in the type.
 pub(crate) fn of_numbers(data_type: DataType, dims: &[i64], numbers: &[f64]) -> Option<Value> {
     macro_rules! exactly {
         ($convert:expr, $back:expr) => {{

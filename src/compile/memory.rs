@@ -7,7 +7,7 @@ use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
 use crate::plan::{Cost, Threading};
 
-/// Something of which a threshold is a share.
+/// The whole that a threshold is a share of.
 #[derive(Debug, Clone, Copy)]
 enum Whole {
     /// The bytes that a plan moves.
@@ -89,6 +89,8 @@ macro_rules! thresholds {
 thresholds! {
     PARALLEL_BYTES = Rule::Fixed(8 << 20), "bytes, or work of the same time", decision: "parallel-bytes",
         "Waking workers costs more than it saves below this.";
+    PRODUCT_BLOCK = Rule::Share(1, 2, Whole::SecondLevel), "bytes", decision: "product-block",
+        "A block of both operands of a product stays in the second level beside the result.";
     AWAKE_BYTES = Rule::Fixed(256 << 10), "bytes, or work of the same time", decision: "awake-workers",
         "A second thread gains from this on if it is awake.";
 
@@ -140,7 +142,7 @@ thresholds! {
     MAX_SKIP_ELEMENTS = Rule::Fixed(1024), "elements", decision: "skip-tile-elements",
         "Most elements of a tile in which a mask test may skip steps: many small tiles are uniform.";
     MIN_SKIP_COST = Rule::Fixed(8), "cost of an element", decision: "skip-branch-cost",
-        "A cheaper branch is not worth smaller tiles, because each tile has a cost of its own.";
+        "A cheaper branch is not worth smaller tiles, because each tile has a fixed cost.";
     TRANSPOSED_ROWS = Rule::Fixed(1024), "rows", decision: "transposed-tile",
         "Rows of a transposed result in a tile: pages of the operand are read to their ends.";
     TRANSPOSED_BYTES = Rule::Fixed(256), "bytes of a row", decision: "transposed-tile",
@@ -204,6 +206,12 @@ pub(super) fn threading(cost: Cost) -> Threading {
         work if work >= AWAKE_BYTES.get() => Threading::AwakeWorkers,
         _ => Threading::Caller,
     }
+}
+
+/// Elements of the depth of a product in a block, if a block of so many rows of both operands is to stay in
+/// half of the second-level cache.
+pub(super) fn product_depth(rows: usize) -> usize {
+    (PRODUCT_BLOCK.get() / (4 * rows.max(1))).max(64) & !1
 }
 
 /// The policy for some traffic.

@@ -2,7 +2,9 @@
 
 pub(crate) mod cache;
 mod elementwise;
+mod gemm;
 mod key;
+mod machine;
 mod memory;
 mod once_cache;
 mod phases;
@@ -15,6 +17,7 @@ pub(crate) mod tests;
 use smallvec::SmallVec;
 
 use self::key::Key;
+use self::machine::Machine;
 use crate::error::{CompileFault, Direction, Error, Result};
 use crate::execute::compiled::CompiledPartition;
 use crate::execute::engine::Engine;
@@ -68,12 +71,19 @@ impl Partition {
         let outputs = ports(Direction::Output, self.outputs(), outputs).map_err(refuse)?;
         inputs.iter().try_for_each(|input| check_concrete(input)).map_err(refuse)?;
 
-        let (level, single_thread) = (engine.level(), engine.threads() == 1);
+        let machine = Machine {
+            level: engine.level(),
+            features: engine.cpu_features(),
+            single_thread: engine.threads() == 1,
+        };
         let ports = inputs.iter().chain(&outputs).copied();
-        let key = Key::new(self, ports, level, engine.cpu_features(), single_thread);
+        let key = Key::new(self, ports, machine.level, machine.features, machine.single_thread);
         let plan = cache::plan_of(&key, || match lowering {
-            Lowering::Elementwise => elementwise::lower(self, &inputs, &outputs, level, single_thread),
-            Lowering::Rows => rows::lower(self, &inputs, &outputs, level, single_thread),
+            Lowering::Elementwise => {
+                elementwise::lower(self, &inputs, &outputs, machine.level, machine.single_thread)
+            }
+            Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread),
+            Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

@@ -14,12 +14,12 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{self, COLUMNS, Float, Fold, LANES_OF_FOLD};
+use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, FoldFinish, FoldWork, FusedRows, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers, Plan,
-    RowMap, RowOperand, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+    Access, Base, FoldFinish, FoldWork, FusedRows, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers,
+    PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -60,7 +60,8 @@ pub(super) fn lower(
     for anchor in 0..shaped.group.anchors.len() {
         let op = &partition.ops()[shaped.group.anchors[anchor].op];
         in_place.extend(
-            Lowering { builder: &mut builder, fused: Fused::default(), in_place: None }.run(op, anchor)?,
+            RowsLowering { builder: &mut builder, fused: Fused::default(), in_place: None }
+                .run(op, anchor)?,
         );
     }
     let mut plan = builder.finish()?;
@@ -101,37 +102,37 @@ type AxisStrides = SmallVec<[isize; 6]>;
 /// A tensor as an operand of iterations.
 trait Along {
     /// The strides along axes of which each is a dim of the tensor, or none; a dim of 1 is repeated.
-    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand;
+    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand;
 
     /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
-    fn onto(&self, rank: usize, start: usize) -> Operand;
+    fn onto(&self, rank: usize, start: usize) -> AxisOperand;
 }
 
 impl Along for PlacedTensor {
-    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> Operand {
+    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand {
         let bytes = self.data_type.size().unwrap_or(1) as isize;
         let stride = |dim: usize| match self.dims[dim] {
             1 => 0,
             _ => self.strides[dim] as isize * bytes,
         };
         let strides = axes.map(|axis| axis.map_or(0, stride)).collect();
-        Operand { base: self.base, data_type: self.data_type, strides }
+        AxisOperand { base: self.base, data_type: self.data_type, strides }
     }
 
-    fn onto(&self, rank: usize, start: usize) -> Operand {
+    fn onto(&self, rank: usize, start: usize) -> AxisOperand {
         self.along((0..rank).map(|axis| axis.checked_sub(start).filter(|&dim| dim < self.dims.len())))
     }
 }
 
 /// A tensor as an operand of an iteration.
 #[derive(Debug, Clone)]
-struct Operand {
+struct AxisOperand {
     base: Base,
     data_type: DataType,
     strides: AxisStrides,
 }
 
-impl Operand {
+impl AxisOperand {
     fn bytes(&self) -> usize {
         self.data_type.size().unwrap_or(1)
     }
@@ -143,13 +144,13 @@ impl Operand {
 }
 
 /// The axes of an iteration: each is one of the places, or lies along rows.
-struct Axes {
+struct RowAxes {
     dims: Dims,
     places: SmallVec<[usize; 6]>,
     along: SmallVec<[usize; 6]>,
 }
 
-impl Axes {
+impl RowAxes {
     fn new(dims: &[i64], is_along: impl Fn(usize) -> bool) -> Self {
         let (along, places) = (0..dims.len()).partition(|&axis| is_along(axis));
         Self { dims: dims.into(), places, along }
@@ -175,12 +176,12 @@ impl Axes {
 /// What a phase reads and writes.
 #[derive(Default)]
 struct Roles {
-    operands: SmallVec<[Operand; 3]>,
-    result: Option<Operand>,
-    parameters: SmallVec<[Operand; 2]>,
-    given: SmallVec<[Operand; 2]>,
+    operands: SmallVec<[AxisOperand; 3]>,
+    result: Option<AxisOperand>,
+    parameters: SmallVec<[AxisOperand; 2]>,
+    given: SmallVec<[AxisOperand; 2]>,
     /// Numbers that are computed whether or not they are written.
-    numbers: SmallVec<[Option<Operand>; 2]>,
+    numbers: SmallVec<[Option<AxisOperand>; 2]>,
 }
 
 /// What runs in the tiles of a phase beside its own work.
@@ -202,14 +203,14 @@ struct Program {
 }
 
 /// Lowers one op.
-struct Lowering<'b, 'a> {
+struct RowsLowering<'b, 'a> {
     builder: &'b mut PlanBuilder<'a>,
     fused: Fused,
     /// An input and an output, by port, of which the output may replace the input.
     in_place: Option<(usize, usize)>,
 }
 
-impl Lowering<'_, '_> {
+impl RowsLowering<'_, '_> {
     /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that
     /// may share memory.
     fn run(mut self, op: &Op, anchor: usize) -> Result<Option<(usize, usize)>> {
@@ -334,7 +335,7 @@ impl Lowering<'_, '_> {
                     is_logarithm,
                 };
                 self.may_replace(source, result(0));
-                self.add(op, work, &Axes::new(&dims, |other| other == axis), roles);
+                self.add(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
             }
             K::SoftMaxBackward | K::LogSoftmaxBackward => {
                 let axis = infer::resolved_axis(op, &dims)?;
@@ -347,7 +348,7 @@ impl Lowering<'_, '_> {
                     K::SoftMaxBackward => rows::softmax_backward(level),
                     _ => rows::log_softmax_backward(level),
                 });
-                self.add(op, work, &Axes::new(&dims, |other| other == axis), roles);
+                self.add(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
             }
             K::LayerNorm | K::RMSNorm => {
                 let begin = infer::norm_axis(op, &dims)?;
@@ -366,7 +367,7 @@ impl Lowering<'_, '_> {
                 };
                 self.may_replace(source, result(0));
                 let work = RowWork::Norm { kernel: rows::norm(level), is_centred, epsilon };
-                self.add(op, work, &Axes::new(&dims, |axis| axis >= begin), roles);
+                self.add(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
             }
             K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
             K::ReduceSum
@@ -384,10 +385,10 @@ impl Lowering<'_, '_> {
                         result: Some(whole(to)),
                         ..Roles::default()
                     };
-                    self.add(op, RowWork::Copy, &Axes::new(&dims, |axis| axis + 1 == rank), roles);
+                    self.add(op, RowWork::Copy, &RowAxes::new(&dims, |axis| axis + 1 == rank), roles);
                     return Ok(Some(()));
                 }
-                let axes = Axes::new(&dims, |axis| along.contains(&axis));
+                let axes = RowAxes::new(&dims, |axis| along.contains(&axis));
                 let keeps = op.bool_attr(Attr::KeepDims);
                 let dim = |axis: usize| match keeps {
                     true => Some(axis).filter(|axis| !along.contains(axis)),
@@ -411,7 +412,7 @@ impl Lowering<'_, '_> {
                 let Some(to) = result(0) else { return Ok(None) };
                 let to = to.along((0..rank).map(|axis| (axis == channels).then_some(0)));
                 let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
-                let axes = Axes::new(&dims, |axis| axis != channels);
+                let axes = RowAxes::new(&dims, |axis| axis != channels);
                 self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), RowMap::None, &axes, roles, to);
             }
             K::LayerNormBackward => self.layer_norm_backward(op, inputs, outputs, epsilon)?,
@@ -426,7 +427,7 @@ impl Lowering<'_, '_> {
                         ..Roles::default()
                     };
                     let work = RowWork::PreluBackward(rows::prelu_backward(level));
-                    self.add(op, work, &Axes::new(&dims, |axis| axis + 1 == rank), roles);
+                    self.add(op, work, &RowAxes::new(&dims, |axis| axis + 1 == rank), roles);
                 }
                 if let Some(to) = result(1) {
                     let repeated = |axis: usize| {
@@ -436,7 +437,7 @@ impl Lowering<'_, '_> {
                     let roles =
                         Roles { operands: smallvec![whole(source), whole(gradient)], ..Roles::default() };
                     let map = RowMap::Prelu(rows::prelu_products(level));
-                    let axes = Axes::new(&dims, repeated);
+                    let axes = RowAxes::new(&dims, repeated);
                     self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), map, &axes, roles, to.onto(rank, start));
                 }
             }
@@ -467,10 +468,10 @@ impl Lowering<'_, '_> {
         dims.insert(axis, groups);
         let rank = dims.len();
         // The dim of channels as that of groups and that of the channels of a group.
-        let split = |operand: Operand, axis_of_channels: isize| {
-            let Operand { base, data_type, mut strides } = operand;
+        let split = |operand: AxisOperand, axis_of_channels: isize| {
+            let AxisOperand { base, data_type, mut strides } = operand;
             strides.insert(axis, axis_of_channels * channels as isize);
-            Operand { base, data_type, strides }
+            AxisOperand { base, data_type, strides }
         };
         let whole = |tensor: &PlacedTensor| {
             let operand = tensor.onto(rank - 1, 0);
@@ -499,7 +500,7 @@ impl Lowering<'_, '_> {
         };
         self.may_replace(source, result(0));
         let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
-        self.add(op, work, &Axes::new(&dims, |other| other != 0 && other != axis), roles);
+        self.add(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
         Ok(())
     }
 
@@ -520,8 +521,8 @@ impl Lowering<'_, '_> {
         let onto = |tensor: &PlacedTensor| tensor.onto(rank, rank - tensor.dims.len());
         let is_affine = op.bool_attr(Attr::UseAffine);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
-        let operands: SmallVec<[Operand; 3]> = inputs[..2].iter().map(whole).collect();
-        let given: SmallVec<[Operand; 2]> = inputs[2..4].iter().map(before).collect();
+        let operands: SmallVec<[AxisOperand; 3]> = inputs[..2].iter().map(whole).collect();
+        let given: SmallVec<[AxisOperand; 2]> = inputs[2..4].iter().map(before).collect();
         if let Some(to) = result(0) {
             let roles = Roles {
                 operands: operands.clone(),
@@ -531,13 +532,13 @@ impl Lowering<'_, '_> {
                 ..Roles::default()
             };
             let work = RowWork::NormBackward { kernel: rows::norm_backward(level), epsilon };
-            self.add(op, work, &Axes::new(dims, |axis| axis >= begin), roles);
+            self.add(op, work, &RowAxes::new(dims, |axis| axis >= begin), roles);
         }
         for (index, operands) in [(1, operands), (2, smallvec![whole(&inputs[1])])] {
             let Some(to) = result(index) else { continue };
             let start = rank - to.dims.len();
             let is_repeated = |axis: usize| axis < start.max(begin) || to.dims[axis - start] == 1;
-            let axes = Axes::new(dims, is_repeated);
+            let axes = RowAxes::new(dims, is_repeated);
             let (map, given) = match index {
                 1 => (RowMap::Norm { kernel: rows::norm_products(level), epsilon }, given.clone()),
                 _ => (RowMap::None, SmallVec::new()),
@@ -554,9 +555,9 @@ impl Lowering<'_, '_> {
         op: &Op,
         (fold, finish): (Fold, FoldFinish),
         map: RowMap,
-        axes: &Axes,
+        axes: &RowAxes,
         mut roles: Roles,
-        to: Operand,
+        to: AxisOperand,
     ) {
         let (length, part) = (axes.length(), axes.part());
         let parts = if length <= part { 1 } else { length.div_ceil(part) };
@@ -570,7 +571,7 @@ impl Lowering<'_, '_> {
         let mut stride = parts * size_of::<f64>();
         let bytes =
             axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
-        let mut partial = Operand {
+        let mut partial = AxisOperand {
             base: self.builder.buffer(bytes),
             data_type: DataType::F64,
             strides: AxisStrides::from_elem(0, axes.dims.len()),
@@ -584,10 +585,10 @@ impl Lowering<'_, '_> {
         // The parts are the axis along which the second phase goes.
         let mut dims: Dims = axes.places.iter().map(|&axis| axes.dims[axis]).collect();
         dims.push(parts as i64);
-        let of_places = |operand: &Operand, along: isize| {
+        let of_places = |operand: &AxisOperand, along: isize| {
             let mut strides: AxisStrides = axes.places.iter().map(|&axis| operand.strides[axis]).collect();
             strides.push(along);
-            Operand { strides, ..operand.clone() }
+            AxisOperand { strides, ..operand.clone() }
         };
         let roles = Roles {
             operands: smallvec![of_places(&partial, size_of::<f64>() as isize)],
@@ -595,11 +596,11 @@ impl Lowering<'_, '_> {
             ..Roles::default()
         };
         let last = dims.len() - 1;
-        self.add(op, RowWork::Merge { fold, finish }, &Axes::new(&dims, |axis| axis == last), roles);
+        self.add(op, RowWork::Merge { fold, finish }, &RowAxes::new(&dims, |axis| axis == last), roles);
     }
 
     /// Adds a phase.
-    fn add(&mut self, op: &Op, mut work: RowWork, axes: &Axes, roles: Roles) {
+    fn add(&mut self, op: &Op, mut work: RowWork, axes: &RowAxes, roles: Roles) {
         let level = self.builder.level;
         let length = axes.length();
         let (part, parts) = match work {
@@ -608,7 +609,7 @@ impl Lowering<'_, '_> {
         };
         let count = part.min(length);
         let Roles { operands, result, parameters, given, numbers } = roles;
-        let all: SmallVec<[&Operand; 8]> = (operands.iter().chain(&result).chain(&parameters))
+        let all: SmallVec<[&AxisOperand; 8]> = (operands.iter().chain(&result).chain(&parameters))
             .chain(&given)
             .chain(numbers.iter().flatten())
             .collect();
@@ -623,8 +624,8 @@ impl Lowering<'_, '_> {
         let places = places.unwrap_or_else(|| Loop { extent: 1, strides: smallvec![0; all.len()] });
 
         // Which rows lie contiguous.
-        let row = |operand: &Operand| along(axes, operand);
-        let is_contiguous = |operand: &Operand| match &row(operand)[..] {
+        let row = |operand: &AxisOperand| along(axes, operand);
+        let is_contiguous = |operand: &AxisOperand| match &row(operand)[..] {
             _ if operand.is_of_program() => true,
             [] => true,
             [(_, stride)] => *stride == operand.bytes() as isize,
@@ -637,7 +638,7 @@ impl Lowering<'_, '_> {
         }
         let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
         let is_merge = matches!(work, RowWork::Merge { .. });
-        let is_packed = |operand: &Operand| !by_columns && !is_merge && !is_contiguous(operand);
+        let is_packed = |operand: &AxisOperand| !by_columns && !is_merge && !is_contiguous(operand);
         let packs = operands.iter().chain(&result).chain(&parameters).any(is_packed);
         let in_tile = (TILE_ELEMENTS / count.max(1)).max(1);
         let rows = match () {
@@ -654,7 +655,7 @@ impl Lowering<'_, '_> {
             next - 1
         };
         let width = |bytes: usize| Width::of(bytes).unwrap_or(Width::W4);
-        let mut row_operand = |operand: &Operand, scratch: &mut Scratch, rows: usize| {
+        let mut row_operand = |operand: &AxisOperand, scratch: &mut Scratch, rows: usize| {
             let (bytes, along) = (operand.bytes(), row(operand));
             let packed = is_packed(operand).then(|| {
                 let row_stride = count.saturating_mul(bytes).next_multiple_of(LINE);
@@ -665,11 +666,11 @@ impl Lowering<'_, '_> {
                     unpack: unpack_tile(level, width(bytes)),
                 }
             });
-            let float = Float::of(operand.data_type).unwrap_or(Float::F32);
+            let float = RowType::of(operand.data_type).unwrap_or(RowType::F32);
             let place = place_of(operand, access());
-            RowOperand { place, float, along, packed }
+            PlacedRows { place, float, along, packed }
         };
-        let row_operands: SmallVec<[RowOperand; 3]> =
+        let row_operands: SmallVec<[PlacedRows; 3]> =
             operands.iter().map(|operand| row_operand(operand, &mut scratch, rows)).collect();
         let row_result = result.as_ref().map(|result| row_operand(result, &mut scratch, rows));
         let row_parameters: SmallVec<[RowParameter; 2]> = (parameters.iter())
@@ -687,7 +688,7 @@ impl Lowering<'_, '_> {
             })
             .collect();
         let is_given_along = matches!(work, RowWork::Fold(_));
-        let mut place_numbers = |operand: Option<&Operand>, is_read: bool, scratch: &mut Scratch| {
+        let mut place_numbers = |operand: Option<&AxisOperand>, is_read: bool, scratch: &mut Scratch| {
             let data_type = operand.map_or(DataType::F64, |operand| operand.data_type);
             let bytes = data_type.size().unwrap_or(8);
             let room = if is_read && is_given_along { count } else { rows };
@@ -796,16 +797,16 @@ impl Lowering<'_, '_> {
 }
 
 /// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
-fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<Axes>> {
+fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<RowAxes>> {
     use OpKind as K;
     let axes = match op.kind() {
         K::SoftMax | K::LogSoftmax => {
             let along = infer::resolved_axis(op, dims)?;
-            Axes::new(dims, |axis| axis == along)
+            RowAxes::new(dims, |axis| axis == along)
         }
         K::LayerNorm | K::RMSNorm => {
             let begin = infer::norm_axis(op, dims)?;
-            Axes::new(dims, |axis| axis >= begin)
+            RowAxes::new(dims, |axis| axis >= begin)
         }
         K::ReduceSum
         | K::ReduceMean
@@ -815,7 +816,7 @@ fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<Axes>> {
         | K::ReduceL1
         | K::ReduceL2 => {
             let along = infer::reduced_axes(op, dims)?;
-            Axes::new(dims, |axis| along.contains(&axis))
+            RowAxes::new(dims, |axis| along.contains(&axis))
         }
         _ => return Ok(None),
     };
@@ -830,14 +831,14 @@ fn of_program(value: &GroupValue) -> PlacedTensor {
 }
 
 /// Where an operand is.
-fn place_of(operand: &Operand, access: usize) -> RowPlace {
+fn place_of(operand: &AxisOperand, access: usize) -> RowPlace {
     if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
 }
 
 /// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
 fn given_loops(
-    axes: &Axes,
-    operands: &[&Operand],
+    axes: &RowAxes,
+    operands: &[&AxisOperand],
     rows: Option<usize>,
 ) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
     let of_axis = |&axis: &usize| Loop {
@@ -861,7 +862,7 @@ impl Scratch {
 
 /// The loops over places, with the stride of each operand: ordered by the strides of the first operand, the
 /// largest outermost, and merged where all operands go along alike.
-fn place_loops(axes: &Axes, operands: &[&Operand]) -> SmallVec<[Loop; 6]> {
+fn place_loops(axes: &RowAxes, operands: &[&AxisOperand]) -> SmallVec<[Loop; 6]> {
     let mut ordered: SmallVec<[Loop; 6]> = SmallVec::new();
     for &axis in axes.places.iter().filter(|&&axis| axes.dims[axis] != 1) {
         let strides: SmallVec<[isize; 4]> = operands.iter().map(|operand| operand.strides[axis]).collect();
@@ -884,7 +885,7 @@ fn place_loops(axes: &Axes, operands: &[&Operand]) -> SmallVec<[Loop; 6]> {
 }
 
 /// The loops along the row of an operand, merged where it goes along alike.
-fn along(axes: &Axes, operand: &Operand) -> SmallVec<[(usize, isize); 2]> {
+fn along(axes: &RowAxes, operand: &AxisOperand) -> SmallVec<[(usize, isize); 2]> {
     let mut merged: SmallVec<[(usize, isize); 2]> = SmallVec::new();
     for &axis in axes.along.iter().filter(|&&axis| axes.dims[axis] != 1) {
         let (extent, stride) = (axes.dims[axis] as usize, operand.strides[axis]);

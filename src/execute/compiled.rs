@@ -161,7 +161,8 @@ impl CompiledPartition {
         plan.summary(&ids, bytes_written, engine.level(), threads_of)
     }
 
-    /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from the engine's allocator, or from the caller of
+    /// Memory of one execution, in bytes: its internal buffers, and the scratch of its threads. It comes from
+    /// the engine's allocator, or from the caller of
     /// [`execute_with_scratchpad`](Self::execute_with_scratchpad).
     pub fn scratchpad_size(&self) -> usize {
         match self.scratch_size() {

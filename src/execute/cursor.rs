@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_all_that_a_walk_reads_in_the_tile() {
+    fn a_range_is_all_that_an_access_reads_in_the_tile() {
         let nest = nest();
         let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
         cursor.go_to(5);

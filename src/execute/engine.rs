@@ -123,8 +123,8 @@ pub struct Engine {
 }
 
 // What an engine changes is one address, in one step; and an allocator is called before anything is written
-// and while no lock is held, so a panic of it leaves the engine as it was. What it leaves of its own is its
-// own matter, as with Rust's global allocator.
+// and while no lock is held, so a panic of it leaves the engine as it was. What it leaves behind is its own
+// matter, as with Rust's global allocator.
 impl UnwindSafe for Engine {}
 impl RefUnwindSafe for Engine {}
 

@@ -50,7 +50,7 @@ pub(super) struct Teams {
     opened: AtomicUsize,
 }
 
-/// Room for one team at a time, in a cache line of its own.
+/// Room for one team at a time, alone in its cache line.
 #[repr(align(64))]
 struct TeamSlot {
     state: AtomicUsize,
@@ -205,7 +205,7 @@ impl TeamSlot {
         let flag = if is_done { 0 } else { PANICKED };
         let ended = |state: usize| Some(((state & !OPEN) - ONE_WORKING) | flag);
         let state = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, ended).unwrap_or_default();
-        // From here on the slot may belong to another caller; the worker has a thread handle of its own.
+        // From here on the slot may belong to another caller; the worker holds a copy of the thread handle.
         if state & CLOSED != 0 && state & WORKING == ONE_WORKING {
             caller.unpark();
         }

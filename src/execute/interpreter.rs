@@ -16,9 +16,9 @@ use crate::plan::{
 /// access in the tile.
 ///
 /// A driver that computes operands of its own (`Base::Driver`) wraps a cursor, and overrides
-/// [`at`](Self::at): asked for such an access, it computes the operand into the thread's scratch, at most once
-/// a tile. The interpreter asks only for what a tile needs. The memory of a driver's operand overlaps no other
-/// operand and no scratch of the program.
+/// [`at`](Self::at): asked for such an access, it computes the operand into the thread's scratch, at most
+/// once a tile. The interpreter asks only for what a tile needs. The memory of a driver's operand overlaps no
+/// other operand and no scratch of the program.
 pub(super) trait TileOperands<'a> {
     /// The cursor at the present tile.
     fn cursor(&self) -> &Cursor<'a>;
@@ -29,7 +29,8 @@ pub(super) trait TileOperands<'a> {
     /// Ranges to prefetch, for kernels that do so while they compute.
     fn prefetch_queue(&mut self) -> &mut PrefetchQueue;
 
-    /// The address of an access in the present tile. For an access that is read: after its elements are there.
+    /// The address of an access in the present tile. For an access that is read: after its elements are
+    /// there.
     #[inline(always)]
     fn at(&mut self, access: usize) -> *mut u8 {
         self.cursor().at(access)
@@ -124,9 +125,9 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::PackTile { from, distance, kernel } => {
                 let access = &program.accesses[*from];
                 let from = Source { at: self.operands.at(*from), row_stride: access.row_stride };
-                // SAFETY: the access stays within its memory for every tile of the nest. The target is scratch
-                // with room for a tile, or an output that is in place of no input. The plan's level was
-                // available when the plan was made.
+                // SAFETY: the access stays within its memory for every tile of the nest. The target is
+                // scratch with room for a tile, or an output that is in place of no input. The plan's level
+                // was available when the plan was made.
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
             Instr::Select(select) => {
@@ -173,14 +174,15 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 let sources: SmallVec<[Source; 6]> =
                     fused.operands.iter().map(|&operand| self.source(operand)).collect();
                 let scratch = self.scratch.wrapping_add(program.fused_scratch);
-                // SAFETY: as for `Move`; the program's scratch has room for the fused kernel behind the results
-                // of steps.
+                // SAFETY: as for `Move`; the program's scratch has room for the fused kernel behind the
+                // results of steps.
                 unsafe { fused.program.run(extent, &sources, to, scratch) };
             }
             Instr::UnpackTile { from, kernel } => {
                 let Dest::Access(access) = step.to else { return };
                 let from = self.source(*from);
-                // SAFETY: as for `PackTile`, with scratch as the source and the memory of the access as the target.
+                // SAFETY: as for `PackTile`, with scratch as the source and the memory of the access as the
+                // target.
                 unsafe { kernel(extent, from, to, program.accesses[access].col_stride) };
             }
         }
@@ -349,8 +351,8 @@ pub(super) enum SelectDest {
     OverBoth,
 }
 
-/// For each step of a program where it writes if it is a select; empty if no output is in place. Resolved once
-/// for each execution.
+/// For each step of a program where it writes if it is a select; empty if no output is in place. Resolved
+/// once for each execution.
 pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
 
 /// Resolves where selects write, given the pairs of ports that share one buffer.

@@ -8,6 +8,7 @@ pub(crate) mod compiled;
 mod cursor;
 pub(crate) mod engine;
 mod fork_join;
+mod gemm;
 mod interpreter;
 mod map;
 mod rows;
@@ -30,6 +31,8 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
+            Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
+            Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
         }
     }
     Ok(())

@@ -8,11 +8,12 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    COLUMNS, Float, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMax, SoftMaxBackward,
+    COLUMNS, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowType, SoftMax,
+    SoftMaxBackward,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, FoldWork, FusedRows, LoopNest, Packed, PlaceNumbers, Plan, RowMap, RowOperand, RowParameter,
+    Base, FoldWork, FusedRows, LoopNest, Packed, PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter,
     RowPlace, RowWork, RowsPhase,
 };
 
@@ -39,21 +40,21 @@ struct Worker<'a> {
     scratch: *mut u8,
     /// At the tile of the task.
     cursor: Cursor<'a>,
-    prologue: Option<FusedProgram<'a>>,
-    epilogue: Option<FusedProgram<'a>>,
+    prologue: Option<RowProgram<'a>>,
+    epilogue: Option<RowProgram<'a>>,
     /// Whether the parameters that all places share are in the scratch.
     has_parameters: bool,
 }
 
 /// Some rows of a tile, and a range of their elements.
 #[derive(Clone, Copy)]
-struct Part {
+struct RowPart {
     rows: usize,
     first: usize,
     count: usize,
 }
 
-impl Part {
+impl RowPart {
     fn extent(self) -> Extent {
         Extent { rows: self.rows, columns: self.count }
     }
@@ -68,7 +69,7 @@ impl<'a> Worker<'a> {
         scratch: *mut u8,
     ) -> Self {
         let program = |fused: &'a Option<FusedRows>, dests: &'a SelectDests| {
-            fused.as_ref().map(|fused| FusedProgram::new(fused, plan, bindings, dests, scratch))
+            fused.as_ref().map(|fused| RowProgram::new(fused, plan, bindings, dests, scratch))
         };
         Self {
             phase,
@@ -92,7 +93,7 @@ impl<'a> Worker<'a> {
         }
         let first = part * phase.part;
         let count = phase.part.min(phase.length - first);
-        let part = Part { rows: self.cursor.extent().rows, first, count };
+        let part = RowPart { rows: self.cursor.extent().rows, first, count };
         if let Some(prologue) = &mut self.prologue {
             prologue.run(tile, part);
         }
@@ -146,7 +147,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Rows that lie contiguous: those in memory, or a packed copy.
-    fn contiguous(&self, operand: &RowOperand, part: Part) -> Source {
+    fn contiguous(&self, operand: &PlacedRows, part: RowPart) -> Source {
         let from = self.memory(operand.place);
         match &operand.packed {
             // The prologue has made the part alone.
@@ -175,12 +176,12 @@ impl<'a> Worker<'a> {
     }
 
     /// Where contiguous rows of results go: to memory if they lie so there, else to scratch.
-    fn target(&self, operand: &RowOperand) -> Target {
+    fn target(&self, operand: &PlacedRows) -> Target {
         operand.packed.as_ref().map_or_else(|| self.destination(operand.place), |packed| self.packed(packed))
     }
 
     /// Brings results from scratch to memory, unless they are there.
-    fn write_rows(&self, operand: &RowOperand, part: Part) {
+    fn write_rows(&self, operand: &PlacedRows, part: RowPart) {
         let Some(packed) = &operand.packed else { return };
         let (from, to) = (self.packed(packed), self.destination(operand.place));
         pieces(&operand.along, part, |piece| {
@@ -226,7 +227,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Reads the numbers of the places of a tile, or those along a part of a row, as f64.
-    fn given(&self, numbers: &PlaceNumbers, part: Part) -> *mut f64 {
+    fn given(&self, numbers: &PlaceNumbers, part: RowPart) -> *mut f64 {
         let Source { at, row_stride } = self.memory(numbers.place);
         let is_along = matches!(self.phase.work, RowWork::Fold(_));
         let narrow = Target { at: self.scratch_at(numbers.narrow), row_stride: 0 };
@@ -259,9 +260,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Rows of f32 of a parameter.
-    fn parameter(&self, parameter: &RowParameter, part: Part) -> Source {
+    fn parameter(&self, parameter: &RowParameter, part: RowPart) -> Source {
         let rows = if parameter.is_same { 1 } else { part.rows };
-        let part = Part { rows, ..part };
+        let part = RowPart { rows, ..part };
         let is_there = parameter.is_same && self.has_parameters;
         let source = match &parameter.operand.packed {
             Some(packed) if is_there => {
@@ -283,7 +284,7 @@ impl<'a> Worker<'a> {
         Source { row_stride: if parameter.is_same { 0 } else { source.row_stride }, ..source }
     }
 
-    fn copy(&self, part: Part) {
+    fn copy(&self, part: RowPart) {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
         let (from, to) = (self.contiguous(operand, part), self.target(result));
         let bytes = part.count * operand.float.bytes();
@@ -297,7 +298,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Combines a part of the rows of a tile.
-    fn fold(&self, work: FoldWork, part: Part, index: usize) {
+    fn fold(&self, work: FoldWork, part: RowPart, index: usize) {
         let numbers = self.numbers(0);
         let FoldWork { kernels, map, by_columns, finish } = work;
         let operand = &self.phase.operands[0];
@@ -306,7 +307,7 @@ impl<'a> Worker<'a> {
         } else {
             let (source, float) = match map {
                 RowMap::None => (self.contiguous(operand, part), operand.float),
-                _ => (self.products(map, part), Float::F32),
+                _ => (self.products(map, part), RowType::F32),
             };
             // SAFETY: the rows lie contiguous, and there is room for a number of each.
             unsafe { (kernels.rows)(part.extent(), source, float, numbers) };
@@ -337,7 +338,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Combines rows whose places lie contiguous, whole rows of places at a time.
-    fn fold_columns(&self, work: FoldWork, part: Part, numbers: *mut f64) {
+    fn fold_columns(&self, work: FoldWork, part: RowPart, numbers: *mut f64) {
         let operand = &self.phase.operands[0];
         let source = self.memory(operand.place);
         let partial = self.scratch_at::<f64>(self.phase.room);
@@ -363,7 +364,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Rows of products, in f32.
-    fn products(&self, map: RowMap, part: Part) -> Source {
+    fn products(&self, map: RowMap, part: RowPart) -> Source {
         let phase = self.phase;
         let rows = |index: usize| {
             let operand = &phase.operands[index];
@@ -388,7 +389,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Computes rows from rows.
-    fn rows(&mut self, part: Part) {
+    fn rows(&mut self, part: RowPart) {
         let phase = self.phase;
         let (Some(result), extent) = (&phase.result, part.extent()) else { return };
         let rows = |index: usize| {
@@ -478,7 +479,7 @@ fn to_factors(variances: *mut f64, count: usize, epsilon: f64) {
 }
 
 /// Elements of a row that lie at one stride.
-struct Piece {
+struct RowRun {
     /// Bytes from the first element of the row, and from element to element.
     offset: isize,
     stride: isize,
@@ -488,7 +489,7 @@ struct Piece {
 }
 
 /// The pieces of a part of rows, in order.
-fn pieces(along: &[(usize, isize)], part: Part, mut each: impl FnMut(Piece)) {
+fn pieces(along: &[(usize, isize)], part: RowPart, mut each: impl FnMut(RowRun)) {
     let (inner, outer) = match along.split_last() {
         Some((&inner, outer)) => (inner, outer),
         None => ((1, 0), &[][..]),
@@ -504,18 +505,18 @@ fn pieces(along: &[(usize, isize)], part: Part, mut each: impl FnMut(Piece)) {
             rest /= extent;
         }
         let count = (extent - within).min(part.count - done);
-        each(Piece { offset, stride, count, done });
+        each(RowRun { offset, stride, count, done });
         done += count;
     }
 }
 
 /// A prologue or epilogue on one thread.
-struct FusedProgram<'a> {
+struct RowProgram<'a> {
     fused: &'a FusedRows,
     interpreter: Interpreter<'a, RowsOperands<'a>>,
 }
 
-impl<'a> FusedProgram<'a> {
+impl<'a> RowProgram<'a> {
     fn new(
         fused: &'a FusedRows,
         plan: &'a Plan,
@@ -542,7 +543,7 @@ impl<'a> FusedProgram<'a> {
     }
 
     /// Runs the program on a part of the rows of a tile of places.
-    fn run(&mut self, tile: usize, part: Part) {
+    fn run(&mut self, tile: usize, part: RowPart) {
         let FusedRows { nest, is_by_place, .. } = self.fused;
         if *is_by_place {
             self.interpreter.operands.block = 0;

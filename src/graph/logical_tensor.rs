@@ -198,7 +198,7 @@ impl LogicalTensor {
         self.has_rank.then_some(self.dims.len())
     }
 
-    /// The dims, some of which may be [`UNKNOWN_DIM`]; `None` if the rank is unknown.
+    /// The dims, each known or [`UNKNOWN_DIM`]; `None` if the rank is unknown.
     pub fn dims(&self) -> Option<&[i64]> {
         self.has_rank.then_some(&self.dims)
     }

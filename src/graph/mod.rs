@@ -160,8 +160,8 @@ impl Graph {
         self.fpmath
     }
 
-    /// The kind of engine that the graph's JSON names: where it was dumped. Partitions run on CPU whatever it
-    /// is.
+    /// The kind of engine that the graph's JSON names: the device of the dump. Partitions run on CPU whatever
+    /// it is.
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }

@@ -25,7 +25,7 @@ pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
 /// level has the features of the one before it too.
 macro_rules! levels {
     ($d:tt avx2: [$($avx2:tt)*], avx512: [$($avx512:tt)*]) => {
-        /// Compiles a function for the instructions of a level.
+        /// Compiles a function for the instructions of a level, or of a level and a feature beside it.
         macro_rules! with_features {
             (portable $d($d item:tt)*) => {
                 $d($d item)*
@@ -36,6 +36,10 @@ macro_rules! levels {
             };
             (avx512 $d($d item:tt)*) => {
                 #[target_feature($(enable = $avx2,)* $(enable = $avx512),*)]
+                $d($d item)*
+            };
+            (avx512_bf16 $d($d item:tt)*) => {
+                #[target_feature($(enable = $avx2,)* $(enable = $avx512,)* enable = "avx512bf16")]
                 $d($d item)*
             };
         }
@@ -198,7 +202,7 @@ fn may_use_tiles() -> bool {
     saved & TILE_STATE == TILE_STATE && status == 0
 }
 
-/// Other systems are not asked.
+/// Other systems need no request.
 #[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
 fn may_use_tiles() -> bool {
     false
@@ -287,7 +291,7 @@ fused! {
 /// its name. The bodies see the type of their level under the name given first. A function may have another
 /// body at level Avx512, behind `or`.
 ///
-/// The functions are unsafe; their callers promise what the bodies ask for, and that the machine runs the
+/// The functions are unsafe; their callers promise what the bodies require, and that the machine runs the
 /// level.
 macro_rules! shells {
     ($Isa:ident: $($functions:tt)*) => {

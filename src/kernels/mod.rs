@@ -14,6 +14,7 @@ pub(crate) mod caches;
 pub(crate) mod floats;
 mod function;
 pub(crate) mod fused;
+pub(crate) mod gemm;
 mod isa;
 mod math;
 pub(crate) mod pack;

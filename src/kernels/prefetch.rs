@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_every_piece_is_asked_for_in_order() {
+    fn every_line_of_every_range_is_prefetched_in_order() {
         type Row<'a> = (&'a [(usize, usize)], &'a [usize]);
         let rows: &[Row<'_>] = &[
             (&[], &[]),

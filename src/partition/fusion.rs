@@ -38,10 +38,12 @@ pub(crate) enum Lowering {
     Elementwise,
     /// To phases over rows, with elementwise work before and behind.
     Rows,
+    /// To a matrix product, with the other ops as its epilogue.
+    Matmul,
 }
 
-/// How the bits of a partition relate to those of its ops, each run as a partition of its own, and to the
-/// exact result.
+/// How the bits of a partition relate to those of its ops, each run as a separate partition, and to the exact
+/// result.
 ///
 /// ```
 /// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};

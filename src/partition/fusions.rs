@@ -1,23 +1,37 @@
 //! The table of fusions, by priority. To add a fusion is to add a row.
 
-use super::fusion::{Accuracy, Fusion, FusionVerdict, Lowering};
+use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
 use super::moves;
 use super::pointwise::Pointwise;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
+use crate::types::kind::OpKind;
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
 /// once.
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] = &[ROWS, POINTWISE];
+pub(super) const FUSIONS: &[Fusion] = &[MATMUL, ROWS, POINTWISE];
+
+/// A matrix product, with pointwise ops behind it.
+const MATMUL: Fusion = Fusion {
+    name: "matmul",
+    seed: |op| op.kind() == OpKind::MatMul,
+    grow: behind_product,
+    accept: |_| FusionVerdict::Matched,
+    lowering: Lowering::Matmul,
+    accuracy: Accuracy::Ordered,
+};
 
 /// An op on rows, with pointwise ops around it.
 const ROWS: Fusion = Fusion {
     name: "rows",
     seed: is_on_rows,
-    grow: |group, op| rows::grow(group, op, MAX_OPS),
+    grow: |group, op| match moves::moves(group.graph.ops[op]) {
+        true => FusionVerdict::Rejected(MOVES_ALONE),
+        false => rows::grow(group, op, MAX_OPS),
+    },
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Rows,
     accuracy: Accuracy::Ordered,
@@ -30,9 +44,7 @@ const POINTWISE: Fusion = Fusion {
     grow: |group, index| {
         let op = group.graph.ops[index];
         match Pointwise::of(op) {
-            Some(_) if group.members.len() == MAX_OPS => {
-                FusionVerdict::Rejected("the group has as many ops as a group may have")
-            }
+            Some(_) if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
             Some(_) => match moves::objection(group, index) {
                 Some(why) => FusionVerdict::Rejected(why),
                 None => FusionVerdict::Matched,
@@ -47,3 +59,22 @@ const POINTWISE: Fusion = Fusion {
     lowering: Lowering::Elementwise,
     accuracy: Accuracy::Exact,
 };
+
+const FULL: &str = "the group has as many ops as a group may have";
+const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does not move them";
+
+/// Whether a product takes an op into its epilogue: a pointwise op that uses its result, or what follows from
+/// it.
+fn behind_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
+    let op = group.graph.ops[index];
+    let is_member = |other: &usize| group.members.contains(other);
+    match () {
+        () if Pointwise::of(op).is_none() => FusionVerdict::NoMatch,
+        () if !group.graph.producers[index].iter().any(is_member) => {
+            FusionVerdict::Rejected("the op does not use the product")
+        }
+        () if moves::moves(op) => FusionVerdict::Rejected(MOVES_ALONE),
+        () if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
+        () => FusionVerdict::Matched,
+    }
+}

@@ -22,7 +22,7 @@ impl AsRef<[usize]> for OpGroup {
     }
 }
 
-/// Applies fusions in the order of the table; an op that no fusion takes is a group of its own. If `grow` is
+/// Applies fusions in the order of the table; an op that no fusion takes is a group of one op. If `grow` is
 /// false, no group has more than its seed.
 pub(super) fn group(
     graph: &OpGraph<'_>,

@@ -177,7 +177,7 @@ impl Partition {
 
 impl Graph {
     /// Cuts the graph into partitions, in an order in which they can run. An op that no kernel runs gets a
-    /// partition of its own that is [not supported](Partition::is_supported). Each call starts afresh.
+    /// separate partition that is [not supported](Partition::is_supported). Each call starts afresh.
     ///
     /// # Errors
     ///

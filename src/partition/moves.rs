@@ -27,6 +27,11 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
     (pieces > MAX_PIECES && !is_lone_result).then_some("the group would fall into too many pieces")
 }
 
+/// Whether an op moves elements.
+pub(super) fn moves(op: &Op) -> bool {
+    movement(op).is_some()
+}
+
 fn movement(op: &Op) -> Option<Movement> {
     match Function::of(op) {
         Some(Function::Move(movement)) => Some(movement),

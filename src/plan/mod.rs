@@ -1,11 +1,12 @@
 //! What compilation hands to execution: every decision that can be made before data exists. It holds data
 //! only.
 //!
-//! A [`Plan`] is a list of [`Phase`]s (`phase`). A phase goes through 2-D tiles; what it computes in a tile is
-//! a [`TileProgram`] (`tile_program`), whose operands are strided [`Access`]es (`access`). A plan has no ids:
-//! tensors are ports by position.
+//! A [`Plan`] is a list of [`Phase`]s (`phase`). A phase goes through 2-D tiles; what it computes in a tile
+//! is a [`TileProgram`] (`tile_program`), whose operands are strided [`Access`]es (`access`). A plan has no
+//! ids: tensors are ports by position.
 
 mod access;
+mod gemm;
 mod nest;
 mod phase;
 pub(crate) mod register_fusion;
@@ -15,10 +16,11 @@ pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
+pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
-    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, RowMap, RowOperand, RowParameter, RowPlace,
+    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
     RowWork, RowsPhase,
 };
 pub(crate) use self::tile_program::{

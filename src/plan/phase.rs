@@ -15,8 +15,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::Base;
+use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
+use crate::kernels::gemm::pack::SCRATCH;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
@@ -26,6 +28,10 @@ pub(crate) enum Phase {
     Map(LoopNest),
     /// Elements that depend on whole rows, or numbers of rows.
     Rows(Box<RowsPhase>),
+    /// The right operand of a product, packed into an internal buffer.
+    Pack(PackPhase),
+    /// Matrix products, tile by tile.
+    Gemm(Box<GemmPhase>),
 }
 
 impl Phase {
@@ -34,6 +40,8 @@ impl Phase {
         match self {
             Self::Map(nest) => nest.tiles(),
             Self::Rows(rows) => rows.tasks(),
+            Self::Pack(pack) => pack.nest.tiles(),
+            Self::Gemm(gemm) => gemm.nest.tiles(),
         }
     }
 
@@ -42,6 +50,8 @@ impl Phase {
         match self {
             Self::Map(nest) => nest.program.scratch,
             Self::Rows(rows) => rows.scratch(),
+            Self::Pack(_) => SCRATCH,
+            Self::Gemm(gemm) => gemm.layout.end,
         }
     }
 
@@ -50,6 +60,8 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
+            Self::Pack(_) => smallvec![],
+            Self::Gemm(gemm) => smallvec![&gemm.nest],
         }
     }
 
@@ -60,6 +72,8 @@ impl Phase {
             Self::Rows(rows) => {
                 rows.nest.program.accesses.iter().any(|access| access.base == Base::Port(port))
             }
+            Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
+            Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -72,6 +86,8 @@ impl Phase {
                     rows.prologue.iter_mut().chain(&mut rows.epilogue).map(|fused| &mut fused.nest);
                 programs.chain([&mut rows.nest]).flat_map(|nest| nest.program.bases_mut()).collect()
             }
+            Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
+            Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
         }
     }
 }

@@ -9,8 +9,8 @@ use super::nest::LoopNest;
 use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
-    Float, Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts,
-    SoftMaxBackward, SoftMaxRows,
+    Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts, RowKernel,
+    RowType, SoftMaxBackward, SoftMaxRows,
 };
 
 /// Elements of a part of a row that is combined to one number.
@@ -31,9 +31,9 @@ pub(crate) struct RowsPhase {
     /// What is computed.
     pub(crate) work: RowWork,
     /// The operands, as the work wants them.
-    pub(crate) operands: SmallVec<[RowOperand; 3]>,
+    pub(crate) operands: SmallVec<[PlacedRows; 3]>,
     /// The rows that are written; none if numbers alone are.
-    pub(crate) result: Option<RowOperand>,
+    pub(crate) result: Option<PlacedRows>,
     /// The f32 by which rows are multiplied, and which are added: gamma and beta.
     pub(crate) parameters: SmallVec<[RowParameter; 2]>,
     /// A number for each place that is read.
@@ -104,12 +104,12 @@ pub(crate) enum RowWork {
         is_centred: bool,
         epsilon: f64,
     },
-    SoftMaxBackward(unsafe fn(&SoftMaxBackward)),
+    SoftMaxBackward(RowKernel<SoftMaxBackward>),
     NormBackward {
-        kernel: unsafe fn(&NormBackward),
+        kernel: RowKernel<NormBackward>,
         epsilon: f64,
     },
-    PreluBackward(unsafe fn(&PreluBackward)),
+    PreluBackward(RowKernel<PreluBackward>),
 }
 
 /// How rows are combined.
@@ -128,8 +128,8 @@ pub(crate) struct FoldWork {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowMap {
     None,
-    Norm { kernel: unsafe fn(&NormProducts), epsilon: f64 },
-    Prelu(unsafe fn(&PreluProducts)),
+    Norm { kernel: RowKernel<NormProducts>, epsilon: f64 },
+    Prelu(RowKernel<PreluProducts>),
 }
 
 /// What becomes of the number of a row.
@@ -165,9 +165,9 @@ pub(crate) enum RowPlace {
 
 /// Rows that are read or written.
 #[derive(Debug, Clone)]
-pub(crate) struct RowOperand {
+pub(crate) struct PlacedRows {
     pub(crate) place: RowPlace,
-    pub(crate) float: Float,
+    pub(crate) float: RowType,
     /// Extents and strides in bytes of the loops along a row, the outermost first.
     pub(crate) along: SmallVec<[(usize, isize); 2]>,
     /// The room for rows that do not lie contiguous; `None` if they do.
@@ -187,7 +187,7 @@ pub(crate) struct Packed {
 /// Rows of parameters, as f32.
 #[derive(Debug, Clone)]
 pub(crate) struct RowParameter {
-    pub(crate) operand: RowOperand,
+    pub(crate) operand: PlacedRows,
     /// The kernel that widens them, and the offset of the wide rows in the scratch.
     pub(crate) widen: Option<(Kernel1, usize, usize)>,
     /// Whether all places have the same.
@@ -198,7 +198,7 @@ pub(crate) struct RowParameter {
 #[derive(Debug, Clone)]
 pub(crate) struct PlaceNumbers {
     pub(crate) place: RowPlace,
-    /// For numbers that differ along rows instead: the loops along a row, as in [`RowOperand`].
+    /// For numbers that differ along rows instead: the loops along a row, as in [`PlacedRows`].
     pub(crate) along: SmallVec<[(usize, isize); 2]>,
     /// The kernel between f64 and the type in memory, and the bytes of that.
     pub(crate) convert: Option<Kernel1>,

@@ -4,9 +4,10 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    Base, Dest, FoldWork, FusedRows, Instr, LoopNest, Operand, Phase, Plan, RowPlace, RowWork, RowsPhase,
-    Step,
+    Base, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase,
+    Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
 };
+use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, TensorId};
 
@@ -162,6 +163,8 @@ impl Phase {
         match self {
             Self::Map(nest) => nest.summary(ids, threads),
             Self::Rows(rows) => rows.summary(ids, threads),
+            Self::Pack(pack) => pack.summary(ids, threads),
+            Self::Gemm(gemm) => gemm.summary(ids, threads),
         }
     }
 }
@@ -259,29 +262,84 @@ impl LoopNest {
     }
 
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
-        let accessed = |access: usize| self.accessed(access, ids);
         let operand = |operand| match operand {
-            Operand::Access(access) => accessed(access),
+            Operand::Access(access) => self.accessed(access, ids),
             Operand::Step(step) => StepOperand::Step(step),
         };
-        let (output, buffer) = match step.to {
-            Dest::Access(access) => match accessed(access) {
-                StepOperand::Tensor(id) => (Some(id), None),
-                StepOperand::Buffer(buffer) => (None, Some(buffer)),
-                _ => (None, None),
-            },
-            Dest::Scratch(..) => (None, None),
+        let output = match step.to {
+            Dest::Access(access) => Some(self.accessed(access, ids)),
+            Dest::Scratch(..) => None,
         };
         StepSummary {
             tasks: step.labels.iter().map(ToString::to_string).collect(),
             operands: step.instr.operands().into_iter().map(operand).collect(),
-            output,
-            buffer,
+            output: output.and_then(StepOperand::tensor),
+            buffer: output.and_then(StepOperand::buffer),
             varies_by_row: step.space.rows,
             varies_by_column: step.space.columns == InnerStride::Contiguous,
             lazy_branches: matches!(&step.instr, Instr::Select(select) if select.classify_mask.is_some()),
             register_fusion: step.register_fusion,
         }
+    }
+}
+
+impl PackPhase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed = |access: usize| self.nest.accessed(access, ids);
+        let task = "pack the right operand of a product".to_owned();
+        let pack = driver_step(task, vec![accessed(Self::FROM)], accessed(Self::TO));
+        NestSummary { steps: vec![pack], ..self.nest.summary(ids, threads) }
+    }
+}
+
+impl GemmPhase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed = |operand: GemmOperand| self.nest.accessed(self.first_access + operand as usize, ids);
+        let mut operands = vec![accessed(GemmOperand::Left), accessed(GemmOperand::Right)];
+        if self.bias.is_some() {
+            operands.push(accessed(GemmOperand::Bias));
+        }
+        let way = match self.method {
+            GemmMethod::Dots { .. } => "dot products".to_owned(),
+            GemmMethod::Tiles { kernel, depth_block, is_packed, .. } => {
+                let right = if is_packed { "packed panels" } else { "rows in place" };
+                let form = match kernel.form() {
+                    Form::F32 => "f32",
+                    Form::Bf16Pairs => "pairs of bf16",
+                    Form::Bf16 => "f32 from bf16",
+                    Form::F16 => "f32 from f16",
+                };
+                format!("{form}, {right}, blocks of {}", depth_block.min(self.depth))
+            }
+        };
+        let task = format!("product of depth {} ({way})", self.depth);
+        let product = driver_step(task, operands, accessed(GemmOperand::Result));
+        let nest = self.nest.summary(ids, threads);
+        NestSummary { steps: [vec![product], nest.steps].concat(), ..nest }
+    }
+}
+
+/// What the driver of a phase does itself.
+fn driver_step(task: String, operands: Vec<StepOperand>, output: StepOperand) -> StepSummary {
+    StepSummary {
+        tasks: vec![task],
+        operands,
+        output: output.tensor(),
+        buffer: output.buffer(),
+        varies_by_row: true,
+        varies_by_column: true,
+        lazy_branches: false,
+        register_fusion: RegisterFusionVerdict::NoPartner,
+    }
+}
+
+impl StepOperand {
+    fn tensor(self) -> Option<TensorId> {
+        if let Self::Tensor(id) = self { Some(id) } else { None }
+    }
+
+    fn buffer(self) -> Option<usize> {
+        if let Self::Buffer(buffer) = self { Some(buffer) } else { None }
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct LookaheadPrefetch {
     pub(crate) result: Option<usize>,
 }
 
-/// A set of steps of a tile program. The first 64, which is more than most groups have, need no allocation and no
-/// loop.
+/// A set of steps of a tile program. The first 64, which is more than most groups have, need no allocation
+/// and no loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepSet {
     first: u64,

@@ -10,7 +10,7 @@ pub(super) fn elements_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
     bytes.as_chunks_mut().0
 }
 
-/// The n-th of the elements of four bits, of which a byte holds two, the first in its low half.
+/// The n-th of elements of four bits; a byte holds two, the first in its low half.
 pub(super) fn nibble(bytes: &[u8], at: usize) -> u8 {
     bytes[at / 2] >> (4 * (at % 2)) & 0xf
 }

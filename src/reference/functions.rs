@@ -199,7 +199,7 @@ fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// `1 / (1 + e⁻ˣ)`, of which `(1 + tanh(x/2)) / 2` is another form.
+/// `1 / (1 + e⁻ˣ)`, which equals `(1 + tanh(x/2)) / 2`.
 fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }

@@ -138,7 +138,7 @@ pub fn ulps(op: &Op) -> u32 {
 }
 
 /// How far each element of the result of an op that sums up may be off the interpreter, before it is rounded
-/// to its type: a compiled op adds up in f32, in an order of its own.
+/// to its type: a compiled op adds up in f32, in another order.
 ///
 /// Of a sum of `n` terms that is `n · 2⁻²⁴` times the sum of their sizes. SoftMax is off by 32 half units in
 /// the last place, and one more for each 1 that a number is below the maximum of its row; norms are off by 32
@@ -182,7 +182,7 @@ pub fn bounds(op: &Op, inputs: &[Value]) -> Result<Option<Vec<f64>>> {
         | K::LayerNormBackward
         | K::PReLUBackward => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
-            Some(rows::bounds(op, inputs, &shapes[0])?)
+            Some(rows::bounds(op, inputs, &shapes)?)
         }
         K::MatMul => {
             let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;

@@ -8,7 +8,7 @@ use crate::graph::op::Op;
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
 
-/// How many columns are worked out side by side. Each has a sum of its own, so the order of its terms stays.
+/// Number of columns computed side by side. Each column has its sum, so the order of the terms stays.
 const COLUMNS: usize = 8;
 
 /// How many rows one task works out.
@@ -17,9 +17,11 @@ const ROWS: usize = 64;
 /// The sum of the products of each row and each column, plus `bias` if there is one, rounded once. A row of
 /// no elements sums up to 0.
 ///
-/// A vector is a row on the left and a column on the right, transposed or not, and has no dim of its own in
-/// the result. The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way
-/// onto the result.
+/// A vector is a row on the left and a column on the right, transposed or not, and adds no dim to the result.
+/// The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way onto the
+/// result.
+///
+/// If the CPU multiplies pairs of bf16, a compiled product of bf16 takes subnormal numbers for 0.
 pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let sums = sums(op, inputs, &shapes[0], |x| x)?;
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))

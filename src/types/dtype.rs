@@ -49,8 +49,8 @@ coded_enum! {
 }
 
 impl DataType {
-    /// Every type whose elements are whole bytes with a meaning of their own: all but `undef`, the 4-bit and
-    /// the scale types. `Select` moves these types.
+    /// Every type whose elements are whole bytes: all but `undef`, the 4-bit and the scale types. `Select`
+    /// moves these types.
     pub const WHOLE: &'static [DataType] = &[
         Self::F16,
         Self::Bf16,

@@ -6,16 +6,16 @@
 //! on floating point is IEEE 754, rounded to nearest, ties to even; a NaN that comes out of it has positive
 //! sign and no payload.
 //!
-//! The formulas are those of oneDNN Graph's op specification or, where that gives none, of its eltwise
+//! The formulas are those of oneDNN Graph's op specification or, if it gives none, of its eltwise
 //! primitive. They are meant as written, for NaN and infinities too: a condition is false for NaN, 0 · ∞ and
-//! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN where one side is.
+//! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN if one side is.
 
 use super::dtype::DataType;
 use super::function_row::{CostClass, floats, functions, integers};
 
 use CostClass::{Heavy, Light, Medium};
 
-/// Parameters `p` and `q` of a function; 0 where it has none.
+/// Parameters `p` and `q` of a function; 0 if it has none.
 pub(crate) type Params = [f32; 2];
 
 functions! {
@@ -69,8 +69,8 @@ functions! {
         Cos: floats(Heavy).ulps(2),
     }
 
-    /// A function of two numbers of one type: f32, and where noted s32 and s64, on which sums, differences
-    /// and products wrap around.
+    /// A function of two numbers of one type: f32, and s32 and s64 if noted; sums, differences and products
+    /// of integers wrap around.
     pub(crate) enum Binary {
         /// `x + y`; also s32, s64.
         Add: floats(Light).integers(Light).commuting(),
@@ -78,20 +78,20 @@ functions! {
         Subtract: floats(Light).integers(Light),
         /// `x · y`; also s32, s64.
         Multiply: floats(Light).integers(Light).commuting(),
-        /// `x / y`; also s32, s64: rounded down, and 0 where `y` is 0.
+        /// `x / y`; also s32, s64: rounded down, and 0 if `y` is 0.
         Divide: floats(Medium).integers(Heavy),
-        /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 where `y` is 0; of s32 and s64 alone.
+        /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 if `y` is 0; only s32 and s64.
         Modulo: integers(Heavy),
-        /// The larger one, NaN where one is NaN, +0 above −0; also s32, s64.
+        /// The larger one, NaN if one is NaN, +0 above −0; also s32, s64.
         Maximum: floats(Light).integers(Light).commuting(),
-        /// The smaller one, NaN where one is NaN, −0 below +0; also s32, s64.
+        /// The smaller one, NaN if one is NaN, −0 below +0; also s32, s64.
         Minimum: floats(Light).integers(Light).commuting(),
         /// `(x − y)²`, the difference rounded to f32 before it is squared.
         SquaredDifference: floats(Light).commuting(),
         /// `x` from 0 on, else `y · x`.
         Prelu: floats(Light),
         /// The gradient of `|x|`: `y` for `x` above 0, `−y` below, else 0. In this and all that follow, `x`
-        /// is the source or, where the name says so, the result of the forward op, and `y` the gradient of
+        /// is the source or, if the name says so, the result of the forward op, and `y` the gradient of
         /// the result.
         AbsBackward: floats(Light),
         /// `y` for `x` strictly between `p` and `q`, else 0; of source and of result alike.
@@ -104,7 +104,7 @@ functions! {
         GeluErfBackward: floats(Heavy).ulps(4),
         /// `y` times the derivative of [`Unary::GeluTanh`]; at ±∞ that is NaN.
         GeluTanhBackward: floats(Heavy).ulps(4),
-        /// `p · y` where `p·x + q` is strictly between 0 and 1, else 0.
+        /// `p · y` if `p·x + q` is strictly between 0 and 1, else 0.
         HardSigmoidBackward: floats(Medium),
         /// `y` for `x` from 3 on, `y · (x/3 + 1/2)` for `x` strictly between −3 and 3, else 0.
         HardSwishBackward: floats(Medium).ulps(2),
@@ -147,7 +147,7 @@ pub(crate) const fn computes_in_f32(of: DataType) -> bool {
 pub(crate) enum Comparison {
     /// `x = y`.
     Equal,
-    /// `x ≠ y`, true where one is NaN.
+    /// `x ≠ y`, true if one is NaN.
     NotEqual,
     /// `x < y`.
     Less,
@@ -187,7 +187,7 @@ impl Comparison {
     }
 }
 
-/// A function of truth values: bytes, true where not zero; the result is 0 or 1.
+/// A function of booleans: bytes, true if not zero; the result is 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Logic {
     /// Whether both are true.

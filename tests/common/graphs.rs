@@ -103,6 +103,9 @@ pub struct RandomGraph {
     pub outputs: BTreeMap<usize, LogicalTensor>,
 }
 
+/// Operands, kind, type and dims of the result, and attributes of an op that moves elements.
+type Moved = (Vec<Known>, OpKind, DataType, Vec<i64>, Vec<(Attr, AttrValue)>);
+
 struct Builder<'a> {
     random: &'a mut Random,
     /// The shape onto which the operands of an op broadcast.
@@ -172,7 +175,8 @@ impl RandomGraph {
     }
 }
 
-/// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is allowed.
+/// A tensor of a random layout: row-major, permuted, with gaps, or with repeated elements where that is
+/// allowed.
 pub fn strided(
     random: &mut Random,
     id: usize,
@@ -249,8 +253,8 @@ impl Builder<'_> {
         self.random.pick(&[0.5, 1.0, -1.0, 2.0, 0.1, 3.0, -0.75, 0.0])
     }
 
-    /// An op that moves elements: its operand, the attributes, and the shape of the result.
-    fn moved(&mut self) -> (Vec<Known>, OpKind, DataType, Vec<i64>, Attrs) {
+    /// An op that moves elements.
+    fn moved(&mut self) -> Moved {
         let of = if self.random.below(3) == 0 {
             self.random.pick(DataType::WHOLE)
         } else {
@@ -640,8 +644,8 @@ pub fn describe(graph: &RandomGraph) -> String {
     lines.join("\n")
 }
 
-/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one. With `in_place`, outputs
-/// are put in place of inputs at random, wherever that is allowed.
+/// Runs all partitions of a graph on its inputs; gives every tensor that comes out of one. With `in_place`,
+/// outputs are put in place of inputs at random, wherever that is allowed.
 pub fn run(
     partitions: &[Partition],
     outputs: &BTreeMap<usize, LogicalTensor>,
@@ -743,7 +747,8 @@ fn check_output(op: &Op, output: usize, operands: &[Value], given: &Value) -> Re
     if given.dims() != expected.dims() {
         return Err(format!("{op:?} gives {:?}, not {:?}", given.dims(), expected.dims()));
     }
-    // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked out.
+    // A gradient of infinity times a derivative that underflows is a matter of how the derivative is worked
+    // out.
     let only_finite = most > 0 && BACKWARD.contains(&op.kind());
     let is_judged = |element: &[u8]| !only_finite || is_finite(op.outputs()[0].data_type(), element);
     match difference_where(given, &expected, most, is_judged) {

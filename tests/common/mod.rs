@@ -1,5 +1,5 @@
-//! What the tests share: selects described as data, run through the whole workflow, and judged by an oracle of its
-//! own that knows nothing of strides, loops or kernels.
+//! What the tests share: selects described as data, run through the whole workflow, and judged by an oracle
+//! of its own that knows nothing of strides, loops or kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 pub mod graphs;
@@ -170,8 +170,8 @@ fn starts(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3], rank: us
     [axis.map_or(right(COND), |a| a as usize), right(THEN), axis.map_or(right(ELSE), |a| a as usize)]
 }
 
-/// The broadcasting rules by brute force: operands are padded to one rank with ones, then held against each other dim
-/// by dim. `None` where the shapes do not fit.
+/// The broadcasting rules by brute force: operands are padded to one rank with ones, then held against each
+/// other dim by dim. `None` where the shapes do not fit.
 pub fn broadcast(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3]) -> Option<Vec<i64>> {
     let padded = |dims: &[i64], rank: usize| [&vec![1; rank - dims.len()][..], dims].concat();
     let join = |a: &[i64], b: &[i64]| -> Option<Vec<i64>> {
@@ -200,8 +200,8 @@ pub fn broadcast(mode: AutoBroadcast, axis: Option<i64>, dims: &[Vec<i64>; 3]) -
     }
 }
 
-/// Where choices come from: numbers that look random and are the same from run to run (xorshift64*), or bytes that spell
-/// the choices out, as a fuzzer does.
+/// Where choices come from: numbers that look random and are the same from run to run (xorshift64*), or bytes
+/// that spell the choices out, as a fuzzer does.
 #[derive(Debug, Clone)]
 pub enum Random {
     Seed(u64),
@@ -269,8 +269,8 @@ pub fn report<T: std::fmt::Debug>(wrong: &[T]) {
     assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
 }
 
-/// By how many units in the last place two elements differ: 0 for equal bits alone, and as much as can be where only one
-/// is NaN or the type is no floating-point one.
+/// By how many units in the last place two elements differ: 0 for equal bits alone, and as much as can be
+/// where only one is NaN or the type is no floating-point one.
 pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
     if a == b {
         return 0;
@@ -297,9 +297,9 @@ pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
     }
 }
 
-/// An op of a kind that a graph takes: as few tensors as the row of the kind allows, of the first types that suit it,
-/// and the attributes that it must have. Of the tensors only the types are known; inputs have ids from 0, outputs from
-/// 100.
+/// An op of a kind that a graph takes: as few tensors as the row of the kind allows, of the first types that
+/// suit it, and the attributes that it must have. Of the tensors only the types are known; inputs have ids
+/// from 0, outputs from 100.
 pub fn plain_op(kind: OpKind) -> Op {
     let schema = Schema::of(kind);
     let counts = |count: Count| (0..8).filter(move |&n| count.allows(n));
@@ -315,8 +315,9 @@ pub fn plain_op(kind: OpKind) -> Op {
     candidates.map(with_required).find(taken).unwrap_or_else(|| panic!("no op of kind {kind} is taken"))
 }
 
-/// An op of so many inputs and outputs without attributes. A port of the type variable of the first port has the type
-/// `first`, any other `other`; where a port cannot have that, it has the first type that it can have.
+/// An op of so many inputs and outputs without attributes. A port of the type variable of the first port has
+/// the type `first`, any other `other`; where a port cannot have that, it has the first type that it can
+/// have.
 fn typed_op(schema: &Schema, [inputs, outputs]: [usize; 2], first: DataType, other: DataType) -> Op {
     let first_variable = schema.inputs.iter().chain(schema.outputs).next().map(|port| port.type_variable);
     let type_of = |port: &Port| {
@@ -378,8 +379,8 @@ impl Golden {
         std::fs::read_to_string(&self.0).unwrap_or_default().replace("\r\n", "\n")
     }
 
-    /// What is wrong where the file does not hold this text. With `STERNA_REWRITE` set in the environment it holds it
-    /// afterwards, and nothing is wrong.
+    /// What is wrong where the file does not hold this text. With `STERNA_REWRITE` set in the environment it
+    /// holds it afterwards, and nothing is wrong.
     pub fn differs_from(&self, text: &str) -> Option<String> {
         if self.text() == text {
             return None;

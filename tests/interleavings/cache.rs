@@ -1,8 +1,9 @@
-//! Promise: in whatever order threads come to the cache of compiled partitions, a value is made once, each thread gets
-//! the value of its own key, no failure is kept, the capacity is kept to, and nobody waits for ever.
+//! Promise: in whatever order threads come to the cache of compiled partitions, a value is made once, each
+//! thread gets the value of its own key, no failure is kept, the capacity is kept to, and nobody waits for
+//! ever.
 //!
-//! loom runs each model under every order in which its threads can take their locks. It sees the file of the cache
-//! as it stands, with locks of its own.
+//! loom runs each model under every order in which its threads can take their locks. It sees the file of the
+//! cache as it stands, with locks of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Promise: to partition, compile and execute the largest groups there are takes little stack, however they are built; threads
-//! of some systems have 128 KiB.
+//! Promise: to partition, compile and execute the largest groups there are takes little stack, however they
+//! are built; threads of some systems have 128 KiB.
 //!
 //! Each row runs on a thread of a small stack; where that is too small, the system ends the process.
 
@@ -13,8 +13,8 @@ use sterna::{
 /// The most ops of a group.
 const MOST_OPS: usize = 64;
 
-/// What the thread has for all: in a build for release, and in one with few optimisations and with checks, where what is put on
-/// the stack stays there longer and shares no room.
+/// What the thread has for all: in a build for release, and in one with few optimisations and with checks,
+/// where what is put on the stack stays there longer and shares no room.
 const STACK: usize = if cfg!(debug_assertions) { 128 << 10 } else { 64 << 10 };
 
 /// Ops of f32 or of bf16, each with its result.

@@ -1,4 +1,5 @@
-//! The names of numbers that oneDNN declares in `dnnl_debug.h`, as far as a client of the graph API meets them.
+//! The names of numbers that oneDNN declares in `dnnl_debug.h`, as far as a client of the graph API meets
+//! them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 

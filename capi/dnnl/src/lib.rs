@@ -1,9 +1,9 @@
 //! libdnnl.so.3 for programs that were built for oneDNN Graph: the graph API of oneDNN, answered by Sterna.
 //!
-//! The functions of `sterna_capi` have the arguments, struct layouts and numbers of oneDNN's. So a name of oneDNN's is
-//! a jump to the function that does the work, and the table below is all there is to it: it says nothing of arguments
-//! that could differ from what they are there. What oneDNN has and `sterna.h` has not stands behind the table, and the names
-//! of numbers in `debug`.
+//! The functions of `sterna_capi` have the arguments, struct layouts and numbers of oneDNN's. So a name of
+//! oneDNN's is a jump to the function that does the work, and the table below is all there is to it: it says
+//! nothing of arguments that could differ from what they are there. What oneDNN has and `sterna.h` has not
+//! stands behind the table, and the names of numbers in `debug`.
 
 mod debug;
 

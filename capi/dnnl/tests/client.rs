@@ -1,8 +1,8 @@
 //! A client compiled against upstream's own headers, linked once, run on the stand-in and on oneDNN.
 //!
-//! `STERNA_ONEDNN` names a folder with `include` (the package `onednn-devel` on PyPI) and, to compare with oneDNN
-//! itself, `lib` (the package `onednn`). Without it these tests say that they were skipped. `STERNA_REWRITE=1` writes
-//! what the stand-in answers to `tests/data/client.txt`.
+//! `STERNA_ONEDNN` names a folder with `include` (the package `onednn-devel` on PyPI) and, to compare with
+//! oneDNN itself, `lib` (the package `onednn`). Without it these tests say that they were skipped.
+//! `STERNA_REWRITE=1` writes what the stand-in answers to `tests/data/client.txt`.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -139,7 +139,8 @@ fn differences_from_onednn_are_the_ones_known() {
     assert!(faults.is_empty(), "{} of {} lines\n{}", faults.len(), ours.len(), faults.join("\n"));
 }
 
-/// A row of the table of differences: `| check | here | oneDNN | why |`, each but the last in backticks, `*` for any text.
+/// A row of the table of differences: `| check | here | oneDNN | why |`, each but the last in backticks, `*`
+/// for any text.
 #[derive(Debug)]
 struct Row<'a> {
     check: &'a str,

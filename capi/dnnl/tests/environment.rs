@@ -1,4 +1,5 @@
-//! What the environment asks of the stand-in: verbose lines, dumps, threads. The client, `small.c`, needs no header.
+//! What the environment asks of the stand-in: verbose lines, dumps, threads. The client, `small.c`, needs no
+//! header.
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,4 +1,5 @@
-//! Promise: the page of the guide on oneDNN shows a program that is built with oneDNN's headers, and runs as it says.
+//! Promise: the page of the guide on oneDNN shows a program that is built with oneDNN's headers, and runs as
+//! it says.
 //!
 //! `STERNA_ONEDNN` names a folder with `include` (the package `onednn-devel` on PyPI).
 #![cfg(target_os = "linux")]

@@ -1,7 +1,9 @@
-//! Promise: a client that is compiled against the header that comes with the stand-in gets oneDNN's names of numbers.
+//! Promise: a client that is compiled against the header that comes with the stand-in gets oneDNN's names of
+//! numbers.
 //!
-//! With `STERNA_ONEDNN`, the client is compiled against oneDNN's headers as well, and asks oneDNN itself for the names if
-//! its library is there. `STERNA_REWRITE=1` writes what the stand-in answers to `tests/data/names.txt`.
+//! With `STERNA_ONEDNN`, the client is compiled against oneDNN's headers as well, and asks oneDNN itself for
+//! the names if its library is there. `STERNA_REWRITE=1` writes what the stand-in answers to
+//! `tests/data/names.txt`.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -11,7 +13,8 @@ use std::{env, fs};
 
 const ANSWERS: &str = "tests/data/names.txt";
 
-/// What Sterna has a name for and oneDNN 3.13 has not: its own types, and one of oneDNN's that oneDNN leaves out.
+/// What Sterna has a name for and oneDNN 3.13 has not: its own types, and one of oneDNN's that oneDNN leaves
+/// out.
 const OURS_ALONE: &[&str] = &[
     "dnnl_dt2str 0xf: f4_e3m0",
     "dnnl_dt2str 0x101: s16",
@@ -25,7 +28,8 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Compiles the client, in C or in C++, against the headers in the folder of the stand-in and behind them in another.
+/// Compiles the client, in C or in C++, against the headers in the folder of the stand-in and behind them in
+/// another.
 fn client(
     libraries: &Path,
     name: &str,

@@ -25,7 +25,8 @@ pub struct Block {
     pub text: String,
     /// What it prints: the block of language `output` behind it, if there is one.
     pub output: Option<String>,
-    /// Lines of what it prints, with numbers of one machine: the block of language `plan` behind it, if there is one.
+    /// Lines of what it prints, with numbers of one machine: the block of language `plan` behind it, if there
+    /// is one.
     pub plan: Option<String>,
 }
 
@@ -104,9 +105,9 @@ fn without_numbers(line: &str) -> String {
     kept
 }
 
-/// Follows a page: writes the files that it names to a folder of their own below `home`, and runs its commands: those
-/// of cargo, and what comes before the first file, in the root of the project, the others in that folder. Answers with
-/// what went wrong.
+/// Follows a page: writes the files that it names to a folder of their own below `home`, and runs its
+/// commands: those of cargo, and what comes before the first file, in the root of the project, the others in
+/// that folder. Answers with what went wrong.
 pub fn follow(page: &Page, repository: &Path, home: &Path, environment: &[(&str, PathBuf)]) -> Vec<String> {
     let folder = home.join(page.name());
     fs::create_dir_all(&folder).expect("the folder of a page can be made");

@@ -50,8 +50,8 @@ struct Memory {
 }
 
 impl Select {
-    /// Compiles for an engine, which it takes over. `then` has the stride given, 1 or 2; with 2, an execution takes
-    /// scratch.
+    /// Compiles for an engine, which it takes over. `then` has the stride given, 1 or 2; with 2, an execution
+    /// takes scratch.
     pub(crate) fn new(engine: *mut Engine, then_stride: i64) -> Self {
         let mut memory =
             Box::new(Memory { cond: [1, 0, 1, 0, 1], then: [1.0; 10], else_: [2.0; 5], dst: [0.0; 5] });
@@ -61,7 +61,8 @@ impl Select {
             ptr::from_mut(&mut memory.else_).cast(),
             ptr::from_mut(&mut memory.dst).cast(),
         ];
-        // SAFETY: each object is made before it is used and destroyed once; the memory of the tensors outlives them.
+        // SAFETY: each object is made before it is used and destroyed once; the memory of the tensors
+        // outlives them.
         unsafe {
             let descs: [LogicalTensor; 4] = std::array::from_fn(|id| {
                 let data_type = if id == 0 { BOOLEAN } else { F32 };

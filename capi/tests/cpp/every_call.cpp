@@ -160,6 +160,7 @@ void executions() {
         const sterna::engine engine(memory), two = sterna::engine::with_threads(2, &memory),
                 plain((sterna::allocator()));
         CHECK(engine.kind() == sterna::engine_kind::cpu && two.threads() <= 2);
+        CHECK(sterna::engine::with_workers(2, false, &memory).threads() == two.threads());
         CHECK(engine.level() == plain.level());
         CHECK(sterna::engine::count(sterna::engine_kind::gpu) == 0);
         CHECK(thrown([] { sterna::engine {sterna::engine_kind::gpu}; }) == status::invalid_arguments);

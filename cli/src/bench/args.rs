@@ -19,7 +19,8 @@ use crate::parse::{Key, join, key_and_fill, key_and_shape};
     after_help = join(&[HOW, EXAMPLES, EXIT_CODES])
 )]
 pub(crate) struct BenchArgs {
-    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input. Each partition that runs is a case, on inputs filled at random.
+    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input. Each partition that runs
+    /// is a case, on inputs filled at random.
     pub(crate) graph: Option<PathBuf>,
     /// Measures cases that are built in.
     #[arg(long, value_enum)]
@@ -43,7 +44,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill, conflicts_with_all = ["suite", "load"])]
     pub(crate) fill: Vec<(Key, Fill)>,
     /// Gives a tensor of GRAPH another shape, as `sterna run` does.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = key_and_shape, conflicts_with_all = ["suite", "load"])]
+    #[arg(
+        long,
+        value_name = "ID=SHAPE",
+        value_parser = key_and_shape,
+        conflicts_with_all = ["suite", "load"]
+    )]
     pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
     /// The constants of a model, as `sterna run` takes them.
     #[arg(long, value_name = "FILE.bin", conflicts_with_all = ["suite", "load"])]
@@ -80,18 +86,20 @@ impl BenchArgs {
 
 const HOW: &str = "\
 How it measures:
-  A case is executed a few times to warm up, then in rounds: each times some executions that together take 2 ms or
-  more, and as many milliseconds of the streaming limit, in alternating order. Times are medians over the rounds,
-  quartiles say between what parts below and above the median the middle half of the rounds lies, share is the
-  median of the limit's time divided by the case's.
+  A case is executed a few times to warm up, then in rounds: each times some executions that together take 2
+  ms or more, and as many milliseconds of the streaming limit, in alternating order. Times are medians over
+  the rounds, quartiles say between what parts below and above the median the middle half of the rounds
+  lies, share is the median of the limit's time divided by the case's.
 
-  The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain copies
-  from one buffer to another (what is read beyond that is summed, what is written beyond it filled). The fastest of
-  several ways is taken: on one thread or on as many as the case has, in one piece, where the system's copy goes past
-  the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four places in rotation. A case that reads
-  only what it needs of its inputs may pass it, and so may one that fits into a cache, where wide vectors count.
+  The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain
+  copies from one buffer to another (what is read beyond that is summed, what is written beyond it filled).
+  The fastest of several ways is taken: on one thread or on as many as the case has, in one piece, where the
+  system's copy goes past the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four
+  places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one that
+  fits into a cache, where wide vectors count.
 
-  --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several runs.
+  --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several
+  runs.
 
   --against calls a case faster or slower where the middle halves of both runs do not overlap, and the medians
   differ by more than 3 %. It compares runs of different machines as well, and says so.";

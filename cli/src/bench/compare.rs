@@ -1,4 +1,4 @@
-//! What is faster or slower than in a saved run, beyond the noise.
+//! Cases that are faster or slower than in a saved run, beyond the noise.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -18,7 +18,8 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// A change, if the middle halves of the rounds do not overlap and the medians differ by more than [`MIN_CHANGE`].
+    /// A change, if the middle halves of the rounds do not overlap and the medians differ by more than
+    /// [`MIN_CHANGE`].
     fn of(before: Sample, now: Sample) -> Self {
         match now.median / before.median - 1.0 {
             change if change > MIN_CHANGE && now.lower > before.upper => Self::Slower,
@@ -69,8 +70,8 @@ impl RunComparison {
         let cases: Vec<Compared> = pairs.map(|(before, now)| Compared::of(before, now)).collect();
         if cases.is_empty() {
             bail!(
-                "the saved run ({}) and this one ({}) have no case in common; compare runs of the same cases on the \
-                 same numbers of threads",
+                "the saved run ({}) and this one ({}) have no case in common; compare runs of the same cases \
+                 on the same numbers of threads",
                 before.subject,
                 now.subject
             );
@@ -121,8 +122,8 @@ fn notes(before: &Run, now: &Run, cases: &[Compared]) -> Vec<String> {
     if moved.abs() > MIN_CHANGE {
         let (percent, how) = (100.0 * moved.abs(), if moved > 0.0 { "longer" } else { "less long" });
         notes.push(format!(
-            "plain copies take {percent:.0} % {how} than in the saved run, so the machine itself is not as it was; \
-             shares of the limit tell more than times"
+            "plain copies take {percent:.0} % {how} than in the saved run, so the machine itself is not as \
+             it was; shares of the limit tell more than times"
         ));
     }
     notes

@@ -22,17 +22,17 @@ impl Traffic {
     }
 }
 
-/// How bytes are streamed.
+/// A strategy of streaming bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CopyStrategy {
     threads: usize,
     pattern: CopyPattern,
 }
 
-/// How a thread copies its share.
+/// The copy loop of a thread.
 #[derive(Debug, Clone, Copy)]
 struct CopyPattern {
-    /// How many places it copies at, in rotation: memory serves several streams better than one.
+    /// Number of places that it copies at, in rotation: memory serves several streams better than one.
     lanes: usize,
     /// Words that it copies at one place before it goes on at the next.
     block: usize,
@@ -49,7 +49,7 @@ const PATTERNS: [CopyPattern; 4] = [
     CopyPattern { lanes: MAX_LANES, block: 64 },
 ];
 
-/// How long one strategy is tried at the least.
+/// The least time of a trial of one strategy.
 const TRIAL_SECONDS: f64 = 0.001;
 
 /// Two buffers, as large as the largest case so far needs.

@@ -1,4 +1,5 @@
-//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same machine.
+//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same
+//! machine.
 
 pub(crate) mod args;
 mod compare;
@@ -31,7 +32,7 @@ use crate::terminal::{print, say};
 /// A quartile further off the median than this says that something else runs.
 const UNSTEADY: f64 = 0.1;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -92,7 +93,8 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
         say(
             "note",
             format!(
-                "{unsteady} of {all} cases have a quartile more than {percent} % off the median: something else runs"
+                "{unsteady} of {all} cases have a quartile more than {percent} % off the median: something \
+                 else runs"
             ),
         );
     }
@@ -113,7 +115,7 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
     Ok(if args.fail_if_slower && slower > 0 { FAILED } else { 0 })
 }
 
-/// What is to be measured, and its name.
+/// The subjects of the bench, and their name.
 fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
     match (&args.graph, args.suite) {
         (Some(path), _) => {
@@ -159,8 +161,8 @@ fn is_of(before: &Run, machine: &Machine) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "--fail-if-slower cannot judge by a run of another machine ({}, here {machine}); save one here, or compare \
-         without it",
+        "--fail-if-slower cannot judge by a run of another machine ({}, here {machine}); save one here, or \
+         compare without it",
         before.machine
     )
 }

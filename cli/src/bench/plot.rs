@@ -1,8 +1,9 @@
 //! A run as a picture: each case beneath the streaming limit, by the bytes that it moves.
 //!
-//! It is a roofline plot for work that moves bytes and computes little: the roof is what the machine streams, high
-//! where the bytes fit into a cache and low where they come from memory. Cases bear numbers, and a list beside the plot
-//! names them. Readers who ask for dark pages get dark colours, by a style sheet within the file.
+//! It is a roofline plot for work that moves bytes and computes little: the roof is what the machine streams,
+//! high where the bytes fit into a cache and low where they come from memory. Cases bear numbers, and a list
+//! beside the plot names them. Readers who prefer dark pages get dark colours, by a style sheet within the
+//! file.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -76,7 +77,7 @@ fn style_sheet() -> String {
     format!("\n<style>@media (prefers-color-scheme:dark){{{rules}}}</style>")
 }
 
-/// What is drawn, and where.
+/// The parts of the drawing and their places.
 struct Picture<'a> {
     run: &'a Run,
     /// The numbers of threads.
@@ -205,7 +206,7 @@ impl<'a> Picture<'a> {
         root.present()
     }
 
-    /// What the colours and the numbers mean.
+    /// The meaning of colours and numbers.
     fn draw_list<'s>(
         &self,
         list: &Area<'s>,
@@ -296,7 +297,7 @@ fn round_numbers(range: &Range<f64>) -> Vec<f64> {
     decades.filter(|rate| range.contains(rate)).collect()
 }
 
-/// What a label takes, or must not cover.
+/// The room of a label, or an area that labels must not cover.
 #[derive(Debug, Clone, Copy)]
 struct Box {
     x: Range32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What a shell says of a process that Ctrl-C ended.
+/// The exit code of a process that Ctrl-C ended, as shells give it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);

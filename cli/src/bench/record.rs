@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) machine: Machine,
     /// The level of the kernels.
     pub(crate) level: String,
-    /// What was measured: a suite, or a file.
+    /// The subject: a suite, or a file.
     pub(crate) subject: String,
     pub(crate) seconds_per_case: f64,
     pub(crate) cases: Vec<Case>,
@@ -53,7 +53,7 @@ pub(crate) struct Case {
 pub(crate) struct Ceiling {
     pub(crate) threads: usize,
     pub(crate) bytes: usize,
-    /// The least that was measured: a roof is what the machine can do.
+    /// The least of the measurements: a roof is the best of the machine.
     pub(crate) seconds: f64,
 }
 

@@ -263,7 +263,8 @@ enum Step {
     Interrupted,
 }
 
-/// Runs a partition, measures it if it is a case with a name, and keeps its outputs for the partitions that follow.
+/// Runs a partition, measures it if it is a case with a name, and keeps its outputs for the partitions that
+/// follow.
 fn step(
     name: Option<&str>,
     partition: &Partition,
@@ -280,8 +281,8 @@ fn step(
         make_up(partition, tensors, fills, engine)?;
         return Ok(match (name, missing) {
             (Some(name), Some(id)) if partition.is_supported() => Step::LeftOut(format!(
-                "{name} is left out: what computes tensor {id} does not run here, and its shape is not known; give it with \
-                 --override-shape {id}=..."
+                "{name} is left out: what computes tensor {id} does not run here, and its shape is not \
+                 known; give it with --override-shape {id}=..."
             )),
             _ => Step::Passed,
         });

@@ -20,7 +20,8 @@ pub(crate) struct Subject {
     pub(crate) fills: Vec<(TensorId, Fill)>,
 }
 
-/// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of `cond`.
+/// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of
+/// `cond`.
 type Select = (&'static str, DataType, [&'static [i64]; 3], &'static str);
 
 const SQUARE: [&[i64]; 3] = [&[4096, 4096]; 3];
@@ -53,8 +54,8 @@ const SELECTS: &[Select] = &[
     ("cond-alone-2x1x512x512/f32/random", DataType::F32, [&[2, 1, 512, 512], &[1], &[1]], "random"),
 ];
 
-/// A graph: its file's name, its JSON, and the dims of its inputs at each size; the name of a size is the number of
-/// elements of its outputs.
+/// A graph: its file's name, its JSON, and the dims of its inputs at each size; the name of a size is the
+/// number of elements of its outputs.
 type Fusion = (&'static str, &'static str, &'static [Size]);
 
 type Size = (&'static str, &'static [(TensorId, &'static [i64])]);

@@ -12,7 +12,8 @@ const STRIPES: &str = "#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#ffffff:#e4e4e4:#
 pub(super) fn dot(inspection: &Inspection) -> String {
     let mut text = format!("digraph {} {{\n", quoted(&inspection.source));
     text += "  graph [fontname=\"sans-serif\", fontsize=11, labeljust=l]\n";
-    text += "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\", fontsize=12]\n";
+    text += "  node [shape=box, style=\"rounded,filled\", fillcolor=white, \
+             fontname=\"sans-serif\", fontsize=12]\n";
     text += "  edge [fontname=\"sans-serif\", fontsize=10]\n";
     for part in &inspection.parts {
         cluster(&mut text, inspection, part);

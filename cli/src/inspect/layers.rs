@@ -1,11 +1,12 @@
 //! A layered layout in near-linear time, for graphs of thousands of ops.
 //!
-//! Rows follow the longest path from the start of the graph. An edge between rows that are near each other bends around
-//! what lies between; a longer one is drawn straight behind everything. The places in a row are found by sweeping over
-//! the rows, down and up in turn: boxes are sorted by the mean place of their neighbours and put as near to it as the
-//! boxes beside them allow.
+//! Rows follow the longest path from the start of the graph. An edge between rows that are near each other
+//! bends around what lies between; a longer one is drawn straight behind everything. The places in a row are
+//! found by sweeping over the rows, down and up in turn: boxes are sorted by the mean place of their
+//! neighbours and put as near to it as the boxes beside them allow.
 
-/// The most boxes in a row; a layer of more is broken like a line of text, so that the picture has a bounded width.
+/// The most boxes in a row; a layer of more is broken like a line of text, so that the picture has a bounded
+/// width.
 const MAX_IN_ROW: usize = 12;
 
 /// The most rows that an edge passes around what lies between; a longer one goes straight.
@@ -165,8 +166,8 @@ impl Layers {
         layers
     }
 
-    /// Goes over the layers, down or up, and puts each item near its neighbours in the layers before; the sweeps that
-    /// do not sort look at the neighbours on both sides.
+    /// Goes over the layers, down or up, and puts each item near its neighbours in the layers before; the
+    /// sweeps that do not sort look at the neighbours on both sides.
     fn sweep(&mut self, down: bool, sorts: bool) {
         let mean = |items: &[Item], index: usize| {
             let item = &items[index];
@@ -263,8 +264,8 @@ impl Layers {
     }
 }
 
-/// The numbers that do not decrease and are nearest to those given, by squares: runs that do decrease are replaced by
-/// their mean (pool adjacent violators).
+/// The numbers that do not decrease and are nearest to those given, by squares: runs that do decrease are
+/// replaced by their mean (pool adjacent violators).
 fn nondecreasing(wanted: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &number in wanted {
@@ -289,7 +290,7 @@ mod tests {
         pairs.into_iter().map(|(from, to)| Link { from, to, label_width: 70.0 }).collect()
     }
 
-    /// What is wrong with the places of boxes of 100 by 40.
+    /// The faults in the places of boxes of 100 by 40.
     fn faults(boxes: usize, links: &[Link]) -> Vec<String> {
         let sizes = vec![(100.0, 40.0); boxes];
         let places = place(&sizes, links);

@@ -1,5 +1,5 @@
-//! Where things are in the picture: small graphs are laid out by dagre, in its Rust port, with a frame around each
-//! partition; others in layers, in time that grows little faster than the graph.
+//! Where things are in the picture: small graphs are laid out by dagre, in its Rust port, with a frame around
+//! each partition; others in layers, in time that grows little faster than the graph.
 
 use std::thread;
 
@@ -11,11 +11,11 @@ use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 use super::layers::{self, Link, Route};
 use super::model::{Edge, Inspection, Node};
 
-/// The most ops of a graph that dagre lays out: its time grows with the number of ops times the length of edges. In
-/// larger graphs partitions are told apart by colour alone.
+/// The most ops of a graph that dagre lays out: its time grows with the number of ops times the length of
+/// edges. In larger graphs partitions are told apart by colour alone.
 const MAX_FRAMED: usize = 80;
 
-/// What a page shows of a picture at first, in pixels of the picture: no less than this.
+/// The least part of a picture that a page shows at first, in pixels of the picture.
 const FIRST_VIEW: (f64, f64) = (800.0, 500.0);
 
 /// dagre walks graphs by recursion, as deep as their longest path.

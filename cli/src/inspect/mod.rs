@@ -1,4 +1,4 @@
-//! `sterna inspect`: what becomes of a graph, for people to look at.
+//! `sterna inspect`: a graph, its partitions and plans, for people.
 
 mod dot;
 mod layers;
@@ -71,10 +71,10 @@ impl InspectArgs {
     }
 }
 
-/// What is shown, and what the reader should know besides.
+/// The output, and remarks for the reader.
 pub(crate) struct Shown {
     pub(crate) text: String,
-    /// What keeps partitions from being compiled: the user's to mend, or what only an execution would tell.
+    /// Why partitions cannot be compiled: an error of the user, or a shape that only an execution tells.
     pub(crate) failures: Vec<String>,
     pub(crate) notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What there is to show of a graph, as data: its partitions and their plans, nodes and edges of a picture.
+//! A graph as data to show: its partitions and their plans, nodes and edges of a picture.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) id: usize,
     /// Kinds, and ids, of its ops.
     pub(super) ops: Vec<OpRef>,
-    /// What the graph calls its ops.
+    /// The names of the ops in the graph.
     pub(super) names: Vec<String>,
     pub(super) inputs: Vec<PortReport>,
     pub(super) outputs: Vec<PortReport>,
@@ -36,7 +36,7 @@ pub(super) struct Part {
     pub(super) neighbours: Vec<Neighbour>,
 }
 
-/// What becomes of a partition.
+/// The outcome of a partition.
 pub(super) enum Outcome {
     Compiled {
         plan: PlanSummary,
@@ -54,14 +54,14 @@ pub(super) enum Outcome {
 pub(super) struct Neighbour {
     /// Its partition.
     pub(super) part: usize,
-    /// Who makes the tensor, and who uses it.
+    /// The producer and the consumer of the tensor.
     pub(super) producer: OpRef,
     pub(super) consumer: OpRef,
     /// Why the two are not in one partition.
     pub(super) why: String,
 }
 
-/// What the picture shows as a box.
+/// A box of the picture.
 pub(super) enum Node {
     Op { part: usize, op: OpRef, name: String },
     Input { tensor: TensorId, property: &'static str },
@@ -72,7 +72,7 @@ pub(super) enum Node {
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// What the consumer calls it, and its type and shape.
+    /// The consumer's name of the tensor, and its type and shape.
     pub(super) label: String,
 }
 
@@ -104,7 +104,7 @@ impl Inspection {
         })
     }
 
-    /// How many ops the graph has.
+    /// Number of ops of the graph.
     pub(super) fn ops(&self) -> usize {
         self.parts.iter().map(|part| part.ops.len()).sum()
     }
@@ -137,7 +137,7 @@ impl Part {
         matches!(self.outcome, Outcome::Unsupported(_))
     }
 
-    /// What it is, in a few words.
+    /// A short description.
     pub(super) fn headline(&self) -> String {
         let ops = match self.ops.len() {
             1 => "1 op".into(),
@@ -195,7 +195,7 @@ struct PartitionEdges<'a> {
     edges: Vec<PartitionEdge<'a>>,
     /// The edges of each partition.
     edges_of: HashMap<usize, Vec<usize>>,
-    /// What was said of an op beside a group that became a partition, by the partition and the id of the op.
+    /// The verdicts on ops beside a group that became a partition, by the partition and the id of the op.
     said_of: HashMap<(usize, OpId), Vec<&'a Explanation>>,
 }
 
@@ -270,7 +270,7 @@ fn op_ref(op: &Op) -> OpRef {
     OpRef { kind: op.kind(), id: op.id() }
 }
 
-/// What the schema says of an input of an op.
+/// The schema of an input of an op.
 fn port(op: &Op, index: usize) -> Option<&'static sterna::Port> {
     let ports = Schema::of(op.kind()).inputs;
     // The last port stands for all further ones.
@@ -348,8 +348,8 @@ fn type_and_shape(tensor: &LogicalTensor) -> String {
     format!("{} {shape}", tensor.data_type())
 }
 
-/// A text from a graph, without characters that control a terminal, change the direction of writing, or are not
-/// allowed in XML.
+/// A text from a graph, without characters that control a terminal, change the direction of writing, or are
+/// not allowed in XML.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()

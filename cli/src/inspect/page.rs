@@ -1,5 +1,5 @@
-//! The graph as a page: one file without scripts. Partitions are links to what is said of them, and the one that is
-//! linked to is shown beside the picture.
+//! The graph as a page: one file without scripts. Partitions are links to what is said of them, and the one
+//! that is linked to is shown beside the picture.
 
 use std::fmt::Write;
 
@@ -35,8 +35,8 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
             body {
                 header {
                     h1 { (source) }
-                    p { "ops " (ops) " · partitions " (parts.len()) ", not supported " (unsupported) " · kernels "
-                        (level) " · threads " (threads) }
+                    p { "ops " (ops) " · partitions " (parts.len()) ", not supported " (unsupported)
+                        " · kernels " (level) " · threads " (threads) }
                 }
                 main {
                     div class="picture" tabindex="0" role="region" aria-label="Graph" { (picture) }
@@ -72,7 +72,9 @@ fn overview(inspection: &Inspection) -> Markup {
             p { "Choose one, here or in the picture. Hatched ones are not supported." }
             ol class="parts" start="0" {
                 @for part in &inspection.parts {
-                    li { a href={ "#partition-" (part.id) } { (kinds(part)) } " " small { (part.headline()) } }
+                    li {
+                        a href={ "#partition-" (part.id) } { (kinds(part)) } " " small { (part.headline()) }
+                    }
                 }
             }
         }
@@ -163,8 +165,10 @@ fn nest_of(nest: &NestSummary) -> Markup {
     let loops: Vec<String> = nest.loops.iter().map(loop_of).collect();
     html! {
         dl {
-            dt { "loops" } dd { @if loops.is_empty() { "none around the tile" } @else { (loops.join(" × ")) } }
-            dt { "tile" } dd { (tile_rows) " × " (tile_columns) ", of " (rows) " rows × " (columns) " columns" }
+            dt { "loops" }
+            dd { @if loops.is_empty() { "none around the tile" } @else { (loops.join(" × ")) } }
+            dt { "tile" }
+            dd { (tile_rows) " × " (tile_columns) ", of " (rows) " rows × " (columns) " columns" }
             dt { "tiles" } dd { (tiles) @if *threads > 1 { ", shared by " (threads) " threads" } }
         }
         ol class="steps" start="0" { @for step in &nest.steps { li { (step_of(step)) } } }

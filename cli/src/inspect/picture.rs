@@ -9,7 +9,7 @@ use super::layers::Route;
 use super::layout::{self, Layout, Placed};
 use super::model::{Inspection, Node};
 
-/// What a partition is filled and framed with, on white and on black.
+/// Fill and frame of a partition, on white and on black.
 pub(super) struct Colour {
     pub(super) light: &'static str,
     pub(super) line: &'static str,
@@ -28,15 +28,17 @@ pub(super) const COLOURS: [Colour; 7] = [
     Colour { light: "#eeefc8", line: "#6d6f0c", dark: "#33340d", line_on_dark: "#bfc155" },
 ];
 
-/// How the picture looks, alone or in a page.
+/// The style of the picture, alone or in a page.
 pub(super) fn style() -> String {
     let mut style = String::from(
         "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
          text-anchor:middle;dominant-baseline:central}\
-         svg .back{fill:#ffffff}svg .kind{font-weight:600;font-size:13px}svg .small{font-size:11px;fill:#57606a}\
-         svg .title{text-anchor:start;font-weight:600;paint-order:stroke;stroke-width:4px;stroke-linejoin:round;\
-         pointer-events:none}\
-         svg .way,svg .label{pointer-events:none}svg .way{fill:none;stroke:#6e7781;stroke-width:1.3}svg .tip{fill:#6e7781}\
+         svg .back{fill:#ffffff}\
+         svg .kind{font-weight:600;font-size:13px}svg .small{font-size:11px;fill:#57606a}\
+         svg .title{text-anchor:start;font-weight:600;paint-order:stroke;stroke-width:4px;\
+         stroke-linejoin:round;pointer-events:none}\
+         svg .way,svg .label{pointer-events:none}\
+         svg .way{fill:none;stroke:#6e7781;stroke-width:1.3}svg .tip{fill:#6e7781}\
          svg .label{font-size:11px;paint-order:stroke;stroke:#ffffff;stroke-width:4px;stroke-linejoin:round}\
          svg .op{fill:#ffffff;stroke-width:1.2}svg .tensor{fill:#f0f2f4;stroke:#8c959f}\
          svg .frame,svg .alone{stroke-width:1.8}\
@@ -84,11 +86,13 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
             title { "The graph of " (inspection.source) }
             (head)
             defs {
-                pattern id="hatch" width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                pattern id="hatch" width="9" height="9"
+                    patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
                     rect class="hatch-ground" width="9" height="9" {}
                     line class="hatch-line" x1="0" y1="0" x2="0" y2="9" {}
                 }
-                marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto" {
+                marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"
+                    orient="auto" {
                     path class="tip" d="M0 0L8 4L0 8z" {}
                 }
             }
@@ -110,7 +114,7 @@ fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> 
     linked(rect(&class, placed, 10.0), inspection, part, links.then_some(true))
 }
 
-/// What a frame is called; ways pass behind it.
+/// The title of a frame; edges pass behind it.
 fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
     let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
     let class = format!("title on-c{}", part % COLOURS.len());
@@ -151,7 +155,7 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
     }
 }
 
-/// What belongs to a partition: in a page, a link to what is said of it, at which the keyboard stops or not.
+/// The parts of a partition: in a page, a link to its details, with or without a stop for the keyboard.
 fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bool>) -> Markup {
     let class = format!("of-{part}");
     let tip = format!("partition {part}: {}", inspection.parts[part].headline());
@@ -180,8 +184,8 @@ pub(super) fn class_of(inspection: &Inspection, part: usize) -> String {
 fn rect(class: &str, placed: &Placed, radius: f64) -> Markup {
     let Placed { x, y, width, height } = placed;
     html! {
-        rect class=(class) x=(px(x - width / 2.0)) y=(px(y - height / 2.0)) width=(px(*width)) height=(px(*height))
-            rx=(px(radius)) {}
+        rect class=(class) x=(px(x - width / 2.0)) y=(px(y - height / 2.0))
+            width=(px(*width)) height=(px(*height)) rx=(px(radius)) {}
     }
 }
 

@@ -15,7 +15,8 @@ pub(super) fn text(inspection: &Inspection) -> String {
     let Inspection { source, level, threads, parts, .. } = inspection;
     let (ops, unsupported) = (inspection.ops(), inspection.unsupported());
     let mut text = format!(
-        "{source}: ops {ops}, partitions {} ({unsupported} not supported), kernels {level}, threads {threads}\n",
+        "{source}: ops {ops}, partitions {} ({unsupported} not supported), kernels {level}, threads \
+         {threads}\n",
         parts.len()
     );
     parts.iter().for_each(|part| {

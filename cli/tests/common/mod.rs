@@ -70,7 +70,8 @@ pub fn tensor(id: usize, dtype: &str, dims: &[i64]) -> Value {
 }
 
 pub fn op(id: usize, kind: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
-    json!({"id": id, "name": format!("the {kind}"), "kind": kind, "attrs": {}, "inputs": inputs, "outputs": outputs})
+    let name = format!("the {kind}");
+    json!({"id": id, "name": name, "kind": kind, "attrs": {}, "inputs": inputs, "outputs": outputs})
 }
 
 pub fn graph(ops: Vec<Value>) -> String {

@@ -1,4 +1,4 @@
-//! The table of layer types: what each becomes. To map one more is to add a row.
+//! The table of layer types and their ops. A new type is a new row.
 
 mod compose;
 mod shapes;
@@ -17,11 +17,11 @@ use crate::weights;
 use Class::{Truth, Value as Plain};
 use OpKind as K;
 
-/// How a layer of one type is mapped.
+/// The mapping of a layer type.
 pub(super) struct Row {
     /// The type, as files and the specification write it.
     pub(super) names: &'static [&'static str],
-    /// The inputs, in order; the last ones may be missing where there are more than `least`.
+    /// The inputs, in order; the last ones may be missing if there are more than `least`.
     pub(super) inputs: &'static [Input],
     /// The least number of inputs.
     pub(super) least: usize,
@@ -37,7 +37,7 @@ pub(super) struct Input {
     pub(super) class: Class,
 }
 
-/// What an input holds where a lone layer does not say.
+/// The contents of an input if a lone layer does not tell them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Truth values.
@@ -46,7 +46,7 @@ pub(super) enum Class {
     Value,
 }
 
-/// How a layer becomes ops.
+/// The way from a layer to ops.
 enum Map {
     /// An op of one input and its type, without attributes.
     Unary(OpKind),
@@ -73,7 +73,7 @@ const TRUTH: &[Input] = &[input("data", Truth)];
 const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
 const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
 const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
-/// What OpenVINO's writer calls the attribute `axis` of a broadcast.
+/// The name of the attribute `axis` of a broadcast in files that OpenVINO writes.
 const AXIS: &str = "auto_broadcast.auto_broadcast_axis";
 
 const fn row(
@@ -348,7 +348,7 @@ impl Context<'_, '_> {
         self.builder.op(&self.layer.name, kind, attrs, inputs, data_type, declared.as_deref())
     }
 
-    /// The dims that the file gives the output, where it gives any.
+    /// The dims of the output in the file, if it gives any.
     fn declared_dims(&self) -> Option<&[i64]> {
         let dims = &*self.layer.outputs[0].dims;
         let ranks_known = self.inputs.iter().all(|&input| self.builder.dims(input).is_some());
@@ -429,7 +429,7 @@ impl Context<'_, '_> {
         text.trim().parse().map_err(|_| Fault::of_attribute(name, "a number"))
     }
 
-    /// An attribute that is a type; `None` where it is not there.
+    /// An attribute that is a type; `None` if it is missing.
     pub(super) fn element(&self, name: &str) -> Result<Option<DataType>, Fault> {
         let Some(text) = self.layer.attr(name) else { return Ok(None) };
         match Element::named(text) {
@@ -481,7 +481,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Holds what the file says of the output against what follows.
+    /// Compares the file's description of the output with the derived one.
     fn check_declared(&self, result: TensorId) -> Result<(), Fault> {
         let contradiction = |declared, found| Err(Fault::Declared { port: self.output(), declared, found });
         let found = self.builder.data_type(result);

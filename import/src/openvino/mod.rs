@@ -136,10 +136,10 @@ struct Reader<'a> {
     used: BTreeSet<&'a str>,
 }
 
-/// What types tensors here have.
+/// The types of tensors.
 const WHOLE: &str = "a type whose elements are whole bytes";
 
-/// Which output of which layer.
+/// A layer and one of its outputs.
 type Source = (usize, usize);
 
 impl<'a> Reader<'a> {
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold).map(|tensor| vec![tensor])
     }
 
-    /// The results of a layer; those of an op `Wildcard` where it cannot be mapped and that is asked for.
+    /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.
     fn or_wildcard(
         &mut self,
         layer: &Layer,
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Checks that the options speak of inputs that are there.
+    /// Checks that the inputs in the options exist.
     fn check_used(&self) -> Result<(), Error> {
         let names = self.options.shapes.keys().chain(self.options.types.keys());
         match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
@@ -389,7 +389,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a dim of an input may be.
+/// The possible values of a dim of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extent {
     least: i64,

@@ -4,7 +4,7 @@ use sterna::DataType;
 
 use DataType as D;
 
-/// An element type: its name in attributes, its name at ports, and what it is here.
+/// An element type: its name in attributes, its name at ports, and its data type.
 struct Row {
     name: &'static str,
     precision: &'static str,

@@ -1,4 +1,4 @@
-//! The text of an IR: looked over for what it asks for, parsed, and read into layers and edges.
+//! The text of an IR: checked against the limits, parsed, and read into layers and edges.
 
 use std::borrow::Cow;
 
@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str, limits: &Limits) -> Result<Net, Error> {
     }
 }
 
-/// What a look over a text finds.
+/// The findings of a scan of a text.
 struct Seen {
     root_is_layer: bool,
     /// Where `...` stands within a tag and is no value: the specification shortens attributes so.
@@ -174,7 +174,7 @@ fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     rest.windows(what.len()).position(|window| window == what).map(|place| from + place)
 }
 
-/// Behind the first place from `from` on at which `what` stands; the end where it does not.
+/// The position behind the first `what` from `from` on; the end if there is none.
 fn behind(bytes: &[u8], from: usize, what: &[u8]) -> usize {
     find(bytes, from, what).map_or(bytes.len(), |place| place + what.len())
 }
@@ -186,7 +186,7 @@ fn fault_at(text: &str, place: usize, what: &'static str) -> Error {
     Error::Syntax { line: line as u32, column: column as u32, what }
 }
 
-/// A parser's error in words of our own: its text shows what stands in the file.
+/// A parser's error in our words: the parser's text would show contents of the file.
 fn syntax(error: &roxmltree::Error) -> Error {
     use roxmltree::Error as E;
     let what = match error {

@@ -227,7 +227,7 @@ impl<'a> ExprGraph<'a> {
         self.built(value, view, Repr::Storage)
     }
 
-    /// A value in a type that holds all values of its own, if it has been built.
+    /// A value in a type that holds all values of the value's type, if it has been built.
     fn in_type(&self, value: usize, view: usize, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, view),
@@ -630,7 +630,7 @@ pub(super) fn group_exprs<'a>(
 
     let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
     let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
-    // The axes of a flat space are split where operands ask for it.
+    // The axes of a flat space are split if operands need that.
     let space = |value: usize| match reshapes {
         true => NestBox::flat(&group.values[value].dims),
         false => NestBox::of_dims(&group.values[value].dims),
@@ -715,7 +715,7 @@ pub(super) fn nest_expr<'a>(
     Ok(NestExpr { expr, roots, part_of: 0 })
 }
 
-/// Bytes of the distinct elements of all ports, or `usize::MAX` where there are more: each port can be
+/// Bytes of the distinct elements of all ports, or `usize::MAX` if there are more: each port can be
 /// addressed, all of them together need not, and elements of an input that overlap are counted each.
 pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize {
     // By port: the part, and the bytes.
@@ -804,7 +804,7 @@ fn constant(number: f32, of_type: DataType) -> [u8; 8] {
     let mut bytes = [0; 8];
     let mut put = |element: &[u8]| bytes[..element.len()].copy_from_slice(element);
     match of_type {
-        // A number of its own type keeps every bit; otherwise a NaN becomes the canonical NaN of conversions.
+        // An f32 keeps every bit as f32; in any other type a NaN becomes the canonical NaN of conversions.
         DataType::F32 => put(&number.to_ne_bytes()),
         DataType::F16 if number.is_nan() => put(&half::f16::NAN.to_ne_bytes()),
         DataType::Bf16 if number.is_nan() => put(&half::bf16::NAN.to_ne_bytes()),

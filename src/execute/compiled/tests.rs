@@ -59,7 +59,7 @@ fn compiled() -> CompiledPartition {
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
     let nests = plan.phases.iter_mut().filter_map(|phase| match phase {
         Phase::Map(nest) => Some(nest),
-        Phase::Rows(_) => None,
+        _ => None,
     });
     let steps = nests.flat_map(|nest| &mut nest.program.steps);
     let mut kernels = steps.filter_map(|step| match &mut step.instr {

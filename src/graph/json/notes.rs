@@ -1,4 +1,4 @@
-//! The producer of a tensor decides how it is described; notes say where a consumer was overruled.
+//! The producer's description of a tensor counts; notes list the consumers that contradict it.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::graph::op::Op;
 use crate::types::kind::TensorId;
 use crate::types::shape::Braced;
 
-/// A place where a graph was read in another way than its JSON is written: a consumer of a tensor
-/// contradicted the tensor's producer, whose description took the place of the consumer's.
+/// A difference between a graph and the JSON that it was read from: a consumer of a tensor contradicted the
+/// tensor's producer, whose description replaced the consumer's.
 ///
 /// ```
 /// use sterna::Graph;

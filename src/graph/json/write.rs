@@ -105,7 +105,7 @@ struct TensorOut<'a> {
 
 impl<'a> From<&'a Op> for OpOut<'a> {
     fn from(op: &'a Op) -> Self {
-        // Inserted one by one: `collect` would sort them with code of its own, 8 KB of it.
+        // Inserted one by one: `collect` would add 8 KB of sorting code.
         let mut attrs = BTreeMap::new();
         attrs.extend(op.attrs().map(|(attr, value)| (attr.name(), AttrOut::from(value))));
         Self {

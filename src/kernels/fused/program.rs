@@ -75,7 +75,7 @@ impl FusedProgram {
             Location::Operand(index) => (index, operands[index].inner),
             Location::Spilled(index) => (result + 1 + index, InnerStride::Contiguous),
         };
-        // Pairs of a stage and an operand of which it reads blocks.
+        // Pairs of a stage and an operand whose blocks it reads.
         let mut read: SmallVec<[(Stage, Location); 8]> = SmallVec::new();
         let stage_call = |&StageUse { stage, at, params }: &StageUse| {
             let (slot, inner) = place(at);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operand_that_a_stage_reads_has_code_of_its_own() {
+    fn each_operand_that_a_stage_reads_has_its_clone() {
         use Location::{Operand, Spilled};
         type Row<'a> = (&'a str, Level, Stages, &'a [Location], &'a [usize]);
         let (load, prefetch, select) = (load(Width::W4), prefetch(Width::W4), select(Width::W4, true));
@@ -218,14 +218,14 @@ mod tests {
         let rows: &[Row<'_>] = &[
             ("load", Level::Avx512, load, &all, &[0, 1, 2, 3]),
             ("load", Level::Avx2, load, &all, &[0, 1, 2, 3]),
-            ("ask", Level::Avx512, prefetch, &all, &[0, 1, 2, 3]),
+            ("prefetch", Level::Avx512, prefetch, &all, &[0, 1, 2, 3]),
             ("mask", Level::Avx512, load_mask(), &all, &[0, 1, 2, 3]),
             ("again", Level::Avx512, load, &[Operand(1), Operand(0), Operand(1), Operand(0)], &[0, 1, 0, 1]),
             ("more", Level::Avx512, load, &[all[0], all[1], all[2], all[3], Operand(5)], &[0, 1, 2, 3, 0]),
-            ("aside", Level::Avx512, load, &[Spilled(0), Operand(0), Spilled(1), Operand(1)], &[0, 1, 0, 2]),
-            ("repeated", Level::Avx512, load, &[Operand(4), Operand(0), Operand(1)], &[0, 1, 2]),
-            ("two places", Level::Avx512, select, &all[..3], &[0, 1, 0]),
-            ("one place", Level::Avx2, select, &all[..3], &[0, 0, 0]),
+            ("spill", Level::Avx512, load, &[Spilled(0), Operand(0), Spilled(1), Operand(1)], &[0, 1, 0, 2]),
+            ("broadcast", Level::Avx512, load, &[Operand(4), Operand(0), Operand(1)], &[0, 1, 2]),
+            ("two clones", Level::Avx512, select, &all[..3], &[0, 1, 0]),
+            ("one clone", Level::Avx2, select, &all[..3], &[0, 0, 0]),
         ];
         let (contiguous, broadcast) = (InnerStride::Contiguous, InnerStride::Broadcast);
         let operands = [contiguous, contiguous, contiguous, contiguous, broadcast, contiguous];

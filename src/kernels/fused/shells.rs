@@ -268,7 +268,7 @@ macro_rules! shells {
                 }
             }
 
-            /// Bytes of the widest elements of which the registers hold a block.
+            /// Bytes of the widest elements whose block fits into the registers.
             pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
 
             const fn erased(stage: StageFn) -> EntryPoint {

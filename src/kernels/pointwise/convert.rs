@@ -4,7 +4,7 @@
 //! to a float rounds once, to nearest, ties to even; a NaN becomes the positive quiet NaN without payload. A
 //! boolean is 1 if its byte is not zero.
 //!
-//! Not every pair has a body of its own: [`TwoStepConvert`] goes through a third type.
+//! Not every pair of types has a body: [`TwoStepConvert`] goes through a third type.
 
 use std::marker::PhantomData;
 

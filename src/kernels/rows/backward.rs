@@ -1,22 +1,22 @@
 //! Gradients of ops that work on rows. They compute in f64, in vectors.
 
-use super::lanes::{Float, LANES, Lanes, load_end, store_end};
+use super::lanes::{LANES, Lanes, RowType, load_end, store_end};
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
 /// Rows in memory, and the type of their elements.
-pub(crate) type Rows = (Source, Float);
+pub(crate) type TypedRows = (Source, RowType);
 
 /// The operands of the gradients of SoftMax and of its logarithm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SoftMaxBackward {
     pub(crate) extent: Extent,
-    pub(crate) gradient: Rows,
+    pub(crate) gradient: TypedRows,
     /// What the forward form has computed.
-    pub(crate) result: Rows,
+    pub(crate) result: TypedRows,
     pub(crate) to: Target,
-    pub(crate) to_type: Float,
+    pub(crate) to_type: RowType,
 }
 
 /// The operands of the gradient of the logarithm of SoftMax.
@@ -26,23 +26,23 @@ pub(crate) type LogSoftMaxBackward = SoftMaxBackward;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormBackward {
     pub(crate) extent: Extent,
-    pub(crate) source: Rows,
-    pub(crate) gradient: Rows,
+    pub(crate) source: TypedRows,
+    pub(crate) gradient: TypedRows,
     /// Rows of f32 by which the gradient is multiplied first.
     pub(crate) gamma: Option<Source>,
     /// The mean of each row, and one over its deviation.
     pub(crate) means: *const f64,
     pub(crate) factors: *const f64,
     pub(crate) to: Target,
-    pub(crate) to_type: Float,
+    pub(crate) to_type: RowType,
 }
 
 /// The operands of the products whose sums are the gradient of gamma.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormProducts {
     pub(crate) extent: Extent,
-    pub(crate) source: Rows,
-    pub(crate) gradient: Rows,
+    pub(crate) source: TypedRows,
+    pub(crate) gradient: TypedRows,
     /// For each column, the mean and one over the deviation.
     pub(crate) means: *const f64,
     pub(crate) factors: *const f64,
@@ -54,19 +54,19 @@ pub(crate) struct NormProducts {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PreluBackward {
     pub(crate) extent: Extent,
-    pub(crate) source: Rows,
-    pub(crate) slope: Rows,
-    pub(crate) gradient: Rows,
+    pub(crate) source: TypedRows,
+    pub(crate) slope: TypedRows,
+    pub(crate) gradient: TypedRows,
     pub(crate) to: Target,
-    pub(crate) to_type: Float,
+    pub(crate) to_type: RowType,
 }
 
 /// The operands of the products whose sums are the gradient of the slope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PreluProducts {
     pub(crate) extent: Extent,
-    pub(crate) source: Rows,
-    pub(crate) gradient: Rows,
+    pub(crate) source: TypedRows,
+    pub(crate) gradient: TypedRows,
     /// Rows of f32.
     pub(crate) to: Target,
 }
@@ -76,13 +76,13 @@ pub(crate) struct PreluProducts {
 /// # Safety
 ///
 /// As for [`SoftMaxRows`](super::SoftMaxRows); statistics can be read for each row, or each column.
-type Kernel<Operands> = unsafe fn(operands: &Operands);
+pub(crate) type RowKernel<Operands> = unsafe fn(operands: &Operands);
 
 macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident, $table:ident, $Operands:ty;)*) => {
         $($(#[$doc])*
-        pub(crate) fn $name(level: Level) -> Kernel<$Operands> {
-            const TABLE: ByLevel<Kernel<$Operands>> = [portable::$table, avx2::$table, avx512::$table];
+        pub(crate) fn $name(level: Level) -> RowKernel<$Operands> {
+            const TABLE: ByLevel<RowKernel<$Operands>> = [portable::$table, avx2::$table, avx512::$table];
             TABLE[level as usize]
         })*
     };
@@ -148,7 +148,7 @@ shells! {
 ///
 /// The elements of the row can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn at<I: Lanes>((from, float): Rows, row: usize, column: usize, count: usize) -> I::F {
+unsafe fn at<I: Lanes>((from, float): TypedRows, row: usize, column: usize, count: usize) -> I::F {
     // SAFETY: as the caller promises.
     unsafe { load_end::<I>(from.row::<u8>(row), float, column, count, 0.0) }
 }
@@ -193,7 +193,7 @@ unsafe fn total<I: Lanes>(x: I::D) -> f64 {
 
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn softmax_row<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackward, row: usize) {
     let &SoftMaxBackward { extent, gradient, result, to, to_type } = operands;
@@ -227,7 +227,7 @@ unsafe fn softmax_row<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackwar
 ///
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn scaled<I: Lanes>(
     operands: &NormBackward,
@@ -242,7 +242,7 @@ unsafe fn scaled<I: Lanes>(
     unsafe {
         let d = I::widen(at::<I>(gradient, row, column, count));
         let g = match gamma {
-            Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, Float::F32), row, column, count))),
+            Some(gamma) => I::mul_64(d, I::widen(at::<I>((gamma, RowType::F32), row, column, count))),
             None => d,
         };
         let x = I::widen(at::<I>(source, row, column, count));
@@ -252,7 +252,7 @@ unsafe fn scaled<I: Lanes>(
 
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
     let &NormBackward { extent, means, factors, to, to_type, .. } = operands;
@@ -278,7 +278,7 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
 
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
     let &NormProducts { extent, source, gradient, means, factors, to } = operands;
@@ -291,14 +291,14 @@ unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
             let normal =
                 I::mul_64(I::sub_64(x, at_64::<I>(means, column, count)), at_64::<I>(factors, column, count));
             let y = I::mul_64(I::widen(at::<I>(gradient, row, column, count)), normal);
-            store_end::<I>(to, Float::F32, column, count, I::narrow(y));
+            store_end::<I>(to, RowType::F32, column, count, I::narrow(y));
         }
     }
 }
 
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn prelu_row<I: Lanes>(operands: &PreluBackward, row: usize) {
     let &PreluBackward { extent, source, slope, gradient, to, to_type } = operands;
@@ -317,7 +317,7 @@ unsafe fn prelu_row<I: Lanes>(operands: &PreluBackward, row: usize) {
 
 /// # Safety
 ///
-/// As [`Kernel`].
+/// As [`RowKernel`].
 #[inline(always)]
 unsafe fn prelu_products_row<I: Lanes>(operands: &PreluProducts, row: usize) {
     let &PreluProducts { extent, source, gradient, to } = operands;
@@ -328,7 +328,7 @@ unsafe fn prelu_products_row<I: Lanes>(operands: &PreluProducts, row: usize) {
         unsafe {
             let x = at::<I>(source, row, column, count);
             let product = I::mul(at::<I>(gradient, row, column, count), x);
-            store_end::<I>(to, Float::F32, column, count, I::if_positive(x, I::splat(0.0), product));
+            store_end::<I>(to, RowType::F32, column, count, I::if_positive(x, I::splat(0.0), product));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! of a row goes to partial result `i % 16`; the 16 are combined by halves. A kernel that goes along rows and
 //! one that goes along columns do the same for each row or column, so both give the same bits.
 
-use super::lanes::{Float, LANES, Lanes, STEP, load_at, load_end, load_step};
+use super::lanes::{LANES, Lanes, RowType, STEP, load_at, load_end, load_step};
 use crate::kernels::floats;
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source};
@@ -45,7 +45,7 @@ pub(crate) const COLUMNS: usize = 128;
 ///
 /// Every element of the tile can be read, a number for each row can be written, and the machine runs the
 /// kernel's level.
-pub(crate) type FoldRows = unsafe fn(extent: Extent, from: Source, float: Float, to: *mut f64);
+pub(crate) type FoldRows = unsafe fn(extent: Extent, from: Source, float: RowType, to: *mut f64);
 
 /// Combines the rows of a tile of at most [`COLUMNS`] columns with the partial results of each column, which
 /// are [`LANES_OF_FOLD`] times the columns rounded up to vectors. `first` is the number of the tile's first
@@ -55,7 +55,7 @@ pub(crate) type FoldRows = unsafe fn(extent: Extent, from: Source, float: Float,
 ///
 /// As for [`FoldRows`].
 pub(crate) type FoldColumns =
-    unsafe fn(extent: Extent, from: Source, float: Float, first: usize, partial: *mut f64);
+    unsafe fn(extent: Extent, from: Source, float: RowType, first: usize, partial: *mut f64);
 
 /// Combines the partial results of each of so many columns. The results, rounded up to whole vectors, are the
 /// first partial results afterwards.
@@ -223,7 +223,7 @@ extrema! {
 ///
 /// As [`FoldRows`].
 #[inline(always)]
-unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: Float, to: *mut f64) {
+unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: RowType, to: *mut f64) {
     let Extent { rows, columns } = extent;
     for row in 0..rows {
         let from = from.row::<u8>(row);
@@ -278,7 +278,7 @@ unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: F
 unsafe fn fold_columns<C: Combine, I: Lanes>(
     extent: Extent,
     from: Source,
-    float: Float,
+    float: RowType,
     first: usize,
     partial: *mut f64,
 ) {
@@ -335,11 +335,11 @@ unsafe fn join_columns<C: Combine, I: Lanes>(columns: usize, partial: *mut f64) 
 
 shells! {
     I:
-    fn rows[C: Combine](extent: Extent, from: Source, float: Float, to: *mut f64) {
+    fn rows[C: Combine](extent: Extent, from: Source, float: RowType, to: *mut f64) {
         fold_rows::<C, I>(extent, from, float, to)
     }
 
-    fn columns[C: Combine](extent: Extent, from: Source, float: Float, first: usize, partial: *mut f64) {
+    fn columns[C: Combine](extent: Extent, from: Source, float: RowType, first: usize, partial: *mut f64) {
         fold_columns::<C, I>(extent, from, float, first, partial)
     }
 

@@ -29,13 +29,13 @@ pub(super) const STEP: usize = 4 * LANES;
 
 /// The type of the elements of rows in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Float {
+pub(crate) enum RowType {
     F32,
     Bf16,
     F16,
 }
 
-impl Float {
+impl RowType {
     /// The float type of this name, if kernels of rows read and write it.
     pub(crate) fn of(data_type: DataType) -> Option<Self> {
         match data_type {
@@ -104,7 +104,7 @@ pub(super) trait Lanes: Isa + Sized {
 
     /// The first numbers of a vector of elements of a type; the others are `pad`.
     #[inline(always)]
-    unsafe fn load_part(from: *const u8, float: Float, count: usize, pad: f32) -> Self::F {
+    unsafe fn load_part(from: *const u8, float: RowType, count: usize, pad: f32) -> Self::F {
         let mut part = [pad; LANES];
         // SAFETY: as the caller promises; the part is a vector.
         unsafe {
@@ -117,7 +117,7 @@ pub(super) trait Lanes: Isa + Sized {
 
     /// Stores the first numbers of a vector.
     #[inline(always)]
-    unsafe fn store_part(to: *mut u8, float: Float, count: usize, x: Self::F) {
+    unsafe fn store_part(to: *mut u8, float: RowType, count: usize, x: Self::F) {
         let mut part = [0.0; LANES];
         // SAFETY: as the caller promises; the part is a vector.
         unsafe {
@@ -133,13 +133,13 @@ pub(super) trait Lanes: Isa + Sized {
 ///
 /// The element can be read.
 #[inline(always)]
-pub(super) unsafe fn read_one<I: Isa>(row: *const u8, float: Float, column: usize) -> f32 {
+pub(super) unsafe fn read_one<I: Isa>(row: *const u8, float: RowType, column: usize) -> f32 {
     // SAFETY: as the caller promises; a float of 16 bits is its bits.
     unsafe {
         match float {
-            Float::F32 => row.cast::<f32>().add(column).read_unaligned(),
-            Float::Bf16 => row.cast::<Bf16>().add(column).read_unaligned().to::<I>(),
-            Float::F16 => row.cast::<F16>().add(column).read_unaligned().to::<I>(),
+            RowType::F32 => row.cast::<f32>().add(column).read_unaligned(),
+            RowType::Bf16 => row.cast::<Bf16>().add(column).read_unaligned().to::<I>(),
+            RowType::F16 => row.cast::<F16>().add(column).read_unaligned().to::<I>(),
         }
     }
 }
@@ -148,13 +148,13 @@ pub(super) unsafe fn read_one<I: Isa>(row: *const u8, float: Float, column: usiz
 ///
 /// The element can be written.
 #[inline(always)]
-unsafe fn write_one<I: Isa>(row: *mut u8, float: Float, column: usize, x: f32) {
+unsafe fn write_one<I: Isa>(row: *mut u8, float: RowType, column: usize, x: f32) {
     // SAFETY: as the caller promises.
     unsafe {
         match float {
-            Float::F32 => row.cast::<f32>().add(column).write_unaligned(x),
-            Float::Bf16 => row.cast::<Bf16>().add(column).write_unaligned(x.to::<I>()),
-            Float::F16 => row.cast::<F16>().add(column).write_unaligned(x.to::<I>()),
+            RowType::F32 => row.cast::<f32>().add(column).write_unaligned(x),
+            RowType::Bf16 => row.cast::<Bf16>().add(column).write_unaligned(x.to::<I>()),
+            RowType::F16 => row.cast::<F16>().add(column).write_unaligned(x.to::<I>()),
         }
     }
 }
@@ -165,13 +165,13 @@ unsafe fn write_one<I: Isa>(row: *mut u8, float: Float, column: usize, x: f32) {
 ///
 /// Its elements can be read, and the machine runs the level.
 #[inline(always)]
-pub(super) unsafe fn load_at<I: Lanes>(row: *const u8, float: Float, column: usize) -> I::F {
+pub(super) unsafe fn load_at<I: Lanes>(row: *const u8, float: RowType, column: usize) -> I::F {
     // SAFETY: as the caller promises.
     unsafe {
         match float {
-            Float::F32 => I::load(row.cast::<f32>().add(column)),
-            Float::Bf16 => I::load_bf16(row.cast::<u16>().add(column)),
-            Float::F16 => I::load_f16(row.cast::<u16>().add(column)),
+            RowType::F32 => I::load(row.cast::<f32>().add(column)),
+            RowType::Bf16 => I::load_bf16(row.cast::<u16>().add(column)),
+            RowType::F16 => I::load_f16(row.cast::<u16>().add(column)),
         }
     }
 }
@@ -182,15 +182,15 @@ pub(super) unsafe fn load_at<I: Lanes>(row: *const u8, float: Float, column: usi
 ///
 /// As [`load_at`].
 #[inline(always)]
-pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: Float, column: usize) -> [I::F; 4] {
+pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: RowType, column: usize) -> [I::F; 4] {
     // SAFETY: as the caller promises.
     unsafe {
         match float {
-            Float::F32 => {
+            RowType::F32 => {
                 let from = row.cast::<f32>().add(column);
                 [I::load(from), I::load(from.add(16)), I::load(from.add(32)), I::load(from.add(48))]
             }
-            Float::Bf16 => {
+            RowType::Bf16 => {
                 let from = row.cast::<u16>().add(column);
                 [
                     I::load_bf16(from),
@@ -199,7 +199,7 @@ pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: Float, column: u
                     I::load_bf16(from.add(48)),
                 ]
             }
-            Float::F16 => {
+            RowType::F16 => {
                 let from = row.cast::<u16>().add(column);
                 [
                     I::load_f16(from),
@@ -220,7 +220,7 @@ pub(super) unsafe fn load_step<I: Lanes>(row: *const u8, float: Float, column: u
 #[inline(always)]
 pub(super) unsafe fn load_end<I: Lanes>(
     row: *const u8,
-    float: Float,
+    float: RowType,
     column: usize,
     count: usize,
     pad: f32,
@@ -240,7 +240,7 @@ pub(super) unsafe fn load_end<I: Lanes>(
 ///
 /// Their elements can be written, and the machine runs the level.
 #[inline(always)]
-pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: Float, column: usize, x: [I::F; 4]) {
+pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: RowType, column: usize, x: [I::F; 4]) {
     // SAFETY: as the caller promises.
     unsafe {
         let x = [
@@ -250,21 +250,21 @@ pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: Float, column: us
             I::canonical_vector(x[3]),
         ];
         match float {
-            Float::F32 => {
+            RowType::F32 => {
                 let to = row.cast::<f32>().add(column);
                 I::store(to, x[0]);
                 I::store(to.add(16), x[1]);
                 I::store(to.add(32), x[2]);
                 I::store(to.add(48), x[3]);
             }
-            Float::Bf16 => {
+            RowType::Bf16 => {
                 let to = row.cast::<u16>().add(column);
                 I::store_bf16(to, x[0]);
                 I::store_bf16(to.add(16), x[1]);
                 I::store_bf16(to.add(32), x[2]);
                 I::store_bf16(to.add(48), x[3]);
             }
-            Float::F16 => {
+            RowType::F16 => {
                 let to = row.cast::<u16>().add(column);
                 I::store_f16(to, x[0]);
                 I::store_f16(to.add(16), x[1]);
@@ -281,7 +281,7 @@ pub(super) unsafe fn store_step<I: Lanes>(row: *mut u8, float: Float, column: us
 ///
 /// As [`store_step`].
 #[inline(always)]
-pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: Float, column: usize, count: usize, x: I::F) {
+pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: RowType, column: usize, count: usize, x: I::F) {
     // SAFETY: as the caller promises.
     unsafe {
         let x = I::canonical_vector(x);
@@ -289,9 +289,9 @@ pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: Float, column: usi
             return I::store_part(row.add(column * float.bytes()), float, count, x);
         }
         match float {
-            Float::F32 => I::store(row.cast::<f32>().add(column), x),
-            Float::Bf16 => I::store_bf16(row.cast::<u16>().add(column), x),
-            Float::F16 => I::store_f16(row.cast::<u16>().add(column), x),
+            RowType::F32 => I::store(row.cast::<f32>().add(column), x),
+            RowType::Bf16 => I::store_bf16(row.cast::<u16>().add(column), x),
+            RowType::F16 => I::store_f16(row.cast::<u16>().add(column), x),
         }
     }
 }
@@ -311,7 +311,7 @@ const PREFETCHED: usize = 16 << 10;
 
 /// Prefetches the elements of a step, a row further on than these, if rows are short enough.
 #[inline(always)]
-pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: Float, column: usize) {
+pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: RowType, column: usize) {
     if row_stride.unsigned_abs() <= PREFETCHED {
         let at = row.wrapping_offset(row_stride).wrapping_add(column * float.bytes());
         prefetch_l1(at, STEP * float.bytes());
@@ -891,28 +891,28 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn load_part(from: *const u8, float: Float, count: usize, pad: f32) -> Self::F {
+    unsafe fn load_part(from: *const u8, float: RowType, count: usize, pad: f32) -> Self::F {
         let mask = first_of(count);
         // SAFETY: as the caller promises; elements beyond the mask are not read.
         unsafe {
             let x = match float {
-                Float::F32 => _mm512_maskz_loadu_ps(mask, from.cast()),
-                Float::Bf16 => bf16_to_f32(_mm256_maskz_loadu_epi16(mask, from.cast())),
-                Float::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())),
+                RowType::F32 => _mm512_maskz_loadu_ps(mask, from.cast()),
+                RowType::Bf16 => bf16_to_f32(_mm256_maskz_loadu_epi16(mask, from.cast())),
+                RowType::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())),
             };
             _mm512_mask_blend_ps(mask, _mm512_set1_ps(pad), x)
         }
     }
 
     #[inline(always)]
-    unsafe fn store_part(to: *mut u8, float: Float, count: usize, x: Self::F) {
+    unsafe fn store_part(to: *mut u8, float: RowType, count: usize, x: Self::F) {
         let mask = first_of(count);
         // SAFETY: as the caller promises; elements beyond the mask are not written.
         unsafe {
             match float {
-                Float::F32 => _mm512_mask_storeu_ps(to.cast(), mask, x),
-                Float::Bf16 => _mm256_mask_storeu_epi16(to.cast(), mask, f32_to_bf16(x)),
-                Float::F16 => {
+                RowType::F32 => _mm512_mask_storeu_ps(to.cast(), mask, x),
+                RowType::Bf16 => _mm256_mask_storeu_epi16(to.cast(), mask, f32_to_bf16(x)),
+                RowType::F16 => {
                     let bits = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
                     _mm256_mask_storeu_epi16(to.cast(), mask, bits);
                 }

@@ -10,14 +10,12 @@ mod fold;
 mod lanes;
 mod norm;
 mod softmax;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use backward::{
-    NormBackward, NormProducts, PreluBackward, PreluProducts, SoftMaxBackward, log_softmax_backward,
-    norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
+    NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward,
+    log_softmax_backward, norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
 };
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
-pub(crate) use lanes::Float;
+pub(crate) use lanes::RowType;
 pub(crate) use norm::{Norm, NormRows, norm};
 pub(crate) use softmax::{SoftMax, SoftMaxRows, softmax};

@@ -1,7 +1,7 @@
 //! Normalisation of rows: less the mean, by the deviation.
 
 use super::lanes::{
-    Float, LANES, Lanes, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
+    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
 };
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
@@ -12,9 +12,9 @@ use crate::types::kind::Level;
 pub(crate) struct Norm {
     pub(crate) extent: Extent,
     pub(crate) source: Source,
-    pub(crate) source_type: Float,
+    pub(crate) source_type: RowType,
     pub(crate) to: Target,
-    pub(crate) to_type: Float,
+    pub(crate) to_type: RowType,
     /// Whether the mean is subtracted, and the deviation is that from the mean.
     pub(crate) is_centred: bool,
     pub(crate) epsilon: f64,
@@ -76,7 +76,7 @@ unsafe fn add<I: Lanes, const SQUARES: bool>(sum: I::F, x: I::F, by: I::F) -> I:
 #[inline(always)]
 unsafe fn sum<I: Lanes, const SQUARES: bool>(
     from: *const u8,
-    float: Float,
+    float: RowType,
     columns: usize,
     mean: f32,
 ) -> f64 {
@@ -118,7 +118,7 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
 #[inline(never)]
 unsafe fn sum_64<I: Lanes, const SQUARES: bool>(
     from: *const u8,
-    float: Float,
+    float: RowType,
     columns: usize,
     mean: f64,
 ) -> f64 {
@@ -189,14 +189,14 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
             let mut y = each!(4, |i| I::fma(I::sub(x[i], by), factor, lost));
             match (gamma, beta) {
                 (Some(gamma), Some(beta)) => {
-                    let gamma = load_step::<I>(gamma, Float::F32, column);
-                    let beta = load_step::<I>(beta, Float::F32, column);
+                    let gamma = load_step::<I>(gamma, RowType::F32, column);
+                    let beta = load_step::<I>(beta, RowType::F32, column);
                     for i in 0..4 {
                         y[i] = I::fma(y[i], gamma[i], beta[i]);
                     }
                 }
                 (Some(gamma), None) => {
-                    let gamma = load_step::<I>(gamma, Float::F32, column);
+                    let gamma = load_step::<I>(gamma, RowType::F32, column);
                     for i in 0..4 {
                         y[i] = I::mul(y[i], gamma[i]);
                     }
@@ -211,9 +211,9 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
             let x = load_end::<I>(from, source_type, column, count, 0.0);
             let mut y = I::fma(I::sub(x, by), factor, lost);
             if let Some(gamma) = gamma {
-                let gamma = load_end::<I>(gamma, Float::F32, column, count, 0.0);
+                let gamma = load_end::<I>(gamma, RowType::F32, column, count, 0.0);
                 y = match beta {
-                    Some(beta) => I::fma(y, gamma, load_end::<I>(beta, Float::F32, column, count, 0.0)),
+                    Some(beta) => I::fma(y, gamma, load_end::<I>(beta, RowType::F32, column, count, 0.0)),
                     None => I::mul(y, gamma),
                 };
             }

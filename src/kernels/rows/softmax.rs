@@ -5,7 +5,7 @@
 //! computed twice if the caller has none.
 
 use super::lanes::{
-    Float, LANES, Lanes, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
+    LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
 };
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
@@ -16,9 +16,9 @@ use crate::types::kind::Level;
 pub(crate) struct SoftMax {
     pub(crate) extent: Extent,
     pub(crate) source: Source,
-    pub(crate) source_type: Float,
+    pub(crate) source_type: RowType,
     pub(crate) to: Target,
-    pub(crate) to_type: Float,
+    pub(crate) to_type: RowType,
     /// Whether a row of −∞ gives zeros instead of NaN.
     pub(crate) inf_as_zero: bool,
     /// Whether the results are the logarithms.
@@ -195,7 +195,7 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
                 // Beyond the row there is −∞, whose exponential is 0 unless the row gives NaN.
                 sums[i] = I::add(sums[i], e);
                 if keeps {
-                    store_end::<I>(exponentials.cast(), Float::F32, column, end - column, e);
+                    store_end::<I>(exponentials.cast(), RowType::F32, column, end - column, e);
                 }
                 (column, i) = (column + LANES, i + 1);
             }
@@ -208,7 +208,7 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         while column + STEP <= columns {
             let y = match keeps {
                 true => {
-                    let e = load_step::<I>(exponentials.cast(), Float::F32, column);
+                    let e = load_step::<I>(exponentials.cast(), RowType::F32, column);
                     each!(4, |i| I::mul(e[i], factor))
                 }
                 false => {
@@ -222,7 +222,7 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         while column < columns {
             let count = columns - column;
             let y = match keeps {
-                true => I::mul(load_end::<I>(exponentials.cast(), Float::F32, column, count, 0.0), factor),
+                true => I::mul(load_end::<I>(exponentials.cast(), RowType::F32, column, count, 0.0), factor),
                 false => {
                     let x = load_end::<I>(from, source_type, column, count, PAD);
                     again::<I>(x, by, factor, operands.is_logarithm)

@@ -1,5 +1,5 @@
-//! Lays libdnnl.so.3 out as clients of oneDNN expect it: `sterna-dnnl DIR` writes `DIR/libdnnl.so.3`, the link
-//! `DIR/libdnnl.so`, by which linkers find it, and the headers that are its own to `DIR/include`.
+//! Lays libdnnl.so.3 out as clients of oneDNN expect it: `sterna-dnnl DIR` writes `DIR/libdnnl.so.3`, the
+//! link `DIR/libdnnl.so`, by which linkers find it, and the headers that are its own to `DIR/include`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Layers that become an op with attributes, or several ops.
 //!
-//! What has no op of its own is put together from ops whose composition is the formula of the specification.
-//! On bf16 and f16 the steps between are f32, so that only the result is rounded.
+//! A layer without an op becomes several ops, whose composition is the formula of the specification. On bf16
+//! and f16 the steps between are f32, so that only the result is rounded.
 
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
@@ -61,7 +61,7 @@ fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Faul
         let zero = layer.number(from, 0.0)?;
         return layer.emit(K::NotEqual, &[], &[source, zero], to);
     }
-    // A kind that oneDNN has as well, where it has these types.
+    // A kind of oneDNN, if it has these types.
     let is_known_elsewhere = is_float(from) && is_float(to) && (from == D::F32 || to == D::F32);
     let kind = if is_known_elsewhere { K::TypeCast } else { K::Cast };
     if !D::NUMERIC.contains(&to) {

@@ -1,5 +1,5 @@
-//! Layers that move elements or speak of shapes: folded on constants, and on other tensors where an op does
-//! the same.
+//! Layers that move elements or compute shapes: folded on constants, and on other tensors if an op does the
+//! same.
 
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
@@ -49,7 +49,7 @@ pub(super) fn shape_of(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     folded(layer, value)
 }
 
-/// Consecutive numbers, of which all is known.
+/// Consecutive numbers, all known.
 pub(super) fn range(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     const WHY: &str = "a constant, so that the numbers are one";
     let to = match layer.element("output_type")? {
@@ -259,7 +259,7 @@ fn resolved_axes(layer: &Context<'_, '_>, axes: &[i64], rank: usize) -> Result<V
     Ok(resolved)
 }
 
-/// The number of elements; `None` where a dim is negative or it leaves i64.
+/// The number of elements; `None` if a dim is negative or the number leaves i64.
 fn element_count(dims: &[i64]) -> Option<i64> {
     let product = |product: i64, &dim: &i64| if dim < 0 { None } else { product.checked_mul(dim) };
     match dims.contains(&0) {

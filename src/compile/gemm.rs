@@ -1,0 +1,580 @@
+//! Lowers a partition of one MatMul, and of pointwise ops that use its result, to a plan.
+//!
+//! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
+//! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::elementwise::DriverSpace;
+use super::machine::Machine;
+use super::memory;
+use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use crate::error::{CompileFault, Result};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
+use crate::kernels::gemm::dot::dot_kernel;
+use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
+use crate::kernels::gemm::{Form, GemmKernel};
+use crate::kernels::pack::unpack_tile;
+use crate::kernels::pointwise::{binary, convert};
+use crate::kernels::{Extent, InnerStride, LINE, Width};
+use crate::partition::Partition;
+use crate::plan::{
+    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, Loop, LoopNest, PackPhase, Phase, Plan,
+    TileProgram,
+};
+use crate::types::dtype::DataType;
+use crate::types::function::Binary;
+use crate::types::kind::Attr;
+use crate::types::shape::{self, Dims};
+
+/// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
+const FEW_ROWS: usize = 16;
+/// Rows of the right operand that are read side by side if there are few rows.
+const FEW_ROWS_DEPTH: usize = 32;
+/// Columns of a tile, if there are few rows.
+const FEW_ROWS_COLUMNS: usize = 512;
+/// Most rows of a product for which packing the right operand takes longer than it saves.
+const UNPACKED_ROWS: usize = 100;
+/// Most columns of a product of many rows that is worked out as dot products.
+const FEW_COLUMNS: usize = 4;
+/// Rows and columns of a tile of dot products.
+const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
+/// Rows and columns of any other tile, if there are enough tiles.
+const TILE: Extent = Extent { rows: 144, columns: 256 };
+/// Tiles are made smaller until there are so many, unless they take less than `SMALL_TILE` FLOPs.
+const ENOUGH_TILES: usize = 16;
+const SMALL_TILE: usize = 8 << 20;
+/// Rows of the right operand in a block that is packed by one task.
+const PACKED_ROWS: usize = 256;
+
+/// The plan of a partition for concrete inputs.
+pub(super) fn lower(
+    partition: &Partition,
+    inputs: &[&LogicalTensor],
+    outputs: &[&LogicalTensor],
+    machine: Machine,
+) -> Result<Plan> {
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
+    for anchor in 0..shaped.group.anchors.len() {
+        add_product(&shaped, &mut plan, anchor, machine)?;
+    }
+    plan.finish()
+}
+
+/// Adds the phases of one product, and of its epilogue.
+fn add_product(
+    shaped: &ShapedPartition<'_>,
+    plan: &mut PlanBuilder<'_>,
+    index: usize,
+    machine: Machine,
+) -> Result<()> {
+    let anchor = &shaped.group.anchors[index];
+    let op = &shaped.partition.ops()[anchor.op];
+    let value = anchor.outputs[0];
+    let result = &shaped.group.values[value];
+    let roots = plan.epilogue_roots(index, &[value]);
+    if result.dims.contains(&0) {
+        roots.into_iter().for_each(|root| drop(plan.result(root)));
+        return Ok(());
+    }
+    // Others may use the shape of a product alone.
+    if roots.is_empty() {
+        return Ok(());
+    }
+    let left = plan.operand(anchor.inputs[0])?;
+    let right = plan.operand(anchor.inputs[1])?;
+    let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
+    let shape = ProductShape::new(op, &left, &right, &result.dims);
+    let method = Method::choose(&shape, &left, &right, machine);
+    let (nest, to) = match roots[..] == [value] {
+        true => (shape.empty_nest(method.tile), plan.result(value)),
+        false => {
+            let width = result.data_type.size().unwrap_or(1);
+            let space = DriverSpace {
+                dims: result.dims.clone(),
+                rows: shape.row_axis,
+                columns: shape.column_axis,
+                tile: method.tile,
+                slots: smallvec![((method.tile.columns * width) as isize, width as isize)],
+            };
+            let nest = plan.epilogue(&space, &[(value, 0)], &roots)?;
+            let to = PlacedTensor {
+                base: Base::Driver(0),
+                data_type: result.data_type,
+                dims: result.dims.clone(),
+                strides: shape.driver_strides(result.dims.len(), method.tile.columns),
+            };
+            (nest, to)
+        }
+    };
+    let phases = Phases { shape: &shape, method: &method, left: &left, right: &right, machine };
+    let unsupported = |why: &str| {
+        let types = [&left, &right, &to].map(|tensor| tensor.data_type.name());
+        CompileFault::Unsupported(format!("no kernel runs MatMul on {}: {why}", types.join(", ")))
+    };
+    let mut right_at = (right.base, shape.right.clone());
+    if method.packs() {
+        let packed = phases.pack();
+        let (mut phase, bytes, strides) =
+            packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
+        let buffer = plan.buffer(bytes);
+        phase.nest.program.accesses[PackPhase::TO].base = buffer;
+        plan.push(Phase::Pack(phase), 0, true);
+        right_at = (buffer, strides);
+    }
+    let gemm = phases.gemm(nest, right_at, bias.as_ref(), &to);
+    let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
+    plan.push(Phase::Gemm(Box::new(gemm)), shape.flops(), true);
+    Ok(())
+}
+
+/// Bytes of an element.
+fn width_of(tensor: &PlacedTensor) -> isize {
+    tensor.data_type.size().unwrap_or(1) as isize
+}
+
+/// Strides along the axes of a result, in bytes.
+type AxisStrides = SmallVec<[isize; 6]>;
+
+/// Rows, columns and depth of the products, and the axes of the result. Strides count bytes.
+struct ProductShape {
+    dims: Dims,
+    rows: usize,
+    columns: usize,
+    depth: usize,
+    /// The axis of the rows and that of the columns; `None` if a vector has none in the result.
+    row_axis: Option<usize>,
+    column_axis: Option<usize>,
+    /// The other axes: there is a product for each index.
+    outer: SmallVec<[usize; 6]>,
+    left: AxisStrides,
+    right: AxisStrides,
+    /// The strides of the operands along the depth, and that of the right one from column to column.
+    left_depth: isize,
+    right_depth: isize,
+    right_column: isize,
+}
+
+impl ProductShape {
+    fn new(op: &Op, left: &PlacedTensor, right: &PlacedTensor, result: &[i64]) -> Self {
+        // Dim and stride along the last two axes; a vector has no second one.
+        let matrix = |of: &PlacedTensor, transpose: Attr, is_left: bool| {
+            let rank = of.dims.len();
+            let axis = |axis: usize| (of.dims[axis] as usize, of.strides[axis] as isize * width_of(of));
+            match (rank, op.bool_attr(transpose)) {
+                (0, _) => [(1, 0); 2],
+                (1, _) if is_left => [(1, 0), axis(0)],
+                (1, _) => [axis(0), (1, 0)],
+                (_, false) => [axis(rank - 2), axis(rank - 1)],
+                (_, true) => [axis(rank - 1), axis(rank - 2)],
+            }
+        };
+        let [(mut rows, left_row), (depth, left_depth)] = matrix(left, Attr::TransposeA, true);
+        let [(_, right_depth), (columns, right_column)] = matrix(right, Attr::TransposeB, false);
+        let (has_rows, has_columns) = (left.dims.len() > 1, right.dims.len() > 1);
+        let batch = result.len() - usize::from(has_rows) - usize::from(has_columns);
+        let mut row_axis = has_rows.then_some(batch);
+        let column_axis = has_columns.then(|| result.len() - 1);
+        let (mut left, right) = (batch_strides(left, result, batch), batch_strides(right, result, batch));
+        if let Some(axis) = row_axis {
+            left[axis] = left_row;
+        }
+        // A matrix on the right that many short products share is read once for all rows along another axis.
+        let shared = (0..batch).filter(|&axis| right[axis] == 0).max_by_key(|&axis| result[axis]);
+        if let Some(axis) = shared.filter(|&axis| rows <= UNPACKED_ROWS && result[axis] as usize > rows) {
+            (row_axis, rows) = (Some(axis), result[axis] as usize);
+        }
+        let is_outer = |&axis: &usize| Some(axis) != row_axis && Some(axis) != column_axis;
+        Self {
+            dims: result.into(),
+            rows,
+            columns,
+            depth,
+            row_axis,
+            column_axis,
+            outer: (0..result.len()).filter(is_outer).collect(),
+            left,
+            right,
+            left_depth,
+            right_depth,
+            right_column,
+        }
+    }
+
+    fn products(&self) -> usize {
+        self.outer.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
+    }
+
+    fn flops(&self) -> usize {
+        [self.rows, self.columns, self.depth, 2].into_iter().fold(self.products(), usize::saturating_mul)
+    }
+
+    /// The stride along the rows.
+    fn row(&self, strides: &AxisStrides) -> isize {
+        self.row_axis.map_or(0, |axis| strides[axis])
+    }
+
+    /// The stride along the columns.
+    fn column(&self, strides: &AxisStrides) -> isize {
+        self.column_axis.map_or(0, |axis| strides[axis])
+    }
+
+    /// The strides of a tensor that broadcasts to the result.
+    fn result_strides(&self, of: &PlacedTensor) -> AxisStrides {
+        let start = self.dims.len().saturating_sub(of.dims.len());
+        let strides = shape::access_strides(&of.dims, &of.strides, &self.dims, start);
+        strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
+    }
+
+    /// The strides, in elements, of a tile that the driver supplies.
+    fn driver_strides(&self, rank: usize, columns: usize) -> Dims {
+        let mut strides = Dims::from_elem(0, rank);
+        if let Some(axis) = self.row_axis {
+            strides[axis] = columns as i64;
+        }
+        if let Some(axis) = self.column_axis {
+            strides[axis] = 1;
+        }
+        strides
+    }
+
+    /// The loops around the tiles of all products, without accesses.
+    fn empty_nest(&self, tile: Extent) -> LoopNest {
+        let extents = self.outer.iter().map(|&axis| self.dims[axis] as usize);
+        let extents = extents.chain([self.rows.div_ceil(tile.rows), self.columns.div_ceil(tile.columns)]);
+        LoopNest {
+            loops: extents.map(|extent| Loop { extent, strides: smallvec![] }).collect(),
+            row_blocks: self.outer.len(),
+            column_blocks: self.outer.len() + 1,
+            space: Extent { rows: self.rows, columns: self.columns },
+            tile,
+            program: TileProgram::default(),
+        }
+    }
+}
+
+/// The strides of an operand along the axes of the result: of its batch, which broadcasts to the first axes.
+fn batch_strides(of: &PlacedTensor, result: &[i64], batch: usize) -> AxisStrides {
+    let own = of.dims.len().saturating_sub(2);
+    let mut strides =
+        shape::access_strides(&of.dims[..own], &of.strides, &result[..batch], batch.saturating_sub(own));
+    strides.resize(result.len(), 0);
+    strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
+}
+
+/// How the products are worked out; no dim of the result is 0.
+struct Method {
+    way: Way,
+    tile: Extent,
+}
+
+enum Way {
+    /// As dot products of rows in memory.
+    Dots,
+    /// By micro-kernels.
+    Tiles { form: Form, is_packed: bool, depth_block: usize },
+}
+
+impl Method {
+    fn choose(shape: &ProductShape, left: &PlacedTensor, right: &PlacedTensor, machine: Machine) -> Self {
+        let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
+        let along_columns = right_column == width_of(right) || columns == 1;
+        let along_depth = right_depth == width_of(right) || depth == 1;
+        let is_narrow = columns <= FEW_COLUMNS && rows > columns;
+        let left_along_depth = shape.left_depth == width_of(left);
+        let packed = Form::packed(right.data_type, machine.level, machine.features);
+        if along_depth && (rows <= FEW_ROWS && !along_columns || is_narrow && left_along_depth) {
+            let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
+            return Self { way: Way::Dots, tile };
+        }
+        if along_columns && rows <= FEW_ROWS {
+            let form = Form::in_place(right.data_type);
+            let tile = Extent { rows, columns: columns.min(FEW_ROWS_COLUMNS) };
+            let way = Way::Tiles { form, is_packed: false, depth_block: FEW_ROWS_DEPTH };
+            return Self { way, tile };
+        }
+        let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
+        let form = if is_in_place { Form::F32 } else { packed };
+        let panel = GemmKernel::new(machine.level, form).panel_columns();
+        let tile = tile_of(shape, panel);
+        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
+        let most = memory::product_depth(tile.rows + panel);
+        let blocks = depth.div_ceil(most).max(1);
+        let depth_block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
+        Self { way: Way::Tiles { form, is_packed: !is_in_place, depth_block }, tile }
+    }
+
+    fn packs(&self) -> bool {
+        matches!(self.way, Way::Tiles { is_packed: true, .. })
+    }
+}
+
+/// Tiles of nearly equal size.
+fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
+    let even = |of: usize, most: usize, unit: usize| {
+        let blocks = of.div_ceil(most.max(1)).max(1);
+        of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
+    };
+    let mut most = TILE;
+    loop {
+        let tile = Extent {
+            rows: even(shape.rows, most.rows, 2),
+            columns: even(shape.columns, most.columns, panel),
+        };
+        let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
+        let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
+        let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
+        if count >= ENOUGH_TILES || flops <= SMALL_TILE {
+            return tile;
+        }
+        match most {
+            Extent { columns, .. } if columns > panel && columns > 64 => most.columns = columns / 2,
+            Extent { rows, .. } if rows > 32 => most.rows = rows / 2,
+            _ => return tile,
+        }
+    }
+}
+
+/// Makes the phases of a product.
+struct Phases<'a> {
+    shape: &'a ProductShape,
+    method: &'a Method,
+    left: &'a PlacedTensor,
+    right: &'a PlacedTensor,
+    machine: Machine,
+}
+
+impl Phases<'_> {
+    /// The phase that packs the right operand into a buffer, the bytes of the buffer, and the buffer's
+    /// strides along the batch. `None` if the sizes overflow.
+    fn pack(&self) -> Option<(PackPhase, usize, AxisStrides)> {
+        let Self { shape, method, right, .. } = self;
+        let (kernel, panel) = self.pack_kernel()?;
+        let panels = shape.columns.div_ceil(panel);
+        let matrix = kernel.panel_bytes(shape.depth).checked_mul(panels)?;
+        let own = &right.dims[..right.dims.len().saturating_sub(2)];
+        let order: SmallVec<[usize; 6]> = (0..own.len()).collect();
+        // In matrices; a matrix that broadcasts is packed once.
+        let dense = shape::dense_strides(own, &order)?;
+        let matrices = own.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim as usize))?;
+        let bytes = matrix.checked_mul(matrices)?;
+        isize::try_from(bytes).ok()?;
+
+        let outer = own.iter().enumerate().map(|(axis, &dim)| Loop {
+            extent: dim as usize,
+            strides: smallvec![
+                right.strides[axis] as isize * width_of(right),
+                dense[axis] as isize * matrix as isize
+            ],
+        });
+        let &ProductShape { right_depth: right_row, right_column, .. } = *shape;
+        let rows = PACKED_ROWS / kernel.depth_step() * kernel.row_bytes();
+        let blocks = [
+            (shape.depth.div_ceil(PACKED_ROWS), [right_row * PACKED_ROWS as isize, rows as isize]),
+            (panels, [right_column * panel as isize, kernel.panel_bytes(shape.depth) as isize]),
+        ];
+        let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides.as_slice().into() });
+        let access = |base, row_stride, col_stride| Access { base, offset: 0, row_stride, col_stride };
+        let accesses = smallvec![
+            access(right.base, right_row, right_column),
+            access(Base::Buffer(0), kernel.row_bytes() as isize, 0),
+        ];
+        let nest = LoopNest {
+            loops: outer.chain(blocks).collect(),
+            row_blocks: own.len(),
+            column_blocks: own.len() + 1,
+            space: Extent { rows: shape.depth, columns: shape.columns },
+            tile: Extent { rows: PACKED_ROWS, columns: panel },
+            program: TileProgram { accesses, ..TileProgram::default() },
+        };
+        let packed = PlacedTensor {
+            base: Base::Buffer(0),
+            dims: right.dims.clone(),
+            strides: dense.iter().copied().chain([0, 0]).collect(),
+            data_type: DataType::U8,
+        };
+        let batch =
+            shape.dims.len() - usize::from(shape.column_axis.is_some()) - usize::from(self.has_rows());
+        let strides = batch_strides(&packed, &shape.dims, batch);
+        let strides = strides.into_iter().map(|stride| stride * matrix as isize).collect();
+        debug_assert!(method.packs());
+        Some((PackPhase { nest, kernel }, bytes, strides))
+    }
+
+    /// Whether rows have an axis in the result.
+    fn has_rows(&self) -> bool {
+        self.left.dims.len() > 1
+    }
+
+    /// The kernel that packs, and the columns of a panel.
+    fn pack_kernel(&self) -> Option<(PackPanel, usize)> {
+        let Way::Tiles { form, .. } = self.method.way else { return None };
+        let panel = GemmKernel::new(self.machine.level, form).panel_columns();
+        let kernel = PackPanel::new(self.machine.level, self.right.data_type, form, self.shape.columns)?;
+        Some((kernel, panel))
+    }
+
+    /// The phase that computes the products, in the tiles of a nest whose program is the epilogue. `None` if
+    /// no kernel takes the types.
+    fn gemm(
+        &self,
+        mut nest: LoopNest,
+        (right_base, right_axes): (Base, AxisStrides),
+        bias: Option<&PlacedTensor>,
+        to: &PlacedTensor,
+    ) -> Option<GemmPhase> {
+        let Self { shape, method, left, right, machine } = self;
+        let (level, tile) = (machine.level, method.tile);
+        let &ProductShape { left_depth: left_column, right_depth: right_row, right_column, .. } = *shape;
+        let left_row = shape.row(&shape.left);
+        let to_axes = shape.result_strides(to);
+        let (to_row, to_column) = (shape.row(&to_axes), shape.column(&to_axes));
+        let none = || to_axes.iter().map(|_| 0).collect();
+        let bias_axes: AxisStrides = bias.map_or_else(none, |bias| shape.result_strides(bias));
+        let (bias_row, bias_column) = (shape.row(&bias_axes), shape.column(&bias_axes));
+
+        let (kernel_method, right_tile, left_type, block) = match method.way {
+            Way::Dots => {
+                let kernel = dot_kernel(level, right.data_type);
+                let method = GemmMethod::Dots { kernel, right_column };
+                (method, right_column * tile.columns as isize, DataType::F32, shape.depth)
+            }
+            Way::Tiles { form, is_packed, depth_block } => {
+                let kernel = GemmKernel::new(level, form);
+                let panel = kernel.panel_columns();
+                let (row, panel_stride) = match is_packed {
+                    true => {
+                        let (packed, _) = self.pack_kernel()?;
+                        (packed.row_bytes() as isize, packed.panel_bytes(shape.depth) as isize)
+                    }
+                    false => (right_row, right_column * panel as isize),
+                };
+                let right_tile = match is_packed {
+                    true => panel_stride * tile.columns.div_ceil(panel) as isize,
+                    false => right_column * tile.columns as isize,
+                };
+                let method =
+                    GemmMethod::Tiles { kernel, depth_block, right_row: row, panel: panel_stride, is_packed };
+                (method, right_tile, form.left_type(), depth_block.min(shape.depth))
+            }
+        };
+        let must_lie_along_depth =
+            matches!(method.way, Way::Dots | Way::Tiles { form: Form::Bf16Pairs, .. }) && shape.depth > 1;
+        let left_width = left_type.size()? as isize;
+        let is_read_in_place =
+            left.data_type == left_type && (!must_lie_along_depth || left_column == left_width);
+        let row_pack = match is_read_in_place {
+            true => None,
+            false => Some(RowPack::new(level, left.data_type, left_type)?),
+        };
+        let contiguous = InnerStride::Contiguous;
+        let bias_phase = match bias {
+            None => None,
+            Some(bias) => Some(Bias {
+                row_pack: RowPack::new(level, bias.data_type, DataType::F32)?,
+                add: binary(level, Binary::Add, DataType::F32, contiguous, contiguous)?.kernel,
+                row_stride: bias_row,
+                col_stride: bias_column,
+            }),
+        };
+        let width = width_of(to);
+        let is_strided = to_column != width && shape.columns > 1;
+        let finish = Finish {
+            round: match to.data_type {
+                DataType::F32 => None,
+                other => Some(convert(level, DataType::F32, other)?.kernel),
+            },
+            unpack: is_strided.then_some(unpack_tile(level, Width::of(width as usize)?)),
+            col_stride: to_column,
+        };
+
+        // The accesses of the product follow those of the epilogue.
+        let first_access = nest.program.accesses.len();
+        let bias_base = bias.map_or(left.base, |bias| bias.base);
+        let accesses = [
+            (left.base, left_row, left_column),
+            (right_base, right_row, right_column),
+            (bias_base, bias_row, bias_column),
+            (to.base, to_row, to_column),
+        ];
+        nest.program.accesses.extend(accesses.map(|(base, row_stride, col_stride)| Access {
+            base,
+            offset: 0,
+            row_stride,
+            col_stride,
+        }));
+        let is_driver = matches!(to.base, Base::Driver(_));
+        let by_tile = |stride: isize, size: usize| stride.saturating_mul(size as isize);
+        let to_moves = |stride: isize| if is_driver { 0 } else { stride };
+        for (index, l) in nest.loops.iter_mut().enumerate() {
+            l.strides.extend(match shape.outer.get(index) {
+                None if index == nest.row_blocks => [
+                    by_tile(left_row, tile.rows),
+                    0,
+                    by_tile(bias_row, tile.rows),
+                    to_moves(by_tile(to_row, tile.rows)),
+                ],
+                None => [
+                    0,
+                    right_tile,
+                    by_tile(bias_column, tile.columns),
+                    to_moves(by_tile(to_column, tile.columns)),
+                ],
+                Some(&axis) => [shape.left[axis], right_axes[axis], bias_axes[axis], to_moves(to_axes[axis])],
+            });
+        }
+        let layout = scratch_layout(
+            nest.program.scratch,
+            tile,
+            &finish,
+            ScratchNeeds {
+                left: row_pack.map(|_| block * left_width as usize),
+                product: is_driver.then_some(width as usize),
+                bias: bias.is_some(),
+            },
+        );
+        Some(GemmPhase {
+            nest,
+            first_access,
+            depth: shape.depth,
+            method: kernel_method,
+            left: row_pack,
+            left_column,
+            bias: bias_phase,
+            finish,
+            layout,
+        })
+    }
+}
+
+/// What a product needs of a thread's scratch.
+struct ScratchNeeds {
+    /// Bytes of a row of a block of the left operand.
+    left: Option<usize>,
+    /// Bytes of an element of the tile that an epilogue reads.
+    product: Option<usize>,
+    bias: bool,
+}
+
+fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
+    let mut end = first;
+    let mut take = |bytes: usize| {
+        let start = end.next_multiple_of(LINE);
+        end = start.saturating_add(bytes);
+        start
+    };
+    let elements = tile.rows.saturating_mul(tile.columns);
+    let of_elements = |bytes: usize| elements.saturating_mul(bytes);
+    // A line between two rows, so that rows of a power of two do not share a set of the cache.
+    let left_row = needs.left.map_or(0, |bytes| bytes.next_multiple_of(LINE) + LINE);
+    let left = take(left_row.saturating_mul(tile.rows));
+    let sums = take(if finish.is_direct() { 0 } else { of_elements(4) });
+    let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
+    let product = take(of_elements(needs.product.unwrap_or(0)));
+    let bias = take(if needs.bias { 4 * tile.columns } else { 0 });
+    // A plan that needs no scratch takes none, which saves time on small products.
+    let row_pack = take(if needs.left.is_some() || needs.bias { pack::SCRATCH } else { 0 });
+    GemmScratch { left, left_row, sums, rounded, product, bias, row_pack, end: end.next_multiple_of(LINE) }
+}

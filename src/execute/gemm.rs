@@ -1,0 +1,247 @@
+//! Runs the phases of matrix products.
+#![allow(unsafe_code, reason = "products are computed on raw memory that was checked before")]
+
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::{Interpreter, TileOperands, select_dests};
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::gemm::dot::Dots;
+use crate::kernels::gemm::{Matrix, Panels, Product};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{Base, GemmMethod, GemmOperand, GemmPhase, PackPhase, Plan};
+
+/// Packs the right operand of a product.
+pub(super) fn run_pack(
+    phase: &PackPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let from = &phase.nest.program.accesses[PackPhase::FROM];
+    runner.run(phase.nest.tiles(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut cursor = Cursor::new(&phase.nest, &plan.constants, bindings);
+        for task in ranges.flatten() {
+            cursor.go_to(task);
+            let Extent { rows, columns } = cursor.extent();
+            let matrix = Matrix {
+                at: cursor.at(PackPhase::FROM),
+                row_stride: from.row_stride,
+                col_stride: from.col_stride,
+            };
+            // SAFETY: the accesses stay within their memory for every tile of the nest, and the plan's level
+            // and features were available when the plan was made.
+            unsafe { phase.kernel.run(rows, columns, matrix, cursor.at(PackPhase::TO), scratch) };
+        }
+    })
+}
+
+/// Computes products, and runs the epilogue on each tile.
+pub(super) fn run(
+    phase: &GemmPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let program = &phase.nest.program;
+    let select_dests = select_dests(program, &bindings.in_place);
+    runner.run(phase.nest.tiles(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let cursor = Cursor::new(&phase.nest, &plan.constants, bindings);
+        let operands =
+            GemmOperands { phase, scratch, cursor, computed: None, queue: PrefetchQueue::default() };
+        if program.roots.is_empty() {
+            let mut operands = operands;
+            for task in ranges.flatten() {
+                operands.cursor.go_to(task);
+                let result = phase.first_access + GemmOperand::Result as usize;
+                let to = Target {
+                    at: operands.cursor.at(result),
+                    row_stride: program.accesses[result].row_stride,
+                };
+                operands.compute(to);
+            }
+            return;
+        }
+        let mut interpreter = Interpreter::new(program, &select_dests, scratch, operands);
+        ranges.for_each(|tasks| tasks.for_each(|task| interpreter.run(task)));
+    })
+}
+
+/// The operands of an epilogue: a tile of the product is computed if a step asks for it.
+struct GemmOperands<'a> {
+    phase: &'a GemmPhase,
+    scratch: *mut u8,
+    cursor: Cursor<'a>,
+    /// The tile whose product is in scratch.
+    computed: Option<usize>,
+    queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for GemmOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        let of = &self.phase.nest.program.accesses[access];
+        let Base::Driver(_) = of.base else { return self.cursor.at(access) };
+        let at = self.scratch.wrapping_add(self.phase.layout.product);
+        if self.computed != Some(self.cursor.tile()) {
+            self.computed = Some(self.cursor.tile());
+            self.compute(Target { at, row_stride: of.row_stride });
+        }
+        at
+    }
+}
+
+impl GemmOperands<'_> {
+    /// Computes the product of the present tile.
+    fn compute(&self, to: Target) {
+        let phase = self.phase;
+        let extent = self.cursor.extent();
+        let sums = match phase.finish.is_direct() {
+            true => to,
+            false => {
+                Target { at: self.place(phase.layout.sums), row_stride: 4 * phase.nest.tile.columns as isize }
+            }
+        };
+        match phase.method {
+            GemmMethod::Tiles { .. } => self.tiles(extent, sums),
+            GemmMethod::Dots { .. } => self.dots(extent, sums),
+        }
+        self.add_bias(extent, sums);
+        self.finish(extent, sums, to);
+    }
+
+    fn place(&self, offset: usize) -> *mut u8 {
+        self.scratch.wrapping_add(offset)
+    }
+
+    fn at(&self, operand: GemmOperand) -> *mut u8 {
+        self.cursor.at(self.phase.first_access + operand as usize)
+    }
+
+    fn row_stride(&self, operand: GemmOperand) -> isize {
+        self.phase.nest.program.accesses[self.phase.first_access + operand as usize].row_stride
+    }
+
+    /// The left operand from a depth on, in the form that the kernel reads.
+    fn left(&self, rows: usize, from: usize, depth: usize) -> Matrix {
+        let GemmPhase { left_column, layout, .. } = self.phase;
+        let at = self.at(GemmOperand::Left).wrapping_offset(left_column * from as isize);
+        let matrix = Matrix { at, row_stride: self.row_stride(GemmOperand::Left), col_stride: *left_column };
+        let Some(row_pack) = &self.phase.left else { return matrix };
+        let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
+        // SAFETY: the operand covers the tile's rows and the depth; the scratch has room for a block of both.
+        unsafe { row_pack.run(Extent { rows, columns: depth }, matrix, to, self.place(layout.row_pack)) };
+        Matrix { at: to.at, row_stride: to.row_stride, col_stride: row_pack.written_width() as isize }
+    }
+
+    fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {
+        let GemmMethod::Tiles { kernel, depth_block, right_row, panel, .. } = self.phase.method else {
+            return;
+        };
+        let depth = self.phase.depth;
+        let step = kernel.form().depth_step();
+        let mut from = 0;
+        loop {
+            let block = depth_block.min(depth - from);
+            let at = self.at(GemmOperand::Right).wrapping_offset(right_row * (from / step) as isize);
+            let product = Product {
+                rows,
+                columns,
+                depth: block,
+                left: self.left(rows, from, block),
+                right: Panels { at, row_stride: right_row, panel_stride: panel },
+                to: sums.at.cast(),
+                to_row: sums.row_stride,
+                accumulate: from > 0,
+            };
+            // SAFETY: operands cover the tile and the depth. The sums are those of the tile, in scratch or in
+            // an output, which overlaps no input. The plan's level and features were available when the plan
+            // was made.
+            unsafe { kernel.run(&product) };
+            from += block;
+            if from >= depth {
+                return;
+            }
+        }
+    }
+
+    fn dots(&self, Extent { rows, columns }: Extent, sums: Target) {
+        let GemmMethod::Dots { kernel, right_column } = self.phase.method else { return };
+        let left = self.left(rows, 0, self.phase.depth);
+        let dots = Dots {
+            rows,
+            columns,
+            depth: self.phase.depth,
+            left: left.at.cast(),
+            left_row: left.row_stride,
+            right: self.at(GemmOperand::Right),
+            right_row: right_column,
+            to: sums.at.cast(),
+            to_row: sums.row_stride,
+        };
+        // SAFETY: as for tiles.
+        unsafe { kernel(&dots) };
+    }
+
+    fn add_bias(&self, extent: Extent, sums: Target) {
+        let Some(bias) = &self.phase.bias else { return };
+        let layout = &self.phase.layout;
+        let row_of_sums = self.place(layout.bias);
+        // Rows of one bias are added at once.
+        let block = if bias.row_stride == 0 { extent.rows } else { 1 };
+        for row in (0..extent.rows).step_by(block) {
+            let at = self.at(GemmOperand::Bias).wrapping_offset(bias.row_stride * row as isize);
+            let matrix = Matrix { at, row_stride: 0, col_stride: bias.col_stride };
+            let to = Target { at: row_of_sums, row_stride: 0 };
+            let sums = sums.at_row(row);
+            let rows = Extent { rows: block, ..extent };
+            // SAFETY: the bias covers the tile, the scratch has room for a row, and the sums are those of the
+            // tile.
+            unsafe {
+                bias.row_pack.run(Extent { rows: 1, ..extent }, matrix, to, self.place(layout.row_pack));
+                let addend = Source { at: row_of_sums, row_stride: 0 };
+                (bias.add)(
+                    rows,
+                    Source { at: sums.at, row_stride: sums.row_stride },
+                    addend,
+                    sums,
+                    &[0.0; 2],
+                );
+            }
+        }
+    }
+
+    fn finish(&self, extent: Extent, sums: Target, to: Target) {
+        let finish = &self.phase.finish;
+        let source = |of: Target| Source { at: of.at, row_stride: of.row_stride };
+        let queue = &mut PrefetchQueue::default();
+        // SAFETY: the target covers the tile, and overlaps no scratch; scratch has room for a rounded tile.
+        unsafe {
+            match (finish.round, finish.unpack) {
+                (None, None) => {}
+                (Some(round), None) => round(extent, source(sums), to, &[0.0; 2], queue),
+                (None, Some(unpack)) => unpack(extent, source(sums), to, finish.col_stride),
+                (Some(round), Some(unpack)) => {
+                    let row_stride = 2 * self.phase.nest.tile.columns as isize;
+                    let rounded = Target { at: self.place(self.phase.layout.rounded), row_stride };
+                    round(extent, source(sums), rounded, &[0.0; 2], queue);
+                    unpack(extent, source(rounded), to, finish.col_stride);
+                }
+            }
+        }
+    }
+}

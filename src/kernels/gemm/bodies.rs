@@ -1,0 +1,289 @@
+//! The micro-kernel, once for all levels, and its instances.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use super::form::Form;
+use super::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::{Portable, with_features};
+use crate::types::kind::Level;
+
+/// A tile of a product; strides count in bytes.
+pub(super) struct Tile {
+    /// Multiplications that each element sums up.
+    pub(super) steps: usize,
+    /// Whether half a pair is left after them.
+    pub(super) half_step: bool,
+    pub(super) left: *const u8,
+    pub(super) left_row: isize,
+    pub(super) left_step: isize,
+    pub(super) right: *const u8,
+    pub(super) right_row: isize,
+    pub(super) to: *mut f32,
+    pub(super) to_row: isize,
+    /// Columns in the last vector.
+    pub(super) last_lanes: usize,
+    /// Whether the sums start with what stands in the result.
+    pub(super) accumulate: bool,
+}
+
+/// Computes one tile.
+///
+/// # Safety
+///
+/// As [`GemmKernel::run`](super::GemmKernel::run).
+pub(super) type Micro = unsafe fn(&Tile);
+
+/// How a micro-kernel reads and multiplies elements: one for each [`Form`].
+trait Multiply<S: Simd> {
+    /// What one element of the left operand and a vector of the right one become.
+    type Operand: Copy;
+
+    /// The lanes of a mask of a vector of the right operand.
+    unsafe fn right(at: *const u8, vector: usize, mask: S::Mask) -> Self::Operand;
+
+    /// As [`right`](Self::right), for all lanes.
+    unsafe fn right_whole(at: *const u8, vector: usize) -> Self::Operand;
+
+    /// An element of the left operand, for all lanes.
+    unsafe fn left(at: *const u8) -> Self::Operand;
+
+    /// Half a pair of the left operand; the other half is 0.
+    unsafe fn left_half(at: *const u8) -> Self::Operand;
+
+    unsafe fn mul_add(x: Self::Operand, y: Self::Operand, sum: S::Vector) -> S::Vector;
+}
+
+/// Widens the right operand to f32 when it is read.
+macro_rules! widened {
+    ($($Form:ident, $Element:ty, $whole:expr, $part:expr;)*) => {
+        $(
+            struct $Form;
+
+            impl<S: Simd> Multiply<S> for $Form {
+                type Operand = S::Vector;
+
+                #[inline(always)]
+                unsafe fn right(at: *const u8, vector: usize, mask: S::Mask) -> S::Vector {
+                    // SAFETY: as the caller promises.
+                    unsafe { $part(at.cast::<$Element>().add(vector * S::LANES), mask) }
+                }
+
+                #[inline(always)]
+                unsafe fn right_whole(at: *const u8, vector: usize) -> S::Vector {
+                    // SAFETY: as the caller promises.
+                    unsafe { $whole(at.cast::<$Element>().add(vector * S::LANES)) }
+                }
+
+                #[inline(always)]
+                unsafe fn left(at: *const u8) -> S::Vector {
+                    // SAFETY: as the caller promises.
+                    unsafe { S::splat(at.cast()) }
+                }
+
+                #[inline(always)]
+                unsafe fn left_half(at: *const u8) -> S::Vector {
+                    // SAFETY: as the caller promises.
+                    unsafe { S::splat(at.cast()) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(x: S::Vector, y: S::Vector, sum: S::Vector) -> S::Vector {
+                    // SAFETY: as the caller promises.
+                    unsafe { S::mul_add(x, y, sum) }
+                }
+            }
+        )*
+    };
+}
+
+widened! {
+    F32, f32, S::load, S::load_part;
+    Bf16, u16, |at| S::load_bf16(at, S::mask(S::LANES)), S::load_bf16;
+    F16, u16, |at| S::load_f16(at, S::mask(S::LANES)), S::load_f16;
+}
+
+/// Pairs of bf16, multiplied and added by one instruction.
+#[cfg(target_arch = "x86_64")]
+struct Bf16Pairs;
+
+#[cfg(target_arch = "x86_64")]
+impl Multiply<Avx512> for Bf16Pairs {
+    type Operand = __m512i;
+
+    #[inline(always)]
+    unsafe fn right(at: *const u8, vector: usize, mask: __mmask16) -> __m512i {
+        // SAFETY: as the caller promises; lanes outside of the mask are not read.
+        unsafe { _mm512_maskz_loadu_epi32(mask, at.cast::<i32>().add(vector * 16)) }
+    }
+
+    #[inline(always)]
+    unsafe fn right_whole(at: *const u8, vector: usize) -> __m512i {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_loadu_epi32(at.cast::<i32>().add(vector * 16)) }
+    }
+
+    #[inline(always)]
+    unsafe fn left(at: *const u8) -> __m512i {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_set1_epi32(at.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn left_half(at: *const u8) -> __m512i {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_set1_epi32(i32::from(at.cast::<u16>().read_unaligned())) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(x: __m512i, y: __m512i, sum: __m512) -> __m512 {
+        // SAFETY: as the caller promises. The vectors are of one size, and every bit pattern is a pair.
+        unsafe {
+            _mm512_dpbf16_ps(
+                sum,
+                std::mem::transmute::<__m512i, __m512bh>(x),
+                std::mem::transmute::<__m512i, __m512bh>(y),
+            )
+        }
+    }
+}
+
+/// Rows of a panel from one that is read to one that is prefetched.
+const PREFETCH_ROWS: isize = 8;
+
+/// # Safety
+///
+/// As [`Micro`].
+#[inline(always)]
+#[allow(
+    clippy::needless_range_loop,
+    reason = "the loops run over rows and vectors of a tile, not over an array"
+)]
+unsafe fn tile<S: Simd, M: Multiply<S>, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+    let mask = S::mask(tile.last_lanes);
+    let last = VECTORS - 1;
+    let to = |row: usize, vector: usize| {
+        tile.to.wrapping_byte_offset(tile.to_row * row as isize).wrapping_add(vector * S::LANES)
+    };
+    // SAFETY: the caller promises that operands can be read and the result written; the last vector of a row
+    // takes part only with the lanes that are columns.
+    unsafe {
+        let mut sums = [[S::zero(); VECTORS]; ROWS];
+        if tile.accumulate {
+            for row in 0..ROWS {
+                for vector in 0..last {
+                    sums[row][vector] = S::load(to(row, vector));
+                }
+                sums[row][last] = S::load_part(to(row, last), mask);
+            }
+        }
+        let (mut left, mut right) = (tile.left, tile.right);
+        let rows: [isize; ROWS] = std::array::from_fn(
+            #[inline(always)]
+            |row| tile.left_row * row as isize,
+        );
+        macro_rules! step {
+            ($element:ident) => {
+                let mut operands = [M::right(right, last, mask); VECTORS];
+                for vector in 0..last {
+                    operands[vector] = M::right_whole(right, vector);
+                }
+                for row in 0..ROWS {
+                    let x = M::$element(left.wrapping_offset(rows[row]));
+                    for vector in 0..VECTORS {
+                        sums[row][vector] = M::mul_add(x, operands[vector], sums[row][vector]);
+                    }
+                }
+            };
+        }
+        for _ in 0..tile.steps {
+            step!(left);
+            #[cfg(target_arch = "x86_64")]
+            if VECTORS > 1 {
+                let prefetched = right.wrapping_offset(PREFETCH_ROWS * tile.right_row);
+                for vector in 0..VECTORS {
+                    _mm_prefetch::<_MM_HINT_T0>(prefetched.wrapping_add(vector * S::LANES * 4).cast());
+                }
+            }
+            left = left.wrapping_offset(tile.left_step);
+            right = right.wrapping_offset(tile.right_row);
+        }
+        if tile.half_step {
+            step!(left_half);
+        }
+        for row in 0..ROWS {
+            for vector in 0..last {
+                S::store(to(row, vector), sums[row][vector]);
+            }
+            S::store_part(to(row, last), mask, sums[row][last]);
+        }
+    }
+}
+
+/// The instances for a level and a form: a function of rows and vectors, both counted from 1.
+macro_rules! instances {
+    ($($(#[$attribute:meta])* $name:ident: $level:ident $S:ident $M:ident
+        $([$vectors:literal: $($rows:literal)*])*;)*) => {
+        $(
+            $(#[$attribute])*
+            fn $name(rows: usize, vectors: usize) -> Micro {
+                with_features! {
+                    $level
+                    unsafe fn kernel<const ROWS: usize, const VECTORS: usize>(of: &Tile) {
+                        // SAFETY: as the caller promises.
+                        unsafe { tile::<$S, $M, ROWS, VECTORS>(of) }
+                    }
+                }
+                match (vectors, rows) {
+                    $($(($vectors, $rows) => kernel::<$rows, $vectors>,)*)*
+                    _ => unreachable!("{rows} rows of {vectors} vectors are no tile"),
+                }
+            }
+        )*
+    };
+}
+
+instances! {
+    portable_f32: portable Portable F32 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
+    portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx2_f32: avx2 Avx2 F32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
+    #[cfg(target_arch = "x86_64")]
+    avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx2_f16: avx2 Avx2 F16 [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx512_f32: avx512 Avx512 F32
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+    #[cfg(target_arch = "x86_64")]
+    avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx512_f16: avx512 Avx512 F16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx512_pairs: avx512_bf16 Avx512 Bf16Pairs
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+}
+
+/// The micro-kernel for a tile of so many rows and vectors.
+#[inline]
+pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize) -> Micro {
+    #[cfg(target_arch = "x86_64")]
+    match (level, form) {
+        (Level::Avx512, Form::F32) => return avx512_f32(rows, vectors),
+        (Level::Avx512, Form::Bf16Pairs) => return avx512_pairs(rows, vectors),
+        (Level::Avx512, Form::Bf16) => return avx512_bf16(rows, vectors),
+        (Level::Avx512, Form::F16) => return avx512_f16(rows, vectors),
+        (Level::Avx2, Form::Bf16) => return avx2_bf16(rows, vectors),
+        (Level::Avx2, Form::F16) => return avx2_f16(rows, vectors),
+        (Level::Avx2, _) => return avx2_f32(rows, vectors),
+        (Level::Portable, _) => {}
+    }
+    match (level, form) {
+        (_, Form::Bf16) => portable_bf16(rows, vectors),
+        (_, Form::F16) => portable_f16(rows, vectors),
+        _ => portable_f32(rows, vectors),
+    }
+}

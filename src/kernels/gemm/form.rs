@@ -1,0 +1,78 @@
+//! The forms in which operands of products are read, and the tiles of each.
+
+use crate::types::dtype::DataType;
+use crate::types::features::CpuFeatures;
+use crate::types::kind::{CpuFeature, Level};
+
+/// The form in which a micro-kernel reads both operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Both operands are f32.
+    F32,
+    /// Both are bf16, and two neighbours along the depth are one element of 4 bytes; the last pair of an odd
+    /// depth ends with 0 in the right operand, and is half read in the left one.
+    Bf16Pairs,
+    /// The left operand is f32, the right one is bf16 and is widened when read.
+    Bf16,
+    /// The left operand is f32, the right one is f16 and is widened when read.
+    F16,
+}
+
+impl Form {
+    /// The form for operands of a type, if the right one is packed before.
+    ///
+    /// CPUs with AMX multiply pairs in vectors so slowly that f32 is faster (decision: bf16-pairs).
+    pub(crate) fn packed(data_type: DataType, level: Level, features: CpuFeatures) -> Self {
+        let has_pairs = level == Level::Avx512
+            && features.contains(CpuFeature::Avx512Bf16)
+            && !features.contains(CpuFeature::AmxBf16);
+        if data_type == DataType::Bf16 && has_pairs { Self::Bf16Pairs } else { Self::F32 }
+    }
+
+    /// The form for a right operand of a type that is read where it is.
+    pub(crate) fn in_place(data_type: DataType) -> Self {
+        match data_type {
+            DataType::Bf16 => Self::Bf16,
+            DataType::F16 => Self::F16,
+            _ => Self::F32,
+        }
+    }
+
+    /// The type in which the left operand is read.
+    pub(crate) fn left_type(self) -> DataType {
+        if self == Self::Bf16Pairs { DataType::Bf16 } else { DataType::F32 }
+    }
+
+    /// Steps of the depth that one multiplication takes.
+    pub(crate) fn depth_step(self) -> usize {
+        if self == Self::Bf16Pairs { 2 } else { 1 }
+    }
+
+    /// Bytes of an element of the right operand: of a pair, if it is read in pairs.
+    pub(crate) fn right_width(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16Pairs => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
+    pub(super) fn geometry(self, level: Level) -> Geometry {
+        match (level, self) {
+            (Level::Avx512, Self::F32 | Self::Bf16Pairs) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
+            (Level::Avx512, _) => Geometry { lanes: 16, rows: &[4, 4, 4, 4] },
+            (Level::Avx2, Self::F32 | Self::Bf16Pairs) => Geometry { lanes: 8, rows: &[6, 6] },
+            (Level::Avx2, _) => Geometry { lanes: 8, rows: &[4, 4] },
+            (Level::Portable, _) => Geometry { lanes: 4, rows: &[4, 4] },
+        }
+    }
+}
+
+/// The sizes of the tiles of micro-kernels.
+#[derive(Clone, Copy)]
+pub(super) struct Geometry {
+    /// Elements of a vector.
+    pub(super) lanes: usize,
+    /// By the number of vectors, less one: the most rows of a tile.
+    pub(super) rows: &'static [usize],
+}

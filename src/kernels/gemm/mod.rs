@@ -1,0 +1,130 @@
+//! Matrix products: micro-kernels that compute one small tile of a product, and the loops around them.
+//!
+//! A micro-kernel keeps a tile of `rows` × `vectors` accumulators in registers. It reads each element of the
+//! left operand from that operand's own memory, with any row and column stride, and multiplies it by vectors
+//! of a row of the right operand, whose elements are contiguous. Every element of the result is one chain of
+//! fused multiplications and additions, in the order of the depth. The chain may be continued through the
+//! result in memory. So the bits depend neither on the tiles nor on the threads.
+//!
+//! [`dot`] is for few rows and a right operand that is contiguous along the depth. Its lanes go along the
+//! depth, and a fixed tree adds them up.
+
+mod bodies;
+pub(crate) mod dot;
+mod form;
+pub(crate) mod pack;
+mod simd;
+#[cfg(test)]
+mod tests;
+
+use self::bodies::{Micro, micro_kernel};
+pub(crate) use self::form::Form;
+use self::form::Geometry;
+use crate::types::kind::Level;
+
+/// Columns of a panel of the right operand: what the widest tile has.
+pub(crate) fn panel_columns(level: Level, form: Form) -> usize {
+    let Geometry { lanes, rows } = form.geometry(level);
+    lanes * rows.len()
+}
+
+/// A matrix product, whose strides count in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Product {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Number of products that each element sums up.
+    pub(crate) depth: usize,
+    /// The left operand: `rows` × `depth`.
+    pub(crate) left: Matrix,
+    /// The right operand: `depth` × `columns`, in panels of [`panel_columns`].
+    pub(crate) right: Panels,
+    /// The result in f32, whose columns are contiguous.
+    pub(crate) to: *mut f32,
+    pub(crate) to_row: isize,
+    /// Whether the result is added to what stands there.
+    pub(crate) accumulate: bool,
+}
+
+/// A matrix with any strides, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matrix {
+    pub(crate) at: *const u8,
+    pub(crate) row_stride: isize,
+    pub(crate) col_stride: isize,
+}
+
+/// A matrix in panels of columns; within a row of a panel, elements are contiguous.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panels {
+    pub(crate) at: *const u8,
+    /// Bytes from one row of a panel to the next; a row is a pair of rows if they are read in pairs.
+    pub(crate) row_stride: isize,
+    /// Bytes from one panel to the next.
+    pub(crate) panel_stride: isize,
+}
+
+/// The micro-kernels of a level and form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GemmKernel {
+    level: Level,
+    form: Form,
+}
+
+impl GemmKernel {
+    /// `form` must be one that the machine runs at the level: [`Form::packed`] and [`Form::in_place`] give
+    /// no other.
+    pub(crate) fn new(level: Level, form: Form) -> Self {
+        Self { level, form }
+    }
+
+    pub(crate) fn form(self) -> Form {
+        self.form
+    }
+
+    pub(crate) fn panel_columns(self) -> usize {
+        panel_columns(self.level, self.form)
+    }
+
+    /// Computes a product, panel by panel.
+    ///
+    /// # Safety
+    ///
+    /// Operands can be read and the result can be written, which overlaps no operand; the machine runs the
+    /// level and form. If rows are read in pairs, neighbours along the depth of the left operand are
+    /// neighbours in memory.
+    pub(crate) unsafe fn run(self, product: &Product) {
+        let geometry = self.form.geometry(self.level);
+        let panel = geometry.lanes * geometry.rows.len();
+        let step = self.form.depth_step();
+        let Product { rows: all_rows, columns: all_columns, depth, left, right, to, to_row, accumulate } =
+            *product;
+        for (index, first) in (0..all_columns).step_by(panel).enumerate() {
+            let columns = panel.min(all_columns - first);
+            let vectors = columns.div_ceil(geometry.lanes);
+            let blocks = all_rows.div_ceil(geometry.rows[vectors - 1]);
+            let mut row = 0;
+            for left_over in (1..=blocks).rev() {
+                // Blocks of rows are of nearly equal height: a block of one row would wait for its sums.
+                let rows = (all_rows - row).div_ceil(left_over);
+                let tile = bodies::Tile {
+                    steps: depth / step,
+                    half_step: depth % step != 0,
+                    left: left.at.wrapping_offset(left.row_stride * row as isize),
+                    left_row: left.row_stride,
+                    left_step: left.col_stride * step as isize,
+                    right: right.at.wrapping_offset(right.panel_stride * index as isize),
+                    right_row: right.row_stride,
+                    to: to.wrapping_byte_offset(to_row * row as isize).wrapping_add(first),
+                    to_row,
+                    last_lanes: columns - (vectors - 1) * geometry.lanes,
+                    accumulate,
+                };
+                let kernel: Micro = micro_kernel(self.level, self.form, rows, vectors);
+                // SAFETY: the tile is a part of the product, so the caller's promise holds for it.
+                unsafe { kernel(&tile) };
+                row += rows;
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Operands of products in the form that micro-kernels read: rows of contiguous elements of another type,
+//! and panels of columns.
+
+use super::{Form, Matrix, panel_columns};
+use crate::kernels::isa::with_features;
+use crate::kernels::pack::{PackTile, pack_tile};
+use crate::kernels::pointwise::{Impls, Kernel1, convert};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target, Width};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// Rows and columns of a block that is packed to scratch before it is converted.
+const BLOCK_ROWS: usize = 16;
+const BLOCK_COLUMNS: usize = 256;
+
+/// Columns of a panel are a multiple of this.
+const NARROW: usize = 16;
+
+/// Bytes of scratch for [`RowPack::run`] and [`PackPanel::run`].
+pub(crate) const SCRATCH: usize = BLOCK_ROWS * BLOCK_COLUMNS * 4;
+
+/// Copies a matrix of any strides to rows of contiguous elements, converted to another type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowPack {
+    width: usize,
+    to_width: usize,
+    pack: PackTile,
+    /// The conversion of contiguous elements, if the types differ.
+    convert: Option<Kernel1>,
+    /// The copy of contiguous elements.
+    copy: Kernel1,
+}
+
+impl RowPack {
+    /// `None` if a type is not one of f32, bf16 and f16.
+    pub(crate) fn new(level: Level, from: DataType, to: DataType) -> Option<Self> {
+        let width = |data_type: DataType| match data_type {
+            DataType::F32 => Some(Width::W4),
+            DataType::Bf16 | DataType::F16 => Some(Width::W2),
+            _ => None,
+        };
+        let kernel = |to: DataType| convert(level, from, to).map(|kernels: Impls<Kernel1>| kernels.kernel);
+        Some(Self {
+            width: width(from)?.bytes(),
+            to_width: width(to)?.bytes(),
+            pack: pack_tile(level, width(from)?),
+            convert: if from == to { None } else { Some(kernel(to)?) },
+            copy: kernel(from)?,
+        })
+    }
+
+    /// Bytes of an element that it writes.
+    pub(crate) fn written_width(&self) -> usize {
+        self.to_width
+    }
+
+    /// Copies a part of a matrix.
+    ///
+    /// # Safety
+    ///
+    /// The part can be read and the target written, which overlaps nothing else; `scratch` has [`SCRATCH`]
+    /// bytes; the machine runs the level.
+    pub(crate) unsafe fn run(&self, extent: Extent, from: Matrix, to: Target, scratch: *mut u8) {
+        let source = Source { at: from.at, row_stride: from.row_stride };
+        let queue = &mut PrefetchQueue::default();
+        let is_contiguous = from.col_stride == self.width as isize || extent.columns == 1;
+        // SAFETY: as the caller promises; blocks are within the part and within the scratch.
+        unsafe {
+            match (is_contiguous, self.convert) {
+                (true, convert) => convert.unwrap_or(self.copy)(extent, source, to, &[0.0; 2], queue),
+                (false, None) => (self.pack)(extent, source, from.col_stride, 0, to),
+                (false, Some(convert)) => {
+                    for row in (0..extent.rows).step_by(BLOCK_ROWS) {
+                        for column in (0..extent.columns).step_by(BLOCK_COLUMNS) {
+                            let block = Extent {
+                                rows: BLOCK_ROWS.min(extent.rows - row),
+                                columns: BLOCK_COLUMNS.min(extent.columns - column),
+                            };
+                            let at = source.at_row(row).at.wrapping_offset(from.col_stride * column as isize);
+                            let row_stride = (BLOCK_COLUMNS * self.width) as isize;
+                            (self.pack)(
+                                block,
+                                Source { at, ..source },
+                                from.col_stride,
+                                0,
+                                Target { at: scratch, row_stride },
+                            );
+                            let at = to.at_row(row).at.wrapping_add(column * self.to_width);
+                            convert(
+                                block,
+                                Source { at: scratch, row_stride },
+                                Target { at, ..to },
+                                &[0.0; 2],
+                                queue,
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packs panels of the right operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackPanel {
+    row_pack: RowPack,
+    /// Copies pairs along the depth, if these are neighbours in memory.
+    pairs: RowPack,
+    form: Form,
+    columns: usize,
+}
+
+impl PackPanel {
+    /// `None` if the type is not one of f32, bf16 and f16.
+    ///
+    /// The panels are those of a matrix of so many columns: those of a narrow one are narrower.
+    pub(crate) fn new(level: Level, data_type: DataType, form: Form, columns: usize) -> Option<Self> {
+        let to = if form == Form::Bf16Pairs { DataType::Bf16 } else { DataType::F32 };
+        Some(Self {
+            row_pack: RowPack::new(level, data_type, to)?,
+            pairs: RowPack::new(level, DataType::F32, DataType::F32)?,
+            form,
+            columns: panel_columns(level, form).min(columns.next_multiple_of(NARROW)),
+        })
+    }
+
+    /// Rows of the operand in a row of a panel.
+    pub(crate) fn depth_step(&self) -> usize {
+        self.form.depth_step()
+    }
+
+    /// Bytes of a row of a panel.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.columns * self.form.right_width()
+    }
+
+    /// Bytes of a panel.
+    pub(crate) fn panel_bytes(&self, depth: usize) -> usize {
+        depth.div_ceil(self.form.depth_step()).saturating_mul(self.row_bytes())
+    }
+
+    /// Packs some rows of one panel, starting at an even row. The columns that the panel lacks are 0.
+    ///
+    /// # Safety
+    ///
+    /// `from` has `depth` rows of `columns` elements that can be read, at most as many as a panel has; `to`
+    /// has room for these rows of a panel, `scratch` has [`SCRATCH`] bytes, nothing overlaps, and the machine
+    /// runs the level and form.
+    pub(crate) unsafe fn run(
+        &self,
+        depth: usize,
+        columns: usize,
+        from: Matrix,
+        to: *mut u8,
+        scratch: *mut u8,
+    ) {
+        let row_stride = self.row_bytes();
+        let packed_rows = depth.div_ceil(self.form.depth_step());
+        if columns < self.columns {
+            // SAFETY: the caller promises room for all columns of the rows.
+            unsafe { to.write_bytes(0, packed_rows * row_stride) };
+        }
+        let target = Target { at: to, row_stride: row_stride as isize };
+        if self.form != Form::Bf16Pairs {
+            // SAFETY: as the caller promises.
+            return unsafe { self.row_pack.run(Extent { rows: depth, columns }, from, target, scratch) };
+        }
+        // Pairs that are neighbours in memory are elements of 4 bytes.
+        let whole = match from.row_stride {
+            2 => depth / 2,
+            _ => 0,
+        };
+        let pairs = Matrix { row_stride: 4, ..from };
+        let block = BLOCK_ROWS;
+        let gap = (self.columns * 2) as isize;
+        // SAFETY: as the caller promises; a block of rows of a panel is within the scratch.
+        unsafe {
+            self.pairs.run(Extent { rows: whole, columns }, pairs, target, scratch);
+            let (rows, gather_scratch) = (scratch, scratch.wrapping_add(SCRATCH / 2));
+            for row in (2 * whole..depth).step_by(block) {
+                let count = block.min(depth - row);
+                let from = Matrix { at: from.at.wrapping_offset(from.row_stride * row as isize), ..from };
+                let extent = Extent { rows: count, columns };
+                self.row_pack.run(extent, from, Target { at: rows, row_stride: gap }, gather_scratch);
+                if !count.is_multiple_of(2) {
+                    rows.wrapping_offset(gap * count as isize).write_bytes(0, columns * 2);
+                }
+                for pair in 0..count.div_ceil(2) {
+                    let low = rows.wrapping_offset(2 * gap * pair as isize);
+                    let to = to.wrapping_add(row_stride * (row / 2 + pair));
+                    interleave(columns, low.cast(), low.wrapping_offset(gap).cast(), to.cast());
+                }
+            }
+        }
+    }
+}
+
+with_features! {
+    avx512
+    /// Interleaves elements of 16 bits; only level Avx512 has pairs.
+    ///
+    /// # Safety
+    ///
+    /// So many elements can be read, so many pairs can be written, and the machine runs the level.
+    unsafe fn interleave(count: usize, low: *const u16, high: *const u16, to: *mut u32) {
+        for i in 0..count {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (low, high) = (low.add(i).read_unaligned(), high.add(i).read_unaligned());
+                to.add(i).write_unaligned(u32::from(low) | u32::from(high) << 16);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use super::dot::{Dots, dot_kernel};
+use super::pack::{PackPanel, RowPack, SCRATCH};
+use super::*;
+use crate::kernels::{Extent, Target};
+use crate::types::dtype::DataType;
+use crate::types::features::CpuFeatures;
+use crate::types::kind::CpuIsa;
+
+/// Small integers, whose products and sums are exact in every type and order.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7 + seed * 5 + i / 11) % 15) as f32 - 7.0).collect()
+}
+
+/// The bytes of numbers in a type.
+fn bytes(numbers: &[f32], data_type: DataType) -> Vec<u8> {
+    let of = |&x: &f32| match data_type {
+        DataType::Bf16 => half::bf16::from_f32(x).to_le_bytes().to_vec(),
+        DataType::F16 => half::f16::from_f32(x).to_le_bytes().to_vec(),
+        _ => x.to_le_bytes().to_vec(),
+    };
+    numbers.iter().flat_map(of).collect()
+}
+
+fn expected([m, n, k]: [usize; 3], a: &[f32], b: &[f32]) -> Vec<f32> {
+    let at =
+        |i: usize, j: usize| (0..k).map(|p| f64::from(a[i * k + p]) * f64::from(b[p * n + j])).sum::<f64>();
+    (0..m * n).map(|i| at(i / n, i % n) as f32).collect()
+}
+
+fn transposed([rows, columns]: [usize; 2], of: &[f32]) -> Vec<f32> {
+    (0..rows * columns).map(|i| of[i % rows * columns + i / rows]).collect()
+}
+
+const SIZES: &[[usize; 3]] = &[
+    [1, 1, 1],
+    [1, 17, 3],
+    [2, 64, 7],
+    [3, 65, 16],
+    [6, 128, 33],
+    [7, 31, 15],
+    [9, 48, 1],
+    [13, 100, 64],
+    [16, 16, 16],
+    [17, 77, 129],
+    [5, 33, 0],
+    [31, 63, 40],
+];
+
+const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
+
+/// Every level and form, both orientations of both operands, in blocks of the depth.
+#[test]
+fn products_are_those_of_the_plain_loop() {
+    let mut wrong = Vec::new();
+    let features = CpuFeatures::available();
+    for level in Level::all_available() {
+        for (data_type, sizes) in TYPES.iter().flat_map(|&t| SIZES.iter().map(move |&sizes| (t, sizes))) {
+            for (transposes, block) in [(0, 1000usize), (1, 1000), (2, 10), (3, 16)] {
+                // Pairs are tested wherever the CPU has them, slow or not.
+                let pairs = CpuIsa::Avx512Bf16.features().intersection(features).within(level);
+                let packed =
+                    [features.within(level), pairs].map(|of| (Form::packed(data_type, level, of), true));
+                for (form, is_packed) in packed.into_iter().chain([(Form::in_place(data_type), false)]) {
+                    let is_transposed = [transposes & 1 != 0, transposes & 2 != 0];
+                    if !is_packed && is_transposed[1] {
+                        continue;
+                    }
+                    let result = product(level, form, is_packed, data_type, sizes, is_transposed, block);
+                    let [m, n, k] = sizes;
+                    if result != expected(sizes, &numbers(m * k, 1), &numbers(k * n, 2)) {
+                        wrong.push((level, form, is_packed, data_type, sizes, is_transposed, block));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+}
+
+fn product(
+    level: Level,
+    form: Form,
+    is_packed: bool,
+    data_type: DataType,
+    [m, n, k]: [usize; 3],
+    is_transposed: [bool; 2],
+    block: usize,
+) -> Vec<f32> {
+    let width = data_type.size().unwrap_or(0) as isize;
+    let matrix = |numbers: &[f32], [rows, columns]: [usize; 2], is_transposed: bool| match is_transposed {
+        false => (bytes(numbers, data_type), columns as isize * width, width),
+        true => (bytes(&transposed([rows, columns], numbers), data_type), width, rows as isize * width),
+    };
+    let (a, a_row, a_col) = matrix(&numbers(m * k, 1), [m, k], is_transposed[0]);
+    let (b, b_row, b_col) = matrix(&numbers(k * n, 2), [k, n], is_transposed[1]);
+    let left = Matrix { at: a.as_ptr(), row_stride: a_row, col_stride: a_col };
+    let right = Matrix { at: b.as_ptr(), row_stride: b_row, col_stride: b_col };
+    let mut scratch = vec![0u8; SCRATCH];
+
+    let left_type = form.left_type();
+    let mut rows = vec![0u8; m * k * left_type.size().unwrap_or(0)];
+    let row_stride = (k * left_type.size().unwrap_or(0)) as isize;
+    let row_pack = RowPack::new(level, data_type, left_type).expect("the types have kernels");
+    let to = Target { at: rows.as_mut_ptr(), row_stride };
+    // SAFETY: all buffers have the sizes that the strides say.
+    unsafe { row_pack.run(Extent { rows: m, columns: k }, left, to, scratch.as_mut_ptr()) };
+    let left = Matrix { at: rows.as_ptr(), row_stride, col_stride: left_type.size().unwrap_or(0) as isize };
+
+    let columns = panel_columns(level, form);
+    let mut panels = Vec::new();
+    let right = if is_packed {
+        let pack = PackPanel::new(level, data_type, form, n).expect("the types have kernels");
+        panels = vec![0xa5u8; pack.panel_bytes(k) * n.div_ceil(columns)];
+        for (index, first) in (0..n).step_by(columns).enumerate() {
+            let from = Matrix { at: right.at.wrapping_offset(b_col * first as isize), ..right };
+            let to = panels.as_mut_ptr().wrapping_add(index * pack.panel_bytes(k));
+            // SAFETY: as above.
+            unsafe { pack.run(k, columns.min(n - first), from, to, scratch.as_mut_ptr()) };
+        }
+        Panels {
+            at: panels.as_ptr(),
+            row_stride: pack.row_bytes() as isize,
+            panel_stride: pack.panel_bytes(k) as isize,
+        }
+    } else {
+        Panels { at: right.at, row_stride: b_row, panel_stride: columns as isize * width }
+    };
+    let mut result = vec![f32::NAN; m * n];
+    let kernel = GemmKernel::new(level, form);
+    for from in (0..k.max(1)).step_by(block) {
+        let left = Matrix { at: left.at.wrapping_offset(left.col_stride * from as isize), ..left };
+        let from_rows = (from / form.depth_step()) as isize;
+        let product = Product {
+            rows: m,
+            columns: n,
+            depth: block.min(k - from),
+            left,
+            right: Panels { at: right.at.wrapping_offset(right.row_stride * from_rows), ..right },
+            to: result.as_mut_ptr(),
+            to_row: n as isize * 4,
+            accumulate: from > 0,
+        };
+        // SAFETY: as above.
+        unsafe { kernel.run(&product) };
+    }
+    drop(panels);
+    result
+}
+
+#[test]
+fn dot_products_are_those_of_the_plain_loop() {
+    let mut wrong = Vec::new();
+    for level in Level::all_available() {
+        for (data_type, [m, n, k]) in TYPES.iter().flat_map(|&t| SIZES.iter().map(move |&sizes| (t, sizes))) {
+            let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+            let right = bytes(&transposed([k, n], &b), data_type);
+            let mut result = vec![f32::NAN; m * n];
+            let dots = Dots {
+                rows: m,
+                columns: n,
+                depth: k,
+                left: a.as_ptr(),
+                left_row: k as isize * 4,
+                right: right.as_ptr(),
+                right_row: (k * data_type.size().unwrap_or(0)) as isize,
+                to: result.as_mut_ptr(),
+                to_row: n as isize * 4,
+            };
+            // SAFETY: all buffers have the sizes that the strides say.
+            unsafe { dot_kernel(level, data_type)(&dots) };
+            if result != expected([m, n, k], &a, &b) {
+                wrong.push((level, data_type, [m, n, k]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

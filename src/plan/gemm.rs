@@ -1,0 +1,137 @@
+//! The phases of a matrix product: the packing of the right operand, and the product itself.
+
+use super::access::Base;
+use super::nest::LoopNest;
+use crate::kernels::gemm::GemmKernel;
+use crate::kernels::gemm::dot::DotKernel;
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::pack::UnpackTile;
+use crate::kernels::pointwise::{Kernel1, Kernel2};
+
+/// Packs the right operand of a product into an internal buffer, panel by panel.
+#[derive(Debug)]
+pub(crate) struct PackPhase {
+    /// The loops over matrices and, in each, over blocks of rows and over panels. Its program has no steps,
+    /// and two accesses: the operand and the buffer.
+    pub(crate) nest: LoopNest,
+    pub(crate) kernel: PackPanel,
+}
+
+impl PackPhase {
+    /// The access of the operand.
+    pub(crate) const FROM: usize = 0;
+    /// The access of the buffer.
+    pub(crate) const TO: usize = 1;
+}
+
+/// Computes matrix products, tile by tile of the results.
+#[derive(Debug)]
+pub(crate) struct GemmPhase {
+    /// The loops over matrices and, in each, over tiles of the result. Its program is the epilogue, which may
+    /// have no steps; its accesses are followed by those of the product, in the order of [`GemmOperand`].
+    pub(crate) nest: LoopNest,
+    /// The access of the left operand.
+    pub(crate) first_access: usize,
+    /// Number of products that an element sums up.
+    pub(crate) depth: usize,
+    pub(crate) method: GemmMethod,
+    /// Converts or packs blocks of the left operand, unless the kernel reads the operand where it is.
+    pub(crate) left: Option<RowPack>,
+    /// Bytes from one column of the left operand to the next.
+    pub(crate) left_column: isize,
+    pub(crate) bias: Option<Bias>,
+    pub(crate) finish: Finish,
+    pub(crate) layout: GemmScratch,
+}
+
+impl GemmPhase {
+    /// The starts of what the product reads.
+    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+        let read = [GemmOperand::Left, GemmOperand::Right, GemmOperand::Bias];
+        read.into_iter().map(|operand| self.nest.program.accesses[self.first_access + operand as usize].base)
+    }
+}
+
+/// The accesses of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GemmOperand {
+    Left,
+    Right,
+    /// The bias, or the left operand again if there is none.
+    Bias,
+    /// The result; a slot of the driver if an epilogue reads it.
+    Result,
+}
+
+/// How a product is computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GemmMethod {
+    /// By micro-kernels, in blocks of the depth.
+    Tiles {
+        kernel: GemmKernel,
+        /// Elements of the depth in a block.
+        depth_block: usize,
+        /// Bytes from one row of the right operand, or of its panels, to the next.
+        right_row: isize,
+        /// Bytes from one panel to the next.
+        panel: isize,
+        /// Whether the right operand was packed.
+        is_packed: bool,
+    },
+    /// By dot products, for few rows.
+    Dots {
+        kernel: DotKernel,
+        /// Bytes from one column of the right operand to the next.
+        right_column: isize,
+    },
+}
+
+/// The addition of a bias to a tile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bias {
+    /// Widens a row of the bias to f32.
+    pub(crate) row_pack: RowPack,
+    pub(crate) add: Kernel2,
+    /// Bytes from one row of the bias to the next, and from one column to the next.
+    pub(crate) row_stride: isize,
+    pub(crate) col_stride: isize,
+}
+
+/// How a tile of f32 becomes one of the result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Finish {
+    /// Rounds to the type of the result.
+    pub(crate) round: Option<Kernel1>,
+    /// Stores elements that do not lie side by side.
+    pub(crate) unpack: Option<UnpackTile>,
+    /// Bytes from one column of the result to the next.
+    pub(crate) col_stride: isize,
+}
+
+impl Finish {
+    /// Whether sums are worked out where the result stands.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.round.is_none() && self.unpack.is_none()
+    }
+}
+
+/// Places in the scratch of a thread, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GemmScratch {
+    /// The epilogue's own scratch comes first; this is where that of the product starts.
+    pub(crate) left: usize,
+    /// Bytes from one row of the left block to the next.
+    pub(crate) left_row: usize,
+    /// The tile of f32, unless sums are worked out where the result stands.
+    pub(crate) sums: usize,
+    /// The rounded tile, if it is unpacked afterwards.
+    pub(crate) rounded: usize,
+    /// The tile that the epilogue reads.
+    pub(crate) product: usize,
+    /// A row of the bias.
+    pub(crate) bias: usize,
+    /// Scratch of the kernels that row_pack.
+    pub(crate) row_pack: usize,
+    /// All of it.
+    pub(crate) end: usize,
+}
