@@ -221,7 +221,13 @@ impl Expansion<'_> {
         data_type: DataType,
     ) -> Placed {
         let typed = TypedFunction { function, computes_in };
-        self.parts.push(CompositePart { typed, data_type, dims: dims.into(), operands, constants: Vec::new() });
+        self.parts.push(CompositePart {
+            typed,
+            data_type,
+            dims: dims.into(),
+            operands,
+            constants: Vec::new(),
+        });
         (PartOperand::Part(self.parts.len() - 1), 0)
     }
 
