@@ -16,7 +16,7 @@ use crate::types::shape::Dims;
 
 /// One function of a composite.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct CompositePart {
     pub(super) typed: TypedFunction,
     pub(super) data_type: DataType,
     pub(super) dims: Dims,
@@ -37,7 +37,7 @@ pub(super) enum PartOperand {
 
 /// The parts of a composite.
 pub(super) struct CompositeParts {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CompositePart>,
     /// For each output of the op, the part that is its value.
     pub(super) outputs: SmallVec<[usize; 2]>,
 }
@@ -55,7 +55,7 @@ pub(super) fn parts(op: &Op, composite: Composite, inputs: &[&[i64]]) -> Result<
 struct Expansion<'a> {
     op: &'a Op,
     inputs: &'a [&'a [i64]],
-    parts: Vec<Part>,
+    parts: Vec<CompositePart>,
 }
 
 /// An operand of a part with its start.
@@ -221,7 +221,13 @@ impl Expansion<'_> {
         data_type: DataType,
     ) -> Placed {
         let typed = TypedFunction { function, computes_in };
-        self.parts.push(Part { typed, data_type, dims: dims.into(), operands, constants: Vec::new() });
+        self.parts.push(CompositePart {
+            typed,
+            data_type,
+            dims: dims.into(),
+            operands,
+            constants: Vec::new(),
+        });
         (PartOperand::Part(self.parts.len() - 1), 0)
     }
 

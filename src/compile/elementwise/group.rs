@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::composites::{self, Part, PartOperand};
+use super::composites::{self, CompositePart, PartOperand};
 use super::view::{Obstacle, View};
 use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
@@ -277,7 +277,7 @@ fn bytes_of(elements: i64, data_type: DataType) -> usize {
 }
 
 /// The value of a part of a composite, given the values of the op's inputs and that of the first part.
-fn value_of(part: Part, inputs: &[usize], first: usize) -> GroupValue {
+fn value_of(part: CompositePart, inputs: &[usize], first: usize) -> GroupValue {
     let operand = |(operand, start)| match operand {
         PartOperand::Input(port) => (inputs[port], start),
         PartOperand::Part(part) => (first + part, start),
