@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use super::elementwise::DriverSpace;
 use super::machine::Machine;
 use super::memory;
-use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
@@ -134,9 +134,6 @@ fn add_product(
 fn width_of(tensor: &PlacedTensor) -> isize {
     tensor.data_type.size().unwrap_or(1) as isize
 }
-
-/// Strides along the axes of a result, in bytes.
-type AxisStrides = SmallVec<[isize; 6]>;
 
 /// Rows, columns and depth of the products, and the axes of the result. Strides count bytes.
 struct ProductShape {

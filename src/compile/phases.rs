@@ -52,6 +52,9 @@ impl<'a> ShapedPartition<'a> {
     }
 }
 
+/// Strides along the axes of an index space, in bytes.
+pub(super) type AxisStrides = SmallVec<[isize; 6]>;
+
 /// A value in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlacedTensor {

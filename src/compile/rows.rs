@@ -7,7 +7,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::{DriverSpace, GroupValue};
-use super::phases::{PlacedTensor, PlanBuilder, ShapedPartition};
+use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
 use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -95,9 +95,6 @@ fn cost_of(kind: OpKind) -> usize {
         _ => 8,
     }
 }
-
-/// Strides in bytes, by axis of an iteration.
-type AxisStrides = SmallVec<[isize; 6]>;
 
 /// A tensor as an operand of iterations.
 trait Along {
