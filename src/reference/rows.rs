@@ -74,7 +74,9 @@ impl Rows {
         of_rows: &mut [T],
         work: impl Fn(&mut [f64], &mut T) + Sync + Send,
     ) {
-        if self.length == 0 {
+        if self.length == 0 && size_of::<T>() == 0 {
+            // Rows without elements that own nothing are as many as dims allow, and nothing comes of them.
+        } else if self.length == 0 {
             of_rows.iter_mut().for_each(|own| work(&mut [], own));
         } else if numbers.len() <= CHUNK {
             numbers.chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
