@@ -1,8 +1,9 @@
 //! `--check`: the results of a partition, compared with the reference op by op.
 //!
-//! Each op is compared with the reference on the same inputs, within the accuracy that is stated for the op.
-//! An op of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit,
-//! what its ops give one after the other: so the check needs no guess of how errors grow along a chain.
+//! Each op is compared with the reference on the same inputs, within the accuracy that is stated for the op:
+//! so many units in the last place, or for an op that adds up many elements, a bound of each element. An op
+//! of a fused partition is run alone for that, and the outputs of the partition must be, bit for bit, what
+//! its ops give one after the other: so the check needs no guess of how errors grow along a chain.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,7 @@ pub(crate) fn checks(
                 tensor: output.desc().id(),
                 elements: output.desc().element_count().unwrap_or(0) as i64,
                 ulps: 0,
+                is_bounded: false,
                 equal: None,
                 no_check: Some(format!("{error:#}")),
                 first_difference: None,
@@ -70,15 +72,22 @@ fn compared(
         let inputs = op.inputs().iter().map(value).collect::<Result<Vec<Value>>>()?;
         let expected = reference::run(op, &inputs)?;
         let computed = match is_fused {
-            true => alone(op, &inputs, stream)?,
+            true => alone(op, &inputs, before, stream)?,
             false => op
                 .outputs()
                 .iter()
                 .map(|port| output(port.id()).context("an output of the op is missing")?.value())
                 .collect::<Result<Vec<Value>>>()?,
         };
+        let mut bounds = reference::bounds(op, &inputs)?;
         for ((port, computed), expected) in op.outputs().iter().zip(computed).zip(expected) {
-            let check = check(port.id(), &computed, &expected, reference::ulps(op))?;
+            let allowed = match (&bounds, reference::ulps(op)) {
+                (Some(bounds), _) => Allowed::Bounds(bounds.clone()),
+                (None, ulps) => Allowed::Ulps(ulps),
+            };
+            let check = check(port.id(), &computed, &expected, &allowed)?;
+            // Statistics and gradients beside the first result have one bound for all.
+            bounds = bounds.map(|_| Vec::new());
             if !is_fused || check.equal == Some(false) {
                 checks.push(check);
             }
@@ -88,19 +97,37 @@ fn compared(
     for output in outputs.iter().filter(|_| is_fused) {
         let tensor = output.desc().id();
         let expected = values.get(&tensor).context("an output is missing from the ops")?;
-        checks.push(check(tensor, &output.value()?, expected, 0)?);
+        checks.push(check(tensor, &output.value()?, expected, &Allowed::Ulps(0))?);
     }
     Ok(checks)
 }
 
-/// The results of an op as a partition of one op.
-fn alone(op: &Op, inputs: &[Value], stream: &Stream) -> Result<Vec<Value>> {
+/// How far results may be off.
+enum Allowed {
+    /// So many units in the last place.
+    Ulps(u32),
+    /// A bound of each element, beside the rounding to its type; none for results beside the first one, which
+    /// have one bound.
+    Bounds(Vec<f64>),
+}
+
+/// The results of an op as a partition of one op. What lies in memory before the partition runs is read from
+/// there, because the order of a sum may depend on strides.
+fn alone(
+    op: &Op,
+    inputs: &[Value],
+    before: &BTreeMap<TensorId, HostTensor>,
+    stream: &Stream,
+) -> Result<Vec<Value>> {
     let partition = Partition::from_op(op.clone())?;
     let mut given = Vec::new();
     for port in partition.inputs() {
         let index = op.inputs().iter().position(|input| input.id() == port.id());
         let value = &inputs[index.context("the op alone has another input")?];
-        let desc = LogicalTensor::strided(port.id(), port.data_type(), value.dims())?;
+        let desc = match before.get(&port.id()) {
+            Some(tensor) => tensor.desc().clone(),
+            None => LogicalTensor::strided(port.id(), port.data_type(), value.dims())?,
+        };
         let mut tensor = HostTensor::zeroed(&desc.with_property(port.property())?, stream.engine())?;
         tensor.write(value)?;
         given.push(tensor);
@@ -121,15 +148,19 @@ fn alone(op: &Op, inputs: &[Value], stream: &Stream) -> Result<Vec<Value>> {
     results.iter().map(HostTensor::value).collect()
 }
 
-fn check(tensor: TensorId, computed: &Value, expected: &Value, ulps: u32) -> Result<Check> {
+fn check(tensor: TensorId, computed: &Value, expected: &Value, allowed: &Allowed) -> Result<Check> {
     let (here, there) = (computed.dims(), expected.dims());
     ensure!(here == there, "tensor {tensor} has shape {here:?}, in the reference {there:?}");
-    let first_difference = first_difference(computed, expected, ulps);
+    let first_difference = first_difference(computed, expected, allowed);
+    let (ulps, is_bounded) = match allowed {
+        Allowed::Ulps(ulps) => (*ulps, false),
+        Allowed::Bounds(_) => (0, true),
+    };
     let elements = computed.dims().iter().product();
     let is_equal = first_difference.is_none();
     let no_check = if is_equal { says_little(expected) } else { None };
     let equal = no_check.is_none().then_some(is_equal);
-    Ok(Check { tensor, elements, ulps, equal, no_check, first_difference })
+    Ok(Check { tensor, elements, ulps, is_bounded, equal, no_check, first_difference })
 }
 
 /// Why a value is hardly worth a comparison, if it is not: more than half of its numbers are NaN or 0, which
@@ -174,13 +205,24 @@ fn is_zero(element: &[u8], data_type: DataType) -> bool {
     element.iter().enumerate().all(|(index, byte)| byte & !sign_bit(index) == 0)
 }
 
-/// The first index in row-major order at which two values differ by more than so many units in the last
-/// place, or nothing if there is none.
-fn first_difference(computed: &Value, reference: &Value, ulps: u32) -> Option<Difference> {
+/// The first index in row-major order at which two values differ by more than is allowed, or nothing if there
+/// is none.
+fn first_difference(computed: &Value, reference: &Value, allowed: &Allowed) -> Option<Difference> {
     let (data_type, size) = (computed.data_type(), computed.data_type().size()?);
     let pairs = || computed.bytes().chunks_exact(size).zip(reference.bytes().chunks_exact(size));
-    let differ = |(computed, reference)| ulps_apart(computed, reference, data_type) > ulps.into();
-    let at = pairs().position(differ)?;
+    let at = match allowed {
+        Allowed::Ulps(ulps) => pairs()
+            .position(|(computed, reference)| ulps_apart(computed, reference, data_type) > (*ulps).into()),
+        Allowed::Bounds(bounds) => {
+            let largest = pairs().filter_map(|(_, x)| number(x, data_type)).filter(|x| x.is_finite());
+            let largest = largest.fold(f64::MIN_POSITIVE, |most, x| most.max(x.abs()));
+            let bound = |at: usize| bounds.get(at).copied().unwrap_or(BOUND_OF_STATISTICS * largest);
+            pairs().enumerate().position(|(at, (computed, reference))| {
+                let numbers = number(computed, data_type).zip(number(reference, data_type));
+                computed != reference && numbers.is_none_or(|(x, y)| is_beyond(x, y, bound(at), data_type))
+            })
+        }
+    }?;
     let (bits, expected) = pairs().nth(at)?;
     let mut index = vec![0; computed.dims().len()];
     let mut rest = at as i64;
@@ -189,6 +231,33 @@ fn first_difference(computed: &Value, reference: &Value, ulps: u32) -> Option<Di
         rest /= dim;
     }
     Some(Difference { index, computed: hex(bits), reference: hex(expected) })
+}
+
+/// How far statistics of rows may be off, as a share of the largest one.
+const BOUND_OF_STATISTICS: f64 = 64.0 / (1u64 << 24) as f64;
+
+/// Whether a number is further from the expected one than its bound and the rounding of both to their type.
+fn is_beyond(computed: f64, expected: f64, bound: f64, data_type: DataType) -> bool {
+    let (step, smallest) = match data_type {
+        DataType::F32 => (2f64.powi(-23), 2f64.powi(-149)),
+        DataType::Bf16 => (2f64.powi(-7), 2f64.powi(-133)),
+        _ => (2f64.powi(-10), 2f64.powi(-24)),
+    };
+    match expected.is_finite() && computed.is_finite() {
+        // A bound of NaN is that of a row whose sum is not finite.
+        true => (computed - expected).abs() > bound + step * computed.abs().max(expected.abs()) + smallest,
+        false => computed != expected && !(computed.is_nan() && expected.is_nan()) && !bound.is_nan(),
+    }
+}
+
+/// An element as a number, if it is a floating-point one of a type that ops add up.
+fn number(element: &[u8], data_type: DataType) -> Option<f64> {
+    match (data_type, element) {
+        (DataType::F32, &[a, b, c, d]) => Some(f32::from_ne_bytes([a, b, c, d]).into()),
+        (DataType::F16, &[a, b]) => Some(f16::from_ne_bytes([a, b]).into()),
+        (DataType::Bf16, &[a, b]) => Some(bf16::from_ne_bytes([a, b]).into()),
+        _ => None,
+    }
 }
 
 /// The distance of two elements in units in the last place: 0 for equal bits alone, 1 for zeros of unlike
@@ -237,7 +306,8 @@ mod tests {
     fn a_difference_is_the_first_one_and_a_matter_of_bits() {
         let value = |elements: [f32; 6]| Value::from_slice(&[2, 3], &elements).unwrap();
         let reference = value([0.0, 1.0, 2.0, 3.0, 0.0, 5.0]);
-        let first_difference = |computed: &Value, reference: &Value| first_difference(computed, reference, 0);
+        let first_difference =
+            |computed: &Value, reference: &Value| first_difference(computed, reference, &Allowed::Ulps(0));
         assert!(first_difference(&reference, &reference).is_none());
         let nan = value([f32::NAN; 6]);
         assert!(first_difference(&nan, &nan).is_none());
@@ -278,7 +348,29 @@ mod tests {
             assert!(given == expected || (row == 9 && cfg!(target_endian = "big")), "row {row}: {given}");
         }
         let value = |x: f32| Value::from_slice(&[1], &[x]).unwrap();
-        assert!(first_difference(&value(1.0), &value(1.0 + f32::EPSILON), 1).is_none());
-        assert!(first_difference(&value(1.0), &value(1.0 + 2.0 * f32::EPSILON), 1).is_some());
+        let one = Allowed::Ulps(1);
+        assert!(first_difference(&value(1.0), &value(1.0 + f32::EPSILON), &one).is_none());
+        assert!(first_difference(&value(1.0), &value(1.0 + 2.0 * f32::EPSILON), &one).is_some());
+    }
+
+    #[test]
+    fn sums_are_judged_by_the_bound_of_each_element() {
+        let value = |elements: [f32; 2]| Value::from_slice(&[2], &elements).unwrap();
+        let (expected, bounds) = (value([1.0, 100.0]), Allowed::Bounds(vec![0.25, f64::NAN]));
+        let rows = [
+            ([1.0, 100.0], None),
+            ([1.25, 100.0], None),
+            ([0.75, 99.0], None),
+            ([1.26, 100.0], Some(0)),
+            ([f32::NAN, 100.0], Some(0)),
+            ([1.0, f32::INFINITY], None),
+        ];
+        for (computed, at) in rows {
+            let difference = first_difference(&value(computed), &expected, &bounds);
+            assert_eq!(difference.map(|difference| difference.index[0]), at, "{computed:?}");
+        }
+        let statistics = Allowed::Bounds(Vec::new());
+        assert!(first_difference(&value([1.0, 100.0003]), &expected, &statistics).is_none());
+        assert!(first_difference(&value([1.0, 100.001]), &expected, &statistics).is_some());
     }
 }

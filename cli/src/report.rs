@@ -115,6 +115,8 @@ pub(crate) struct Check {
     pub(crate) elements: i64,
     /// The units in the last place by which an element may differ; 0 means equal bits.
     pub(crate) ulps: u32,
+    /// Whether each element has a bound of its own, as the results of sums have.
+    pub(crate) is_bounded: bool,
     /// Whether the two agree; nothing if that would say little, or cannot be told.
     pub(crate) equal: Option<bool>,
     /// Why this is no check, if it is none.
@@ -312,6 +314,9 @@ impl Display for Check {
             None if self.no_check.is_some() => {
                 let reason = self.no_check.as_deref().unwrap_or_default();
                 write!(f, "tensor {}: no check, {reason}", self.tensor)
+            }
+            None if self.is_bounded => {
+                write!(f, "tensor {}: all {} elements are within their bounds", self.tensor, self.elements)
             }
             None if self.ulps == 0 => {
                 write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements)

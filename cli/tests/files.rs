@@ -205,7 +205,7 @@ fn strides_that_make_elements_one_lose_no_value_silently() {
     repeated["stride"] = json!([0, 1]);
     let text = |input: Value, output: Value| {
         let inputs = vec![tensor(0, "boolean", &[2, 2]), input.clone(), input];
-        let last = op(8, "ReduceSum", vec![tensor(3, "f32", &[2, 2])], vec![output]);
+        let last = op(8, "ReduceSum", vec![tensor(3, "f32", &[2, 2]), tensor(9, "s32", &[0])], vec![output]);
         graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[2, 2])]), last])
     };
     let graph = room.write("in.json", text(repeated.clone(), tensor(4, "f32", &[2, 2])));

@@ -176,7 +176,7 @@ int main(void) {
     OK(sterna_logical_tensor_init(&desc, 0, STERNA_DATA_TYPE_F32, 2, STERNA_LAYOUT_TYPE_STRIDED,
                                   STERNA_TENSOR_PROPERTY_UNDEF));
     ENDS(INVALID_ARGUMENTS, sterna_tensor_create(&tensor, &desc, engine, STERNA_MEMORY_ALLOCATE));
-    describe(&desc, 0, STERNA_DATA_TYPE_S4, LENGTH);
+    describe(&desc, 0, STERNA_DATA_TYPE_F4_E2M1, LENGTH);
     ENDS(INVALID_ARGUMENTS, sterna_tensor_create(&tensor, &desc, engine, STERNA_MEMORY_ALLOCATE));
     REQUIRE(calls == 0);
     OK(sterna_engine_destroy(engine));
