@@ -37,7 +37,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Json`], with the position in the document. If [`LogicalTensor`] or [`add_op`](Graph::add_op)
+    /// [`Error::Json`](crate::Error::Json), with the position in the document. If [`LogicalTensor`] or [`add_op`](Graph::add_op)
     /// refused what was read, their error is its cause. In messages, ops and ports are counted from 0, lines
     /// and columns from 1.
     ///
