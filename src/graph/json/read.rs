@@ -37,9 +37,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Json`](crate::Error::Json), with the position in the document. If [`LogicalTensor`] or [`add_op`](Graph::add_op)
-    /// refused what was read, their error is its cause. In messages, ops and ports are counted from 0, lines
-    /// and columns from 1.
+    /// [`Error::Json`](crate::Error::Json), with the position in the document. If [`LogicalTensor`] or
+    /// [`add_op`](Graph::add_op) refused what was read, their error is its cause. In messages, ops and ports
+    /// are counted from 0, lines and columns from 1.
     ///
     /// ```
     /// use sterna::{Error, Graph, OpKind};
