@@ -11,7 +11,7 @@ use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
-use crate::types::shape::Dims;
+use crate::types::shape::{self, Dims};
 
 /// A tensor cut into rows: what lies along some of its axes, for each place along the others.
 struct Rows {
@@ -26,7 +26,12 @@ impl Rows {
     /// The rows along some axes of dims, in whose order their elements come.
     fn along(axes: &[usize], dims: &[i64]) -> Self {
         let mut order: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
-        let product = |axes: &[usize]| count(&axes.iter().map(|&axis| dims[axis]).collect::<Dims>());
+        // If another dim is 0, the product of some dims may be more than can be counted.
+        let of_axes = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).collect::<Dims>();
+        let product = |axes: &[usize]| match shape::element_count(&of_axes(axes)) {
+            Some(count) => count as usize,
+            None => usize::MAX,
+        };
         let (count, length) = (product(&order), product(axes));
         order.extend(axes);
         Self { order, dims: dims.into(), count, length }
