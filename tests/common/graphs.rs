@@ -778,7 +778,7 @@ fn beyond(given: &Value, expected: &Value, bounds: &[f64]) -> Option<String> {
     let is_far = |at: &usize| {
         let (x, y, bound) = (given[*at], expected[*at], bounds[*at]);
         let most = 2.0 * (bound + step * x.abs().max(y.abs())) + least;
-        y.is_finite() && bound.is_finite() && !((x - y).abs() <= most)
+        y.is_finite() && bound.is_finite() && (x.is_nan() || (x - y).abs() > most)
     };
     let at = (0..given.len()).find(is_far)?;
     Some(format!("element {at} is {}, not {}, bound {}", given[at], expected[at], bounds[at]))
