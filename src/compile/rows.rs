@@ -367,13 +367,7 @@ impl RowsLowering<'_, '_> {
                 self.add(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
             }
             K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
-            K::ReduceSum
-            | K::ReduceMean
-            | K::ReduceMax
-            | K::ReduceMin
-            | K::ReduceProd
-            | K::ReduceL1
-            | K::ReduceL2 => {
+            _ if infer::is_reduction(op) => {
                 let along = infer::reduced_axes(op, &dims)?;
                 let Some(to) = result(0) else { return Ok(None) };
                 if along.is_empty() {
@@ -805,13 +799,7 @@ fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<RowAxes>> {
             let begin = infer::norm_axis(op, dims)?;
             RowAxes::new(dims, |axis| axis >= begin)
         }
-        K::ReduceSum
-        | K::ReduceMean
-        | K::ReduceMax
-        | K::ReduceMin
-        | K::ReduceProd
-        | K::ReduceL1
-        | K::ReduceL2 => {
+        _ if infer::is_reduction(op) => {
             let along = infer::reduced_axes(op, dims)?;
             RowAxes::new(dims, |axis| along.contains(&axis))
         }

@@ -256,6 +256,11 @@ pub(crate) fn resolved_axis(op: &Op, dims: &[i64]) -> Result<usize> {
     dim_of(axis, dims).ok_or_else(|| unfit(op, 0, dims, "the attribute `axis` is not one of its dims"))
 }
 
+/// Whether an op reduces a tensor along axes.
+pub(crate) fn is_reduction(op: &Op) -> bool {
+    matches!(Schema::of(op.kind()).shape_rule, ShapeRule::Reduce)
+}
+
 /// The attribute `axes` as indices of dims, in order: negative values count from the end.
 pub(crate) fn reduced_axes(op: &Op, dims: &[i64]) -> Result<SmallVec<[usize; 6]>> {
     let axes = op.s64s_attr(Attr::Axes);

@@ -2,6 +2,7 @@
 
 use super::fusion::{FusionVerdict, GroupView};
 use super::pointwise::Pointwise;
+use crate::graph::infer;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::kind::OpKind;
@@ -21,13 +22,7 @@ pub(crate) fn is_on_rows(op: &Op) -> bool {
         | K::BiasAddBackward
         | K::PReLUBackward => true,
         // Axes that are a tensor are known only when it runs, so no shape can be planned.
-        K::ReduceSum
-        | K::ReduceMean
-        | K::ReduceMax
-        | K::ReduceMin
-        | K::ReduceProd
-        | K::ReduceL1
-        | K::ReduceL2 => op.inputs().len() == 1,
+        _ if infer::is_reduction(op) => op.inputs().len() == 1,
         _ => false,
     };
     let is_float = |t: DataType| [DataType::F32, DataType::Bf16, DataType::F16].contains(&t);
