@@ -403,6 +403,60 @@ fn every_mask_in_every_form_is_right() {
     report(&wrong.into_inner().unwrap());
 }
 
+/// Attention of one head as it is written in books, over the keys that a query sees.
+fn by_the_book(setup: &Setup, heads: &Heads, sees: impl Fn(i32, i32) -> bool) -> Vec<f64> {
+    let [q, k, v] = [0, 1, 2].map(|input| floats(&setup.inputs[input].value));
+    let (d, dv) = (heads.d as usize, heads.dv as usize);
+    let dot = |i: usize, j: usize| (0..d).map(|c| q[i * d + c] * k[j * d + c]).sum::<f64>();
+    let row = |i: usize| {
+        let seen: Vec<usize> = (0..heads.keys as usize).filter(|&j| sees(i as i32, j as i32)).collect();
+        let root = f64::from((heads.d as f32).sqrt());
+        let weights: Vec<f64> = seen.iter().map(|&j| (dot(i, j) / root).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let pairs = || seen.iter().zip(&weights);
+        let of = |c: usize| pairs().map(|(&j, weight)| weight / sum * v[j * dv + c]).sum::<f64>();
+        (0..dv).map(of).collect::<Vec<f64>>()
+    };
+    (0..heads.queries as usize).flat_map(row).collect()
+}
+
+#[test]
+fn the_reference_is_attention_by_the_book_and_judges() {
+    let mut wrong = Vec::new();
+    for (name, mask) in masks(40, 50) {
+        for data_type in TYPES {
+            let heads = Heads { dv: 3, ..Heads::new(data_type, &[], [40, 50], 5) };
+            let mut setup = plain(&heads, true, 2, |builder, scores| {
+                builder.masked(scores, &mask, Form::Boolean, false, f32::NEG_INFINITY)
+            });
+            let book = by_the_book(&setup, &heads, |i, j| mask.holds(i, j));
+            // A key that nobody sees may hold anything.
+            let unseen = (0..50).filter(|&j| (0..40).all(|i| !mask.holds(i, j)));
+            for j in unseen {
+                plant(&mut setup, 1, j as usize * 5..j as usize * 5 + 2, f32::NAN);
+                plant(&mut setup, 2, j as usize * 3..j as usize * 3 + 3, f32::INFINITY);
+            }
+            let allowed = setup.enclosures().into_values().next().unwrap();
+            let is_far = |(x, y): (&f64, &f64)| (x - y).abs() > 1e-12;
+            let is_inside = allowed.first_outside(allowed.value()).is_none();
+            if !is_inside || allowed.numbers().iter().zip(&book).any(is_far) {
+                wrong.push((name, data_type, None));
+            }
+            // What is off by a twentieth of the largest value is outside, in every element.
+            let right: Vec<f32> = allowed.numbers().iter().map(|&x| x as f32).collect();
+            for at in 0..right.len() {
+                let mut off = right.clone();
+                off[at] += 0.05;
+                let given = value_of(data_type, allowed.value().dims(), &off);
+                if allowed.first_outside(&given) != Some(at) {
+                    wrong.push((name, data_type, Some(at)));
+                }
+            }
+        }
+    }
+    report(&wrong);
+}
+
 /// Replaces elements of an input.
 fn plant(setup: &mut Setup, input: usize, places: impl Iterator<Item = usize>, number: f32) {
     let given = &mut setup.inputs[input];

@@ -39,6 +39,17 @@ pub struct Given {
     pub value: Value,
 }
 
+impl Given {
+    /// Replaces an element, counted around.
+    pub fn plant(&mut self, element: usize, number: f32) {
+        let (data_type, dims) = (self.value.data_type(), self.value.dims().to_vec());
+        let mut numbers: Vec<f32> = floats(&self.value).into_iter().map(|x| x as f32).collect();
+        let count = numbers.len();
+        numbers[element % count] = number;
+        self.value = value_of(data_type, &dims, &numbers);
+    }
+}
+
 /// How a tensor of heads, tokens and features lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
@@ -715,14 +726,23 @@ pub fn random(random: &mut Random) -> Setup {
         heads.kv_batch.iter_mut().skip(shared).for_each(|dim| *dim = 1);
     }
     let mut builder = Builder::new(random.below(2) == 0);
-    let [q, k, v] = heads.inputs(&mut builder, random);
+    // Elements are not worth a fuzzer's bytes.
+    let filler = &mut Random::new(random.below(1 << 16) as u64);
+    let [q, k, v] = heads.inputs(&mut builder, filler);
+    if random.below(4) == 0 {
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e4, 1e-40];
+        for _ in 0..1 + random.below(3) {
+            let (input, number) = (random.pick(&[1, 1, 2, 2, 0]), random.pick(&special));
+            builder.inputs[input].plant(filler.next() as usize, number);
+        }
+    }
     let of_scores = random.pick(&[D::F32, D::F32, float]);
     let mut scores = builder.matmul(&q, &k, !heads.key_view, of_scores);
     if random.below(8) == 0 {
         builder.hand_out(&scores);
     }
     for _ in 0..random.below(6) {
-        scores = random_link(&mut builder, random, scores, float);
+        scores = random_link(&mut builder, random, filler, scores, float);
         if random.below(16) == 0 {
             builder.hand_out(&scores);
         }
@@ -740,7 +760,7 @@ pub fn random(random: &mut Random) -> Setup {
         shares = builder.op(K::TypeCast, &[&shares], float);
     }
     if random.below(6) == 0 {
-        let holds: Vec<f32> = (0..keys).map(|_| f32::from(random.below(5) != 0)).collect();
+        let holds: Vec<f32> = (0..keys).map(|_| f32::from(filler.below(5) != 0)).collect();
         let cond = builder.input(D::Boolean, &[keys], None, &holds);
         shares = builder.select(&cond, &shares, 0.0, false);
     }
@@ -777,7 +797,13 @@ fn broadcast_dims(random: &mut Random, dims: &[i64]) -> Vec<i64> {
 }
 
 /// One more step between the product and SoftMax.
-fn random_link(builder: &mut Builder, random: &mut Random, scores: Port, float: DataType) -> Port {
+fn random_link(
+    builder: &mut Builder,
+    random: &mut Random,
+    filler: &mut Random,
+    scores: Port,
+    float: DataType,
+) -> Port {
     let of = scores.data_type();
     let rank = scores.dims.len();
     let [queries, keys] = [scores.dims[rank - 2], scores.dims[rank - 1]];
@@ -803,7 +829,7 @@ fn random_link(builder: &mut Builder, random: &mut Random, scores: Port, float: 
         }
         3 | 4 => {
             let dims = broadcast_dims(random, &scores.dims);
-            let bias = numbers(random, &dims, 2.0);
+            let bias = numbers(filler, &dims, 2.0);
             let bias = builder.input(of, &dims, None, &bias);
             builder.op(K::Add, &[&scores, &bias], of)
         }
@@ -816,7 +842,7 @@ fn random_link(builder: &mut Builder, random: &mut Random, scores: Port, float: 
             let truth: Vec<f32> = (0..count)
                 .map(|at| {
                     if at % run == 0 {
-                        holds = f32::from(random.below(dense + 1) != 0);
+                        holds = f32::from(filler.below(dense + 1) != 0);
                     }
                     holds
                 })
