@@ -82,6 +82,7 @@ pub use graph::logical_tensor::{Layout, LogicalTensor};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
+pub use kernels::peak::arithmetic_in_registers;
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
 pub use plan::register_fusion::RegisterFusionVerdict;

@@ -7,6 +7,7 @@ use sterna::reference::Value;
 use sterna::{AutoBroadcast, DataType, Graph, LogicalTensor, Op, TensorId};
 
 use super::args::Suite;
+use super::limit::Work;
 use crate::ending::Ending;
 use crate::fill::Fill;
 use crate::shapes::settle;
@@ -18,6 +19,9 @@ pub(crate) struct Subject {
     /// The values of a model's constants.
     pub(crate) constants: BTreeMap<TensorId, Value>,
     pub(crate) fills: Vec<(TensorId, Fill)>,
+    /// The arithmetic of the graph as a whole, if the suite knows it: products and attention have the longer
+    /// of their arithmetic and their bytes as limit.
+    pub(crate) work: Option<Work>,
 }
 
 /// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of
@@ -182,11 +186,23 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
     graph.add_op(op.auto_broadcast(AutoBroadcast::Multidirectional))?;
     graph.finalize()?;
     let fill = fill.parse().map_err(anyhow::Error::msg::<String>)?;
-    Ok(Subject { name: (*name).into(), graph, constants: BTreeMap::new(), fills: vec![(0, fill)] })
+    Ok(Subject {
+        name: (*name).into(),
+        graph,
+        constants: BTreeMap::new(),
+        fills: vec![(0, fill)],
+        work: None,
+    })
 }
 
 fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
     let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
     let graph = settle(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
-    Ok(Subject { name: format!("{name}/{size}"), graph, constants: BTreeMap::new(), fills: Vec::new() })
+    Ok(Subject {
+        name: format!("{name}/{size}"),
+        graph,
+        constants: BTreeMap::new(),
+        fills: Vec::new(),
+        work: None,
+    })
 }
