@@ -71,7 +71,8 @@ mod x86 {
     /// Loops over accumulators that stay in registers: as many as hide the latency, and no more than there
     /// are registers.
     macro_rules! loops {
-        ($($level:ident $name:ident $Sum:ty, $chains:literal x $lanes:literal: $zero:expr, $x:expr, $step:expr;)*) => {
+        ($($level:ident $name:ident $Sum:ty, $chains:literal x $lanes:literal:
+            $zero:expr, $x:expr, $step:expr;)*) => {
             $(
                 with_features! {
                     $level
