@@ -130,6 +130,8 @@ pub(crate) enum Suite {
     Select,
     /// Pointwise groups around selects, each at three sizes.
     Fusion,
+    /// Attention with and without masks, of prompts and of one query on a cache.
+    Attention,
 }
 
 /// Numbers of threads, each once, in the order given.
