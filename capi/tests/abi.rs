@@ -60,8 +60,8 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             "sterna_attention_options_t",
             AttentionOptions,
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
-                offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed, nan_without_keys,
-                score_type)
+                offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed,
+                nan_without_keys, score_type)
         ),
     ]
 }

@@ -100,6 +100,16 @@ pub struct Attention {
 }
 
 /// The ids that [`Graph::attention`] has used.
+///
+/// ```
+/// use sterna::{Attention, DataType, Graph, LogicalTensor};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 128, 64]);
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).ids_from(10, 100);
+/// let ids = Graph::new().attention(&attention)?;
+/// assert_eq!((ids.ops.start, ids.tensors.start), (10, 100));
+/// assert!(ids.tensors.contains(&ids.probabilities));
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttentionIds {
