@@ -15,6 +15,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::Base;
+use super::attention::AttentionPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
@@ -32,6 +33,8 @@ pub(crate) enum Phase {
     Pack(PackPhase),
     /// Matrix products, tile by tile.
     Gemm(Box<GemmPhase>),
+    /// Two products with a SoftMax between them, block of queries by block of queries.
+    Attention(Box<AttentionPhase>),
 }
 
 impl Phase {
@@ -42,6 +45,7 @@ impl Phase {
             Self::Rows(rows) => rows.tasks(),
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
+            Self::Attention(attention) => attention.tasks(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Phase {
             Self::Rows(rows) => rows.scratch(),
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
+            Self::Attention(attention) => attention.layout.end,
         }
     }
 
@@ -62,6 +67,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().collect(),
             Self::Pack(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
+            Self::Attention(attention) => smallvec![&attention.nest, &attention.result.nest],
         }
     }
 
@@ -74,6 +80,7 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
+            Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -88,6 +95,10 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
+            Self::Attention(attention) => {
+                let nests = [&mut attention.nest, &mut attention.result.nest];
+                nests.into_iter().flat_map(|nest| nest.program.bases_mut()).collect()
+            }
         }
     }
 }
