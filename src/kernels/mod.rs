@@ -20,6 +20,7 @@ pub(crate) mod gemm;
 mod isa;
 mod math;
 pub(crate) mod pack;
+pub(crate) mod peak;
 pub(crate) mod pointwise;
 pub(crate) mod prefetch;
 pub(crate) mod rows;
