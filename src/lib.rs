@@ -90,7 +90,7 @@ pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::features::CpuFeatures;
 pub use types::kind::{
-    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, Policy, Property,
-    TensorId,
+    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,
+    Property, TensorId,
 };
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

@@ -74,6 +74,10 @@ pub(super) struct PlanBuilder<'a> {
     /// For each value its place, if a phase so far writes it or if it is an input.
     stored: Vec<Option<Stored<'a>>>,
     phases: Vec<Phase>,
+    /// The floating-point operations of each phase.
+    phase_flops: Vec<usize>,
+    /// Those of the tile programs of the phase that comes next with some.
+    program_flops: usize,
     /// Bytes of the buffers, before any of them share memory.
     buffers: Vec<usize>,
     constants: Vec<[u8; 8]>,
@@ -103,6 +107,8 @@ impl<'a> PlanBuilder<'a> {
             level,
             policy,
             phases: Vec::new(),
+            phase_flops: Vec::new(),
+            program_flops: 0,
             buffers: Vec::new(),
             constants: Vec::new(),
             cost: Cost { bytes, ..Cost::default() },
@@ -134,7 +140,10 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds a phase, and what its own operations cost beside its tile programs.
     pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
+        let has_steps = phase.nests().iter().any(|nest| !nest.program.steps.is_empty());
+        let of_programs = if has_steps { std::mem::take(&mut self.program_flops) } else { 0 };
         self.phases.push(phase);
+        self.phase_flops.push(flops.saturating_add(of_programs));
         self.cost.flops = self.cost.flops.saturating_add(flops);
         self.computes_floats |= computes_floats;
     }
@@ -185,7 +194,9 @@ impl<'a> PlanBuilder<'a> {
             &self.policy,
             |base| is_read_later.contains(&base),
         );
-        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        let lowered = lowered.map_err(|fault| self.refuse(fault))?;
+        self.phase_flops.extend(&lowered.flops);
+        let nests = self.add(lowered);
         self.phases.extend(nests.into_iter().map(Phase::Map));
         self.stored = stored;
         Ok(())
@@ -239,7 +250,9 @@ impl<'a> PlanBuilder<'a> {
             &self.policy,
             |base| is_read_later.contains(&base),
         );
-        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        let lowered = lowered.map_err(|fault| self.refuse(fault))?;
+        self.program_flops = self.program_flops.saturating_add(lowered.cost.flops);
+        let nests = self.add(lowered);
         let none = || CompileFault::Unsupported("a tile program has no nest".into());
         nests.into_iter().next().ok_or_else(|| self.refuse(none()))
     }
@@ -361,7 +374,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Takes over what nests add to the plan.
     fn add(&mut self, lowered: LoweredNests) -> Vec<LoopNest> {
-        let LoweredNests { nests, constants, buffers, cost, computes_floats } = lowered;
+        let LoweredNests { nests, constants, buffers, cost, computes_floats, flops: _ } = lowered;
         self.constants.extend(constants);
         self.buffers.extend(buffers);
         self.cost.flops = self.cost.flops.saturating_add(cost.flops);
@@ -379,7 +392,7 @@ impl<'a> PlanBuilder<'a> {
             self.write(&open)?;
         }
         let buffers = share_buffers(&mut self.phases, &self.buffers);
-        let Self { shaped, ports, policy, phases, constants, cost, computes_floats, .. } = self;
+        let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
         Ok(Plan {
             sizes: group.sizes(&ports),
             in_place: in_place_pairs(&phases, group, &ports),
@@ -388,6 +401,7 @@ impl<'a> PlanBuilder<'a> {
             phases,
             constants,
             cost,
+            phase_flops,
             threading: memory::threading(cost),
             computes_floats,
             stores: policy.stores,

@@ -105,6 +105,7 @@ fn plan(threading: Threading) -> Plan {
         constants: Vec::new(),
         scratch: 256,
         cost: Cost { bytes: 2 * BYTES, ..Cost::default() },
+        phase_flops: vec![0; 2],
         threading,
         computes_floats: false,
         stores: StorePolicy::Temporal,

@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// What an execution costs.
     pub(crate) cost: Cost,
+    /// The part of each phase in the floating-point operations.
+    pub(crate) phase_flops: Vec<usize>,
     /// The threads for an execution.
     pub(crate) threading: Threading,
     /// Whether a step computes on floating-point numbers, which depends on the thread's environment.

@@ -20,6 +20,7 @@ use super::nest::LoopNest;
 use super::rows::RowsPhase;
 use crate::kernels::gemm::pack::SCRATCH;
 
+use crate::types::kind::PhaseKind;
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most plans have one phase, which is a map")]
@@ -36,6 +37,16 @@ pub(crate) enum Phase {
 
 impl Phase {
     /// Number of tasks, which may run in any order and on any thread.
+    /// What it is to users.
+    pub(super) fn kind(&self) -> PhaseKind {
+        match self {
+            Self::Map(_) => PhaseKind::Map,
+            Self::Rows(_) => PhaseKind::Rows,
+            Self::Pack(_) => PhaseKind::Pack,
+            Self::Gemm(_) => PhaseKind::Gemm,
+        }
+    }
+
     pub(crate) fn tasks(&self) -> usize {
         match self {
             Self::Map(nest) => nest.tiles(),
