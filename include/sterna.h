@@ -821,26 +821,33 @@ sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
 sterna_status_t sterna_compiled_partition_cache_set_capacity(int capacity);
 
 /**
- * Reads whether constant tensors are to be cached: 1 or 0. The setting is kept, and has no effect.
+ * Reads whether constant tensors are cached: 1 if a kind of engine has a capacity, else 0.
  */
 sterna_status_t sterna_constant_tensor_cache_get(int *flag);
 
 /**
- * Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number sets each to
- * the size of the address space. The setting is kept, and has no effect.
+ * Sets whether constant tensors are cached: 0 sets every capacity to 0, a positive number sets each to the
+ * size of the address space.
  */
 sterna_status_t sterna_constant_tensor_cache_set(int flag);
 
 /**
- * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and
- * has no effect.
+ * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: 64 for `cpu` unless it
+ * was set.
  */
 sterna_status_t sterna_constant_tensor_cache_get_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t *size);
 
 /**
- * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; a larger number than the
- * size of the address space becomes that size. The setting is kept, and has no effect.
+ * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; 0 keeps nothing, and a
+ * larger number than the size of the address space becomes that size.
+ *
+ * The first execution of a compiled partition packs what a product reads of inputs of property constant
+ * alone, and later executions with the same addresses read the packed copy. So the contents must not change
+ * as long as the compiled partition is in use. Another address means packing again. The copy belongs to the
+ * compiled partition, and comes from its engine's allocator. If the capacity is used up or the allocator has
+ * no memory, each execution packs for itself. If the capacity becomes less than what is kept, each compiled
+ * partition gives its copy back when it is executed next, or destroyed.
  */
 sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t size);

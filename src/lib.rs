@@ -74,6 +74,7 @@ pub use error::{
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
+pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_constant_cache_capacity};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
 #[cfg(feature = "json")]

@@ -24,9 +24,9 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
-use crate::types::kind::Level;
+use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
 
 /// A partition with the shapes of all its values, and the strides of its ports.
@@ -391,7 +391,12 @@ impl<'a> PlanBuilder<'a> {
         if !open.is_empty() {
             self.write(&open)?;
         }
-        let buffers = share_buffers(&mut self.phases, &self.buffers);
+        let is_constant = |port: usize| {
+            self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
+        };
+        let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
+        let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
+        preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
         let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
         Ok(Plan {
             sizes: group.sizes(&ports),
@@ -399,6 +404,7 @@ impl<'a> PlanBuilder<'a> {
             buffers,
             scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0).next_multiple_of(LINE),
             phases,
+            preparation,
             constants,
             cost,
             phase_flops,
@@ -425,9 +431,58 @@ fn distinct_bytes(value: &GroupValue, strides: &[i64]) -> usize {
     }
 }
 
-/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases. Returns the bytes
-/// of the shared buffers.
-pub(super) fn share_buffers(phases: &mut [Phase], bytes: &[usize]) -> Vec<usize> {
+/// The phases that read constant inputs alone, directly or through buffers, and write to buffers that no
+/// other phase writes.
+fn preparation(phases: &[Phase], buffers: usize, is_constant: impl Fn(usize) -> bool) -> Preparation {
+    let in_buffer = |base: &Base| match *base {
+        Base::Buffer(buffer) => Some(buffer),
+        _ => None,
+    };
+    // The buffers that a phase writes which reads other things too.
+    let mut varying = vec![false; buffers];
+    let (prepared, inputs, written) = loop {
+        let (mut prepared, mut inputs) = (Vec::new(), Vec::new());
+        let mut written = vec![false; buffers];
+        let before = varying.clone();
+        for (index, phase) in phases.iter().enumerate() {
+            let Some((reads, writes)) = phase.reads_and_writes() else { continue };
+            let is_prepared =
+                reads.iter().all(|&read| match read {
+                    Base::Port(port) => is_constant(port),
+                    Base::Buffer(buffer) => written[buffer] && !varying[buffer],
+                    Base::Constant(_) | Base::Index => true,
+                    Base::Driver(_) => false,
+                }) && writes.iter().all(|write| in_buffer(write).is_some_and(|buffer| !varying[buffer]));
+            let of = if is_prepared { &mut written } else { &mut varying };
+            writes.iter().filter_map(in_buffer).for_each(|buffer| of[buffer] = true);
+            if is_prepared {
+                prepared.push(index);
+                inputs.extend(reads.iter().filter_map(|&read| match read {
+                    Base::Port(port) => Some(port),
+                    _ => None,
+                }));
+            }
+        }
+        if varying == before {
+            inputs.sort_unstable();
+            inputs.dedup();
+            break (prepared, inputs, written);
+        }
+    };
+    let others = phases.iter().enumerate().filter(|(index, _)| !prepared.contains(index));
+    let mut kept: Vec<usize> = others
+        .flat_map(|(_, phase)| phase.bases())
+        .filter_map(|base| in_buffer(&base))
+        .filter(|&buffer| written[buffer])
+        .collect();
+    kept.sort_unstable();
+    kept.dedup();
+    Preparation { phases: prepared, inputs, buffers: kept }
+}
+
+/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases; `kept` have
+/// memory of their own. Returns the bytes of the shared buffers, and the new number of each buffer.
+fn share_buffers(phases: &mut [Phase], bytes: &[usize], kept: &[usize]) -> (Vec<usize>, Vec<usize>) {
     // The first and the last phase that accesses each buffer.
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; bytes.len()];
     for (index, phase) in phases.iter_mut().enumerate() {
@@ -437,13 +492,16 @@ pub(super) fn share_buffers(phases: &mut [Phase], bytes: &[usize]) -> Vec<usize>
             }
         }
     }
+    for &buffer in kept {
+        spans[buffer] = Some((0, phases.len()));
+    }
     let (numbers, shared) = assign(&spans, bytes);
     for base in phases.iter_mut().flat_map(Phase::bases_mut) {
         if let Base::Buffer(buffer) = base {
             *buffer = numbers[*buffer];
         }
     }
-    shared
+    (shared, numbers)
 }
 
 /// The shared buffer of each buffer, and the bytes of the shared ones, given the first and the last phase in

@@ -64,6 +64,9 @@ pub struct PlanSummary {
 pub struct NestSummary {
     /// What its phase computes.
     pub kind: PhaseKind,
+    /// Whether its phase reads constant inputs alone, so that the compiled partition
+    /// [keeps](crate::set_constant_cache_capacity) the result and later executions skip the phase.
+    pub is_kept: bool,
     /// Number of tasks, which may run in any order and on any thread.
     pub tasks: usize,
     /// Floating-point operations, as in [`PlanSummary::flops`].
@@ -160,8 +163,11 @@ impl Plan {
         level: Level,
         threads: impl Fn(&Phase) -> usize,
     ) -> PlanSummary {
-        let summary =
-            |(phase, &flops): (&Phase, &usize)| NestSummary { flops, ..phase.summary(ids, threads(phase)) };
+        let summary = |(index, (phase, &flops)): (usize, (&Phase, &usize))| NestSummary {
+            flops,
+            is_kept: self.preparation.phases.contains(&index),
+            ..phase.summary(ids, threads(phase))
+        };
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
@@ -170,7 +176,7 @@ impl Plan {
             bytes_written,
             flops: self.cost.flops,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
-            nests: self.phases.iter().zip(&self.phase_flops).map(summary).collect(),
+            nests: self.phases.iter().zip(&self.phase_flops).enumerate().map(summary).collect(),
         }
     }
 }
@@ -270,6 +276,7 @@ impl LoopNest {
         // What it is beside its loops, the phase and the plan know.
         NestSummary {
             kind: PhaseKind::Map,
+            is_kept: false,
             tasks: self.tiles(),
             flops: 0,
             scratch: self.program.scratch,
@@ -384,7 +391,8 @@ impl Display for PlanSummary {
 impl Display for NestSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { kind, flops, scratch, rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
-        writeln!(f, "phase    {kind}: {flops} FLOPs, {scratch} bytes of scratch a thread")?;
+        let kept = if self.is_kept { "; kept for later executions" } else { "" };
+        writeln!(f, "phase    {kind}: {flops} FLOPs, {scratch} bytes of scratch a thread{kept}")?;
         f.write_str("loops    ")?;
         for LoopSummary { extent, over } in &self.loops {
             let over = match over {

@@ -44,7 +44,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::kind::Level;
 use crate::types::shape::Dims;
 
@@ -81,6 +81,7 @@ pub(super) fn lower(
         buffers,
         scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
         phases,
+        preparation: Preparation::default(),
         constants: lowered.constants,
         cost,
         phase_flops,
