@@ -324,6 +324,25 @@ enum {
 };
 
 /**
+ * How exact partitions are.
+ */
+enum {
+    STERNA_ACCURACY_EXACT = 0,
+    STERNA_ACCURACY_ORDERED = 1,
+    STERNA_ACCURACY_BOUNDED = 2
+};
+
+/**
+ * What phases of compiled partitions compute.
+ */
+enum {
+    STERNA_PHASE_KIND_MAP = 0,
+    STERNA_PHASE_KIND_ROWS = 1,
+    STERNA_PHASE_KIND_PACK = 2,
+    STERNA_PHASE_KIND_GEMM = 3
+};
+
+/**
  * Sets of instructions.
  */
 enum {
@@ -439,6 +458,18 @@ typedef struct sterna_stream_t sterna_stream_t;
  * engine that it needs.
  */
 typedef struct sterna_tensor_t sterna_tensor_t;
+
+/**
+ * How the bits of a partition relate to those of its ops, each run as a separate partition, and to the exact
+ * result: one of the `STERNA_ACCURACY_*` numbers.
+ *
+ * `exact`: the bits are those of the ops run one by one, and each element is computed on its own. `ordered`:
+ * the bits are those of the ops run one by one; an op adds up many elements, in an order that depends on the
+ * op, its types, its shapes and strides, and the CPU alone, and stays within a bound of the exact result.
+ * `bounded`: the result stays within a bound of the exact one, but its bits may differ from those of the ops
+ * run one by one.
+ */
+typedef int sterna_accuracy_t;
 
 /**
  * The status of a call: one of the `STERNA_STATUS_*` numbers, 0 for success. They are those of
@@ -653,6 +684,11 @@ typedef struct {
 } sterna_inplace_pair_t;
 
 /**
+ * What a phase of a compiled partition computes: one of the `STERNA_PHASE_KIND_*` numbers.
+ */
+typedef int sterna_phase_kind_t;
+
+/**
  * The kind of device of an engine: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
  * `dnnl_engine_kind_t`. There is one engine, of kind `cpu` and index 0.
  */
@@ -740,6 +776,12 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * The name of an accuracy, such as `ordered`; null for a number that is none. The text is constant and must
+ * not be freed.
+ */
+const char *sterna_accuracy_string(sterna_accuracy_t accuracy);
 
 /**
  * Makes an allocator of two functions; if either is null, the allocator uses the memory of the system.
@@ -839,6 +881,74 @@ sterna_status_t sterna_compiled_partition_get_inplace_ports(const sterna_compile
                                                             const sterna_inplace_pair_t **inplace_pairs);
 
 /**
+ * Describes what an execution does, phase by phase, as text whose form may change from version to version.
+ * The caller frees the text by `sterna_string_destroy`.
+ */
+sterna_status_t sterna_compiled_partition_get_plan(const sterna_compiled_partition_t *compiled_partition,
+                                                   char **text);
+
+/**
+ * Reads the bytes that an execution reads and writes, each distinct element counted once.
+ */
+sterna_status_t sterna_compiled_partition_get_bytes_moved(const sterna_compiled_partition_t *compiled_partition,
+                                                          size_t *bytes);
+
+/**
+ * Reads the floating-point operations of an execution: two for each multiplication with its addition in a
+ * product, one for each other function of an element. Those of branches that may be skipped count; moves,
+ * comparisons and selects do not.
+ */
+sterna_status_t sterna_compiled_partition_get_flops(const sterna_compiled_partition_t *compiled_partition,
+                                                    size_t *flops);
+
+/**
+ * Reads the bytes of scratch memory of each thread of an execution. Together with the internal buffers they
+ * are the memory that `sterna_compiled_partition_get_scratchpad_logical_tensor` describes.
+ */
+sterna_status_t sterna_compiled_partition_get_scratch_per_thread(const sterna_compiled_partition_t *compiled_partition,
+                                                                 size_t *bytes);
+
+/**
+ * Reads the bytes of the internal buffers of an execution, through which phases hand tensors to later ones.
+ */
+sterna_status_t sterna_compiled_partition_get_buffer_bytes(const sterna_compiled_partition_t *compiled_partition,
+                                                           size_t *bytes);
+
+/**
+ * Reads the number of phases of an execution, each of which begins when the one before it has ended.
+ */
+sterna_status_t sterna_compiled_partition_get_phase_num(const sterna_compiled_partition_t *compiled_partition,
+                                                        size_t *num);
+
+/**
+ * Reads what a phase computes. `index` is less than what `sterna_compiled_partition_get_phase_num` says.
+ */
+sterna_status_t sterna_compiled_partition_get_phase_kind(const sterna_compiled_partition_t *compiled_partition,
+                                                         size_t index,
+                                                         sterna_phase_kind_t *kind);
+
+/**
+ * Reads the number of tasks of a phase, which may run in any order and on any thread.
+ */
+sterna_status_t sterna_compiled_partition_get_phase_tasks(const sterna_compiled_partition_t *compiled_partition,
+                                                          size_t index,
+                                                          size_t *tasks);
+
+/**
+ * Reads the part of a phase in what `sterna_compiled_partition_get_flops` says.
+ */
+sterna_status_t sterna_compiled_partition_get_phase_flops(const sterna_compiled_partition_t *compiled_partition,
+                                                          size_t index,
+                                                          size_t *flops);
+
+/**
+ * Reads the bytes of scratch memory that a thread needs for a phase.
+ */
+sterna_status_t sterna_compiled_partition_get_phase_scratch(const sterna_compiled_partition_t *compiled_partition,
+                                                            size_t index,
+                                                            size_t *bytes);
+
+/**
  * Reads the capacity of the cache of plans of compiled partitions; 1024 unless it was set.
  */
 sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
@@ -849,26 +959,33 @@ sterna_status_t sterna_compiled_partition_cache_get_capacity(int *capacity);
 sterna_status_t sterna_compiled_partition_cache_set_capacity(int capacity);
 
 /**
- * Reads whether constant tensors are to be cached: 1 or 0. The setting is kept, and has no effect.
+ * Reads whether constant tensors are cached: 1 if a kind of engine has a capacity, else 0.
  */
 sterna_status_t sterna_constant_tensor_cache_get(int *flag);
 
 /**
- * Sets whether constant tensors are to be cached: 0 sets every capacity to 0, a positive number sets each to
- * the size of the address space. The setting is kept, and has no effect.
+ * Sets whether constant tensors are cached: 0 sets every capacity to 0, a positive number sets each to the
+ * size of the address space.
  */
 sterna_status_t sterna_constant_tensor_cache_set(int flag);
 
 /**
- * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB. The setting is kept, and
- * has no effect.
+ * Reads the capacity of the cache of constant tensors for a kind of engine, in MiB: 64 for `cpu` unless it
+ * was set.
  */
 sterna_status_t sterna_constant_tensor_cache_get_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t *size);
 
 /**
- * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; a larger number than the
- * size of the address space becomes that size. The setting is kept, and has no effect.
+ * Sets the capacity of the cache of constant tensors for a kind of engine, in MiB; 0 keeps nothing, and a
+ * larger number than the size of the address space becomes that size.
+ *
+ * The first execution of a compiled partition packs what a product reads of inputs of property constant
+ * alone, and later executions with the same addresses read the packed copy. So the contents must not change
+ * as long as the compiled partition is in use. Another address means packing again. The copy belongs to the
+ * compiled partition, and comes from its engine's allocator. If the capacity is used up or the allocator has
+ * no memory, each execution packs for itself. If the capacity becomes less than what is kept, each compiled
+ * partition gives its copy back when it is executed next, or destroyed.
  */
 sterna_status_t sterna_constant_tensor_cache_set_capacity(sterna_engine_kind_t engine_kind,
                                                           size_t size);
@@ -1320,6 +1437,12 @@ sterna_status_t sterna_partition_is_supported(const sterna_partition_t *partitio
                                               uint8_t *is_supported);
 
 /**
+ * Reads how exact a partition is. `invalid_arguments` for a partition that is not supported.
+ */
+sterna_status_t sterna_partition_get_accuracy(const sterna_partition_t *partition,
+                                              sterna_accuracy_t *accuracy);
+
+/**
  * Says why a partition cannot be compiled; null if it can. The caller frees the text by
  * `sterna_string_destroy`.
  */
@@ -1350,6 +1473,12 @@ sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
                                          size_t out_num,
                                          const sterna_logical_tensor_t *const *outputs,
                                          const sterna_engine_t *engine);
+
+/**
+ * The name of a kind of phase, such as `gemm`; null for a number that is no kind. The text is constant and
+ * must not be freed.
+ */
+const char *sterna_phase_kind_string(sterna_phase_kind_t kind);
 
 /**
  * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is

@@ -149,6 +149,15 @@ enum class level : int {
     portable = STERNA_LEVEL_PORTABLE, avx2 = STERNA_LEVEL_AVX2, avx512 = STERNA_LEVEL_AVX512,
 };
 
+enum class accuracy : int {
+    exact = STERNA_ACCURACY_EXACT, ordered = STERNA_ACCURACY_ORDERED, bounded = STERNA_ACCURACY_BOUNDED,
+};
+
+enum class phase_kind : int {
+    map = STERNA_PHASE_KIND_MAP, rows = STERNA_PHASE_KIND_ROWS, pack = STERNA_PHASE_KIND_PACK,
+    gemm = STERNA_PHASE_KIND_GEMM,
+};
+
 enum class cpu_isa : int {
     default_ = STERNA_CPU_ISA_DEFAULT, sse41 = STERNA_CPU_ISA_SSE41, avx = STERNA_CPU_ISA_AVX,
     avx2 = STERNA_CPU_ISA_AVX2, avx2_vnni = STERNA_CPU_ISA_AVX2_VNNI,
@@ -190,6 +199,8 @@ inline const char *name(status value) { return sterna_status_string(static_cast<
 inline const char *name(data_type value) { return sterna_data_type_string(static_cast<int>(value)); }
 inline const char *name(op_kind value) { return sterna_op_kind_string(static_cast<int>(value)); }
 inline const char *name(level value) { return sterna_level_string(static_cast<int>(value)); }
+inline const char *name(accuracy value) { return sterna_accuracy_string(static_cast<int>(value)); }
+inline const char *name(phase_kind value) { return sterna_phase_kind_string(static_cast<int>(value)); }
 
 // A call that failed: `what()` is the sentence that names the op, the port and the values that clash.
 class error : public std::runtime_error {
@@ -685,6 +696,16 @@ private:
     std::optional<logical_tensor> bias_, mask_, offset_, stats_;
 };
 
+// A part of an execution, which begins when the part before it has ended.
+struct phase {
+    phase_kind kind;
+    // They may run in any order and on any thread.
+    std::size_t tasks;
+    std::size_t flops;
+    // Bytes for each thread.
+    std::size_t scratch;
+};
+
 // A partition compiled for concrete tensors, to be executed any number of times.
 class compiled_partition : public detail::owner<sterna_compiled_partition_t, sterna_compiled_partition_destroy> {
 public:
@@ -713,10 +734,36 @@ public:
         detail::check(sterna_compiled_partition_get_inplace_ports(get(), &count, &pairs));
         return {pairs, count};
     }
+    // What an execution costs.
+    std::size_t bytes_moved() const { return number(sterna_compiled_partition_get_bytes_moved); }
+    std::size_t flops() const { return number(sterna_compiled_partition_get_flops); }
+    std::size_t scratch_per_thread() const { return number(sterna_compiled_partition_get_scratch_per_thread); }
+    std::size_t buffer_bytes() const { return number(sterna_compiled_partition_get_buffer_bytes); }
+    // The phases of an execution, in the order in which they run.
+    std::vector<phase> phases() const {
+        std::vector<phase> out(number(sterna_compiled_partition_get_phase_num));
+        for (std::size_t i = 0; i < out.size(); i++) {
+            out[i].kind = static_cast<phase_kind>(detail::read<sterna_phase_kind_t>(
+                    [&](auto kind) { return sterna_compiled_partition_get_phase_kind(get(), i, kind); }));
+            detail::check(sterna_compiled_partition_get_phase_tasks(get(), i, &out[i].tasks));
+            detail::check(sterna_compiled_partition_get_phase_flops(get(), i, &out[i].flops));
+            detail::check(sterna_compiled_partition_get_phase_scratch(get(), i, &out[i].scratch));
+        }
+        return out;
+    }
+    // The same in words, whose form may change from version to version.
+    std::string plan() const {
+        return *detail::read_text([&](auto out) { return sterna_compiled_partition_get_plan(get(), out); });
+    }
 
 private:
     friend class partition;
     using owner::owner;
+
+    template <typename Read>
+    std::size_t number(Read read) const {
+        return detail::read<std::size_t>([&](auto out) { return read(get(), out); });
+    }
 };
 
 class partition : public detail::owner<sterna_partition_t, sterna_partition_destroy> {
@@ -744,6 +791,11 @@ public:
     }
     bool is_supported() const {
         return detail::read<std::uint8_t>([&](auto out) { return sterna_partition_is_supported(get(), out); }) != 0;
+    }
+    // An error where it is not supported.
+    sterna::accuracy accuracy() const {
+        return static_cast<sterna::accuracy>(detail::read<sterna_accuracy_t>(
+                [&](auto out) { return sterna_partition_get_accuracy(get(), out); }));
     }
     // Nothing where it is supported.
     std::optional<std::string> unsupported_reason() const {

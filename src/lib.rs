@@ -74,6 +74,7 @@ pub use error::{
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
+pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_constant_cache_capacity};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
 pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
@@ -92,7 +93,7 @@ pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::features::CpuFeatures;
 pub use types::kind::{
-    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, Policy, Property,
-    TensorId,
+    Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,
+    Property, TensorId,
 };
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

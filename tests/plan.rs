@@ -8,7 +8,7 @@ use common::graphs::{self, RandomGraph};
 use common::{Random, report};
 use sterna::{
     CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, LoopOver, NestSummary, Op, OpKind,
-    Partition, PlanSummary, Policy, RegisterFusionVerdict, StepOperand, TensorId,
+    Partition, PhaseKind, PlanSummary, Policy, RegisterFusionVerdict, StepOperand, TensorId,
 };
 
 /// What does not fit together in a plan.
@@ -27,7 +27,15 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
     must(plan.scratch_per_thread <= compiled.scratchpad_size(), "a thread's scratch is part of all");
     let needs_none = plan.scratch_per_thread + plan.buffer_bytes == 0;
     must(needs_none == (compiled.scratchpad_size() == 0), "no scratch and no buffers are no scratchpad");
+    let flops = plan.nests.iter().map(|nest| nest.flops).fold(0, usize::saturating_add);
+    must(plan.flops == flops, "the phases have all floating-point operations");
+    let scratch = plan.nests.iter().map(|nest| nest.scratch).max().unwrap_or(0);
+    must(
+        (scratch..scratch + 64).contains(&plan.scratch_per_thread),
+        "a thread's scratch is that of the phase that needs most, in whole cache lines",
+    );
     for nest in &plan.nests {
+        must(nest.tasks > 0 && nest.tasks <= nest.tiles, "tasks are tiles, or several of them");
         let turns: usize = nest.loops.iter().map(|l| l.extent).product();
         must(nest.tiles == turns, "as many tiles as the loops around them turn");
         must(nest.loops.iter().all(|l| l.extent > 1), "loops have more than one iteration");
@@ -168,11 +176,32 @@ fn the_text_says_who_makes_what() {
     assert_eq!(
         text,
         format!(
-            "kernels  {}\nmemory   32 bytes in, 32 bytes out\nscratch  0 bytes a thread\n\
+            "kernels  {}\nmemory   32 bytes in, 32 bytes out\nflops    8\nscratch  0 bytes a thread\n\
+             phase    map: 8 FLOPs, 0 bytes of scratch a thread\n\
              loops    tile 1 × 8, of 1 rows × 8 columns\ntiles    1\nstep 0   Relu of tensor 40 to tensor 41\n",
             engine.level()
         )
     );
+}
+
+#[test]
+fn phases_of_a_product_say_what_they_cost() {
+    let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
+    let mut graph = Graph::new();
+    let product = Op::new(0, OpKind::MatMul)
+        .input(tensor(0, &[3, 200, 70]))
+        .input(tensor(1, &[70, 90]))
+        .output(tensor(2, &[3, 200, 90]));
+    graph.add_op(product).unwrap();
+    let exp = Op::new(1, OpKind::Exp).input(tensor(2, &[3, 200, 90])).output(tensor(3, &[3, 200, 90]));
+    graph.add_op(exp).unwrap();
+    graph.finalize().unwrap();
+    let partition = &graph.partitions(Policy::Fusion).unwrap()[0];
+    let plan = compiled(partition, &Engine::new()).plan();
+    let found: Vec<(PhaseKind, usize)> = plan.nests.iter().map(|nest| (nest.kind, nest.flops)).collect();
+    let product = 2 * 3 * 200 * 70 * 90 + 3 * 200 * 90;
+    assert_eq!(found, [(PhaseKind::Pack, 0), (PhaseKind::Gemm, product)], "{plan}");
+    assert_eq!(plan.flops, product);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Compiled partitions: what is executed.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
@@ -9,10 +9,11 @@ use crate::ffi::{Fault, array, ffi_guard, require};
 use crate::handle::Partition;
 pub use crate::handle::{CompiledPartition, InplacePair};
 use crate::logical_tensor::LogicalTensor;
+use crate::phase_kind::PhaseKind;
 use crate::status::Status;
 use crate::stream::Stream;
 use crate::tensor::{Inputs, Outputs, Tensor};
-use crate::verbose;
+use crate::{string, verbose};
 
 /// Makes an object for `sterna_partition_compile` to fill.
 #[unsafe(no_mangle)]
@@ -205,6 +206,160 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_inplace_ports(
         let pairs = &compiled_partition.inplace_pairs;
         num.write(pairs.len());
         to.write(if pairs.is_empty() { ptr::null() } else { pairs.as_ptr() });
+        Ok(())
+    })
+}
+
+fn plan_of(compiled_partition: Option<&CompiledPartition>) -> Result<sterna::PlanSummary, Fault> {
+    Ok(require(compiled_partition, "compiled_partition")?.core()?.plan())
+}
+
+fn phase_of(
+    compiled_partition: Option<&CompiledPartition>,
+    index: usize,
+) -> Result<sterna::NestSummary, Fault> {
+    let mut phases = plan_of(compiled_partition)?.nests;
+    let count = phases.len();
+    match index < count {
+        true => Ok(phases.swap_remove(index)),
+        false => Err(Fault::invalid_arguments(format!("there are {count} phases, and none is {index}"))),
+    }
+}
+
+/// Describes what an execution does, phase by phase, as text whose form may change from version to version.
+/// The caller frees the text by `sterna_string_destroy`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_plan(
+    compiled_partition: Option<&CompiledPartition>,
+    text: Option<&mut MaybeUninit<*mut c_char>>,
+) -> Status {
+    ffi_guard(|| {
+        let (plan, text) = (plan_of(compiled_partition)?, require(text, "text")?);
+        string::into_c_string(&plan.to_string(), text, None);
+        Ok(())
+    })
+}
+
+/// Reads the bytes that an execution reads and writes, each distinct element counted once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_bytes_moved(
+    compiled_partition: Option<&CompiledPartition>,
+    bytes: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let compiled = require(compiled_partition, "compiled_partition")?.core()?;
+        require(bytes, "bytes")?.write(compiled.bytes_moved());
+        Ok(())
+    })
+}
+
+/// Reads the floating-point operations of an execution: two for each multiplication with its addition in a
+/// product, one for each other function of an element. Those of branches that may be skipped count; moves,
+/// comparisons and selects do not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_flops(
+    compiled_partition: Option<&CompiledPartition>,
+    flops: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (plan, flops) = (plan_of(compiled_partition)?, require(flops, "flops")?);
+        flops.write(plan.flops);
+        Ok(())
+    })
+}
+
+/// Reads the bytes of scratch memory of each thread of an execution. Together with the internal buffers they
+/// are the memory that `sterna_compiled_partition_get_scratchpad_logical_tensor` describes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_scratch_per_thread(
+    compiled_partition: Option<&CompiledPartition>,
+    bytes: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (plan, bytes) = (plan_of(compiled_partition)?, require(bytes, "bytes")?);
+        bytes.write(plan.scratch_per_thread);
+        Ok(())
+    })
+}
+
+/// Reads the bytes of the internal buffers of an execution, through which phases hand tensors to later ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_buffer_bytes(
+    compiled_partition: Option<&CompiledPartition>,
+    bytes: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (plan, bytes) = (plan_of(compiled_partition)?, require(bytes, "bytes")?);
+        bytes.write(plan.buffer_bytes);
+        Ok(())
+    })
+}
+
+/// Reads the number of phases of an execution, each of which begins when the one before it has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_phase_num(
+    compiled_partition: Option<&CompiledPartition>,
+    num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (plan, num) = (plan_of(compiled_partition)?, require(num, "num")?);
+        num.write(plan.nests.len());
+        Ok(())
+    })
+}
+
+/// Reads what a phase computes. `index` is less than what `sterna_compiled_partition_get_phase_num` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_phase_kind(
+    compiled_partition: Option<&CompiledPartition>,
+    index: usize,
+    kind: Option<&mut MaybeUninit<PhaseKind>>,
+) -> Status {
+    ffi_guard(|| {
+        let (phase, kind) = (phase_of(compiled_partition, index)?, require(kind, "kind")?);
+        kind.write(phase.kind.code() as PhaseKind);
+        Ok(())
+    })
+}
+
+/// Reads the number of tasks of a phase, which may run in any order and on any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_phase_tasks(
+    compiled_partition: Option<&CompiledPartition>,
+    index: usize,
+    tasks: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (phase, tasks) = (phase_of(compiled_partition, index)?, require(tasks, "tasks")?);
+        tasks.write(phase.tasks);
+        Ok(())
+    })
+}
+
+/// Reads the part of a phase in what `sterna_compiled_partition_get_flops` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_phase_flops(
+    compiled_partition: Option<&CompiledPartition>,
+    index: usize,
+    flops: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (phase, flops) = (phase_of(compiled_partition, index)?, require(flops, "flops")?);
+        flops.write(phase.flops);
+        Ok(())
+    })
+}
+
+/// Reads the bytes of scratch memory that a thread needs for a phase.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_phase_scratch(
+    compiled_partition: Option<&CompiledPartition>,
+    index: usize,
+    bytes: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let (phase, bytes) = (phase_of(compiled_partition, index)?, require(bytes, "bytes")?);
+        bytes.write(phase.scratch);
         Ok(())
     })
 }

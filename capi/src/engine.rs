@@ -16,7 +16,8 @@ pub type EngineKind = c_int;
 /// Every kind with its name.
 pub const ENGINE_KINDS: &[(EngineKind, &str)] = &[(0, "any"), (CPU, "cpu"), (2, "gpu")];
 
-pub(crate) const CPU: EngineKind = 1;
+/// The kind of the one engine.
+pub const CPU: EngineKind = 1;
 
 /// A CPU with an allocator and a number of threads.
 ///

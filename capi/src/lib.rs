@@ -33,6 +33,7 @@
     reason = "what C callers must keep to is said in prose, for them to read"
 )]
 
+pub mod accuracy;
 pub mod allocator;
 pub mod attention;
 pub mod compiled_partition;
@@ -50,6 +51,7 @@ pub mod level;
 pub mod logical_tensor;
 pub mod op;
 pub mod partition;
+pub mod phase_kind;
 pub mod status;
 pub mod stream;
 pub mod string;

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
+use crate::accuracy::Accuracy;
 use crate::engine::{self, CPU, Engine, EngineKind};
 use crate::ffi::{Fault, array, ffi_guard, fill, require};
 use crate::handle::CompiledPartition;
@@ -150,6 +151,23 @@ pub unsafe extern "C" fn sterna_partition_is_supported(
     ffi_guard(|| {
         let partition = require(partition, "partition")?;
         require(is_supported, "is_supported")?.write(partition.core.is_supported().into());
+        Ok(())
+    })
+}
+
+/// Reads how exact a partition is. `invalid_arguments` for a partition that is not supported.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_partition_get_accuracy(
+    partition: Option<&Partition>,
+    accuracy: Option<&mut MaybeUninit<Accuracy>>,
+) -> Status {
+    ffi_guard(|| {
+        let (partition, to) = (require(partition, "partition")?, require(accuracy, "accuracy")?);
+        let unsupported = || {
+            let why = partition.core.unsupported_reason().unwrap_or_default();
+            Fault::invalid_arguments(format!("partition {} has no accuracy: {why}", partition.core.id()))
+        };
+        to.write(partition.core.accuracy().ok_or_else(unsupported)?.code() as Accuracy);
         Ok(())
     })
 }

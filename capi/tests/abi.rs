@@ -125,10 +125,11 @@ fn of_rust() -> BTreeMap<String, i64> {
 /// The scalar types of the header.
 fn types() -> Vec<(&'static str, usize)> {
     use sterna_capi::{
-        attention, cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op, status,
-        stream,
+        accuracy, attention, cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op,
+        phase_kind, status, stream,
     };
     vec![
+        ("sterna_accuracy_t", size_of::<accuracy::Accuracy>()),
         ("sterna_causal_t", size_of::<attention::Causal>()),
         ("sterna_cpu_isa_t", size_of::<cpu_isa::CpuIsa>()),
         ("sterna_data_type_t", size_of::<data_type::DataType>()),
@@ -141,6 +142,7 @@ fn types() -> Vec<(&'static str, usize)> {
         ("sterna_op_attr_t", size_of::<op::OpAttr>()),
         ("sterna_op_kind_t", size_of::<op::OpKind>()),
         ("sterna_partition_policy_t", size_of::<graph::PartitionPolicy>()),
+        ("sterna_phase_kind_t", size_of::<phase_kind::PhaseKind>()),
         ("sterna_status_t", size_of::<status::Status>()),
         ("sterna_stream_flags_t", size_of::<stream::StreamFlags>()),
         ("sterna_tensor_property_t", size_of::<logical_tensor::TensorProperty>()),

@@ -93,11 +93,13 @@ const GOOD: &[(&str, &str, &str)] = &[
 
 /// Good values of numbers that are named alike and mean different things, by type.
 const GOOD_BY_TYPE: &[(&str, &str)] = &[
+    ("sterna_accuracy_t", "STERNA_ACCURACY_EXACT"),
     ("sterna_dump_mode_t", "STERNA_DUMP_MODE_NONE"),
     ("sterna_engine_kind_t", "STERNA_ENGINE_KIND_CPU"),
     ("sterna_fpmath_mode_t", "STERNA_FPMATH_MODE_BF16"),
     ("sterna_level_t", "STERNA_LEVEL_PORTABLE"),
     ("sterna_op_kind_t", "STERNA_OP_SELECT"),
+    ("sterna_phase_kind_t", "STERNA_PHASE_KIND_MAP"),
 ];
 
 /// Pointers that may be null.

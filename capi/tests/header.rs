@@ -37,6 +37,8 @@ fn enumerations() -> Vec<Enumeration> {
         ("ENGINE_KIND", "Kinds of engines.", table(engine::ENGINE_KINDS)),
         ("STREAM_FLAG", "Behaviours of streams.", table(stream::STREAM_FLAGS)),
         ("LEVEL", "How wide the vectors of kernels are.", all!(Level)),
+        ("ACCURACY", "How exact partitions are.", all!(Accuracy)),
+        ("PHASE_KIND", "What phases of compiled partitions compute.", all!(PhaseKind)),
         ("CPU_ISA", "Sets of instructions.", table(cpu_isa::CPU_ISAS)),
         ("DUMP_MODE", "Which graphs are written to files.", table(dump::DUMP_MODES)),
         ("CAUSAL", "Places of the diagonal of a causal mask.", table(attention::CAUSALS)),

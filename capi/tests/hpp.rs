@@ -31,6 +31,8 @@ const ENUMERATIONS: &[(&str, &str)] = &[
     ("ENGINE_KIND", "engine_kind : int"),
     ("STREAM_FLAG", "stream_flags : unsigned"),
     ("LEVEL", "level : int"),
+    ("ACCURACY", "accuracy : int"),
+    ("PHASE_KIND", "phase_kind : int"),
     ("CPU_ISA", "cpu_isa : int"),
     ("DUMP_MODE", "dump_mode : int"),
     ("CAUSAL", "causal : int"),

@@ -7,15 +7,16 @@ use smallvec::SmallVec;
 use crate::graph::logical_tensor::{Layout, LogicalTensor};
 use crate::partition::Partition;
 use crate::types::features::CpuFeatures;
-use crate::types::kind::Level;
+use crate::types::kind::{Level, Property};
 
-/// Ops, types, shapes, layouts, kernel level and CPU features. Ids of ops and tensors are not part of it.
+/// Ops, types, shapes, layouts, constant inputs, kernel level and CPU features. Ids of ops and tensors are
+/// not part of it.
 ///
 /// The numbers of a Select of rank 6 need no allocation.
 #[derive(Clone)]
 pub(super) struct Key {
     partition: Partition,
-    /// Types, shapes and layouts of the ports, in order.
+    /// Types, shapes and layouts of the ports, in order, and whether they are constant.
     ports: SmallVec<[i64; 64]>,
     level: Level,
     features: CpuFeatures,
@@ -37,8 +38,10 @@ impl Key {
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
             let (data_type, layout) = (i64::from(port.data_type().code()), i64::from(port.layout().code()));
+            // What a plan makes of constant inputs alone, it makes once.
+            let is_constant = i64::from(port.property() == Property::Constant);
             // The lists are so short that a call to copy memory takes longer than copying one by one.
-            words.extend([data_type << 32 | layout, rank]);
+            words.extend([data_type << 32 | is_constant << 31 | layout, rank]);
             words.extend(port.dims().unwrap_or(&[]).iter().copied());
             if let Layout::Strided(strides) = port.layout() {
                 words.extend(strides.iter().copied());

@@ -24,9 +24,9 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
-use crate::types::kind::Level;
+use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
 
 /// A partition with the shapes of all its values, and the strides of its ports.
@@ -74,6 +74,10 @@ pub(super) struct PlanBuilder<'a> {
     /// For each value its place, if a phase so far writes it or if it is an input.
     stored: Vec<Option<Stored<'a>>>,
     phases: Vec<Phase>,
+    /// The floating-point operations of each phase.
+    phase_flops: Vec<usize>,
+    /// Those of the tile programs of the phase that comes next with some.
+    program_flops: usize,
     /// Bytes of the buffers, before any of them share memory.
     buffers: Vec<usize>,
     constants: Vec<[u8; 8]>,
@@ -103,6 +107,8 @@ impl<'a> PlanBuilder<'a> {
             level,
             policy,
             phases: Vec::new(),
+            phase_flops: Vec::new(),
+            program_flops: 0,
             buffers: Vec::new(),
             constants: Vec::new(),
             cost: Cost { bytes, ..Cost::default() },
@@ -134,7 +140,10 @@ impl<'a> PlanBuilder<'a> {
 
     /// Adds a phase, and what its own operations cost beside its tile programs.
     pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
+        let has_steps = phase.nests().iter().any(|nest| !nest.program.steps.is_empty());
+        let of_programs = if has_steps { std::mem::take(&mut self.program_flops) } else { 0 };
         self.phases.push(phase);
+        self.phase_flops.push(flops.saturating_add(of_programs));
         self.cost.flops = self.cost.flops.saturating_add(flops);
         self.computes_floats |= computes_floats;
     }
@@ -185,7 +194,9 @@ impl<'a> PlanBuilder<'a> {
             &self.policy,
             |base| is_read_later.contains(&base),
         );
-        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        let lowered = lowered.map_err(|fault| self.refuse(fault))?;
+        self.phase_flops.extend(&lowered.flops);
+        let nests = self.add(lowered);
         self.phases.extend(nests.into_iter().map(Phase::Map));
         self.stored = stored;
         Ok(())
@@ -312,7 +323,9 @@ impl<'a> PlanBuilder<'a> {
             &self.policy,
             |base| is_read_later.contains(&base),
         );
-        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        let lowered = lowered.map_err(|fault| self.refuse(fault))?;
+        self.program_flops = self.program_flops.saturating_add(lowered.cost.flops);
+        let nests = self.add(lowered);
         let none = || CompileFault::Unsupported("a tile program has no nest".into());
         nests.into_iter().next().ok_or_else(|| self.refuse(none()))
     }
@@ -434,7 +447,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Takes over what nests add to the plan.
     fn add(&mut self, lowered: LoweredNests) -> Vec<LoopNest> {
-        let LoweredNests { nests, constants, buffers, cost, computes_floats } = lowered;
+        let LoweredNests { nests, constants, buffers, cost, computes_floats, flops: _ } = lowered;
         self.constants.extend(constants);
         self.buffers.extend(buffers);
         self.cost.flops = self.cost.flops.saturating_add(cost.flops);
@@ -451,16 +464,23 @@ impl<'a> PlanBuilder<'a> {
         if !open.is_empty() {
             self.write(&open)?;
         }
-        let buffers = share_buffers(&mut self.phases, &self.buffers);
-        let Self { shaped, ports, policy, phases, constants, cost, computes_floats, .. } = self;
+        let is_constant = |port: usize| {
+            self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
+        };
+        let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
+        let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
+        preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
+        let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
         Ok(Plan {
             sizes: group.sizes(&ports),
             in_place: in_place_pairs(&phases, group, &ports),
             buffers,
             scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0).next_multiple_of(LINE),
             phases,
+            preparation,
             constants,
             cost,
+            phase_flops,
             threading: memory::threading(cost),
             computes_floats,
             stores: policy.stores,
@@ -484,9 +504,58 @@ fn distinct_bytes(value: &GroupValue, strides: &[i64]) -> usize {
     }
 }
 
-/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases. Returns the bytes
-/// of the shared buffers.
-pub(super) fn share_buffers(phases: &mut [Phase], bytes: &[usize]) -> Vec<usize> {
+/// The phases that read constant inputs alone, directly or through buffers, and write to buffers that no
+/// other phase writes.
+fn preparation(phases: &[Phase], buffers: usize, is_constant: impl Fn(usize) -> bool) -> Preparation {
+    let in_buffer = |base: &Base| match *base {
+        Base::Buffer(buffer) => Some(buffer),
+        _ => None,
+    };
+    // The buffers that a phase writes which reads other things too.
+    let mut varying = vec![false; buffers];
+    let (prepared, inputs, written) = loop {
+        let (mut prepared, mut inputs) = (Vec::new(), Vec::new());
+        let mut written = vec![false; buffers];
+        let before = varying.clone();
+        for (index, phase) in phases.iter().enumerate() {
+            let Some((reads, writes)) = phase.reads_and_writes() else { continue };
+            let is_prepared =
+                reads.iter().all(|&read| match read {
+                    Base::Port(port) => is_constant(port),
+                    Base::Buffer(buffer) => written[buffer] && !varying[buffer],
+                    Base::Constant(_) | Base::Index => true,
+                    Base::Driver(_) => false,
+                }) && writes.iter().all(|write| in_buffer(write).is_some_and(|buffer| !varying[buffer]));
+            let of = if is_prepared { &mut written } else { &mut varying };
+            writes.iter().filter_map(in_buffer).for_each(|buffer| of[buffer] = true);
+            if is_prepared {
+                prepared.push(index);
+                inputs.extend(reads.iter().filter_map(|&read| match read {
+                    Base::Port(port) => Some(port),
+                    _ => None,
+                }));
+            }
+        }
+        if varying == before {
+            inputs.sort_unstable();
+            inputs.dedup();
+            break (prepared, inputs, written);
+        }
+    };
+    let others = phases.iter().enumerate().filter(|(index, _)| !prepared.contains(index));
+    let mut kept: Vec<usize> = others
+        .flat_map(|(_, phase)| phase.bases())
+        .filter_map(|base| in_buffer(&base))
+        .filter(|&buffer| written[buffer])
+        .collect();
+    kept.sort_unstable();
+    kept.dedup();
+    Preparation { phases: prepared, inputs, buffers: kept }
+}
+
+/// Lets buffers whose phases do not overlap share memory, and renumbers them in the phases; `kept` have
+/// memory of their own. Returns the bytes of the shared buffers, and the new number of each buffer.
+fn share_buffers(phases: &mut [Phase], bytes: &[usize], kept: &[usize]) -> (Vec<usize>, Vec<usize>) {
     // The first and the last phase that accesses each buffer.
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; bytes.len()];
     for (index, phase) in phases.iter_mut().enumerate() {
@@ -496,13 +565,16 @@ pub(super) fn share_buffers(phases: &mut [Phase], bytes: &[usize]) -> Vec<usize>
             }
         }
     }
+    for &buffer in kept {
+        spans[buffer] = Some((0, phases.len()));
+    }
     let (numbers, shared) = assign(&spans, bytes);
     for base in phases.iter_mut().flat_map(Phase::bases_mut) {
         if let Base::Buffer(buffer) = base {
             *buffer = numbers[*buffer];
         }
     }
-    shared
+    (shared, numbers)
 }
 
 /// The shared buffer of each buffer, and the bytes of the shared ones, given the first and the last phase in

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::prepared::{PreparationRole, PreparedConstants};
 use super::run;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
@@ -82,6 +83,7 @@ struct CompiledInner {
     input_count: usize,
     in_place: SmallVec<[InPlacePair; 2]>,
     scratch: ScratchPool,
+    prepared: PreparedConstants,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +108,9 @@ impl CompiledPartition {
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
         let (facts, scratch) = (facts.collect(), ScratchPool::default());
-        Self { inner: Arc::new(CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch }) }
+        let prepared = PreparedConstants::default();
+        let inner = CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch, prepared };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The engine for which it was compiled.
@@ -200,16 +204,17 @@ impl CompiledPartition {
         self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 && inner.plan.buffers.is_empty() {
-            return run(&inner.plan, &bindings, &inner.engine);
+            return run(&inner.plan, &bindings, &inner.engine, &[]);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
-        let result = run(&inner.plan, &bindings, &inner.engine);
+        let result = inner.run(bindings);
         inner.scratch.put(scratch);
         result
     }
 
-    /// As [`execute`](Self::execute), with the caller's scratch memory; nothing is allocated.
+    /// As [`execute`](Self::execute), with the caller's scratch memory; nothing is allocated but what is
+    /// [kept of constant inputs](crate::set_constant_cache_capacity).
     ///
     /// # Errors
     ///
@@ -231,7 +236,7 @@ impl CompiledPartition {
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
         self.inner.bind_scratch(&mut bindings, start.wrapping_add(gap));
-        run(&self.inner.plan, &bindings, &self.inner.engine)
+        self.inner.run(bindings)
     }
 
     /// Finds and checks the tensor of each port.
@@ -295,6 +300,27 @@ impl CompiledInner {
         let buffers = self.plan.buffer_offsets().map(|(offset, _)| start.wrapping_add(offset));
         bindings.buffers = buffers.collect();
         bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
+    }
+
+    /// Runs the plan, and lets what it makes of constant inputs alone be kept.
+    fn run(&self, mut bindings: Bindings) -> Result<()> {
+        let Self { plan, engine, .. } = self;
+        if plan.preparation.phases.is_empty() {
+            return run(plan, &bindings, engine, &[]);
+        }
+        match self.prepared.take(plan, engine, &bindings) {
+            PreparationRole::Own => run(plan, &bindings, engine, &[]),
+            PreparationRole::Ready(prepared) => {
+                prepared.bind(plan, &mut bindings);
+                run(plan, &bindings, engine, &plan.preparation.phases)
+            }
+            PreparationRole::Making(making) => {
+                making.bind(plan, &mut bindings);
+                run(plan, &bindings, engine, &[])?;
+                making.finish();
+                Ok(())
+            }
+        }
     }
 
     #[inline(always)]

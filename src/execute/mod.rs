@@ -12,6 +12,7 @@ mod fork_join;
 mod gemm;
 mod interpreter;
 mod map;
+pub(crate) mod prepared;
 mod rows;
 pub(crate) mod stream;
 mod sync;
@@ -24,11 +25,12 @@ use self::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::plan::{Phase, Plan};
 
-/// Runs the phases of a plan, each after the one before it has ended.
-fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
+/// Runs the phases of a plan, each after the one before it has ended, without those at some indices.
+fn run(plan: &Plan, bindings: &Bindings, engine: &Engine, without: &[usize]) -> Result<()> {
     let small = engine.begin_small(plan.threading);
     let runner = TaskRunner::new(plan, engine, small.as_ref());
-    for phase in &plan.phases {
+    let phases = plan.phases.iter().enumerate().filter(|(index, _)| !without.contains(index));
+    for (_, phase) in phases {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,

@@ -22,8 +22,8 @@ use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
-    Access, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Step, StepSet, StepSpace,
-    Threading, TileProgram, Traversal,
+    Access, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step, StepSet,
+    StepSpace, Threading, TileProgram, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -102,9 +102,11 @@ fn plan(threading: Threading) -> Plan {
             Phase::Map(nest(ROWS, COLUMNS, [4 * COLUMNS; 2], first)),
             Phase::Map(nest(COLUMNS, ROWS, [4, 4 * ROWS], second)),
         ],
+        preparation: Preparation::default(),
         constants: Vec::new(),
         scratch: 256,
         cost: Cost { bytes: 2 * BYTES, ..Cost::default() },
+        phase_flops: vec![0; 2],
         threading,
         computes_floats: false,
         stores: StorePolicy::Temporal,

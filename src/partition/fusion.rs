@@ -4,6 +4,7 @@
 use super::op_graph::OpGraph;
 use crate::error::OpRef;
 use crate::graph::op::Op;
+use crate::types::codes::coded_enum;
 
 /// A kind of partition that can be run, as data: the ops at which it starts, the ops that it absorbs,
 /// whether the grown group is worth a partition, and what becomes of the partition.
@@ -44,27 +45,28 @@ pub(crate) enum Lowering {
     Attention,
 }
 
-/// How the bits of a partition relate to those of its ops, each run as a separate partition, and to the exact
-/// result.
-///
-/// ```
-/// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};
-/// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
-/// let partition = Partition::from_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
-/// assert_eq!(partition.accuracy(), Some(Accuracy::Exact));
-/// # Ok::<(), sterna::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Accuracy {
-    /// The bits are those of the ops run one by one, and each element is computed on its own.
-    Exact,
-    /// The bits are those of the ops run one by one. An op adds up many elements, in an order that depends on
-    /// the op, its types, its shapes and the CPU level alone, and stays within a bound of the exact result.
-    Ordered,
-    /// The result stays within a bound of the exact one, but its bits may differ from those of the ops run
-    /// one by one.
-    Bounded,
+coded_enum! {
+    /// How the bits of a partition relate to those of its ops, each run as a separate partition, and to the
+    /// exact result.
+    ///
+    /// ```
+    /// use sterna::{Accuracy, DataType, LogicalTensor, Op, OpKind, Partition};
+    /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[8]);
+    /// let partition = Partition::from_op(Op::new(0, OpKind::Exp).input(tensor(0)?).output(tensor(1)?))?;
+    /// assert_eq!(partition.accuracy(), Some(Accuracy::Exact));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub enum Accuracy: "accuracy" {
+        /// The bits are those of the ops run one by one, and each element is computed on its own.
+        Exact = 0 => "exact",
+        /// The bits are those of the ops run one by one. An op adds up many elements, in an order that
+        /// depends on the op, its types, its shapes and strides, and the CPU alone, and stays within a bound
+        /// of the exact result.
+        Ordered = 1 => "ordered",
+        /// The result stays within a bound of the exact one, but its bits may differ from those of the ops
+        /// run one by one.
+        Bounded = 2 => "bounded",
+    }
 }
 
 /// The verdict of a fusion on an op, or on a group of ops.

@@ -47,18 +47,33 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<usize>,
     /// The phases, in the order in which they run.
     pub(crate) phases: Vec<Phase>,
+    /// What may run once for many executions.
+    pub(crate) preparation: Preparation,
     /// Constants: one element, or several behind each other, from the start of a word of 8 bytes.
     pub(crate) constants: Vec<[u8; 8]>,
     /// Scratch of each thread, in bytes: that of the phase that needs most.
     pub(crate) scratch: usize,
     /// What an execution costs.
     pub(crate) cost: Cost,
+    /// The part of each phase in the floating-point operations.
+    pub(crate) phase_flops: Vec<usize>,
     /// The threads for an execution.
     pub(crate) threading: Threading,
     /// Whether a step computes on floating-point numbers, which depends on the thread's environment.
     pub(crate) computes_floats: bool,
     /// Whether results are stored non-temporally, so that each thread must end its chunks with a fence.
     pub(crate) stores: StorePolicy,
+}
+
+/// The phases that read constant inputs alone, and so write the same in every execution.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Preparation {
+    /// Their indices.
+    pub(crate) phases: Vec<usize>,
+    /// The inputs that they read.
+    pub(crate) inputs: Vec<usize>,
+    /// The buffers that they write for other phases; their memory is no other buffer's at another time.
+    pub(crate) buffers: Vec<usize>,
 }
 
 /// What an execution costs, by shapes alone.
@@ -96,6 +111,17 @@ impl Plan {
             let (start, bytes) = (*end, bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX));
             *end = start.saturating_add(bytes);
             Some((start, bytes))
+        })
+    }
+
+    /// Each buffer that the preparation writes, with its offset in memory for these buffers alone and with
+    /// its bytes, rounded up to whole cache lines.
+    pub(crate) fn preparation_offsets(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        self.preparation.buffers.iter().scan(0usize, |end, &buffer| {
+            let bytes = self.buffers[buffer].checked_next_multiple_of(LINE).unwrap_or(usize::MAX);
+            let start = *end;
+            *end = start.saturating_add(bytes);
+            Some((buffer, start, bytes))
         })
     }
 }

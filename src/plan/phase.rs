@@ -14,12 +14,14 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::access::Base;
+use super::access::{Access, Base};
 use super::attention::AttentionPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
+use super::tile_program::{Dest, Step};
 use crate::kernels::gemm::pack::SCRATCH;
+use crate::types::kind::PhaseKind;
 
 /// A part of a plan that runs after the part before it has ended.
 #[derive(Debug)]
@@ -38,6 +40,17 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// What it is to users.
+    pub(super) fn kind(&self) -> PhaseKind {
+        match self {
+            Self::Map(_) => PhaseKind::Map,
+            Self::Rows(_) => PhaseKind::Rows,
+            Self::Pack(_) => PhaseKind::Pack,
+            Self::Gemm(_) => PhaseKind::Gemm,
+            Self::Attention(_) => PhaseKind::Attention,
+        }
+    }
+
     /// Number of tasks, which may run in any order and on any thread.
     pub(crate) fn tasks(&self) -> usize {
         match self {
@@ -71,6 +84,26 @@ impl Phase {
         }
     }
 
+    /// What it reads, and what it writes, if it computes elements on their own or packs an operand.
+    pub(crate) fn reads_and_writes(&self) -> Option<(Vec<Base>, Vec<Base>)> {
+        let (nest, written): (&LoopNest, Vec<usize>) = match self {
+            Self::Map(nest) => {
+                let to = |step: &Step| match step.to {
+                    Dest::Access(to) => Some(to),
+                    Dest::Scratch(..) => None,
+                };
+                (nest, nest.program.steps.iter().filter_map(to).collect())
+            }
+            Self::Pack(pack) => (&pack.nest, vec![PackPhase::TO]),
+            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) => return None,
+        };
+        let accesses = nest.program.accesses.iter().enumerate();
+        let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
+        let bases =
+            |accesses: Vec<(usize, &Access)>| accesses.iter().map(|(_, access)| access.base).collect();
+        Some((bases(reads), bases(writes)))
+    }
+
     /// Whether its driver reads a port on its own, beside the tile programs.
     pub(crate) fn driver_reads(&self, port: usize) -> bool {
         match self {
@@ -85,6 +118,20 @@ impl Phase {
     }
 
     /// The starts of all accesses, of its tile programs and of its driver.
+    pub(crate) fn bases(&self) -> Vec<Base> {
+        let of_nest = |nest: &LoopNest| -> Vec<Base> {
+            nest.program.accesses.iter().map(|access| access.base).collect()
+        };
+        match self {
+            Self::Map(nest) => of_nest(nest),
+            Self::Rows(rows) => rows.programs().chain([&rows.nest]).flat_map(of_nest).collect(),
+            Self::Pack(pack) => of_nest(&pack.nest),
+            Self::Gemm(gemm) => of_nest(&gemm.nest),
+            Self::Attention(attention) => attention.nests().into_iter().flat_map(of_nest).collect(),
+        }
+    }
+
+    /// The starts of all accesses, of its tile programs and of its driver, to be changed.
     pub(crate) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         match self {
             Self::Map(nest) => nest.program.bases_mut().collect(),

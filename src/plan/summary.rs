@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
-use crate::types::kind::{Level, TensorId};
+use crate::types::kind::{Level, PhaseKind, TensorId};
 
 /// What an execution of a compiled partition does: loops after merging, tiles, steps and memory.
 ///
@@ -47,9 +47,14 @@ pub struct PlanSummary {
     pub bytes_read: usize,
     /// Bytes of the elements that are written.
     pub bytes_written: usize,
+    /// Floating-point operations: two for each multiplication with its addition in a product, one for each
+    /// other function of an element. Those of branches that a tile may skip count; moves, comparisons and
+    /// selects do not.
+    pub flops: usize,
     /// Whether results are written with non-temporal stores, which bypass the caches.
     pub non_temporal_stores: bool,
-    /// The loop nests, in the order in which they run.
+    /// The loop nests, in the order in which they run: one for each phase, which begins when the one before
+    /// it has ended.
     pub nests: Vec<NestSummary>,
 }
 
@@ -57,6 +62,18 @@ pub struct PlanSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NestSummary {
+    /// What its phase computes.
+    pub kind: PhaseKind,
+    /// Whether its phase reads constant inputs alone, so that the compiled partition
+    /// [keeps](crate::set_constant_cache_capacity) the result and later executions skip the phase.
+    pub is_kept: bool,
+    /// Number of tasks, which may run in any order and on any thread.
+    pub tasks: usize,
+    /// Floating-point operations, as in [`PlanSummary::flops`].
+    pub flops: usize,
+    /// Bytes of scratch that a thread needs for it. [`PlanSummary::scratch_per_thread`] is the most that a
+    /// phase needs.
+    pub scratch: usize,
     /// The loops around the tiles, the outermost first, without those of one iteration.
     pub loops: Vec<LoopSummary>,
     /// Iterations of the second innermost loop after merging.
@@ -146,27 +163,34 @@ impl Plan {
         level: Level,
         threads: impl Fn(&Phase) -> usize,
     ) -> PlanSummary {
+        let summary = |(index, (phase, &flops)): (usize, (&Phase, &usize))| NestSummary {
+            flops,
+            is_kept: self.preparation.phases.contains(&index),
+            ..phase.summary(ids, threads(phase))
+        };
         PlanSummary {
             level,
             scratch_per_thread: self.scratch,
             buffer_bytes: self.buffer_bytes(),
             bytes_read: self.cost.bytes.saturating_sub(bytes_written),
             bytes_written,
+            flops: self.cost.flops,
             non_temporal_stores: self.stores == StorePolicy::NonTemporal,
-            nests: self.phases.iter().map(|phase| phase.summary(ids, threads(phase))).collect(),
+            nests: self.phases.iter().zip(&self.phase_flops).enumerate().map(summary).collect(),
         }
     }
 }
 
 impl Phase {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        match self {
+        let nest = match self {
             Self::Map(nest) => nest.summary(ids, threads),
             Self::Rows(rows) => rows.summary(ids, threads),
             Self::Pack(pack) => pack.summary(ids, threads),
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => attention.summary(ids, threads),
-        }
+        };
+        NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
 }
 
@@ -250,7 +274,13 @@ impl LoopNest {
             _ => LoopOver::Dims,
         };
         let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
+        // What it is beside its loops, the phase and the plan know.
         NestSummary {
+            kind: PhaseKind::Map,
+            is_kept: false,
+            tasks: self.tiles(),
+            flops: 0,
+            scratch: self.program.scratch,
             loops: turning.map(|(index, l)| LoopSummary { extent: l.extent, over: over(index) }).collect(),
             rows: self.space.rows,
             columns: self.space.columns,
@@ -384,10 +414,11 @@ impl StepOperand {
 
 impl Display for PlanSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { level, bytes_read, bytes_written, scratch_per_thread, buffer_bytes, .. } = self;
+        let Self { level, bytes_read, bytes_written, scratch_per_thread, buffer_bytes, flops, .. } = self;
         let stores = if self.non_temporal_stores { ", non-temporal stores" } else { "" };
         writeln!(f, "kernels  {level}")?;
         writeln!(f, "memory   {bytes_read} bytes in, {bytes_written} bytes out{stores}")?;
+        writeln!(f, "flops    {flops}")?;
         writeln!(f, "scratch  {scratch_per_thread} bytes a thread")?;
         if *buffer_bytes > 0 {
             writeln!(f, "buffers  {buffer_bytes} bytes")?;
@@ -398,7 +429,9 @@ impl Display for PlanSummary {
 
 impl Display for NestSummary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
+        let Self { kind, flops, scratch, rows, columns, tile_rows, tile_columns, tiles, threads, .. } = self;
+        let kept = if self.is_kept { "; kept for later executions" } else { "" };
+        writeln!(f, "phase    {kind}: {flops} FLOPs, {scratch} bytes of scratch a thread{kept}")?;
         f.write_str("loops    ")?;
         for LoopSummary { extent, over } in &self.loops {
             let over = match over {
@@ -410,7 +443,8 @@ impl Display for NestSummary {
         }
         writeln!(f, "tile {tile_rows} × {tile_columns}, of {rows} rows × {columns} columns")?;
         let shared = if *threads > 1 { format!(", shared by {threads} threads") } else { String::new() };
-        writeln!(f, "tiles    {tiles}{shared}")?;
+        let tasks = if self.tasks == *tiles { String::new() } else { format!(" in {} tasks", self.tasks) };
+        writeln!(f, "tiles    {tiles}{tasks}{shared}")?;
         for (index, step) in self.steps.iter().enumerate() {
             writeln!(f, "step {index:<3} {step}")?;
         }

@@ -303,6 +303,35 @@ coded_enum! {
 }
 
 coded_enum! {
+    /// What a phase of a plan computes.
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, LogicalTensor, Op, OpKind, Partition, PhaseKind};
+    /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[64, 64]);
+    /// let op = Op::new(0, OpKind::MatMul).input(tensor(0)?).input(tensor(1)?).output(tensor(2)?);
+    /// let partition = Partition::from_op(op)?;
+    /// let plan = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?.plan();
+    /// let product = plan.nests.iter().find(|nest| nest.kind == PhaseKind::Gemm);
+    /// assert_eq!(product.map(|nest| nest.flops), Some(2 * 64 * 64 * 64));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub enum PhaseKind: "phase kind" {
+        /// Elements that are computed on their own.
+        Map = 0 => "map",
+        /// Elements that depend on whole rows, or numbers of rows.
+        Rows = 1 => "rows",
+        /// The right operand of a product, brought into the order in which the product reads it.
+        Pack = 2 => "pack",
+        /// Matrix products, and pointwise ops behind them.
+        Gemm = 3 => "gemm",
+        /// Two products with a SoftMax between them, block of queries by block of queries.
+        Attention = 4 => "attention",
+        /// Which tiles of the scores of an attention the mask leaves out.
+        Classify = 5 => "classify",
+    }
+}
+
+coded_enum! {
     /// What a cap of the CPU allows, from the least to the most: a [`Level`], and the CPU features beyond it.
     ///
     /// [`Level::cap`] takes one, and the environment variable `STERNA_MAX_CPU_ISA` names one. A level alone

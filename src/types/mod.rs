@@ -1,6 +1,6 @@
 //! Plain values that every layer may name: data types, shapes, op kinds, attributes.
 
-mod codes;
+pub(crate) mod codes;
 pub(crate) mod dtype;
 pub(crate) mod features;
 pub(crate) mod function;

@@ -151,6 +151,17 @@ names! {
     dnnl_graph_set_dump_mode => dump::sterna_dump_mode_set,
 }
 
+/// Turns the cache of constant tensors off, as oneDNN does unless a program sets its capacity.
+extern "C" fn keep_no_constants() {
+    constant_tensor_cache::set(engine::CPU, 0);
+}
+
+// SAFETY: the loader calls the functions of this section when it loads the library, before any other thread
+// can call the library; this one stores a number, and does not unwind.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = keep_no_constants;
+
 /// The version of oneDNN whose interface this is; `hash` says what answers.
 static INTERFACE: version::Version = version::Version {
     major: 3,

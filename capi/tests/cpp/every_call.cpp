@@ -66,6 +66,8 @@ void process() {
     CHECK(sterna::name(data_type::bf16) == std::string("bf16"));
     CHECK(sterna::name(op_kind::gen_index) == std::string("GenIndex"));
     CHECK(sterna::name(sterna::level::avx2) == std::string("avx2"));
+    CHECK(sterna::name(sterna::accuracy::ordered) == std::string("ordered"));
+    CHECK(sterna::name(sterna::phase_kind::gemm) == std::string("gemm"));
     CHECK(sterna::size_of(data_type::s64) == 8);
 
     sterna::set_max_cpu_isa(sterna::cpu_isa::default_);
@@ -148,9 +150,11 @@ void graphs() {
     const auto &select = partitions.at(0);
     CHECK(select.id() == 0 && select.is_supported() && !select.unsupported_reason());
     CHECK(select.engine_kind() == sterna::engine_kind::cpu);
+    CHECK(select.accuracy() == sterna::accuracy::exact);
     CHECK(select.inputs().size() == 3 && select.outputs().at(0) == dst);
     const sterna::partition odd(op(1, op_kind::wildcard, {then}, {dst}));
     CHECK(!odd.is_supported() && odd.unsupported_reason()->size() > 10);
+    CHECK(thrown([&] { odd.accuracy(); }) == status::invalid_arguments);
     CHECK(thrown([&] { odd.compile(sterna::engine()); }) == status::invalid_arguments);
 }
 
@@ -210,6 +214,11 @@ void executions() {
         CHECK(stream.engine() == two && stream.engine() != engine);
         const auto compiled = select_graph().partitions().at(0).compile({cond, then, otherwise}, {dst}, two);
         CHECK(compiled.query(3) == dst);
+        CHECK(compiled.bytes_moved() == 6 * 13 && compiled.flops() == 0 && compiled.buffer_bytes() == 0);
+        const auto phases = compiled.phases();
+        CHECK(phases.size() == 1 && phases[0].kind == sterna::phase_kind::map && phases[0].tasks == 1);
+        CHECK(phases[0].flops == 0 && phases[0].scratch == compiled.scratch_per_thread());
+        CHECK(compiled.plan().find("phase    map: 0 FLOPs") != std::string::npos);
         CHECK(compiled.inplace_ports().size() == 2 && compiled.inplace_ports()[0].output_id == 3);
 
         std::uint8_t conditions[] = {1, 0, 0, 1, 1, 0};

@@ -150,18 +150,20 @@ fn plan_of(plan: &PlanSummary) -> Markup {
                 (bytes(plan.bytes_written))
                 @if plan.non_temporal_stores { ", non-temporal stores" }
             }
+            dt { "FLOPs" } dd { (plan.flops) }
             dt { "scratch" } dd { (bytes(plan.scratch_per_thread)) " a thread" }
+            @if plan.buffer_bytes > 0 { dt { "buffers" } dd { (bytes(plan.buffer_bytes)) } }
         }
         @if plan.nests.is_empty() { p { "Nothing to do: the outputs are empty." } }
         @for (index, nest) in plan.nests.iter().enumerate() {
-            @if plan.nests.len() > 1 { h4 { "Nest " (index) } }
+            @if plan.nests.len() > 1 { h4 { "Phase " (index) ": " (nest.kind) } }
             (nest_of(nest))
         }
     }
 }
 
 fn nest_of(nest: &NestSummary) -> Markup {
-    let NestSummary { rows, columns, tile_rows, tile_columns, tiles, threads, .. } = nest;
+    let NestSummary { rows, columns, tile_rows, tile_columns, tiles, threads, flops, scratch, .. } = nest;
     let loops: Vec<String> = nest.loops.iter().map(loop_of).collect();
     html! {
         dl {
@@ -170,6 +172,7 @@ fn nest_of(nest: &NestSummary) -> Markup {
             dt { "tile" }
             dd { (tile_rows) " × " (tile_columns) ", of " (rows) " rows × " (columns) " columns" }
             dt { "tiles" } dd { (tiles) @if *threads > 1 { ", shared by " (threads) " threads" } }
+            dt { "work" } dd { (flops) " FLOPs, " (bytes(*scratch)) " of scratch a thread" }
         }
         ol class="steps" start="0" { @for step in &nest.steps { li { (step_of(step)) } } }
     }

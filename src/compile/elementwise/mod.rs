@@ -44,7 +44,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan};
+use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::kind::Level;
 use crate::types::shape::Dims;
 
@@ -72,6 +72,7 @@ pub(super) fn lower(
         expr::group_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0, 0);
     let policy = memory::decide(traffic(&group, &exprs, single_thread));
     let lowered = lower_exprs(&exprs, level, &policy, |_| false).map_err(refuse)?;
+    let phase_flops = lowered.flops;
     let phases: Vec<Phase> = lowered.nests.into_iter().map(Phase::Map).collect();
     let cost = Cost { bytes: policy.bytes, ..lowered.cost };
     Ok(Plan {
@@ -80,8 +81,10 @@ pub(super) fn lower(
         buffers,
         scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0),
         phases,
+        preparation: Preparation::default(),
         constants: lowered.constants,
         cost,
+        phase_flops,
         threading: memory::threading(cost),
         computes_floats: lowered.computes_floats,
         stores: policy.stores,
@@ -118,6 +121,8 @@ pub(super) struct LoweredNests {
     pub(super) buffers: Vec<usize>,
     /// The cost of the steps, without bytes of ports.
     pub(super) cost: Cost,
+    /// The floating-point operations of each nest.
+    pub(super) flops: Vec<usize>,
     pub(super) computes_floats: bool,
 }
 
@@ -186,13 +191,15 @@ fn lower_exprs(
     let tiled: Vec<TiledNest<'_>> =
         (0..exprs.len()).map(tiled).collect::<Result<_, _>>().map_err(unsupported)?;
     let estimated_work = tiled.iter().map(TiledNest::cost).fold(0, usize::saturating_add);
-    let flops = exprs.iter().map(flops).fold(0, usize::saturating_add);
+    let flops: Vec<usize> = exprs.iter().map(flops).collect();
+    let all_flops = flops.iter().copied().fold(0, usize::saturating_add);
     let lookahead = policy.lookahead(estimated_work);
     let mut nodes = exprs.iter().flat_map(|nest| &nest.expr.nodes);
     Ok(LoweredNests {
         constants: exprs.iter().flat_map(|nest| &nest.expr.constants).copied().collect(),
         buffers: Vec::new(),
-        cost: Cost { bytes: 0, flops, estimated_work },
+        cost: Cost { bytes: 0, flops: all_flops, estimated_work },
+        flops,
         computes_floats: nodes.any(|node| node.op.reads_float_environment()),
         nests: tiled.into_iter().map(|nest| nest.into_nest(lookahead)).collect(),
     })

@@ -1,0 +1,196 @@
+//! What compiled partitions keep of constant inputs, such as the weights of a product, packed once.
+//!
+//! A phase that reads inputs of property constant alone writes the same in every execution. So the first
+//! execution of a compiled partition lets these phases write to memory that the compiled partition keeps, and
+//! later executions skip them. The plan has no part in that, because equal partitions share it. An execution
+//! that finds nothing kept, because another one is at it, the capacity is used up, or there is no memory,
+//! runs the phases for itself alone; the bits are the same.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::bindings::Bindings;
+use super::engine::{Allocation, Engine};
+use crate::plan::Plan;
+
+/// Bytes that may be kept, unless [`set_constant_cache_capacity`] changes it.
+const DEFAULT_CAPACITY: usize = 64 << 20;
+
+static CAPACITY: AtomicUsize = AtomicUsize::new(DEFAULT_CAPACITY);
+/// Bytes that are kept.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Most bytes that the compiled partitions of the process keep of constant inputs; 64 MiB unless set.
+///
+/// ```
+/// assert_eq!(sterna::constant_cache_capacity(), 64 << 20);
+/// ```
+pub fn constant_cache_capacity() -> usize {
+    CAPACITY.load(Ordering::Relaxed)
+}
+
+/// Sets the most bytes that the compiled partitions of the process keep of inputs of property
+/// [`Constant`](crate::Property::Constant); 0 keeps nothing.
+///
+/// The first execution of a compiled partition packs what a product reads of constant inputs alone, and
+/// later executions with the same addresses read the packed copy. So the contents must not change as long as
+/// the compiled partition is in use. Another address means packing again. The copy belongs to the compiled
+/// partition, and comes from its engine's allocator. If the capacity is used up or the allocator has no
+/// memory, each execution packs for itself. If the capacity becomes less than what is kept, each compiled
+/// partition gives its copy back when it is executed next, or dropped.
+///
+/// ```
+/// sterna::set_constant_cache_capacity(0); // keep nothing
+/// assert_eq!(sterna::constant_cache_bytes(), 0);
+/// ```
+pub fn set_constant_cache_capacity(bytes: usize) {
+    CAPACITY.store(bytes, Ordering::Relaxed);
+}
+
+/// Bytes that the compiled partitions of the process keep of constant inputs.
+///
+/// ```
+/// assert!(sterna::constant_cache_bytes() <= sterna::constant_cache_capacity());
+/// ```
+pub fn constant_cache_bytes() -> usize {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// A part of the capacity, given back when dropped.
+struct Share(usize);
+
+impl Share {
+    fn take(bytes: usize) -> Option<Self> {
+        let fits = |kept: usize| kept.checked_add(bytes).filter(|&kept| kept <= constant_cache_capacity());
+        KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok().then(|| Self(bytes))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// The buffers that the phases wrote which read constant inputs alone.
+pub(super) struct Prepared {
+    /// The addresses of these inputs.
+    inputs: SmallVec<[usize; 2]>,
+    memory: Allocation,
+    _share: Share,
+}
+
+impl Prepared {
+    fn new(plan: &Plan, engine: &Engine, inputs: SmallVec<[usize; 2]>) -> Option<Self> {
+        let bytes =
+            plan.preparation_offsets().last().map_or(0, |(_, start, bytes)| start.saturating_add(bytes));
+        let share = Share::take(bytes)?;
+        Some(Self { inputs, memory: engine.allocate(bytes).ok()?, _share: share })
+    }
+
+    /// Puts its memory in the place of the buffers.
+    pub(super) fn bind(&self, plan: &Plan, bindings: &mut Bindings) {
+        for (buffer, start, _) in plan.preparation_offsets() {
+            bindings.buffers[buffer] = self.memory.as_ptr().wrapping_add(start);
+        }
+    }
+}
+
+/// What a compiled partition keeps of constant inputs.
+#[derive(Default)]
+pub(super) struct PreparedConstants {
+    state: Mutex<PreparedState>,
+}
+
+#[derive(Default)]
+enum PreparedState {
+    #[default]
+    Nothing,
+    /// An execution is about to write it.
+    Making,
+    Ready(Arc<Prepared>),
+}
+
+// Nothing that can panic runs under the lock; an execution that panics leaves nothing kept.
+impl UnwindSafe for PreparedConstants {}
+impl RefUnwindSafe for PreparedConstants {}
+
+/// How an execution comes by what phases make of constant inputs.
+pub(super) enum PreparationRole<'a> {
+    /// It runs the phases for itself alone.
+    Own,
+    /// It reads what an earlier execution has written.
+    Ready(Arc<Prepared>),
+    /// It writes what later executions read.
+    Making(Making<'a>),
+}
+
+/// The right to write what later executions read. If it is dropped before its execution has ended, nothing is
+/// kept.
+pub(super) struct Making<'a> {
+    of: &'a PreparedConstants,
+    prepared: Option<Arc<Prepared>>,
+    is_written: bool,
+}
+
+impl Making<'_> {
+    pub(super) fn bind(&self, plan: &Plan, bindings: &mut Bindings) {
+        self.prepared.iter().for_each(|prepared| prepared.bind(plan, bindings));
+    }
+
+    /// Lets later executions read what was written.
+    pub(super) fn finish(mut self) {
+        self.is_written = true;
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let prepared = self.prepared.take().filter(|_| self.is_written);
+        let next = prepared.map_or(PreparedState::Nothing, PreparedState::Ready);
+        *self.of.state.lock() = next;
+    }
+}
+
+impl PreparedConstants {
+    /// For an execution of a plan with some inputs.
+    pub(super) fn take(&self, plan: &Plan, engine: &Engine, bindings: &Bindings) -> PreparationRole<'_> {
+        let inputs = plan.preparation.inputs.iter().map(|&port| bindings.ports[port].addr());
+        let is_within = constant_cache_bytes() <= constant_cache_capacity();
+        let mut state = self.state.lock();
+        match &*state {
+            PreparedState::Making => return PreparationRole::Own,
+            PreparedState::Ready(prepared)
+                if is_within && inputs.clone().eq(prepared.inputs.iter().copied()) =>
+            {
+                return PreparationRole::Ready(prepared.clone());
+            }
+            PreparedState::Nothing | PreparedState::Ready(_) => {}
+        }
+        let before = std::mem::replace(&mut *state, PreparedState::Making);
+        // The lock is released before the allocator runs, which is the caller's code.
+        drop(state);
+        let mut making = Making { of: self, prepared: None, is_written: false };
+        // Memory that no other execution reads is written anew.
+        let reused = match before {
+            PreparedState::Ready(prepared) if is_within => Arc::into_inner(prepared),
+            _ => None,
+        };
+        let prepared = match reused {
+            Some(prepared) => Some(Prepared { inputs: inputs.collect(), ..prepared }),
+            None => Prepared::new(plan, engine, inputs.collect()),
+        };
+        making.prepared = prepared.map(Arc::new);
+        if making.prepared.is_some() { PreparationRole::Making(making) } else { PreparationRole::Own }
+    }
+}
+
+impl std::fmt::Debug for PreparedConstants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedConstants").finish_non_exhaustive()
+    }
+}
