@@ -17,7 +17,9 @@ pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
-pub(crate) use self::attention::{AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS};
+pub(crate) use self::attention::{
+    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, WeightsProgram,
+};
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;

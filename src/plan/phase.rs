@@ -80,7 +80,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().collect(),
             Self::Pack(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
-            Self::Attention(attention) => smallvec![&attention.nest, &attention.result.nest],
+            Self::Attention(attention) => attention.nests(),
         }
     }
 
@@ -143,8 +143,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
             Self::Attention(attention) => {
-                let nests = [&mut attention.nest, &mut attention.result.nest];
-                nests.into_iter().flat_map(|nest| nest.program.bases_mut()).collect()
+                attention.nests_mut().flat_map(|nest| nest.program.bases_mut()).collect()
             }
         }
     }

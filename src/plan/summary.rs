@@ -380,9 +380,15 @@ impl AttentionPhase {
             steps.into_iter().map(shift).collect::<Vec<_>>()
         };
         let chain = shifted(std::mem::take(&mut summary.steps), 1);
-        let behind = chain.len() + 3;
-        let result = shifted(self.result.nest.summary(ids, threads).steps, behind);
-        summary.steps = [vec![first], chain, vec![softmax, second], result].concat();
+        let mut steps = [vec![first], chain, vec![softmax]].concat();
+        if let Some(weights) = &self.weights {
+            let by = steps.len();
+            steps.extend(shifted(weights.nest.summary(ids, threads).steps, by));
+        }
+        steps.push(second);
+        let by = steps.len();
+        steps.extend(shifted(self.result.nest.summary(ids, threads).steps, by));
+        summary.steps = steps;
         summary.tiles = self.nest.tiles();
         summary
     }
