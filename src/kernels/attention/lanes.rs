@@ -35,8 +35,8 @@ pub(super) trait ScoreLanes: Lanes {
     /// The exponentials of numbers up to 40: exact at 0, and 0 up to −104. Multiples of ln 2 are taken off in
     /// one step, so that the relative error grows with the size of the number, to 1e-5 at −104.
     ///
-    /// Results that would be subnormal numbers, or nearly so, are 0 unless `SUBNORMAL`: products with them take
-    /// far longer than others (decision: attention-subnormal).
+    /// Results that would be subnormal numbers, or nearly so, are 0 unless `SUBNORMAL`: products with them
+    /// take far longer than others (decision: attention-subnormal).
     unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F;
 
     /// `x · p + sum` if p is not 0, else the sum.

@@ -4,9 +4,9 @@
 //! factors are vectors too, nothing is added up across lanes, and what a query gets depends on no other
 //! query. All numbers are f32 in the scratch of a thread.
 //!
-//! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from the
-//! scores of a tile, and says when earlier results must be multiplied by a factor because a maximum grew. Or
-//! it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
+//! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from
+//! the scores of a tile, and says when earlier results must be multiplied by a factor because a maximum grew.
+//! Or it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
 //! [`exponentials`](AttentionKernels::exponentials).
 
 mod finite;

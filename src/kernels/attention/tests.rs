@@ -169,7 +169,7 @@ fn accumulate_follows_its_rule() {
                 // SAFETY: the rows are a tile, and the machine runs the level.
                 let changes = unsafe { kernels.accumulate(rows.tile(), &mut state) };
                 let mut expects_changes = false;
-                for query in 0..queries {
+                for (query, sum_so_far) in sums.iter_mut().enumerate().take(queries) {
                     let old = before.max[query];
                     let largest = (0..keys).map(|key| score(key, query)).fold(-INF, f32::max);
                     let is_new = largest > old + GROWTH;
@@ -188,7 +188,7 @@ fn accumulate_follows_its_rule() {
                     }
                     // Steps of all roundings, and the errors of the parts.
                     let mut error = (keys + 4) as f64;
-                    let mut sum = sums[query] * factor;
+                    let mut sum = *sum_so_far * factor;
                     for key in 0..keys {
                         let d = distance(score(key, query), max);
                         if !is_near_online(rows.at(key, query), exp(d), exp_error(d)) {
@@ -197,7 +197,7 @@ fn accumulate_follows_its_rule() {
                         sum += exp(d);
                         error += if exp(d) == 0.0 { 0.0 } else { 0.5 };
                     }
-                    sums[query] = sum;
+                    *sum_so_far = sum;
                     error += if is_new { 2.0 * (1.5 + distance(old, max).abs().min(104.0)) } else { 0.0 };
                     if !is_near(state.sum[query], sum, 4.0 * error * f64::from(f32::EPSILON)) {
                         fail(&format!("sum {} for {sum}", state.sum[query]), query);
@@ -280,7 +280,7 @@ fn both_forms_are_softmax() {
                     "{level:?} {pattern} {queries} {inf_as_zero} {is_online}: {what} of {query}"
                 ));
             };
-            for query in 0..queries {
+            for (query, &stat) in stats.iter().enumerate() {
                 let all: Vec<f32> = (0..KEYS).map(|key| scores(key, query)).collect();
                 let max = all.iter().copied().fold(-INF, f32::max);
                 let has_nan = all.iter().any(|x| x.is_nan() || *x == INF);
@@ -291,10 +291,10 @@ fn both_forms_are_softmax() {
                     (_, false) => f64::from(max) + sum.ln(),
                 };
                 // What ln(sum) loses does not vanish with the statistic itself.
-                let is_statistic = is_near(stats[query], statistic, 1e-6)
-                    || (f64::from(stats[query]) - statistic).abs() <= 2e-5;
+                let is_statistic =
+                    is_near(stat, statistic, 1e-6) || (f64::from(stat) - statistic).abs() <= 2e-5;
                 if !is_statistic {
-                    fail(format!("statistic {} for {statistic}", stats[query]), query);
+                    fail(format!("statistic {} for {statistic}", stat), query);
                 }
                 for (key, &score) in all.iter().enumerate() {
                     let d = distance(score, max);
