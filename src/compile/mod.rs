@@ -11,6 +11,7 @@ mod phases;
 mod rows;
 mod shapes;
 mod sync;
+mod tile_class;
 #[cfg(test)]
 pub(crate) mod tests;
 

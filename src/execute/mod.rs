@@ -10,11 +10,13 @@ pub(crate) mod engine;
 mod fork_join;
 mod gemm;
 mod interpreter;
+mod interval;
 mod map;
 mod rows;
 pub(crate) mod stream;
 mod sync;
 mod task_runner;
+mod tile_class;
 pub(crate) mod tensor;
 
 use self::bindings::Bindings;
@@ -25,14 +27,20 @@ use crate::plan::{Phase, Plan};
 
 /// Runs the phases of a plan, each after the one before it has ended.
 fn run(plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
+    run_phases(&plan.phases, plan, bindings, engine)
+}
+
+/// Runs some phases of a plan.
+fn run_phases(phases: &[Phase], plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     let small = engine.begin_small(plan.threading);
     let runner = TaskRunner::new(plan, engine, small.as_ref());
-    for phase in &plan.phases {
+    for phase in phases {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
+            Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }
     Ok(())

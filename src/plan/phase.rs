@@ -18,6 +18,7 @@ use super::access::Base;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
+use super::tile_class::ClassifyPhase;
 use crate::kernels::gemm::pack::SCRATCH;
 
 /// A part of a plan that runs after the part before it has ended.
@@ -32,6 +33,8 @@ pub(crate) enum Phase {
     Pack(PackPhase),
     /// Matrix products, tile by tile.
     Gemm(Box<GemmPhase>),
+    /// The classes of tiles of masked scores, written to a table in an internal buffer.
+    Classify(Box<ClassifyPhase>),
 }
 
 impl Phase {
@@ -42,6 +45,7 @@ impl Phase {
             Self::Rows(rows) => rows.tasks(),
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
+            Self::Classify(classify) => classify.tasks(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Phase {
             Self::Rows(rows) => rows.scratch(),
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
+            Self::Classify(_) => 0,
         }
     }
 
@@ -60,7 +65,7 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
-            Self::Pack(_) => smallvec![],
+            Self::Pack(_) | Self::Classify(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
         }
     }
@@ -74,7 +79,14 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
+            Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
         }
+    }
+
+    /// Whether it reads a port.
+    pub(crate) fn reads(&self, port: usize) -> bool {
+        let mut accesses = self.nests().into_iter().flat_map(|nest| &nest.program.accesses);
+        self.driver_reads(port) || accesses.any(|access| access.base == Base::Port(port))
     }
 
     /// The starts of all accesses, of its tile programs and of its driver.
@@ -88,6 +100,7 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
+            Self::Classify(classify) => classify.bases_mut().collect(),
         }
     }
 }
