@@ -10,7 +10,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
 use common::{compile, header_path, report, scratch_folder, succeeded};
-use sterna_capi::compiled_partition::InplacePair;
+use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::version::Version;
 
@@ -50,6 +50,11 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             ]
         ),
         row!("sterna_inplace_pair_t", InplacePair, fields!(InplacePair: input_id, output_id)),
+        row!(
+            "sterna_mask_tile_counts_t",
+            MaskTileCounts,
+            fields!(MaskTileCounts: masked, constant, full, partial)
+        ),
         row!(
             "sterna_version_t",
             Version,

@@ -18,7 +18,7 @@ use crate::plan::tile_class::MaskTiles;
 use crate::plan::{Base, Cost, Phase, Plan, Threading, TileClass};
 use crate::reference::{self, Value};
 use crate::types::dtype::{Bool8, DataType};
-use crate::types::kind::{Attr, AutoBroadcast, Level, OpKind, Policy};
+use crate::types::kind::{AutoBroadcast, Level, OpKind, Policy};
 
 use DataType as D;
 use OpKind as K;
