@@ -34,6 +34,7 @@
 )]
 
 pub mod allocator;
+pub mod attention;
 pub mod compiled_partition;
 pub mod constant_tensor_cache;
 pub mod cpu_isa;

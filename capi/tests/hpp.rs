@@ -33,6 +33,8 @@ const ENUMERATIONS: &[(&str, &str)] = &[
     ("LEVEL", "level : int"),
     ("CPU_ISA", "cpu_isa : int"),
     ("DUMP_MODE", "dump_mode : int"),
+    ("CAUSAL", "causal : int"),
+    ("MASK_TRUE", "mask_true : int"),
 ];
 
 fn repository() -> &'static Path {

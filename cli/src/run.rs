@@ -17,7 +17,9 @@ use crate::host::HostTensor;
 use crate::inline;
 use crate::npy;
 use crate::parse::check_id;
-use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written};
+use crate::report::{
+    Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written,
+};
 use crate::shapes::in_memory;
 use crate::source::{Loaded, Side};
 

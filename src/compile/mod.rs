@@ -1,5 +1,6 @@
 //! From a partition and concrete tensors to a plan.
 
+mod attention;
 pub(crate) mod cache;
 mod elementwise;
 mod gemm;
@@ -11,9 +12,9 @@ mod phases;
 mod rows;
 mod shapes;
 mod sync;
-mod tile_class;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tile_class;
 
 use smallvec::SmallVec;
 
@@ -85,6 +86,7 @@ impl Partition {
             }
             Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread),
             Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
+            Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

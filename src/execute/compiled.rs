@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
-use super::{run, run_phases};
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorMut};
+use super::{run, run_phases};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
@@ -271,9 +271,7 @@ impl CompiledPartition {
                 None => std::ptr::null_mut(),
                 Some(Some(tensor)) => {
                     let address = tensor.address();
-                    inner
-                        .check(index, tensor.desc(), tensor.engine(), address)
-                        .map_err(Error::Execute)?;
+                    inner.check(index, tensor.desc(), tensor.engine(), address).map_err(Error::Execute)?;
                     address.cast_mut()
                 }
                 Some(None) => {

@@ -22,7 +22,6 @@ use Interval::{Floats, Integers};
 
 impl Interval {
     pub(super) const FALSE: Self = Self::truth(true, false);
-    pub(super) const TRUE: Self = Self::truth(false, true);
     pub(super) const EITHER: Self = Self::truth(true, true);
 
     /// A boolean that may be false, or true, or both.
@@ -321,9 +320,7 @@ fn of_integers(function: Binary, (a, b): (i128, i128), (c, d): (i128, i128), of:
 /// `⌊x / y⌋` of numbers of at most 64 bits.
 fn floor_of_quotient(x: i128, y: i128) -> i128 {
     match (i64::try_from(x), i64::try_from(y)) {
-        (Ok(x), Ok(y)) if y != -1 => {
-            (x.div_euclid(y) - i64::from(y < 0 && x.rem_euclid(y) != 0)).into()
-        }
+        (Ok(x), Ok(y)) if y != -1 => (x.div_euclid(y) - i64::from(y < 0 && x.rem_euclid(y) != 0)).into(),
         _ => x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0),
     }
 }
@@ -344,7 +341,8 @@ fn of_floats(function: Binary, (a, b): (f64, f64), (c, d): (f64, f64), nan: bool
             floats(least_of(a - d), most_of(b - c), nan || meets, of)
         }
         Binary::Multiply => {
-            let meets = a <= 0.0 && b >= 0.0 && is_infinite(c, d) || c <= 0.0 && d >= 0.0 && is_infinite(a, b);
+            let meets =
+                a <= 0.0 && b >= 0.0 && is_infinite(c, d) || c <= 0.0 && d >= 0.0 && is_infinite(a, b);
             // 0 · ∞ is NaN at that corner alone; next to it, the product with 0 is 0.
             let corner = |x: f64, y: f64| if x == 0.0 || y == 0.0 { 0.0 } else { x * y };
             let all = [corner(a, c), corner(a, d), corner(b, c), corner(b, d)];

@@ -1,6 +1,7 @@
 //! Runs plans on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
+mod attention;
 mod awake;
 mod bindings;
 mod chunks;
@@ -16,8 +17,8 @@ mod rows;
 pub(crate) mod stream;
 mod sync;
 mod task_runner;
-mod tile_class;
 pub(crate) mod tensor;
+mod tile_class;
 
 use self::bindings::Bindings;
 use self::engine::Engine;
@@ -40,6 +41,7 @@ fn run_phases(phases: &[Phase], plan: &Plan, bindings: &Bindings, engine: &Engin
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
+            Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }

@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::kernels::Extent;
 use crate::kernels::mask_scan::Scanned;
 use crate::plan::{
-    Base, CLASS_TILE, ClassifyPhase, MaskElement, MaskNode, MaskOp, Plan, TileClass, clear_row, note_constant,
-    set_class,
+    Base, CLASS_TILE, ClassifyPhase, MaskElement, MaskNode, MaskOp, Plan, TileClass, clear_row,
+    note_constant, set_class,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Logic};

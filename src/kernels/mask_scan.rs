@@ -184,9 +184,9 @@ unsafe fn scan_booleans(tile: Scanned) -> (bool, bool) {
             let row = unsafe { std::slice::from_raw_parts(at, tile.extent.columns) };
             let (lines, rest) = row.as_chunks::<{ WORDS * 8 }>();
             for line in lines {
-                let (zeros, ones) = line.iter().fold((0u8, 0u8), |(zeros, ones), &byte| {
-                    (zeros | u8::from(byte == 0), ones | byte)
-                });
+                let (zeros, ones) = line
+                    .iter()
+                    .fold((0u8, 0u8), |(zeros, ones), &byte| (zeros | u8::from(byte == 0), ones | byte));
                 has_false |= zeros != 0;
                 has_true |= ones != 0;
             }

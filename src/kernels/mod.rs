@@ -9,6 +9,8 @@
 //! benches share: one entry for each level and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
+#[allow(dead_code, reason = "the phase that runs attention is not there yet")]
+pub(crate) mod attention;
 mod by_width;
 pub(crate) mod caches;
 pub(crate) mod floats;
@@ -19,6 +21,7 @@ mod isa;
 pub(crate) mod mask_scan;
 mod math;
 pub(crate) mod pack;
+pub(crate) mod peak;
 pub(crate) mod pointwise;
 pub(crate) mod prefetch;
 pub(crate) mod rows;

@@ -40,6 +40,8 @@ pub(crate) enum Lowering {
     Rows,
     /// To a matrix product, with the other ops as its epilogue.
     Matmul,
+    /// To two products with a SoftMax between them, whose scores are never in memory as a whole.
+    Attention,
 }
 
 /// How the bits of a partition relate to those of its ops, each run as a separate partition, and to the exact

@@ -6,6 +6,7 @@
 //! ids: tensors are ports by position.
 
 mod access;
+mod attention;
 mod gemm;
 mod nest;
 mod phase;
@@ -17,6 +18,7 @@ pub(crate) mod tile_class;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
+pub(crate) use self::attention::{AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS};
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
@@ -25,8 +27,8 @@ pub(crate) use self::rows::{
     RowWork, RowsPhase,
 };
 pub(crate) use self::tile_class::{
-    CLASS_TILE, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, clear_row, note_constant,
-    set_class,
+    CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,
+    clear_row, largest_constant, note_constant, set_class,
 };
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,

@@ -15,6 +15,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::Base;
+use super::attention::AttentionPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
@@ -33,6 +34,8 @@ pub(crate) enum Phase {
     Pack(PackPhase),
     /// Matrix products, tile by tile.
     Gemm(Box<GemmPhase>),
+    /// Two products with a SoftMax between them, block of queries by block of queries.
+    Attention(Box<AttentionPhase>),
     /// The classes of tiles of masked scores, written to a table in an internal buffer.
     Classify(Box<ClassifyPhase>),
 }
@@ -45,6 +48,7 @@ impl Phase {
             Self::Rows(rows) => rows.tasks(),
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
+            Self::Attention(attention) => attention.tasks(),
             Self::Classify(classify) => classify.tasks(),
         }
     }
@@ -56,6 +60,7 @@ impl Phase {
             Self::Rows(rows) => rows.scratch(),
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
+            Self::Attention(attention) => attention.layout.end,
             Self::Classify(_) => 0,
         }
     }
@@ -67,6 +72,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().collect(),
             Self::Pack(_) | Self::Classify(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
+            Self::Attention(attention) => smallvec![&attention.nest, &attention.result.nest],
         }
     }
 
@@ -79,6 +85,7 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
+            Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
             Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
         }
     }
@@ -100,6 +107,11 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
+            Self::Attention(attention) => {
+                let nests = [&mut attention.nest, &mut attention.result.nest];
+                let classes = attention.classes.iter_mut().map(|table| &mut table.base);
+                nests.into_iter().flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
+            }
             Self::Classify(classify) => classify.bases_mut().collect(),
         }
     }

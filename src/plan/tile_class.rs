@@ -5,6 +5,7 @@
 //! as the execution. Nothing here knows a mask by its form: a class follows from bounds alone.
 
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -65,7 +66,10 @@ pub(crate) enum MaskOp {
     /// A number, rounded to the type.
     Number(f64),
     /// A number that grows with the indices: its first value, and its growth along each axis.
-    Index { first: i64, steps: SmallVec<[i64; 6]> },
+    Index {
+        first: i64,
+        steps: SmallVec<[i64; 6]>,
+    },
     /// An element of a tensor in memory.
     Element(MaskElement),
     Unary(Unary, Params),
@@ -189,22 +193,16 @@ impl ClassifyPhase {
         (plane * self.query_blocks() + query_block) * self.row_bytes()
     }
 
-    /// The mask plane at indices along all axes; those of queries and keys do not matter.
-    pub(crate) fn plane_of(&self, indices: impl IntoIterator<Item = usize>) -> usize {
-        indices.into_iter().zip(&self.plane_strides).map(|(index, stride)| index * stride).sum()
-    }
-
-    /// The mask plane of an iteration over all axes but those of queries and keys, the last of which is the
-    /// innermost.
-    pub(crate) fn plane_of_outer(&self, outer: usize) -> usize {
-        let (mut rest, mut plane) = (outer, 0);
-        for axis in (0..self.dims.len()).rev().filter(|axis| ![self.query_axis, self.key_axis].contains(axis))
-        {
-            let extent = (self.dims[axis] as usize).max(1);
-            plane += rest % extent * self.plane_strides[axis];
-            rest /= extent;
+    /// The table, for the driver that reads it.
+    pub(crate) fn table(&self) -> ClassTable {
+        let outer =
+            (0..self.dims.len()).rev().filter(|axis| ![self.query_axis, self.key_axis].contains(axis));
+        ClassTable {
+            base: self.table,
+            query_blocks: self.query_blocks().max(1),
+            row_bytes: self.row_bytes(),
+            outer: outer.map(|axis| ((self.dims[axis] as usize).max(1), self.plane_strides[axis])).collect(),
         }
-        plane
     }
 
     /// The starts of what it reads.
@@ -222,6 +220,31 @@ impl ClassifyPhase {
             _ => None,
         });
         reads.chain([&mut self.table])
+    }
+}
+
+/// A table of classes, for the driver that reads it.
+#[derive(Debug, Clone)]
+pub(crate) struct ClassTable {
+    pub(crate) base: Base,
+    query_blocks: usize,
+    row_bytes: usize,
+    /// The axes but those of queries and keys, the innermost first: extents, and mask planes from one index
+    /// to the next.
+    outer: SmallVec<[(usize, usize); 6]>,
+}
+
+impl ClassTable {
+    /// The bytes of the row for a block of queries, by its number among the blocks of all iterations over the
+    /// outer axes.
+    pub(crate) fn row(&self, block: usize) -> Range<usize> {
+        let (mut rest, mut plane) = (block / self.query_blocks, 0);
+        for &(extent, stride) in &self.outer {
+            plane += rest % extent * stride;
+            rest /= extent;
+        }
+        let start = (plane * self.query_blocks + block % self.query_blocks) * self.row_bytes;
+        start..start + self.row_bytes
     }
 }
 
@@ -320,7 +343,8 @@ impl MaskTiles {
     /// Number of tiles of a class.
     pub fn count(&self, class: TileClass) -> usize {
         let tiles = (0..self.planes).flat_map(|plane| {
-            (0..self.query_blocks).flat_map(move |query| (0..self.key_blocks).map(move |key| (plane, query, key)))
+            (0..self.query_blocks)
+                .flat_map(move |query| (0..self.key_blocks).map(move |key| (plane, query, key)))
         });
         tiles.filter(|&(plane, query, key)| self.class(plane, query, key) == Some(class)).count()
     }

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use self::model::Inspection;
-use crate::given::Given;
 use crate::ending::Ending;
+use crate::given::Given;
 use crate::parse::{EXIT_CODES, Key, join, key_and_given};
 use crate::source::{GraphArgs, Side};
 
@@ -91,8 +91,9 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
     let loaded = args.source.load(&args.input)?;
     let given = loaded.resolve("--input", &args.input, Side::Inputs).map_err(Ending::usage)?;
     let given = given.into_iter().collect();
-    let inspection = Inspection::new(&args.source.name(), &loaded.graph, args.threads.map(Into::into), &given)
-        .map_err(Ending::failed)?;
+    let inspection =
+        Inspection::new(&args.source.name(), &loaded.graph, args.threads.map(Into::into), &given)
+            .map_err(Ending::failed)?;
     let text = match args.format() {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 use sterna::{
-    CompiledPartition, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, MaskTiles,
-    Op, OpId, OpRef, Partition, PlanSummary, Policy, Schema, Tensor, TensorBuf, TensorId, UNKNOWN_DIM,
+    CompiledPartition, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair, Level,
+    LogicalTensor, MaskTiles, Op, OpId, OpRef, Partition, PlanSummary, Policy, Schema, Tensor, TensorBuf,
+    TensorId, UNKNOWN_DIM,
 };
 
 use crate::given::Given;

@@ -141,7 +141,8 @@ impl Chain {
             let dims: Vec<&[i64]> = operands.iter().map(|&operand| self.values[operand].dims()).collect();
             let shapes = infer::output_shapes(&op, &dims).expect("the shapes fit").expect("they are known");
             let bytes = shapes[0].iter().product::<i64>() as usize * to.size().expect("it is of whole bytes");
-            self.values.push(Value::new(to, &shapes[0], vec![0; bytes]).expect("the bytes are those of the dims"));
+            self.values
+                .push(Value::new(to, &shapes[0], vec![0; bytes]).expect("the bytes are those of the dims"));
         }
         self.ops.push(op);
         id
@@ -242,7 +243,9 @@ fn floats(value: &Value) -> Vec<f32> {
         D::F16 => {
             value.elements::<half::f16>().expect("it is f16").into_iter().map(half::f16::to_f32).collect()
         }
-        _ => value.elements::<half::bf16>().expect("it is bf16").into_iter().map(half::bf16::to_f32).collect(),
+        _ => {
+            value.elements::<half::bf16>().expect("it is bf16").into_iter().map(half::bf16::to_f32).collect()
+        }
     }
 }
 
@@ -304,7 +307,8 @@ fn check(chain: &Chain, with_infinities: bool) -> Result<(usize, usize), String>
     let mut masked = 0;
     for (index, (score, is_extreme)) in scores.iter().enumerate() {
         for ([plane, query, key], elements) in by_tile(dims, &chain.root_for(score)) {
-            let class = if tiles.planes() == 1 { tiles.class(0, query, key) } else { tiles.class(plane, query, key) };
+            let class =
+                if tiles.planes() == 1 { tiles.class(0, query, key) } else { tiles.class(plane, query, key) };
             let class = class.ok_or("a tile has no class")?;
             if index == 0 {
                 masked += usize::from(holds(TileClass::Masked, &elements));
@@ -313,7 +317,11 @@ fn check(chain: &Chain, with_infinities: bool) -> Result<(usize, usize), String>
                 continue;
             }
             if !holds(class, &elements) {
-                return Err(format!("{class:?} at {:?}, score {index}: {:?}", [plane, query, key], &elements[..2]));
+                return Err(format!(
+                    "{class:?} at {:?}, score {index}: {:?}",
+                    [plane, query, key],
+                    &elements[..2]
+                ));
             }
         }
     }
@@ -440,7 +448,8 @@ const MASKS: &[Mask] = &[
         name: "share question",
         sees: |i, j| j <= i && (document(j) == 1 || document(i) == document(j)),
         expr: |c, i, j| {
-            let (causal, same, key, one) = (c.causal(i, j), c.same(document), c.of_key(document), c.integer(1));
+            let (causal, same, key, one) =
+                (c.causal(i, j), c.same(document), c.of_key(document), c.integer(1));
             let question = c.compare(K::Equal, key, one);
             let seen = c.either(question, same);
             c.both(causal, seen)
@@ -548,7 +557,8 @@ fn exact(sees: impl Fn(usize, usize) -> bool) -> (usize, usize) {
     let (mut masked, mut full) = (0, 0);
     for query in (0..S).step_by(64) {
         for key in (0..S).step_by(64) {
-            let mut all = (query..S.min(query + 64)).flat_map(|i| (key..S.min(key + 64)).map(move |j| (i, j)));
+            let mut all =
+                (query..S.min(query + 64)).flat_map(|i| (key..S.min(key + 64)).map(move |j| (i, j)));
             let seen = all.clone().any(|(i, j)| sees(i, j));
             masked += usize::from(!seen);
             full += usize::from(seen && all.all(|(i, j)| sees(i, j)));
@@ -567,11 +577,15 @@ fn every_form_of_a_mask_has_the_exact_tiles() {
         let sees = |index: usize| (mask.sees)(index / S, index % S);
         let forms: [(&str, &dyn Fn(&mut Chain)); 6] = [
             ("booleans", &|c| {
-                let (mask, fill) = (c.booleans(&plane, |index| u8::from(sees(index)) * 0x81), c.numbers(&[], |_| -f32::INFINITY));
+                let (mask, fill) = (
+                    c.booleans(&plane, |index| u8::from(sees(index)) * 0x81),
+                    c.numbers(&[], |_| -f32::INFINITY),
+                );
                 c.select(mask, SCORE, fill);
             }),
             ("booleans, true where masked", &|c| {
-                let (mask, fill) = (c.booleans(&plane, |index| u8::from(!sees(index))), c.numbers(&[], |_| -f32::INFINITY));
+                let (mask, fill) =
+                    (c.booleans(&plane, |index| u8::from(!sees(index))), c.numbers(&[], |_| -f32::INFINITY));
                 c.select(mask, fill, SCORE);
             }),
             ("expression", &|c| {
@@ -629,7 +643,8 @@ fn random_condition(chain: &mut Chain, random: &mut Random, numbers: &[usize], d
         1 => random_blocks(chain, random),
         2 => {
             let cond = random_condition(chain, random, numbers, depth - 1);
-            let branches = [random_integer(chain, random, numbers, 1), random_integer(chain, random, numbers, 1)];
+            let branches =
+                [random_integer(chain, random, numbers, 1), random_integer(chain, random, numbers, 1)];
             let chosen = chain.select(cond, branches[0], branches[1]);
             let other = random_integer(chain, random, numbers, 1);
             chain.plain(random.pick(&comparisons), &[chosen, other], D::Boolean)
@@ -717,7 +732,8 @@ fn classes_of_random_masks_hold() {
         }
         let mut chain = Chain::new(&dims);
         let rank = dims.len() as i64;
-        let mut numbers = vec![chain.index(-1), chain.index(-2), chain.index(-1), chain.index(-2), chain.index(0)];
+        let mut numbers =
+            vec![chain.index(-1), chain.index(-2), chain.index(-1), chain.index(-2), chain.index(0)];
         for axis in [rank - 2, rank - 1] {
             let mut of = vec![1; dims.len()];
             of[axis as usize] = dims[axis as usize];
@@ -801,53 +817,210 @@ fn what_a_tile_holds_follows_from_its_values() {
     type Build = fn(&mut Chain);
     use TileClass::{Constant, Full, Masked, Partial};
     let rows: &[(&str, Build, TileClass)] = &[
-        ("a fill of −∞", |c| { masked(c, -f32::INFINITY); }, Masked),
-        ("a finite fill", |c| { masked(c, -1e4); }, Constant),
-        ("a fill of +∞", |c| { masked(c, f32::INFINITY); }, Partial),
-        ("a fill of NaN", |c| { masked(c, f32::NAN); }, Partial),
-        ("a fill plus a finite bias", |c| { let x = masked(c, -f32::INFINITY); bias(c, x, 3.0); }, Masked),
-        ("a fill plus NaN", |c| { let x = masked(c, -f32::INFINITY); bias(c, x, f32::NAN); }, Partial),
-        ("a fill plus +∞", |c| { let x = masked(c, -f32::INFINITY); bias(c, x, f32::INFINITY); }, Partial),
-        ("a fill plus −∞", |c| { let x = masked(c, -f32::INFINITY); bias(c, x, -f32::INFINITY); }, Masked),
-        ("a score plus −∞", |c| { bias(c, SCORE, -f32::INFINITY); }, Masked),
-        ("a score plus a bias", |c| { bias(c, SCORE, 3.0); }, Full),
-        ("a score plus NaN", |c| { bias(c, SCORE, f32::NAN); }, Partial),
-        ("NaN plus −∞", |c| { let x = bias(c, SCORE, f32::NAN); bias(c, x, -f32::INFINITY); }, Partial),
-        ("a bias plus −∞", |c| { let x = bias(c, SCORE, 3.0); bias(c, x, -f32::INFINITY); }, Masked),
-        ("a fill times a number below 0", |c| { let x = masked(c, -f32::INFINITY); scaled(c, x, -2.0); }, Partial),
-        ("a fill times 0", |c| { let x = masked(c, -f32::INFINITY); scaled(c, x, 0.0); }, Partial),
-        ("a fill times a number above 0", |c| { let x = masked(c, -f32::INFINITY); scaled(c, x, 0.125); }, Masked),
-        ("a finite fill times a number", |c| { let x = masked(c, -1e4); scaled(c, x, 0.5); }, Constant),
-        ("a finite fill that overflows", |c| { let x = masked(c, -3e38); scaled(c, x, 2.0); }, Masked),
-        ("Tanh of a fill", |c| { let x = masked(c, -f32::INFINITY); c.plain(K::Tanh, &[x], D::F32); }, Partial),
-        ("Tanh of a score", |c| { let x = c.plain(K::Tanh, &[SCORE], D::F32); bias(c, x, 1.0); }, Full),
-        ("a second Select that undoes the first", |c| {
-            let x = masked(c, -f32::INFINITY);
-            let cond = c.booleans(&[1, 1], |_| 0);
-            c.select(cond, x, SCORE);
-        }, Full),
-        ("a maximum with a number", |c| { let x = masked(c, -f32::INFINITY); let y = c.numbers(&[1, 1], |_| -5.0); c.plain(K::Maximum, &[x, y], D::F32); }, Constant),
-        ("a condition on the score", |c| {
-            let zero = c.numbers(&[1, 1], |_| 0.0);
-            let cond = c.plain(K::Greater, &[SCORE, zero], D::Boolean);
-            let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
-            c.select(cond, SCORE, fill);
-        }, Full),
-        ("a condition on the score, and a mask", |c| {
-            let zero = c.numbers(&[1, 1], |_| 0.0);
-            let cond = c.plain(K::Greater, &[SCORE, zero], D::Boolean);
-            let never = c.booleans(&[1, 1], |_| 0);
-            let cond = c.plain(K::LogicalAnd, &[cond, never], D::Boolean);
-            let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
-            c.select(cond, SCORE, fill);
-        }, Masked),
-        ("NaN in a comparison", |c| {
-            let nan = c.numbers(&[1, 1], |_| f32::NAN);
-            let zero = c.numbers(&[1, 1], |_| 0.0);
-            let cond = c.plain(K::Equal, &[nan, zero], D::Boolean);
-            let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
-            c.select(cond, SCORE, fill);
-        }, Partial),
+        (
+            "a fill of −∞",
+            |c| {
+                masked(c, -f32::INFINITY);
+            },
+            Masked,
+        ),
+        (
+            "a finite fill",
+            |c| {
+                masked(c, -1e4);
+            },
+            Constant,
+        ),
+        (
+            "a fill of +∞",
+            |c| {
+                masked(c, f32::INFINITY);
+            },
+            Partial,
+        ),
+        (
+            "a fill of NaN",
+            |c| {
+                masked(c, f32::NAN);
+            },
+            Partial,
+        ),
+        (
+            "a fill plus a finite bias",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                bias(c, x, 3.0);
+            },
+            Masked,
+        ),
+        (
+            "a fill plus NaN",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                bias(c, x, f32::NAN);
+            },
+            Partial,
+        ),
+        (
+            "a fill plus +∞",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                bias(c, x, f32::INFINITY);
+            },
+            Partial,
+        ),
+        (
+            "a fill plus −∞",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                bias(c, x, -f32::INFINITY);
+            },
+            Masked,
+        ),
+        (
+            "a score plus −∞",
+            |c| {
+                bias(c, SCORE, -f32::INFINITY);
+            },
+            Masked,
+        ),
+        (
+            "a score plus a bias",
+            |c| {
+                bias(c, SCORE, 3.0);
+            },
+            Full,
+        ),
+        (
+            "a score plus NaN",
+            |c| {
+                bias(c, SCORE, f32::NAN);
+            },
+            Partial,
+        ),
+        (
+            "NaN plus −∞",
+            |c| {
+                let x = bias(c, SCORE, f32::NAN);
+                bias(c, x, -f32::INFINITY);
+            },
+            Partial,
+        ),
+        (
+            "a bias plus −∞",
+            |c| {
+                let x = bias(c, SCORE, 3.0);
+                bias(c, x, -f32::INFINITY);
+            },
+            Masked,
+        ),
+        (
+            "a fill times a number below 0",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                scaled(c, x, -2.0);
+            },
+            Partial,
+        ),
+        (
+            "a fill times 0",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                scaled(c, x, 0.0);
+            },
+            Partial,
+        ),
+        (
+            "a fill times a number above 0",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                scaled(c, x, 0.125);
+            },
+            Masked,
+        ),
+        (
+            "a finite fill times a number",
+            |c| {
+                let x = masked(c, -1e4);
+                scaled(c, x, 0.5);
+            },
+            Constant,
+        ),
+        (
+            "a finite fill that overflows",
+            |c| {
+                let x = masked(c, -3e38);
+                scaled(c, x, 2.0);
+            },
+            Masked,
+        ),
+        (
+            "Tanh of a fill",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                c.plain(K::Tanh, &[x], D::F32);
+            },
+            Partial,
+        ),
+        (
+            "Tanh of a score",
+            |c| {
+                let x = c.plain(K::Tanh, &[SCORE], D::F32);
+                bias(c, x, 1.0);
+            },
+            Full,
+        ),
+        (
+            "a second Select that undoes the first",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                let cond = c.booleans(&[1, 1], |_| 0);
+                c.select(cond, x, SCORE);
+            },
+            Full,
+        ),
+        (
+            "a maximum with a number",
+            |c| {
+                let x = masked(c, -f32::INFINITY);
+                let y = c.numbers(&[1, 1], |_| -5.0);
+                c.plain(K::Maximum, &[x, y], D::F32);
+            },
+            Constant,
+        ),
+        (
+            "a condition on the score",
+            |c| {
+                let zero = c.numbers(&[1, 1], |_| 0.0);
+                let cond = c.plain(K::Greater, &[SCORE, zero], D::Boolean);
+                let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
+                c.select(cond, SCORE, fill);
+            },
+            Full,
+        ),
+        (
+            "a condition on the score, and a mask",
+            |c| {
+                let zero = c.numbers(&[1, 1], |_| 0.0);
+                let cond = c.plain(K::Greater, &[SCORE, zero], D::Boolean);
+                let never = c.booleans(&[1, 1], |_| 0);
+                let cond = c.plain(K::LogicalAnd, &[cond, never], D::Boolean);
+                let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
+                c.select(cond, SCORE, fill);
+            },
+            Masked,
+        ),
+        (
+            "NaN in a comparison",
+            |c| {
+                let nan = c.numbers(&[1, 1], |_| f32::NAN);
+                let zero = c.numbers(&[1, 1], |_| 0.0);
+                let cond = c.plain(K::Equal, &[nan, zero], D::Boolean);
+                let fill = c.numbers(&[1, 1], |_| -f32::INFINITY);
+                c.select(cond, SCORE, fill);
+            },
+            Partial,
+        ),
     ];
     let mut wrong = Vec::new();
     for (name, build, expected) in rows {
