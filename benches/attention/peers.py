@@ -7,17 +7,15 @@ takes the rows of `cargo bench --bench attention -- --list` whose names hold eve
 answers questions (`--serve`); the peers run here, on the bytes that Sterna wrote, and their answers are compared with
 Sterna's before anything is timed. In each round every candidate has its turn; the number is the median over the rounds
 of the best sample. All run on as many CPUs as threads. It needs numpy, and of torch, onnxruntime with onnx, and openvino
-with onnx what `--peers` names, in the environment of the Python that runs it:
-
-    python3 -m venv ~/.cache/sterna-attention && ~/.cache/sterna-attention/bin/pip install numpy torch onnx \\
-        onnxruntime openvino --extra-index-url https://download.pytorch.org/whl/cpu
+what `--peers` names, in the environment of the Python that runs it: a virtual environment outside of the source tree. That
+of `benches/peers` will do.
 
 Where the CPU has AMX, `ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16` in the environment keeps torch and OpenVINO from it.
 
 Peers: `torch` is scaled_dot_product_attention with the mask as a tensor, `torch is_causal` with its flag instead,
 `torch flex` is FlexAttention, compiled, with a block mask made of the mask before the time is taken, `onnxruntime` a
-model of MatMul, Mul, Where, Softmax and MatMul, as exporters write it, `openvino` its ScaledDotProductAttention. One that refuses a row
-has no number there.
+model of MatMul, Mul, Where, Softmax and MatMul, as exporters write it, `openvino` its ScaledDotProductAttention. The time
+of one that refuses a row is empty, and `note` says why.
 """
 
 from __future__ import annotations
