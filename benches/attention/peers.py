@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attention beside torch, ONNX Runtime and OpenVINO: each row by turns with the Rust bench, in one run.
 
-    python3 benches/attention/peers.py --threads 2 --out attention.csv [FILTER]...
+    python3 benches/attention/peers.py [FILTER]... --threads 2 --out attention.csv
 
 takes the rows of `cargo bench --bench attention -- --list` whose names hold every filter. Sterna is a process that
 answers questions (`--serve`); the peers run here, on the bytes that Sterna wrote, and their answers are compared with
@@ -77,13 +77,13 @@ class Sterna:
             self.ask(f"write {id} {file.name}", "written")
             data = Path(file.name).read_bytes()
         if id == MASK:
-            return np.frombuffer(data, np.bool_).reshape(self.queries, self.keys)
+            return np.frombuffer(bytearray(data), np.bool_).reshape(self.queries, self.keys)
         rows = self.keys if id in (K, V) else self.queries
         shape = (1, self.heads, rows, self.depth)
         if self.type == "bf16":
             halves = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
             return halves.view(np.float32).reshape(shape)
-        return np.frombuffer(data, {"f32": np.float32, "f16": np.float16}[self.type]).reshape(shape)
+        return np.frombuffer(data, {"f32": np.float32, "f16": np.float16}[self.type]).reshape(shape).copy()
 
     def samples(self, count: int) -> list[float]:
         return [float(word) for word in self.ask(f"run {count}", "times")]
@@ -213,7 +213,7 @@ def openvino_peer(row: Row, threads: int) -> Run:
     compiled = core.compile_model(openvino.Model([attention], inputs, "attention"), "CPU", config)
     request = compiled.create_infer_request()
     for index, array in enumerate(arrays(row).values()):
-        request.set_input_tensor(index, openvino.Tensor(np.ascontiguousarray(array), shared_memory=True))
+        request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
 
     def run() -> Any:
         request.infer()
