@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly seconds=${1:?how many seconds}
 shift
-if [ "$#" -eq 0 ]; then set -- c_abi graph_json openvino pointwise rust_api select; fi
+if [ "$#" -eq 0 ]; then set -- attention c_abi graph_json openvino pointwise rust_api select; fi
 
 # Both cores build; what is lost in speed is little.
 export units=--codegen-units=16

@@ -369,6 +369,24 @@ enum {
     STERNA_DUMP_MODE_GRAPH = 2
 };
 
+/**
+ * Places of the diagonal of a causal mask.
+ */
+enum {
+    STERNA_CAUSAL_NONE = 0,
+    STERNA_CAUSAL_TOP_LEFT = 1,
+    STERNA_CAUSAL_BOTTOM_RIGHT = 2,
+    STERNA_CAUSAL_OFFSET = 3
+};
+
+/**
+ * What true in a mask of attention says.
+ */
+enum {
+    STERNA_MASK_TRUE_KEEPS = 0,
+    STERNA_MASK_TRUE_MASKS = 1
+};
+
 
 /**
  * The source of the memory of an engine's tensors and of its scratch memory: two functions of the caller.
@@ -546,6 +564,111 @@ typedef struct {
 } sterna_logical_tensor_t;
 
 /**
+ * Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
+ *
+ * A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
+ * number of keys less the number of queries, as the graph describes them; or it is a tensor.
+ */
+typedef int sterna_causal_t;
+
+/**
+ * What true in a boolean mask says of its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
+ * numbers.
+ */
+typedef int sterna_mask_true_t;
+
+/**
+ * The options of `sterna_graph_add_attention`.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+ * defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+ * knows.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * The queries: dims [.., queries, d].
+     */
+    const sterna_logical_tensor_t *q;
+    /**
+     * The keys: dims [.., keys, d].
+     */
+    const sterna_logical_tensor_t *k;
+    /**
+     * The values: dims [.., keys, d_v].
+     */
+    const sterna_logical_tensor_t *v;
+    /**
+     * The result: dims [.., queries, d_v].
+     */
+    const sterna_logical_tensor_t *dst;
+    /**
+     * The id of the first op; the others follow it.
+     */
+    size_t first_op_id;
+    /**
+     * The id of the first tensor between the ops; the others follow it.
+     */
+    size_t first_tensor_id;
+    /**
+     * Numbers that are added to the scaled and capped scores; null for none.
+     */
+    const sterna_logical_tensor_t *bias;
+    /**
+     * Booleans that broadcast to the scores; null for none.
+     */
+    const sterna_logical_tensor_t *mask;
+    /**
+     * The offset of a causal mask, of type s32; null unless `causal` asks for it.
+     */
+    const sterna_logical_tensor_t *offset;
+    /**
+     * Where maximum + ln(sum) of each query's scores goes, f32; null for nowhere.
+     */
+    const sterna_logical_tensor_t *stats;
+    /**
+     * Where the diagonal of a causal mask lies.
+     */
+    sterna_causal_t causal;
+    /**
+     * What true in `mask` says.
+     */
+    sterna_mask_true_t mask_true;
+    /**
+     * The number of positions, its own included, that a query sees back, and ahead unless it is causal; 0
+     * for no window.
+     */
+    int64_t window;
+    /**
+     * The number of query heads that share a head of keys and values; 0 for 1.
+     */
+    int64_t groups;
+    /**
+     * The factor of the scores; 0 for 1 / sqrt(d).
+     */
+    float scale;
+    /**
+     * The cap of the scaled scores, which become softcap * tanh(score / softcap); 0 for none.
+     */
+    float softcap;
+    /**
+     * Unless 0, `k` has dims [.., d, keys].
+     */
+    int k_transposed;
+    /**
+     * Unless 0, a query without keys gets NaN instead of 0.
+     */
+    int nan_without_keys;
+    /**
+     * The type of the scores, f32 or that of `q`; 0 for f32.
+     */
+    sterna_data_type_t score_type;
+} sterna_attention_options_t;
+
+/**
  * Two tensors that may share one buffer: the output replaces the input. The layout is that of
  * `dnnl_graph_inplace_pair_t`.
  */
@@ -675,6 +798,21 @@ sterna_status_t sterna_allocator_create(sterna_allocator_t **allocator,
  * twice is an error of the caller.
  */
 sterna_status_t sterna_allocator_destroy(sterna_allocator_t *allocator);
+
+/**
+ * Adds the ops of masked attention to a graph: MatMul, Multiply, Tanh, Add, GenIndex, comparisons, Select,
+ * SoftMax, MatMul, as the options ask for them. They are ops like any other; constants are Fill ops.
+ *
+ * `op_num` and `tensor_num`, which may be null, receive how many ids the ops and the tensors between them
+ * have taken, from `first_op_id` and `first_tensor_id` on. `invalid_arguments` for an option that is out of
+ * its range, contradicts another, or needs a size that is unknown; `unimplemented` for one that this version
+ * does not know; `invalid_graph_op` if an op id is taken; `invalid_graph` after `sterna_graph_finalize`.
+ * After an error the graph is as it was.
+ */
+sterna_status_t sterna_graph_add_attention(sterna_graph_t *graph,
+                                           const sterna_attention_options_t *options,
+                                           size_t *op_num,
+                                           size_t *tensor_num);
 
 /**
  * Makes an object for `sterna_partition_compile` to fill.

@@ -171,6 +171,15 @@ enum class dump_mode : int {
     none = STERNA_DUMP_MODE_NONE, subgraph = STERNA_DUMP_MODE_SUBGRAPH, graph = STERNA_DUMP_MODE_GRAPH,
 };
 
+enum class causal : int {
+    none = STERNA_CAUSAL_NONE, top_left = STERNA_CAUSAL_TOP_LEFT, bottom_right = STERNA_CAUSAL_BOTTOM_RIGHT,
+    offset = STERNA_CAUSAL_OFFSET,
+};
+
+enum class mask_true : int {
+    keeps = STERNA_MASK_TRUE_KEEPS, masks = STERNA_MASK_TRUE_MASKS,
+};
+
 // The end of what the test writes.
 
 inline stream_flags operator|(stream_flags a, stream_flags b) {
@@ -628,6 +637,65 @@ public:
     }
 };
 
+// Masked attention for graph::add: the options of sterna_graph_add_attention, one call each.
+class attention {
+public:
+    attention(const logical_tensor &q, const logical_tensor &k, const logical_tensor &v, const logical_tensor &dst,
+            std::size_t first_op_id, std::size_t first_tensor_id)
+        : tensors_ {q, k, v, dst} {
+        options_.struct_size = sizeof options_;
+        options_.first_op_id = first_op_id;
+        options_.first_tensor_id = first_tensor_id;
+    }
+
+    attention &scale(float factor) { return set(options_.scale, factor); }
+    attention &softcap(float cap) { return set(options_.softcap, cap); }
+    attention &window(std::int64_t positions) { return set(options_.window, positions); }
+    attention &groups(std::int64_t heads) { return set(options_.groups, heads); }
+    attention &k_transposed(bool is) { return set(options_.k_transposed, static_cast<int>(is)); }
+    attention &nan_without_keys(bool is) { return set(options_.nan_without_keys, static_cast<int>(is)); }
+    attention &score_type(data_type type) { return set(options_.score_type, static_cast<int>(type)); }
+    attention &bias(const logical_tensor &numbers) { return set(bias_, std::optional<logical_tensor>(numbers)); }
+    attention &stats(const logical_tensor &to) { return set(stats_, std::optional<logical_tensor>(to)); }
+    attention &mask(const logical_tensor &booleans, mask_true says = mask_true::keeps) {
+        mask_ = booleans;
+        return set(options_.mask_true, static_cast<int>(says));
+    }
+    attention &causal(sterna::causal diagonal) { return set(options_.causal, static_cast<int>(diagonal)); }
+    // Query i sees key j if j <= i + offset.
+    attention &causal(const logical_tensor &offset) {
+        offset_ = offset;
+        return causal(sterna::causal::offset);
+    }
+
+private:
+    friend class graph;
+
+    template <typename T, typename U>
+    attention &set(T &field, const U &value) {
+        field = value;
+        return *this;
+    }
+    // The options for a call; they hold addresses of this object.
+    sterna_attention_options_t options() const {
+        const auto at = [](const std::optional<logical_tensor> &one) { return one ? one->get() : nullptr; };
+        auto out = options_;
+        out.q = tensors_[0].get();
+        out.k = tensors_[1].get();
+        out.v = tensors_[2].get();
+        out.dst = tensors_[3].get();
+        out.bias = at(bias_);
+        out.mask = at(mask_);
+        out.offset = at(offset_);
+        out.stats = at(stats_);
+        return out;
+    }
+
+    sterna_attention_options_t options_ {};
+    logical_tensor tensors_[4];
+    std::optional<logical_tensor> bias_, mask_, offset_, stats_;
+};
+
 // A part of an execution, which begins when the part before it has ended.
 struct phase {
     phase_kind kind;
@@ -808,6 +876,16 @@ public:
     graph &add(const op &op) {
         detail::check(sterna_graph_add_op(get(), op.get()));
         return *this;
+    }
+    // How many ids the ops of attention and the tensors between them have taken.
+    struct attention_ids {
+        std::size_t ops, tensors;
+    };
+    attention_ids add(const attention &attention) {
+        const auto options = attention.options();
+        attention_ids out {};
+        detail::check(sterna_graph_add_attention(get(), &options, &out.ops, &out.tensors));
+        return out;
     }
     void finalize() { detail::check(sterna_graph_finalize(get())); }
     bool is_finalized() const {

@@ -50,6 +50,9 @@ pub enum Error {
     /// The ops do not make a graph, or the graph is not in the state that a call needs.
     #[error(transparent)]
     Graph(#[from] GraphFault),
+    /// An option of attention does not do.
+    #[error("attention: {0}")]
+    Attention(AttentionFault),
     /// Shapes that contradict an op's shape rule.
     #[error("{op}: {fault}")]
     Shape {
@@ -100,7 +103,9 @@ impl Error {
     /// The status in the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Tensor { .. } | Self::Value(_) | Self::Json(_) => Status::InvalidArguments,
+            Self::Tensor { .. } | Self::Value(_) | Self::Json(_) | Self::Attention(_) => {
+                Status::InvalidArguments
+            }
             Self::Op { .. } => Status::InvalidGraphOp,
             Self::Graph(GraphFault::DuplicateOp(_)) => Status::InvalidGraphOp,
             Self::Graph(_) => Status::InvalidGraph,
@@ -444,6 +449,78 @@ pub enum GraphFault {
     /// An op that depends on its own result.
     #[error("{0} depends on its own result")]
     Cycle(OpRef),
+}
+
+/// What is wrong with an option of [`Graph::attention`](crate::Graph::attention).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttentionFault {
+    /// A number out of its range.
+    #[error("`{option}` is {given}; {rule}")]
+    Value {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        given: String,
+        /// The rule for it.
+        rule: &'static str,
+    },
+    /// A number of groups that does not divide the number of heads.
+    #[error("`groups` is {groups}, which does not divide the {heads} heads of `q`")]
+    Groups {
+        /// The number of groups.
+        groups: i64,
+        /// The number of heads of `q`.
+        heads: i64,
+    },
+    /// A size that the option needs is unknown.
+    #[error("`{option}` needs {what}, which tensor {tensor} leaves open")]
+    Unknown {
+        /// The option.
+        option: &'static str,
+        /// The size.
+        what: &'static str,
+        /// The tensor that leaves it open.
+        tensor: TensorId,
+    },
+    /// A tensor of a type that the option does not take.
+    #[error("`{option}` is tensor {tensor} of type {given}; {rule}")]
+    Type {
+        /// The option.
+        option: &'static str,
+        /// The tensor.
+        tensor: TensorId,
+        /// Its type.
+        given: DataType,
+        /// The rule for it.
+        rule: &'static str,
+    },
+    /// A tensor of a shape that the option does not take.
+    #[error("`{option}` meets tensor {tensor} of {}; {rule}", Braced(given))]
+    Shape {
+        /// The option.
+        option: &'static str,
+        /// The tensor.
+        tensor: TensorId,
+        /// Its dims; none if they are unknown.
+        given: Dims,
+        /// The rule for it.
+        rule: &'static str,
+    },
+    /// Ids for the tensors between the ops that are not free.
+    #[error("`ids_from` gives tensors ids from {first} on, but tensor {taken} is there already")]
+    TensorTaken {
+        /// The first id.
+        first: TensorId,
+        /// The id that is taken.
+        taken: TensorId,
+    },
+}
+
+impl From<AttentionFault> for Error {
+    fn from(fault: AttentionFault) -> Self {
+        Self::Attention(fault)
+    }
 }
 
 /// How shapes contradict the shape rule of an op.

@@ -10,9 +10,11 @@ macro_rules! pages {
 }
 
 pages! {
+    attention "attention.md";
     concepts "concepts.md";
     broadcasting "broadcasting.md";
     memory "memory.md";
+    numerics "numerics.md";
     threads "threads.md";
     performance "performance.md";
 }

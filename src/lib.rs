@@ -69,20 +69,22 @@ pub use compile::cache::{
     set_compiled_partition_cache_capacity,
 };
 pub use error::{
-    CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, OpFault, OpRef, PortRef, Result,
-    ShapeFault, Status, TensorFault,
+    AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, OpFault, OpRef,
+    PortRef, Result, ShapeFault, Status, TensorFault,
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
 pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_constant_cache_capacity};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
+pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor};
 pub use graph::op::{AttrValue, Op};
 pub use graph::row::{AttrDefault, AttrRow, AttrType, Check, Count, Port, Schema, ShapeRule};
 pub use graph::{FpMath, Graph};
+pub use kernels::peak::arithmetic_in_registers;
 pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
 pub use plan::register_fusion::RegisterFusionVerdict;

@@ -312,6 +312,12 @@ Reductions take `axes` as an attribute or as an input, each dim once. Without ax
 `keep_dims` each reduced dim becomes a dim of 1. A dim of 0 is never an error: a sum without terms is 0, and a result without
 elements is empty.
 
+A product, pointwise ops, SoftMax and a second product run as one partition keep bounds instead of bits. `reference::enclose`
+states the bounds, and departs from the ops run one by one: **a masked key does not exist**. A key is masked for a query if
+its share is 0, where shares whose exponential is 0 in f32 count as 0. Such a key adds nothing to the second product, even if
+its value is NaN or ∞; one by one, 0 · NaN is NaN. A −∞ that does not depend on the first product, added to a score before
+the SoftMax, makes the score −∞, even a score of NaN or ∞. A NaN or ∞ still reaches the queries that do not mask its key.
+
 Kinds from 4096 (0x1000) on are Sterna's extensions: oneDNN knows neither them nor the attributes `value`, `starts`, `ends`
 and `steps`, and its reader of graphs refuses them. Pointwise ops compute each element of the result from one element of
 each input. Their accuracy is the largest distance of a compiled op from the formula, in units in the last place of f32,

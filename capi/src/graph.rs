@@ -40,6 +40,11 @@ impl Graph {
         &self.core
     }
 
+    /// The same, to add to.
+    pub(crate) fn core_mut(&mut self) -> &mut sterna::Graph {
+        &mut self.core
+    }
+
     fn new(core: sterna::Graph) -> Box<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
 use common::{compile, header_path, report, scratch_folder, succeeded};
+use sterna_capi::attention::AttentionOptions;
 use sterna_capi::compiled_partition::InplacePair;
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::version::Version;
@@ -54,6 +55,13 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             "sterna_version_t",
             Version,
             fields!(Version: major, minor, patch, hash, cpu_runtime, gpu_runtime)
+        ),
+        row!(
+            "sterna_attention_options_t",
+            AttentionOptions,
+            fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
+                offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed,
+                nan_without_keys, score_type)
         ),
     ]
 }
@@ -117,11 +125,12 @@ fn of_rust() -> BTreeMap<String, i64> {
 /// The scalar types of the header.
 fn types() -> Vec<(&'static str, usize)> {
     use sterna_capi::{
-        accuracy, cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op,
+        accuracy, attention, cpu_isa, data_type, dump, engine, fpmath_mode, graph, level, logical_tensor, op,
         phase_kind, status, stream,
     };
     vec![
         ("sterna_accuracy_t", size_of::<accuracy::Accuracy>()),
+        ("sterna_causal_t", size_of::<attention::Causal>()),
         ("sterna_cpu_isa_t", size_of::<cpu_isa::CpuIsa>()),
         ("sterna_data_type_t", size_of::<data_type::DataType>()),
         ("sterna_dump_mode_t", size_of::<dump::DumpMode>()),
@@ -129,6 +138,7 @@ fn types() -> Vec<(&'static str, usize)> {
         ("sterna_fpmath_mode_t", size_of::<fpmath_mode::FpMathMode>()),
         ("sterna_layout_type_t", size_of::<logical_tensor::LayoutType>()),
         ("sterna_level_t", size_of::<level::Level>()),
+        ("sterna_mask_true_t", size_of::<attention::MaskTrue>()),
         ("sterna_op_attr_t", size_of::<op::OpAttr>()),
         ("sterna_op_kind_t", size_of::<op::OpKind>()),
         ("sterna_partition_policy_t", size_of::<graph::PartitionPolicy>()),

@@ -31,6 +31,8 @@ const OBJECTS: &[(&str, &str)] = &[
 
 /// Good values, by function (`*` for any) and parameter.
 const GOOD: &[(&str, &str, &str)] = &[
+    ("sterna_graph_add_attention", "graph", "f->open"),
+    ("sterna_graph_add_attention", "options", "&f->attention"),
     ("sterna_graph_add_op", "graph", "f->open"),
     ("sterna_graph_set_fpmath_mode", "graph", "f->open"),
     ("sterna_tensor_create_scalar", "logical_tensor", "&f->scalar_desc"),
@@ -107,6 +109,8 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_compiled_partition_execute_v2", "scratchpad"),
     ("sterna_engine_create_with_threads", "allocator"),
     ("sterna_engine_create_with_workers", "allocator"),
+    ("sterna_graph_add_attention", "op_num"),
+    ("sterna_graph_add_attention", "tensor_num"),
     ("sterna_graph_to_json", "length"),
     ("sterna_tensor_create", "handle"),
     ("sterna_tensor_set_data_handle", "handle"),

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{compile, header_path, report, repository, rewrite, say_skipped, scratch_folder};
-use sterna_capi::{cpu_isa, dump, engine, logical_tensor, status, stream};
+use sterna_capi::{attention, cpu_isa, dump, engine, logical_tensor, status, stream};
 
 /// An enumeration of the header: the prefix of its constants, what they are, and each with its number.
 type Enumeration = (&'static str, &'static str, Vec<(String, i64)>);
@@ -41,6 +41,8 @@ fn enumerations() -> Vec<Enumeration> {
         ("PHASE_KIND", "What phases of compiled partitions compute.", all!(PhaseKind)),
         ("CPU_ISA", "Sets of instructions.", table(cpu_isa::CPU_ISAS)),
         ("DUMP_MODE", "Which graphs are written to files.", table(dump::DUMP_MODES)),
+        ("CAUSAL", "Places of the diagonal of a causal mask.", table(attention::CAUSALS)),
+        ("MASK_TRUE", "What true in a mask of attention says.", table(attention::MASK_TRUES)),
     ]
 }
 

@@ -35,6 +35,8 @@ const ENUMERATIONS: &[(&str, &str)] = &[
     ("PHASE_KIND", "phase_kind : int"),
     ("CPU_ISA", "cpu_isa : int"),
     ("DUMP_MODE", "dump_mode : int"),
+    ("CAUSAL", "causal : int"),
+    ("MASK_TRUE", "mask_true : int"),
 ];
 
 fn repository() -> &'static Path {

@@ -70,6 +70,12 @@ fn programs_do_what_they_say() {
 fn examples_print_what_their_sources_say() {
     let folder = scratch_folder("examples");
     let expected = [
+        (
+            "attention",
+            "prompts of 45 and 20 words, as 64\n\
+             24 tokens more, on buckets of 64 96 keys, each compiled once\n"
+                .to_owned(),
+        ),
         ("mask_scores", (0..4).map(mask_scores_line).collect::<String>()),
         ("select", "1 -1 3\n4 -1 6\n".to_owned()),
     ];

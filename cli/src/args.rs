@@ -105,7 +105,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
     /// Compares every output of every supported partition with the reference interpreter: bit for bit, but
-    /// for functions whose stated accuracy is less. What neither a partition nor the interpreter computes is
+    /// for functions whose stated accuracy is less. Attention is held against bounds, and keys that it masks
+    /// add nothing there, even NaN or infinite ones. What neither a partition nor the interpreter computes is
     /// made up: filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,

@@ -117,6 +117,9 @@ pub(crate) struct Check {
     pub(crate) ulps: u32,
     /// Whether each element has a bound of its own, as the results of sums have.
     pub(crate) is_bounded: bool,
+    /// In what the reference departs from the ops run one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<&'static str>,
     /// Whether the two agree; nothing if that would say little, or cannot be told.
     pub(crate) equal: Option<bool>,
     /// Why this is no check, if it is none.
@@ -316,7 +319,8 @@ impl Display for Check {
                 write!(f, "tensor {}: no check, {reason}", self.tensor)
             }
             None if self.is_bounded => {
-                write!(f, "tensor {}: all {} elements are within their bounds", self.tensor, self.elements)
+                write!(f, "tensor {}: all {} elements are within their bounds", self.tensor, self.elements)?;
+                self.note.map_or(Ok(()), |note| write!(f, "; {note}"))
             }
             None if self.ulps == 0 => {
                 write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements)

@@ -157,6 +157,49 @@ fn every_graph_of_the_suite_runs_and_text_goes_where_it_belongs() {
 }
 
 #[test]
+fn attention_is_measured_beside_the_longer_limit() {
+    let ended = bench(&[
+        "--suite",
+        "attention",
+        "--filter",
+        "small",
+        "--time",
+        "0.001",
+        "--threads",
+        "1,2",
+        "--json",
+    ]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let run = ended.json();
+    let cases = run["cases"].as_array().unwrap();
+    let is_small = |case: &Value| case["name"].as_str().unwrap().starts_with("small/f32/4x32x64");
+    assert!(!cases.is_empty() && cases.iter().all(plausible) && cases.iter().all(is_small), "{cases:?}");
+    // One partition is limited by its arithmetic; of several, nobody knows the parts.
+    if let [case] = &cases.iter().filter(|case| case["threads"] == 1).collect::<Vec<_>>()[..] {
+        assert_eq!(case["operations"].as_f64(), Some(4.0 * 4.0 * 64.0 * 1024.0), "{case}");
+    }
+}
+
+#[test]
+fn rates_are_in_the_unit_of_the_limit() {
+    let room = Room::new();
+    let mut run = saved("made up", &[("bytes", 1, [1.0; 3]), ("products", 1, [2.0; 3])]);
+    run["cases"][1]["operations"] = json!(4e6);
+    let ended = bench(&["--load", &room.write("run.json", run.to_string())]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let cells = |name: &str| {
+        let line = ended.out.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [bytes, products] = ["bytes", "products"].map(cells);
+    assert!(bytes.ends_with(&["3.00", "GB/s", "30.0", "0.10"].map(String::from)), "{bytes:?}");
+    assert!(products.ends_with(&["2.00", "GFLOP/s", "40.0", "0.10"].map(String::from)), "{products:?}");
+    run["cases"][1]["operations"] = json!(-1.0);
+    let ended = bench(&["--load", &room.write("run.json", run.to_string())]);
+    none_of(ended.complaint("operations below 0", 2, "cannot be").into_iter().collect());
+}
+
+#[test]
 fn suites_list_their_cases() {
     let count = |args: &[&str]| {
         let ended = bench(args);

@@ -15,7 +15,8 @@ use sterna_fuzz::common::graphs::RandomGraph;
 use sterna_import::openvino;
 
 /// The targets that take bytes, with how many bytes a seed has: enough for a case, or some dozens of calls.
-const OF_BYTES: &[(&str, usize)] = &[("select", 60), ("pointwise", 160), ("rust_api", 1200), ("c_abi", 1200)];
+const OF_BYTES: &[(&str, usize)] =
+    &[("attention", 80), ("select", 60), ("pointwise", 160), ("rust_api", 1200), ("c_abi", 1200)];
 const SEEDS: u64 = 20;
 
 /// Keys of graph JSON, and other words of it.

@@ -2,6 +2,8 @@
 
 #[path = "../../tests/common/mod.rs"]
 pub mod common;
+#[path = "../../tests/common/attention.rs"]
+pub mod attention;
 pub mod run;
 
 use std::collections::HashMap;

@@ -66,7 +66,7 @@ pub(super) fn lower(
 }
 
 /// Adds the phases of one product, and of its epilogue.
-fn add_product(
+pub(super) fn add_product(
     shaped: &ShapedPartition<'_>,
     plan: &mut PlanBuilder<'_>,
     index: usize,

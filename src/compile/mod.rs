@@ -1,5 +1,6 @@
 //! From a partition and concrete tensors to a plan.
 
+mod attention;
 pub(crate) mod cache;
 mod elementwise;
 mod gemm;
@@ -84,6 +85,7 @@ impl Partition {
             }
             Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread),
             Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
+            Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

@@ -242,19 +242,92 @@ impl<'a> PlanBuilder<'a> {
         self.program(space, &[], &[(value, target)])
     }
 
-    fn program(
+    /// The tile program that computes a value from what is stored and from values that the driver supplies,
+    /// each with its slot, and puts it into a slot of the driver.
+    pub(super) fn slot_program(
         &mut self,
         space: &DriverSpace,
         supplied: &[(usize, usize)],
-        targets: &[(usize, Stored<'a>)],
+        value: usize,
+        slot: usize,
     ) -> Result<LoopNest> {
+        let target = Stored { base: Base::Driver(slot), strides: None };
+        self.program(space, supplied, &[(value, target)])
+    }
+
+    /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all that
+    /// the outputs need of the value: outputs of the value's shape, outputs that are such values in other
+    /// dims, and the value itself if later phases compute other outputs from it.
+    pub(super) fn result_program(&mut self, space: &DriverSpace, value: usize) -> Result<LoopNest> {
+        let group = self.group();
+        let open = |output: &usize| self.stored[*output].is_none() && self.depends(*output, value, &[]);
+        let outputs: Vec<usize> = group.outputs.iter().copied().filter(open).collect();
+        let is_fused = |of: usize| {
+            group.values[of].dims == space.dims && self.is_tile_program(&space.dims, &[value], of)
+        };
+        let mut roots: Vec<usize> = outputs.iter().copied().filter(|&output| is_fused(output)).collect();
+        // Outputs, the values whose elements they have, and the strides of these values.
+        let mut reshaped: Vec<(usize, usize, Dims)> = Vec::new();
+        let rest: Vec<usize> = outputs.iter().copied().filter(|output| !roots.contains(output)).collect();
+        for output in rest {
+            let of = group.reshaped_from(output, &space.dims);
+            let strides = of.and_then(|_| {
+                let place = group.outputs.iter().position(|&other| other == output)?;
+                let given = group.stored_output(place, &self.ports).strides?;
+                shape::split_strides(&group.values[output].dims, given, &space.dims)
+            });
+            match (of, strides) {
+                (Some(of), Some(strides)) if is_fused(of) && !roots.contains(&of) => {
+                    reshaped.push((output, of, strides));
+                }
+                _ if !roots.contains(&value) => roots.push(value),
+                _ => {}
+            }
+        }
+        let stored: Vec<(usize, Stored<'a>)> = (roots.iter().copied())
+            .chain(reshaped.iter().map(|&(output, ..)| output))
+            .map(|value| (value, self.target(value)))
+            .collect();
+        let mut targets: Vec<(usize, Stored<'_>)> = stored[..roots.len()].to_vec();
+        for ((_, of, strides), (_, to)) in reshaped.iter().zip(&stored[roots.len()..]) {
+            targets.push((*of, Stored { base: to.base, strides: Some(strides) }));
+        }
+        let nest = self.program(space, &[(value, 0)], &targets)?;
+        stored.iter().for_each(|&(value, target)| self.stored[value] = Some(target));
+        Ok(nest)
+    }
+
+    /// The place of an operand of an anchor, and the elements from there to its first one. Moves of what is
+    /// in memory are followed by strides as far as strides lead.
+    pub(super) fn operand_view(&mut self, value: usize) -> Result<(PlacedTensor, isize)> {
+        if self.stored[value].is_none()
+            && let Some(operand) = self.group().moved_from(value)
+        {
+            let (tensor, offset) = self.operand_view(operand)?;
+            if let Some((strides, more)) = self.group().moved_strides(value, &tensor.strides) {
+                let dims = self.group().values[value].dims.clone();
+                return Ok((PlacedTensor { dims, strides, ..tensor }, offset + more));
+            }
+        }
+        Ok((self.operand(value)?, 0))
+    }
+
+    fn program<'t>(
+        &mut self,
+        space: &'t DriverSpace,
+        supplied: &[(usize, usize)],
+        targets: &[(usize, Stored<'t>)],
+    ) -> Result<LoopNest>
+    where
+        'a: 't,
+    {
         let [values, from] = [
             targets.iter().map(|&(value, _)| value).collect::<Vec<usize>>(),
             supplied.iter().map(|&(value, _)| value).collect(),
         ];
         self.check_computable(&values, &from)?;
         let is_read_later = self.read_later(targets);
-        let mut stored = self.stored.clone();
+        let mut stored: Vec<Option<Stored<'t>>> = self.stored.clone();
         for &(value, slot) in supplied {
             stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
         }
@@ -326,7 +399,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Whether pointwise ops compute a value from another one, on a way that none of some values cuts.
-    fn depends(&self, value: usize, from: usize, cuts: &[usize]) -> bool {
+    pub(super) fn depends(&self, value: usize, from: usize, cuts: &[usize]) -> bool {
         let group = self.group();
         let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
         while let Some(value) = open.pop() {
@@ -342,7 +415,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Whether pointwise ops compute a value from some values and from what is stored.
-    fn is_computable(&self, value: usize, from: &[usize]) -> bool {
+    pub(super) fn is_computable(&self, value: usize, from: &[usize]) -> bool {
         let group = self.group();
         let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);
         while let Some(value) = open.pop() {
@@ -378,13 +451,13 @@ impl<'a> PlanBuilder<'a> {
 
     /// The bases of targets that a later phase may read. Buffers are made to be read, and an output is read
     /// if other values are computed from it.
-    fn read_later(&self, targets: &[(usize, Stored<'a>)]) -> Vec<Base> {
+    fn read_later(&self, targets: &[(usize, Stored<'_>)]) -> Vec<Base> {
         let group = self.group();
         let is_used = |value: usize| {
             (0..group.values.len())
                 .any(|user| self.stored[user].is_none() && group.operands(user).contains(&value))
         };
-        let is_read = |&&(value, target): &&(usize, Stored<'a>)| {
+        let is_read = |&&(value, target): &&(usize, Stored<'_>)| {
             matches!(target.base, Base::Buffer(_)) || is_used(value)
         };
         targets.iter().filter(is_read).map(|(_, target)| target.base).collect()

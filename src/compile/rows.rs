@@ -58,11 +58,7 @@ pub(super) fn lower(
     let mut builder = PlanBuilder::new(&shaped, level, single_thread);
     let mut in_place = Vec::new();
     for anchor in 0..shaped.group.anchors.len() {
-        let op = &partition.ops()[shaped.group.anchors[anchor].op];
-        in_place.extend(
-            RowsLowering { builder: &mut builder, fused: Fused::default(), in_place: None }
-                .run(op, anchor)?,
-        );
+        in_place.extend(add(&shaped, &mut builder, anchor)?);
     }
     let mut plan = builder.finish()?;
     // The kernels read a row of the source before they write it; nothing else may read it.
@@ -85,6 +81,16 @@ pub(super) fn lower(
         in_place.into_iter().map(|(input, output)| (input, output - inputs.len())).filter(is_pair).collect();
     plan.in_place.extend(pairs);
     Ok(plan)
+}
+
+/// Adds the phases of one op on rows, and of what runs in their tiles.
+pub(super) fn add(
+    shaped: &ShapedPartition<'_>,
+    builder: &mut PlanBuilder<'_>,
+    anchor: usize,
+) -> Result<Option<(usize, usize)>> {
+    let op = &shaped.partition.ops()[shaped.group.anchors[anchor].op];
+    RowsLowering { builder, fused: Fused::default(), in_place: None }.run(op, anchor)
 }
 
 /// Time for an element, in bytes that could be moved in the same time.

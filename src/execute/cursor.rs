@@ -54,6 +54,11 @@ impl<'a> Cursor<'a> {
         self.at[access]
     }
 
+    /// The start of an access.
+    pub(super) fn base(&self, access: usize) -> Base {
+        self.nest.program.accesses[access].base
+    }
+
     /// Rows and columns of the tile.
     pub(super) fn extent(&self) -> Extent {
         let LoopNest { space, tile, row_blocks, column_blocks, .. } = self.nest;

@@ -80,12 +80,19 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             }
             _ => self.go_to(tile),
         }
+        self.run_here();
+    }
+
+    /// Runs the program on the present tile.
+    #[inline(always)]
+    pub(super) fn run_here(&mut self) {
         for &root in &self.program.roots {
             self.step(root);
         }
     }
 
-    fn go_to(&mut self, tile: usize) {
+    /// Goes to a tile of the nest; no result is valid there.
+    pub(super) fn go_to(&mut self, tile: usize) {
         self.operands.cursor_mut().go_to(tile);
         self.operands.jump();
         self.valid.clear();

@@ -1,6 +1,7 @@
 //! Runs plans on the caller's thread, or on that and the engine's workers.
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
+mod attention;
 mod awake;
 mod bindings;
 mod chunks;
@@ -35,6 +36,7 @@ fn run(plan: &Plan, bindings: &Bindings, engine: &Engine, without: &[usize]) -> 
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
+            Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
         }
     }
     Ok(())

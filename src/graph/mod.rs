@@ -1,5 +1,6 @@
 //! The description of a graph: ops on logical tensors. Pure data, no memory.
 
+pub(crate) mod attention;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;

@@ -41,6 +41,8 @@ pub(crate) enum Lowering {
     Rows,
     /// To a matrix product, with the other ops as its epilogue.
     Matmul,
+    /// To two products with a SoftMax between them, whose scores are never in memory as a whole.
+    Attention,
 }
 
 coded_enum! {

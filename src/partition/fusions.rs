@@ -1,5 +1,6 @@
 //! The table of fusions, by priority. To add a fusion is to add a row.
 
+use super::attention;
 use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
 use super::moves;
 use super::pointwise::Pointwise;
@@ -12,7 +13,17 @@ use crate::types::kind::OpKind;
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] = &[MATMUL, ROWS, POINTWISE];
+pub(super) const FUSIONS: &[Fusion] = &[ATTENTION, MATMUL, ROWS, POINTWISE];
+
+/// Two products with a SoftMax between them, and the pointwise ops between and around.
+const ATTENTION: Fusion = Fusion {
+    name: "attention",
+    seed: attention::is_seed,
+    grow: |group, op| attention::grow(group, op, MAX_OPS),
+    accept: attention::accept,
+    lowering: Lowering::Attention,
+    accuracy: Accuracy::Bounded,
+};
 
 /// A matrix product, with pointwise ops around it.
 const MATMUL: Fusion = Fusion {

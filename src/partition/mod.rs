@@ -1,5 +1,6 @@
 //! Which ops go together: from a graph to partitions.
 
+mod attention;
 mod convexity;
 pub(crate) mod fusion;
 mod fusions;

@@ -5,6 +5,7 @@ use super::fusion::GroupView;
 use crate::graph::function::{Function, Movement};
 use crate::graph::infer;
 use crate::graph::op::Op;
+use crate::types::kind::OpKind;
 
 /// Most loop nests for one shape of results into which concatenations may cut a group.
 const MAX_PIECES: usize = 16;
@@ -30,6 +31,12 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
 /// Whether an op moves elements.
 pub(super) fn moves(op: &Op) -> bool {
     movement(op).is_some()
+}
+
+/// Whether an op gives each element of its one operand another place, or none.
+pub(super) fn keeps_elements(op: &Op) -> bool {
+    let is_one = matches!(movement(op), Some(Movement::Transpose | Movement::Reshape | Movement::Slice));
+    is_one || op.kind() == OpKind::Reorder
 }
 
 fn movement(op: &Op) -> Option<Movement> {

@@ -6,6 +6,7 @@
 //! ids: tensors are ports by position.
 
 mod access;
+mod attention;
 mod gemm;
 mod nest;
 mod phase;
@@ -16,6 +17,7 @@ pub(crate) mod summary;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
+pub(crate) use self::attention::{AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS};
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;

@@ -15,6 +15,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::{Access, Base};
+use super::attention::AttentionPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
@@ -34,6 +35,8 @@ pub(crate) enum Phase {
     Pack(PackPhase),
     /// Matrix products, tile by tile.
     Gemm(Box<GemmPhase>),
+    /// Two products with a SoftMax between them, block of queries by block of queries.
+    Attention(Box<AttentionPhase>),
 }
 
 impl Phase {
@@ -44,6 +47,7 @@ impl Phase {
             Self::Rows(_) => PhaseKind::Rows,
             Self::Pack(_) => PhaseKind::Pack,
             Self::Gemm(_) => PhaseKind::Gemm,
+            Self::Attention(_) => PhaseKind::Attention,
         }
     }
 
@@ -54,6 +58,7 @@ impl Phase {
             Self::Rows(rows) => rows.tasks(),
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
+            Self::Attention(attention) => attention.tasks(),
         }
     }
 
@@ -64,6 +69,7 @@ impl Phase {
             Self::Rows(rows) => rows.scratch(),
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
+            Self::Attention(attention) => attention.layout.end,
         }
     }
 
@@ -74,6 +80,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().collect(),
             Self::Pack(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
+            Self::Attention(attention) => smallvec![&attention.nest, &attention.result.nest],
         }
     }
 
@@ -88,7 +95,7 @@ impl Phase {
                 (nest, nest.program.steps.iter().filter_map(to).collect())
             }
             Self::Pack(pack) => (&pack.nest, vec![PackPhase::TO]),
-            Self::Rows(_) | Self::Gemm(_) => return None,
+            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
@@ -106,6 +113,7 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
+            Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
         }
     }
 
@@ -119,6 +127,7 @@ impl Phase {
             Self::Rows(rows) => rows.programs().chain([&rows.nest]).flat_map(of_nest).collect(),
             Self::Pack(pack) => of_nest(&pack.nest),
             Self::Gemm(gemm) => of_nest(&gemm.nest),
+            Self::Attention(attention) => attention.nests().into_iter().flat_map(of_nest).collect(),
         }
     }
 
@@ -133,6 +142,10 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
+            Self::Attention(attention) => {
+                let nests = [&mut attention.nest, &mut attention.result.nest];
+                nests.into_iter().flat_map(|nest| nest.program.bases_mut()).collect()
+            }
         }
     }
 }

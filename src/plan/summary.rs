@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    Base, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase,
-    Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
+    AttentionOperand, AttentionPhase, Base, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase,
+    Instr, LoopNest, Operand, PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
@@ -188,6 +188,7 @@ impl Phase {
             Self::Rows(rows) => rows.summary(ids, threads),
             Self::Pack(pack) => pack.summary(ids, threads),
             Self::Gemm(gemm) => gemm.summary(ids, threads),
+            Self::Attention(attention) => attention.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
@@ -346,6 +347,44 @@ impl GemmPhase {
         let product = driver_step(task, operands, accessed(GemmOperand::Result));
         let nest = self.nest.summary(ids, threads);
         NestSummary { steps: [vec![product], nest.steps].concat(), ..nest }
+    }
+}
+
+impl AttentionPhase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed = |operand: AttentionOperand| self.nest.accessed(self.access(operand), ids);
+        let [queries, keys, values] =
+            [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
+        let scores = format!("scores, products of depth {}", self.depth);
+        let first = driver_step(scores, vec![queries, keys], StepOperand::Phase);
+        let (task, to) = match self.has_stats {
+            true => ("SoftMax along keys, with statistics", accessed(AttentionOperand::Stats)),
+            false => ("SoftMax along keys", StepOperand::Phase),
+        };
+        let softmax = driver_step(task.to_owned(), vec![StepOperand::Phase], to);
+        let second = driver_step(
+            format!("sums of {} columns of values", self.value_columns),
+            vec![StepOperand::Phase, values],
+            StepOperand::Phase,
+        );
+        let mut summary = self.nest.summary(ids, threads);
+        let shifted = |steps: Vec<StepSummary>, by: usize| {
+            let shift = move |mut step: StepSummary| {
+                for operand in &mut step.operands {
+                    if let StepOperand::Step(step) = operand {
+                        *step += by;
+                    }
+                }
+                step
+            };
+            steps.into_iter().map(shift).collect::<Vec<_>>()
+        };
+        let chain = shifted(std::mem::take(&mut summary.steps), 1);
+        let behind = chain.len() + 3;
+        let result = shifted(self.result.nest.summary(ids, threads).steps, behind);
+        summary.steps = [vec![first], chain, vec![softmax, second], result].concat();
+        summary.tiles = self.nest.tiles();
+        summary
     }
 }
 

@@ -28,6 +28,7 @@
 
 mod dropout;
 mod element;
+mod enclosure;
 mod functions;
 mod moves;
 mod number;
@@ -38,6 +39,7 @@ mod quantization;
 mod rows;
 mod value;
 
+pub use enclosure::{Enclosure, enclose};
 pub use value::Value;
 use value::count;
 

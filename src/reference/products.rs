@@ -30,17 +30,21 @@ pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<V
 /// How far the sums may be off that f32 adds up in another order: for each, the number of its terms times
 /// half a unit in the last place of the sum of their sizes.
 pub(super) fn bounds(op: &Op, inputs: &[Value], result: &[i64]) -> Result<Vec<f64>> {
-    let src = inputs[0].dims();
-    let last = src.len() - 1;
-    let columns = if op.bool_attr(Attr::TransposeA) && last > 0 { src[last - 1] } else { src[last] };
-    let terms = columns as f64 + f64::from(inputs.len() > 2);
+    let terms = terms(op, inputs[0].dims(), inputs.len());
     let mut sums = sums(op, inputs, result, f64::abs)?;
     sums.iter_mut().for_each(|sum| *sum *= terms * HALF_A_UNIT);
     Ok(sums)
 }
 
+/// How many terms each sum has.
+pub(super) fn terms(op: &Op, src: &[i64], inputs: usize) -> f64 {
+    let last = src.len() - 1;
+    let columns = if op.bool_attr(Attr::TransposeA) && last > 0 { src[last - 1] } else { src[last] };
+    columns as f64 + f64::from(inputs > 2)
+}
+
 /// The sums of products and bias of a function of each number.
-fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
+pub(super) fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result<Vec<f64>> {
     let (src, weights, bias) = (&inputs[0], &inputs[1], inputs.get(2));
     let rows = Matrices::of(src, op.bool_attr(Attr::TransposeA), of)?;
     let columns = Matrices::of(weights, !op.bool_attr(Attr::TransposeB), of)?;
@@ -66,17 +70,17 @@ fn sums(op: &Op, inputs: &[Value], result: &[i64], of: fn(f64) -> f64) -> Result
 }
 
 /// A batch of matrices as numbers, row by row.
-struct Matrices {
+pub(super) struct Matrices {
     batch: Dims,
     /// How many rows a matrix has, and how many numbers a row.
-    count: usize,
-    length: usize,
+    pub(super) count: usize,
+    pub(super) length: usize,
     numbers: Vec<f64>,
 }
 
 impl Matrices {
     /// The matrices of a function of each number, or their transposes; a vector is one row either way.
-    fn of(value: &Value, transpose: bool, of: fn(f64) -> f64) -> Result<Self> {
+    pub(super) fn of(value: &Value, transpose: bool, of: fn(f64) -> f64) -> Result<Self> {
         let rank = value.dims().len();
         let mut order: Vec<usize> = (0..rank).collect();
         if transpose && rank > 1 {
@@ -91,7 +95,7 @@ impl Matrices {
     }
 
     /// The matrix of a place in a batch onto which these broadcast.
-    fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
+    pub(super) fn matrix(&self, batch: &[i64], at: usize) -> &[f64] {
         let odometer = Odometer::broadcast(&self.batch, batch, batch.len() - self.batch.len());
         let mut own = [0];
         odometer.read(at..at + 1, &mut own, |place| place);

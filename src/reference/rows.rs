@@ -14,12 +14,12 @@ use crate::types::kind::{Attr, OpKind};
 use crate::types::shape::{self, Dims};
 
 /// A tensor cut into rows: what lies along some of its axes, for each place along the others.
-struct Rows {
+pub(super) struct Rows {
     /// The axes of the tensor: those of the places, then those along which rows lie.
     order: Vec<usize>,
     dims: Dims,
-    count: usize,
-    length: usize,
+    pub(super) count: usize,
+    pub(super) length: usize,
 }
 
 impl Rows {
@@ -38,12 +38,12 @@ impl Rows {
     }
 
     /// The numbers of a tensor, row by row.
-    fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
+    pub(super) fn numbers(&self, value: &Value) -> Result<Vec<f64>> {
         numbers_of(value, &Odometer::permuted(&self.dims, &self.order))
     }
 
     /// Makes a tensor of numbers that are given row by row; its dims may part the elements in another way.
-    fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
+    pub(super) fn value(&self, numbers: &[f64], data_type: DataType, dims: &[i64]) -> Result<Value> {
         let mut strides = Dims::from_elem(0, self.dims.len());
         let mut stride = 1i64;
         for &axis in self.order.iter().rev() {
@@ -92,7 +92,7 @@ impl Rows {
 }
 
 /// The rows along the attribute `axis`.
-fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
+pub(super) fn rows_along_axis(op: &Op, dims: &[i64]) -> Result<Rows> {
     Ok(Rows::along(&[infer::resolved_axis(op, dims)?], dims))
 }
 

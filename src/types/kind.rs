@@ -324,6 +324,10 @@ coded_enum! {
         Pack = 2 => "pack",
         /// Matrix products, and pointwise ops behind them.
         Gemm = 3 => "gemm",
+        /// Two products with a SoftMax between them, block of queries by block of queries.
+        Attention = 4 => "attention",
+        /// Which tiles of the scores of an attention the mask leaves out.
+        Classify = 5 => "classify",
     }
 }
 

@@ -241,9 +241,58 @@ pub(crate) fn access_strides(shape: &[i64], strides: &[i64], onto: &[i64], start
     access
 }
 
+/// The strides of the elements of a tensor in other dims, row by row; `None` if no strides lead to them. The
+/// tensor has elements.
+pub(crate) fn split_strides(dims: &[i64], strides: &[i64], other: &[i64]) -> Option<Dims> {
+    // Neighbours without a gap are one dim.
+    let mut merged: SmallVec<[(i64, i64); 6]> = SmallVec::new();
+    for (&dim, &stride) in dims.iter().zip(strides).filter(|&(&dim, _)| dim != 1) {
+        match merged.last_mut() {
+            Some((count, inner)) if *inner == dim * stride => (*count, *inner) = (*count * dim, stride),
+            _ => merged.push((dim, stride)),
+        }
+    }
+    let mut split = Dims::from_elem(0, other.len());
+    let mut given = merged.into_iter().rev();
+    let (mut rest, mut next) = (1, 0);
+    for (place, &dim) in other.iter().enumerate().rev().filter(|&(_, &dim)| dim != 1) {
+        if rest == 1 {
+            (rest, next) = given.next()?;
+        }
+        if rest % dim != 0 {
+            return None;
+        }
+        split[place] = next;
+        (rest, next) = (rest / dim, next * dim);
+    }
+    (rest == 1 && given.next().is_none()).then_some(split)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strides_are_split_and_merged_if_they_lead_to_the_elements() {
+        type Row<'a> = (&'a [i64], &'a [i64], &'a [i64], Option<&'a [i64]>);
+        let rows: &[Row<'_>] = &[
+            (&[2, 3, 4], &[12, 4, 1], &[2, 12], Some(&[12, 1])),
+            (&[2, 12], &[12, 1], &[2, 3, 4], Some(&[12, 4, 1])),
+            (&[2, 12], &[100, 2], &[2, 3, 4], Some(&[100, 8, 2])),
+            (&[2, 3, 4], &[12, 8, 1], &[2, 12], None),
+            (&[2, 1, 3], &[5, 7, 1], &[1, 2, 3], Some(&[0, 5, 1])),
+            (&[6], &[0], &[2, 3], Some(&[0, 0])),
+            (&[4, 3], &[3, 1], &[6, 2], Some(&[2, 1])),
+            (&[4, 3], &[4, 1], &[6, 2], None),
+            (&[], &[], &[1, 1], Some(&[0, 0])),
+            (&[1], &[9], &[], Some(&[])),
+        ];
+        let wrong: Vec<_> = rows
+            .iter()
+            .filter(|(dims, strides, other, split)| split_strides(dims, strides, other).as_deref() != *split)
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 
     #[test]
     fn memory_order_follows_strides_and_keeps_what_they_leave_open() {

@@ -13,6 +13,8 @@ struct fixture {
     char *json, *text;
     const sterna_logical_tensor_t *in_desc[3], *out_desc[1];
     const sterna_tensor_t *in[3], *out[1];
+    sterna_logical_tensor_t heads[4];
+    sterna_attention_options_t attention;
     /* What calls write to; 0xAB at first. */
     uint64_t written[4][64];
 };
@@ -64,6 +66,17 @@ static inline void make(struct fixture *f) {
     OK(sterna_logical_tensor_init(&f->scalar_desc, 9, STERNA_DATA_TYPE_S64, 0, STERNA_LAYOUT_TYPE_STRIDED,
                                   STERNA_TENSOR_PROPERTY_HOST_SCALAR));
     OK(sterna_tensor_create_scalar(&f->scalar, &f->scalar_desc, &host_value));
+    const int64_t head_dims[] = {2, 3, 4};
+    for (size_t i = 0; i < 4; i++) {
+        OK(sterna_logical_tensor_init_with_dims(&f->heads[i], 20 + i, STERNA_DATA_TYPE_F32, 3, head_dims,
+                                                STERNA_LAYOUT_TYPE_STRIDED, STERNA_TENSOR_PROPERTY_VARIABLE));
+    }
+    f->attention.struct_size = sizeof f->attention;
+    f->attention.q = &f->heads[0];
+    f->attention.k = &f->heads[1];
+    f->attention.v = &f->heads[2];
+    f->attention.dst = &f->heads[3];
+    f->attention.first_tensor_id = 30;
     for (int i = COND; i <= ELSE; i++) {
         f->in_desc[i] = &f->s.desc[i];
         f->in[i] = f->s.tensor[i];

@@ -158,6 +158,47 @@ void graphs() {
     CHECK(thrown([&] { odd.compile(sterna::engine()); }) == status::invalid_arguments);
 }
 
+void attentions() {
+    const auto tensor = [](std::size_t id, std::vector<std::int64_t> dims, data_type type = data_type::f32) {
+        return logical_tensor(id, type, dims);
+    };
+    const auto q = tensor(0, {1, 4, 6, 8}), k = tensor(1, {1, 2, 6, 8}), v = tensor(2, {1, 2, 6, 8});
+    const auto out = tensor(3, {1, 4, 6, 8});
+    const auto plain = [&] { return sterna::attention(q, k, v, out, 10, 100).groups(2); };
+    sterna::graph graph;
+    const auto ids = graph.add(plain());
+    CHECK(ids.ops > 4 && ids.tensors > ids.ops - 2);
+    graph.finalize();
+    CHECK(graph.partitions(sterna::partition_policy::debug).size() == ids.ops);
+
+    sterna::graph full;
+    const auto more = full.add(plain()
+                                       .scale(0.5f)
+                                       .softcap(30)
+                                       .window(3)
+                                       .bias(tensor(4, {6, 6}))
+                                       .mask(tensor(5, {1, 1, 1, 6}, data_type::boolean), sterna::mask_true::masks)
+                                       .causal(tensor(6, {}, data_type::s32))
+                                       .stats(tensor(7, {1, 4, 6, 1}))
+                                       .score_type(data_type::f32)
+                                       .nan_without_keys(true));
+    CHECK(more.ops > ids.ops);
+    const auto json = full.to_json();
+    CHECK(json.find("Tanh") != std::string::npos && json.find("inf_as_zero") == std::string::npos);
+
+    const auto answer = [&](sterna::attention attention) {
+        return thrown([&] { sterna::graph().add(attention); });
+    };
+    CHECK(answer(plain().causal(sterna::causal::top_left)) == status::success);
+    CHECK(answer(plain().causal(sterna::causal::bottom_right)) == status::success);
+    CHECK(answer(plain().groups(3)) == status::invalid_arguments);
+    CHECK(answer(plain().window(-1)) == status::invalid_arguments);
+    CHECK(answer(plain().mask(tensor(5, {6}))) == status::invalid_arguments);
+    CHECK(answer(sterna::attention(q, tensor(1, {1, 4, 8, 6}), tensor(2, {1, 4, 6, 8}), out, 10, 100).k_transposed(true))
+            == status::success);
+    CHECK(thrown([&] { graph.add(plain()); }) == status::invalid_graph);
+}
+
 void executions() {
     {
         const sterna::allocator memory(give, take);
@@ -223,6 +264,7 @@ int main() {
     process();
     descriptions();
     graphs();
+    attentions();
     executions();
     std::cout << (faults ? "faults" : "all is right") << '\n';
     return faults != 0;

@@ -98,6 +98,10 @@ How it measures:
   places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one that
   fits into a cache, where wide vectors count.
 
+  The limit of a case of `attention` is the longer of that and of its arithmetic: as many multiplications
+  and additions in registers, by the widest instructions for its type. Pairs of a query and a key that a mask
+  leaves out count as no arithmetic.
+
   --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several
   runs.
 
@@ -126,6 +130,8 @@ pub(crate) enum Suite {
     Select,
     /// Pointwise groups around selects, each at three sizes.
     Fusion,
+    /// Attention with and without masks, of prompts and of one query on a cache.
+    Attention,
 }
 
 /// Numbers of threads, each once, in the order given.

@@ -1,4 +1,5 @@
-//! The streaming limit of the machine: plain copies of as many bytes as a case reads and writes.
+//! The limits of the machine: plain copies of as many bytes as a case reads and writes, and as many
+//! multiplications and additions in registers as the case needs.
 
 use std::array;
 use std::hint::black_box;
@@ -8,6 +9,51 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
+use sterna::{DataType, arithmetic_in_registers};
+
+/// Arithmetic that one execution cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Work {
+    /// Floating-point operations, a multiplication and an addition counted as two.
+    pub(crate) operations: f64,
+    /// The type of the factors.
+    pub(crate) data_type: DataType,
+}
+
+/// Steps of the loop in registers by which its speed is found.
+const TRIAL_STEPS: usize = 20_000;
+
+impl Work {
+    /// The least seconds that so many operations take on some threads at once.
+    pub(crate) fn seconds(self, threads: usize) -> f64 {
+        let trial = || {
+            let start = Instant::now();
+            let operations = arithmetic_in_registers(self.data_type, TRIAL_STEPS);
+            start.elapsed().as_secs_f64() / operations
+        };
+        let least = (0..5).map(|_| trial()).fold(f64::INFINITY, f64::min);
+        least * self.operations / threads as f64
+    }
+
+    /// Does as many operations in registers, the threads an equal part each.
+    pub(crate) fn run(self, threads: usize, pool: &ThreadPool) {
+        let of_step = arithmetic_in_registers(self.data_type, 1);
+        let steps = (self.operations / threads as f64 / of_step).ceil() as usize;
+        let work = move || black_box(arithmetic_in_registers(self.data_type, steps));
+        if threads == 1 {
+            work();
+            return;
+        }
+        pool.in_place_scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(move |_| {
+                    work();
+                });
+            }
+            work();
+        });
+    }
+}
 
 /// Bytes that one execution reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +109,13 @@ impl Streams {
         Self { from: Vec::new(), to: Vec::new() }
     }
 
-    /// Finds the fastest strategy to stream so many bytes.
+    /// Finds the fastest strategy to stream so many bytes, and its seconds.
     pub(crate) fn fastest(
         &mut self,
         traffic: Traffic,
         threads: usize,
         pool: &ThreadPool,
-    ) -> Result<CopyStrategy> {
+    ) -> Result<(CopyStrategy, f64)> {
         let room = |buffer: &mut Vec<u64>, bytes: usize| {
             let words = words(bytes);
             buffer
@@ -89,7 +135,8 @@ impl Streams {
             (trials.fold(f64::INFINITY, f64::min), strategy)
         });
         let fastest = timed.min_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(fastest.map_or(CopyStrategy { threads: 1, pattern: PATTERNS[0] }, |(_, strategy)| strategy))
+        let plain = (CopyStrategy { threads: 1, pattern: PATTERNS[0] }, 0.0);
+        Ok(fastest.map_or(plain, |(seconds, strategy)| (strategy, seconds)))
     }
 
     fn trial(&mut self, traffic: Traffic, strategy: CopyStrategy, pool: &ThreadPool) -> f64 {

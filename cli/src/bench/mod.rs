@@ -1,5 +1,5 @@
-//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes take on the same
-//! machine.
+//! `sterna bench`: how fast partitions run, beside what plain copies of as many bytes, or as much arithmetic
+//! in registers, take on the same machine.
 
 pub(crate) mod args;
 mod compare;
@@ -132,7 +132,7 @@ fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();
             let Loaded { graph, constants, .. } = loaded;
-            let subject = Subject { name: name.clone(), graph, constants, fills };
+            let subject = Subject { name: name.clone(), graph, constants, fills, work: None };
             Ok((name, vec![subject]))
         }
         (None, Some(suite)) => Ok((format!("suite {}", suite.name()), suite.subjects()?)),

@@ -39,10 +39,14 @@ pub(crate) struct Case {
     pub(crate) threads: usize,
     /// Bytes that one execution moves, each distinct element counted once.
     pub(crate) bytes: Traffic,
+    /// Floating-point operations of one execution, if they take longer than moving the bytes: the limit is
+    /// then the machine's arithmetic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) operations: Option<f64>,
     pub(crate) rounds: usize,
     /// Seconds of one execution.
     pub(crate) seconds: Sample,
-    /// Seconds of the streaming limit, measured interleaved with it.
+    /// Seconds of the limit, measured interleaved with it.
     pub(crate) limit: Sample,
     /// The median over the rounds of the limit's time divided by the case's.
     pub(crate) share: f64,
@@ -91,7 +95,9 @@ impl Run {
         for case in &self.cases {
             let Case { name, threads, .. } = case;
             let is_time = |Sample { lower, median, upper }| 0.0 < lower && lower <= median && median <= upper;
-            if !is_time(case.seconds) || !is_time(case.limit) || case.share <= 0.0 || *threads == 0 {
+            let is_work = case.operations.is_none_or(|operations| operations.is_finite() && operations > 0.0);
+            let are_times = is_time(case.seconds) && is_time(case.limit);
+            if !are_times || !is_work || case.share <= 0.0 || *threads == 0 {
                 bail!("case {name:?} on {threads} threads holds a time, share or number that cannot be");
             }
             ensure!(names.insert((name, threads)), "it holds case {name:?} on {threads} threads twice");
@@ -113,8 +119,12 @@ impl Case {
         self.bytes.bytes() as f64 / self.seconds.median / 1e9
     }
 
-    pub(crate) fn limit_gb_per_second(&self) -> f64 {
-        self.bytes.bytes() as f64 / self.limit.median / 1e9
+    /// What the rate of the case and of its limit counts, and how much of it one execution has.
+    pub(crate) fn counted(&self) -> (f64, &'static str) {
+        match self.operations {
+            Some(operations) => (operations, "GFLOP/s"),
+            None => (self.bytes.bytes() as f64, "GB/s"),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use sterna::{
 };
 
 use super::args::BenchArgs;
-use super::limit::{Streams, Traffic};
+use super::limit::{Streams, Traffic, Work};
 use super::machine::Machine;
 use super::measure::{Measured, best, interleaved};
 use super::progress::Progress;
@@ -139,7 +139,9 @@ impl<'a> Session<'a> {
             let inputs = inputs(prepared, &self.teams[0].engine)?;
             for team in &self.teams {
                 let mut tensors = copied(&inputs, &team.engine)?;
-                let mut meter = Meter { team, time, progress, streams: &mut streams };
+                // Of several partitions nobody knows the parts.
+                let work = prepared.subject.work.filter(|_| prepared.partitions.len() == 1);
+                let mut meter = Meter { team, time, progress, streams: &mut streams, work };
                 for (name, partition) in &prepared.partitions {
                     let name = Some(name.as_str()).filter(|name| self.args.wants(name));
                     match step(name, partition, &mut tensors, &prepared.fills, &mut meter)? {
@@ -163,7 +165,7 @@ impl<'a> Session<'a> {
             progress.begin(format!("streaming limit, {}", counted(threads, "thread")));
             for bytes in ceiling_sizes() {
                 let half = Traffic { read: bytes / 2, written: bytes / 2 };
-                let strategy = streams.fastest(half, threads, pool)?;
+                let (strategy, _) = streams.fastest(half, threads, pool)?;
                 let copy = || {
                     streams.run(half, strategy, pool);
                     Ok(())
@@ -320,6 +322,8 @@ struct Meter<'a> {
     time: Duration,
     progress: &'a Progress,
     streams: &'a mut Streams,
+    /// The arithmetic of a case, if it is known.
+    work: Option<Work>,
 }
 
 impl Meter<'_> {
@@ -327,14 +331,21 @@ impl Meter<'_> {
         let Team { engine, pool } = self.team;
         let threads = engine.threads();
         self.progress.begin(format!("{name}, {}", counted(threads, "thread")));
-        let strategy = self.streams.fastest(bytes, threads, pool)?;
+        let (strategy, streaming) = self.streams.fastest(bytes, threads, pool)?;
+        // The longer of the two limits is the one that a case can reach.
+        let work = self.work.filter(|work| work.seconds(threads) > streaming);
         let limit = || {
-            self.streams.run(bytes, strategy, pool);
+            match work {
+                Some(work) => work.run(threads, pool),
+                None => self.streams.run(bytes, strategy, pool),
+            }
             Ok(())
         };
         let measured = interleaved(execute, limit, self.time, self.progress)?;
-        Ok(measured.map_or(Step::Interrupted, |Measured { case, limit, share, rounds }| {
-            Step::Measured(Case { name: name.into(), threads, bytes, rounds, seconds: case, limit, share })
+        let operations = work.map(|work| work.operations);
+        Ok(measured.map_or(Step::Interrupted, |Measured { case: seconds, limit, share, rounds }| {
+            let name = name.into();
+            Step::Measured(Case { name, threads, bytes, operations, rounds, seconds, limit, share })
         }))
     }
 }

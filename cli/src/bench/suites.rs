@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use sterna::reference::Value;
-use sterna::{AutoBroadcast, DataType, Graph, LogicalTensor, Op, TensorId};
+use sterna::{Attention, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, TensorId};
 
 use super::args::Suite;
+use super::limit::Work;
 use crate::ending::Ending;
 use crate::fill::Fill;
 use crate::shapes::settle;
@@ -18,6 +19,9 @@ pub(crate) struct Subject {
     /// The values of a model's constants.
     pub(crate) constants: BTreeMap<TensorId, Value>,
     pub(crate) fills: Vec<(TensorId, Fill)>,
+    /// The arithmetic of the graph as a whole, if the suite knows it: products and attention have the longer
+    /// of their arithmetic and their bytes as limit.
+    pub(crate) work: Option<Work>,
 }
 
 /// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of
@@ -151,11 +155,69 @@ const FUSIONS: &[Fusion] = &[
     ),
 ];
 
+/// Which keys a query of attention sees.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    All,
+    /// Those up to its own position, by ops over indices.
+    Causal,
+    /// The same, by booleans.
+    CausalTensor,
+    /// That many up to its own position, by ops over indices.
+    Window(i64),
+    /// The same, by booleans.
+    WindowTensor(i64),
+    /// That many from the first on, by booleans for all queries alike.
+    PaddingTensor(i64),
+}
+
+impl Seen {
+    fn has(self, query: i64, key: i64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Causal | Self::CausalTensor => key <= query,
+            Self::Window(width) | Self::WindowTensor(width) => key <= query && query - key < width,
+            Self::PaddingTensor(length) => key < length,
+        }
+    }
+
+    /// The dims of the booleans.
+    fn mask_dims(self, queries: i64, keys: i64) -> Option<[i64; 4]> {
+        match self {
+            Self::All | Self::Causal | Self::Window(_) => None,
+            Self::CausalTensor | Self::WindowTensor(_) => Some([1, 1, queries, keys]),
+            Self::PaddingTensor(_) => Some([1, 1, 1, keys]),
+        }
+    }
+}
+
+/// Attention: its name, the type, heads of queries and of keys, queries, keys and depth, and what is seen.
+type Attended = (&'static str, DataType, [i64; 5], Seen);
+
+/// Named by the mask, the type and the shape; all masks are shared by the heads.
+const ATTENTIONS: &[Attended] = &[
+    ("full/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::All),
+    ("full/f32/8x2048x128", DataType::F32, [8, 8, 2048, 2048, 128], Seen::All),
+    ("full/bf16/8x2048x64", DataType::Bf16, [8, 8, 2048, 2048, 64], Seen::All),
+    ("full/f16/8x2048x64", DataType::F16, [8, 8, 2048, 2048, 64], Seen::All),
+    ("causal/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::Causal),
+    ("causal-tensor/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::CausalTensor),
+    ("causal/bf16/8x2048x64", DataType::Bf16, [8, 8, 2048, 2048, 64], Seen::Causal),
+    ("window-128/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::Window(128)),
+    ("window-128-tensor/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::WindowTensor(128)),
+    ("padding-tensor/f32/8x2048x64", DataType::F32, [8, 8, 2048, 2048, 64], Seen::PaddingTensor(1229)),
+    ("grouped-causal/f32/8of2x1024x64", DataType::F32, [8, 2, 1024, 1024, 64], Seen::Causal),
+    ("decode/f32/8x1of4096x128", DataType::F32, [8, 8, 1, 4096, 128], Seen::All),
+    ("decode-grouped/bf16/8of2x1of4096x128", DataType::Bf16, [8, 2, 1, 4096, 128], Seen::All),
+    ("small/f32/4x32x64", DataType::F32, [4, 4, 32, 32, 64], Seen::All),
+];
+
 impl Suite {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Select => "select",
             Self::Fusion => "fusion",
+            Self::Attention => "attention",
         }
     }
 
@@ -166,6 +228,7 @@ impl Suite {
                 let sizes = |(name, json, sizes): &Fusion| sizes.iter().map(|size| fusion(name, json, size));
                 FUSIONS.iter().flat_map(sizes).collect()
             }
+            Self::Attention => ATTENTIONS.iter().map(|row| attention(row).map_err(Ending::failed)).collect(),
         }
     }
 }
@@ -182,11 +245,57 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
     graph.add_op(op.auto_broadcast(AutoBroadcast::Multidirectional))?;
     graph.finalize()?;
     let fill = fill.parse().map_err(anyhow::Error::msg::<String>)?;
-    Ok(Subject { name: (*name).into(), graph, constants: BTreeMap::new(), fills: vec![(0, fill)] })
+    Ok(Subject {
+        name: (*name).into(),
+        graph,
+        constants: BTreeMap::new(),
+        fills: vec![(0, fill)],
+        work: None,
+    })
 }
 
 fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
     let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
     let graph = settle(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
-    Ok(Subject { name: format!("{name}/{size}"), graph, constants: BTreeMap::new(), fills: Vec::new() })
+    Ok(Subject {
+        name: format!("{name}/{size}"),
+        graph,
+        constants: BTreeMap::new(),
+        fills: Vec::new(),
+        work: None,
+    })
+}
+
+/// Heads of keys that queries share are a dim of their own.
+fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended) -> Result<Subject> {
+    const MASK: TensorId = 4;
+    let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, t, dims);
+    let groups = heads / shared;
+    let mut options = Attention::new(
+        tensor(0, &[1, shared, groups, queries, depth])?,
+        tensor(1, &[1, shared, 1, keys, depth])?,
+        tensor(2, &[1, shared, 1, keys, depth])?,
+        tensor(3, &[1, shared, groups, queries, depth])?,
+    );
+    options.causal = matches!(seen, Seen::Causal | Seen::Window(_)).then_some(Causal::TopLeft);
+    if let Seen::Window(width) = seen {
+        options = options.window(width);
+    }
+    let mut constants = BTreeMap::new();
+    if let Some(dims) = seen.mask_dims(queries, keys) {
+        let rows = dims[2];
+        let pairs = (0..rows).flat_map(|query| (0..keys).map(move |key| (query, key)));
+        let bits: Vec<bool> = pairs.map(|(query, key)| seen.has(query, key)).collect();
+        constants.insert(MASK, Value::from_slice(&dims, &bits)?);
+        let mask = LogicalTensor::strided(MASK, DataType::Boolean, &dims)?;
+        options = options.mask(mask, MaskTrue::Keeps);
+    }
+    let mut graph = Graph::new();
+    graph.attention(&options)?;
+    graph.finalize()?;
+    let pairs = (0..queries).map(|query| (0..keys).filter(|&key| seen.has(query, key)).count());
+    let pairs = pairs.sum::<usize>() as f64;
+    // A product and a sum for each pair and number of the depth, in either product.
+    let work = Work { operations: 4.0 * heads as f64 * depth as f64 * pairs, data_type: t };
+    Ok(Subject { name: name.into(), graph, constants, fills: Vec::new(), work: Some(work) })
 }

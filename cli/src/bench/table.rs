@@ -37,9 +37,10 @@ pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {
     let Run { sterna, machine, level, subject, seconds_per_case, .. } = run;
     let mut text =
         format!("{subject}: sterna {sterna}, level {level}, {machine}, {seconds_per_case} s a case\n\n");
-    let head = ["case", "threads", "moved", "time", "quartiles", "GB/s", "limit", "share"];
+    let head = ["case", "threads", "moved", "time", "quartiles", "rate", "", "limit", "share"];
     let mut table = Table::new(&head);
     for case in &run.cases {
+        let (amount, unit) = case.counted();
         let [below, above] = case.seconds.spread().map(|part| format!("{:+.1}", 100.0 * part));
         table.rows.push(vec![
             case.name.clone(),
@@ -47,13 +48,18 @@ pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {
             size(case.bytes.bytes()),
             time(case.seconds.median),
             format!("{below} {above} %"),
-            rate(case.gb_per_second()),
-            rate(case.limit_gb_per_second()),
+            rate(amount / case.seconds.median / 1e9),
+            unit.into(),
+            rate(amount / case.limit.median / 1e9),
             format!("{:.2}", case.share),
         ]);
     }
     text += &table.text();
-    text += "\ntimes are medians; limit: plain copies of as many bytes, in GB/s; share: of that limit\n";
+    text += "\ntimes are medians; limit: plain copies of as many bytes";
+    if run.cases.iter().any(|case| case.operations.is_some()) {
+        text += ", or as much arithmetic in registers";
+    }
+    text += "; share: of that limit\n";
     text + &compared.map_or_else(String::new, comparison)
 }
 
@@ -117,7 +123,7 @@ pub(super) fn size(bytes: usize) -> String {
     }
 }
 
-/// GB/s with three digits that matter.
+/// A rate with three digits that matter.
 pub(super) fn rate(rate: f64) -> String {
     match rate {
         rate if rate < 10.0 => format!("{rate:.2}"),

@@ -38,7 +38,7 @@ impl DriverSpace {
     }
 
     /// The axes that are loops around tiles, in their order.
-    pub(super) fn outer(&self) -> impl Iterator<Item = usize> {
+    pub(in crate::compile) fn outer(&self) -> impl Iterator<Item = usize> {
         (0..self.dims.len()).filter(|&axis| Some(axis) != self.rows && Some(axis) != self.columns)
     }
 }

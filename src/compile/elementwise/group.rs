@@ -15,6 +15,7 @@ use crate::partition::Partition;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::Base;
 use crate::types::dtype::DataType;
+use crate::types::function::computes_in_f32;
 use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
 
@@ -223,6 +224,81 @@ impl ShapedGroup {
     /// The anchor whose result a value is.
     pub(in crate::compile) fn anchor_of(&self, value: usize) -> Option<usize> {
         self.anchors.iter().position(|anchor| anchor.outputs.contains(&value))
+    }
+
+    /// The value of which another one is the same in another type of floating-point numbers.
+    pub(in crate::compile) fn converted(&self, value: usize) -> Option<usize> {
+        let def = self.values[value].def.as_ref()?;
+        let (operand, _) = *def.operands.first()?;
+        let are_floats = [value, operand].iter().all(|&of| computes_in_f32(self.values[of].data_type));
+        let converts = matches!(def.pointwise.function, Function::Convert | Function::Identity);
+        let is_whole = self.values[operand].dims == self.values[value].dims;
+        (converts && are_floats && is_whole).then_some(operand)
+    }
+
+    /// The value that another one is with dims in another order, or as it is.
+    pub(in crate::compile) fn moved_from(&self, value: usize) -> Option<usize> {
+        let def = self.values[value].def.as_ref()?;
+        let moves = match &def.moved {
+            Some(Moved::Concatenated { .. }) => false,
+            Some(_) => true,
+            None => {
+                let operand = def.operands.first()?.0;
+                def.pointwise.function == Function::Identity
+                    && self.values[operand].dims == self.values[value].dims
+            }
+        };
+        moves.then(|| def.operands.first().map(|&(operand, _)| operand)).flatten()
+    }
+
+    /// The strides of a value whose elements are those of the value that it is [moved
+    /// from](Self::moved_from), which has these strides, and the elements from the first one there to its
+    /// own; `None` if no strides lead to them.
+    pub(in crate::compile) fn moved_strides(&self, value: usize, strides: &[i64]) -> Option<(Dims, isize)> {
+        let def = self.values[value].def.as_ref()?;
+        let operand = self.moved_from(value)?;
+        match &def.moved {
+            None => Some((strides.into(), 0)),
+            Some(Moved::Transposed(order)) => Some((order.iter().map(|&axis| strides[axis]).collect(), 0)),
+            Some(Moved::Sliced(ranges)) => {
+                let first = ranges.iter().zip(strides).map(|(range, stride)| range.start * stride);
+                let own = ranges.iter().zip(strides).map(|(range, stride)| range.step * stride);
+                Some((own.collect(), first.sum::<i64>() as isize))
+            }
+            Some(Moved::Reshaped) => {
+                let dims = [operand, value].map(|of| &self.values[of].dims);
+                shape::split_strides(dims[0], strides, dims[1]).map(|strides| (strides, 0))
+            }
+            Some(Moved::Concatenated { .. }) => None,
+        }
+    }
+
+    /// The only user of a value, if that has the value's dims in an order: axis `i` is axis `order[i]` of the
+    /// value.
+    pub(in crate::compile) fn only_transposed(&self, value: usize) -> Option<(usize, SmallVec<[usize; 6]>)> {
+        let mut users = (0..self.values.len()).filter(|&user| self.operands(user).contains(&value));
+        let (user, None) = (users.next()?, users.next()) else { return None };
+        let def = self.values[user].def.as_ref()?;
+        match &def.moved {
+            Some(Moved::Transposed(order)) => Some((user, order.clone())),
+            None if self.moved_from(user) == Some(value) => {
+                Some((user, (0..self.values[value].dims.len()).collect()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value with some dims whose elements another value has in the same order.
+    pub(in crate::compile) fn reshaped_from(&self, mut value: usize, dims: &[i64]) -> Option<usize> {
+        while self.values[value].dims[..] != *dims {
+            let def = self.values[value].def.as_ref()?;
+            value = match &def.moved {
+                Some(Moved::Reshaped) => def.operands.first()?.0,
+                Some(_) => return None,
+                None => self.moved_from(value)?,
+            };
+        }
+        Some(value)
     }
 
     /// The view of an operand of a value, given the view of the value and the extents of a nest.

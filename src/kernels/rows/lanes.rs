@@ -22,7 +22,7 @@ use crate::kernels::prefetch_l1;
 use crate::types::dtype::DataType;
 
 /// Numbers of a vector.
-pub(super) const LANES: usize = 16;
+pub(in crate::kernels) const LANES: usize = 16;
 
 /// Numbers of a step of a loop along a row: four vectors.
 pub(super) const STEP: usize = 4 * LANES;
@@ -60,7 +60,7 @@ impl RowType {
 /// # Safety
 ///
 /// The machine runs the level; loads and stores reach elements that can be read or written.
-pub(super) trait Lanes: Isa + Sized {
+pub(in crate::kernels) trait Lanes: Isa + Sized {
     /// 16 numbers of f32, and of f64.
     type F: Copy;
     type D: Copy;

@@ -7,7 +7,7 @@
 
 mod backward;
 mod fold;
-mod lanes;
+pub(in crate::kernels) mod lanes;
 mod norm;
 mod softmax;
 

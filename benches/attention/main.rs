@@ -1,0 +1,465 @@
+//! Attention: time, GFLOP/s and shares of limits, beside the arithmetic and the memory of the machine in the
+//! same run.
+//!
+//! `cargo bench --bench attention -- [--threads N] [--rounds N] [--list] [FILTER]...` measures the rows whose
+//! names hold every filter; a filter with a `=` in front must be the whole name. Without one there are
+//! hundreds of rows, some of seconds. A row is
+//!
+//! - `f32 8x2048x64 full`: 8 heads, 2048 queries and keys, depth 64, no mask;
+//! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
+//!   ops over indices. It is measured by turns with the unmasked row; `of ideal` is the unmasked time times
+//!   the share of 64 x 64 tiles that the mask keeps, divided by the time;
+//! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
+//!   values;
+//! - `f32 small 4x32x64`.
+//!
+//! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none.
+//! `--serve ROW` answers questions on standard input instead; `peers.py` asks them.
+
+mod masks;
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::io::Write;
+use std::time::Instant;
+
+use masks::{Builder, Kept, Mask, kept, mixed};
+use sterna::{
+    Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream, TensorBuf,
+    arithmetic_in_registers,
+};
+
+/// Least time of one sample, so that reading the clock does not matter.
+const SAMPLE_SECONDS: f64 = 0.002;
+
+const SIZES: [usize; 5] = [384, 1024, 2048, 4096, 8192];
+const DEPTHS: [usize; 2] = [64, 128];
+const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
+
+/// Heads that share a mask plane.
+const HEADS: usize = 8;
+
+const Q: usize = 0;
+const K: usize = 1;
+const V: usize = 2;
+const DST: usize = 3;
+const MASK: usize = 4;
+/// The first list of a mask; the tensors between the ops come behind the lists.
+const LISTS: usize = 5;
+const BETWEEN: usize = 20;
+
+/// The form in which a mask is said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Form {
+    Tensor,
+    Expression,
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    name: String,
+    data_type: DataType,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    depth: usize,
+    /// The number of a mask in [`Mask::all`], and its form.
+    mask: Option<(usize, Form)>,
+    /// Whether the bytes of keys and values limit it, and not arithmetic.
+    is_decode: bool,
+}
+
+impl Row {
+    fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        for (t, size, depth) in TYPES
+            .into_iter()
+            .flat_map(|t| SIZES.into_iter().flat_map(move |size| DEPTHS.map(move |depth| (t, size, depth))))
+        {
+            let name = format!("{t} {HEADS}x{size}x{depth}");
+            let (heads, queries, keys) = (HEADS, size, size);
+            let plain =
+                Self { name, data_type: t, heads, queries, keys, depth, mask: None, is_decode: false };
+            rows.push(Self { name: format!("{} full", plain.name), ..plain.clone() });
+            for (number, mask) in Mask::all(size).iter().enumerate() {
+                let forms = [(Form::Tensor, "tensor"), (Form::Expression, "expression")];
+                for (form, of) in
+                    forms.into_iter().filter(|(form, _)| *form == Form::Tensor || mask.is_expression())
+                {
+                    let name = format!("{} {} {of}", plain.name, mask.name);
+                    rows.push(Self { name, mask: Some((number, form)), ..plain.clone() });
+                }
+            }
+        }
+        for (t, keys, queries) in TYPES
+            .into_iter()
+            .flat_map(|t| [4096, 32_768].into_iter().flat_map(move |keys| [1, 2, 4, 8].map(|q| (t, keys, q))))
+        {
+            for heads in [1, HEADS] {
+                let (depth, mask) = (128, None);
+                let name = format!("{t} decode {heads}x{keys}x{depth} rows {queries}");
+                rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: true });
+            }
+        }
+        for t in TYPES {
+            let name = format!("{t} small 4x32x64");
+            let (heads, queries, keys, depth, mask) = (4, 32, 32, 64, None);
+            rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: false });
+        }
+        rows
+    }
+
+    fn mask(&self) -> Option<Mask> {
+        self.mask.map(|(number, _)| Mask::all(self.queries).swap_remove(number))
+    }
+
+    /// The inputs, by id.
+    fn inputs(&self, mask: Option<&Mask>) -> Vec<LogicalTensor> {
+        let desc = |id, t, dims: &[usize]| {
+            let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
+            LogicalTensor::strided(id, t, &dims).expect("the dims are small")
+        };
+        let &Self { data_type: t, heads, queries, keys, depth, .. } = self;
+        let mut inputs = vec![
+            desc(Q, t, &[1, heads, queries, depth]),
+            desc(K, t, &[1, heads, keys, depth]),
+            desc(V, t, &[1, heads, keys, depth]),
+        ];
+        match (mask, self.mask) {
+            (Some(_), Some((_, Form::Tensor))) => {
+                inputs.push(desc(MASK, DataType::Boolean, &[1, 1, queries, keys]));
+            }
+            (Some(mask), _) => inputs.extend((0..mask.lists.len()).flat_map(|list| {
+                let id = LISTS + 2 * list;
+                [desc(id, DataType::S32, &[queries, 1]), desc(id + 1, DataType::S32, &[keys])]
+            })),
+            (None, _) => {}
+        }
+        inputs
+    }
+
+    fn graph(&self, mask: Option<&Mask>, inputs: &[LogicalTensor]) -> Graph {
+        let t = self.data_type;
+        let mut builder = Builder::new(BETWEEN, LISTS);
+        let product = Op::new(0, OpKind::MatMul).attr(Attr::TransposeB, true);
+        let scores = builder.add(product, &[&inputs[Q], &inputs[K]], DataType::F32);
+        let scale = builder.constant(DataType::F32, 1.0 / (self.depth as f32).sqrt());
+        let mut scores = builder.op(OpKind::Multiply, &[&scores, &scale], DataType::F32);
+        if let Some(mask) = mask {
+            let condition = match self.mask {
+                Some((_, Form::Expression)) => mask.ops(&mut builder, &scores),
+                _ => inputs[MASK - 1].clone(),
+            };
+            let nothing = builder.constant(DataType::F32, f32::NEG_INFINITY);
+            scores = builder.op(OpKind::Select, &[&condition, &scores, &nothing], DataType::F32);
+        }
+        let softmax = Op::new(builder.ops.len(), OpKind::SoftMax).attr(Attr::Axis, -1i64);
+        let weights = builder.add(softmax.attr(Attr::Mode, "inf_as_zero"), &[&scores], t);
+        let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, inputs[V].clone()]);
+        builder.ops.push(product.output(LogicalTensor::unknown(DST, t)));
+
+        // The description of an input that ops name by id alone.
+        let mut graph = Graph::new();
+        for op in builder.ops {
+            graph.add_op(op).expect("the ops fit their schema");
+        }
+        graph.finalize().expect("the graph is whole");
+        graph
+    }
+}
+
+/// Numbers from -1 to 1, always the same.
+fn number(id: usize, at: usize) -> f32 {
+    (mixed((id as u64) << 48 | at as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+fn half(number: f32) -> u16 {
+    // The numbers are of few bits and far from the edges of f16, so cutting off is all that rounding needs.
+    let bits = number.to_bits();
+    let exponent = (bits >> 23 & 0xff) as i32 - 112;
+    let sign = (bits >> 16 & 0x8000) as u16;
+    if exponent <= 0 { sign } else { sign | (exponent as u16) << 10 | (bits >> 13 & 0x3ff) as u16 }
+}
+
+/// A row, compiled, with its tensors. Partitions run one after the other; attention is one.
+struct Ready {
+    steps: Vec<CompiledPartition>,
+    tensors: BTreeMap<usize, TensorBuf>,
+    stream: Stream,
+    kept: Kept,
+}
+
+impl Ready {
+    fn new(row: &Row, engine: &Engine) -> Self {
+        let mask = row.mask();
+        let bytes = mask.as_ref().map(|mask| mask.bytes(row.queries));
+        let all = Kept { pairs: 1.0, tiles: 1.0 };
+        let kept = bytes.as_ref().map_or(all, |bytes| kept(bytes, row.queries));
+        let inputs = row.inputs(mask.as_ref());
+        let mut tensors = BTreeMap::new();
+        for desc in &inputs {
+            let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
+            fill(&mut tensor, bytes.as_deref(), mask.as_ref());
+            tensors.insert(desc.id(), tensor);
+        }
+        let graph = row.graph(mask.as_ref(), &inputs);
+        let mut steps = Vec::new();
+        for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
+            let descs: Vec<LogicalTensor> =
+                partition.inputs().iter().map(|port| tensors[&port.id()].desc().clone()).collect();
+            let compiled = partition.compile(engine, &descs, partition.outputs());
+            let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
+            for output in compiled.outputs() {
+                let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");
+                tensors.insert(output.id(), tensor);
+            }
+            steps.push(compiled);
+        }
+        Self { steps, tensors, stream: Stream::new(engine), kept }
+    }
+
+    fn execute(&mut self) {
+        for step in &self.steps {
+            let mut outputs: Vec<TensorBuf> =
+                step.outputs().iter().filter_map(|desc| self.tensors.remove(&desc.id())).collect();
+            let inputs: Vec<_> =
+                step.inputs().iter().map(|desc| self.tensors[&desc.id()].as_tensor()).collect();
+            let mut into: Vec<_> = outputs.iter_mut().map(TensorBuf::as_tensor_mut).collect();
+            step.execute(&self.stream, &inputs, &mut into).expect("the tensors fit");
+            drop(into);
+            self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id(), tensor)));
+        }
+    }
+
+    /// Seconds of one execution, of as many as a sample takes.
+    fn sample(&mut self, runs: usize) -> f64 {
+        let start = Instant::now();
+        (0..runs).for_each(|_| self.execute());
+        start.elapsed().as_secs_f64() / runs as f64
+    }
+
+    /// Warms up, and tells how many executions a sample takes.
+    fn runs(&mut self) -> usize {
+        let once = self.sample(1).min(self.sample(1));
+        ((SAMPLE_SECONDS / once.max(1e-9)).ceil() as usize).max(1)
+    }
+}
+
+fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
+    let (id, t) = (tensor.desc().id(), tensor.desc().data_type());
+    let into = tensor.as_mut_bytes();
+    match t {
+        DataType::F32 => {
+            for (at, element) in into.chunks_exact_mut(4).enumerate() {
+                element.copy_from_slice(&number(id, at).to_ne_bytes());
+            }
+        }
+        DataType::Bf16 => {
+            for (at, element) in into.chunks_exact_mut(2).enumerate() {
+                element.copy_from_slice(&((number(id, at).to_bits() >> 16) as u16).to_ne_bytes());
+            }
+        }
+        DataType::F16 => {
+            for (at, element) in into.chunks_exact_mut(2).enumerate() {
+                element.copy_from_slice(&half(number(id, at)).to_ne_bytes());
+            }
+        }
+        DataType::S32 => {
+            let lists = mask.map_or(&[][..], |mask| &mask.lists);
+            for (element, number) in into.chunks_exact_mut(4).zip(&lists[(id - LISTS) / 2]) {
+                element.copy_from_slice(&number.to_ne_bytes());
+            }
+        }
+        _ => into.copy_from_slice(bytes.unwrap_or_default()),
+    }
+}
+
+/// The least seconds of runs that are measured by turns.
+fn best_by_turns(rounds: usize, all: &mut [&mut Ready]) -> Vec<f64> {
+    let runs: Vec<usize> = all.iter_mut().map(|ready| ready.runs()).collect();
+    let mut best = vec![f64::MAX; all.len()];
+    for _ in 0..rounds {
+        for ((ready, &runs), best) in all.iter_mut().zip(&runs).zip(&mut best) {
+            *best = best.min(ready.sample(runs));
+        }
+    }
+    best
+}
+
+/// The machine on some threads at once.
+struct Limits {
+    /// Operations a second, by type.
+    arithmetic: Vec<(DataType, f64)>,
+    /// Bytes a second.
+    reading: f64,
+}
+
+impl Limits {
+    fn of(threads: usize, rounds: usize) -> Self {
+        let arithmetic = TYPES.map(|t| {
+            let rate = on_threads(threads, || {
+                most(rounds, || {
+                    let start = Instant::now();
+                    arithmetic_in_registers(t, 100_000) / start.elapsed().as_secs_f64()
+                })
+            });
+            (t, rate)
+        });
+        let reading = on_threads(threads, || {
+            let words = vec![1u64; (256 << 20) / 8 / threads];
+            most(rounds.min(5), || {
+                let start = Instant::now();
+                black_box(words.iter().fold(0u64, |sum, &word| sum ^ word));
+                (words.len() * 8) as f64 / start.elapsed().as_secs_f64()
+            })
+        });
+        Self { arithmetic: arithmetic.to_vec(), reading }
+    }
+
+    fn arithmetic(&self, t: DataType) -> f64 {
+        self.arithmetic.iter().find(|(of, _)| *of == t).map_or(1.0, |(_, rate)| *rate)
+    }
+}
+
+fn most(rounds: usize, mut rate: impl FnMut() -> f64) -> f64 {
+    (0..rounds.max(1)).map(|_| rate()).fold(0.0, f64::max)
+}
+
+fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&rate)).collect();
+        let own = rate();
+        own + others.into_iter().filter_map(|other| other.join().ok()).sum::<f64>()
+    })
+}
+
+struct Options {
+    /// False under `cargo test`, which runs a row of each kind once.
+    is_bench: bool,
+    is_list: bool,
+    rounds: usize,
+    threads: usize,
+    serve: Option<String>,
+    filters: Vec<String>,
+}
+
+impl Options {
+    fn parse() -> Result<Self, String> {
+        let mut options =
+            Self { is_bench: false, is_list: false, rounds: 9, threads: 2, serve: None, filters: Vec::new() };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                let number = arguments.next().and_then(|number| number.parse().ok());
+                number.filter(|&number| number > 0).ok_or(format!("{argument} takes a number above 0"))
+            };
+            match argument.as_str() {
+                "--bench" => options.is_bench = true,
+                "--list" => options.is_list = true,
+                "--rounds" => options.rounds = number()?,
+                "--threads" => options.threads = number()?,
+                "--serve" => {
+                    options.serve = Some(arguments.next().ok_or("--serve takes the name of a row")?);
+                }
+                _ if argument.starts_with('-') => return Err(format!("unknown option {argument}")),
+                _ => options.filters.push(argument),
+            }
+        }
+        Ok(options)
+    }
+
+    fn takes(&self, row: &Row) -> bool {
+        self.filters.iter().all(|filter| match filter.strip_prefix('=') {
+            Some(name) => row.name == name,
+            None => row.name.contains(filter.as_str()),
+        })
+    }
+}
+
+fn main() -> Result<(), String> {
+    let mut options = Options::parse()?;
+    if let Some(name) = &options.serve {
+        let row = Row::all().into_iter().find(|row| row.name == *name);
+        return serve(&row.ok_or(format!("no row is called {name:?}"))?, options.threads);
+    }
+    let mut rows: Vec<Row> = Row::all().into_iter().filter(|row| options.takes(row)).collect();
+    if options.is_list {
+        rows.iter().for_each(|row| println!("{}", row.name));
+        return Ok(());
+    }
+    if !options.is_bench {
+        // A test of the bench: every mask in every form, once.
+        rows.retain(|row| row.name.contains("f32 8x384x64") || row.name.contains("small"));
+        options.rounds = 1;
+    }
+    for threads in [1, options.threads].into_iter().take(options.threads.min(2)) {
+        let limits = Limits::of(threads, options.rounds);
+        println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
+        for (t, rate) in &limits.arithmetic {
+            println!("limit of {t}: {:.1} GFLOP/s in registers", rate / 1e9);
+        }
+        println!("limit of memory: {:.1} GB/s read", limits.reading / 1e9);
+        println!(
+            "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>10}{:>7}",
+            "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts"
+        );
+        rows.iter().for_each(|row| measure(row, &limits, threads, options.rounds));
+    }
+    Ok(())
+}
+
+fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
+    let engine = Engine::builder().threads(threads).build();
+    let mut ready = Ready::new(row, &engine);
+    let full = Row { mask: None, ..row.clone() };
+    let mut full = row.mask.map(|_| Ready::new(&full, &engine));
+    let mut all: Vec<&mut Ready> = [&mut ready].into_iter().chain(full.as_mut()).collect();
+    let best = best_by_turns(rounds, &mut all);
+    let Kept { pairs, tiles } = ready.kept;
+    let flops = 4.0 * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;
+    let bytes = 2 * row.heads * row.keys * row.depth * row.data_type.size().unwrap_or(4);
+    let arithmetic = flops / limits.arithmetic(row.data_type);
+    let limit = if row.is_decode { arithmetic.max(bytes as f64 / limits.reading) } else { arithmetic };
+    let ideal = best.get(1).map_or("".into(), |full| format!("{:.2}", full * tiles / best[0]));
+    println!(
+        "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}",
+        row.name,
+        1e3 * best[0],
+        flops / best[0] / 1e9,
+        limit / best[0],
+        pairs,
+        tiles,
+        ideal,
+        ready.steps.len()
+    );
+}
+
+/// Answers the questions of `peers.py`: `run SAMPLES` by nanoseconds of each sample, `write ID PATH` by the
+/// bytes of a tensor in a file.
+fn serve(row: &Row, threads: usize) -> Result<(), String> {
+    let engine = Engine::builder().threads(threads).build();
+    let mut ready = Ready::new(row, &engine);
+    let runs = ready.runs();
+    let Row { data_type, heads, queries, keys, depth, .. } = row;
+    println!("ready {data_type} {heads} {queries} {keys} {depth} {} {}", ready.kept.pairs, ready.kept.tiles);
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["run", samples] => {
+                let samples: usize = samples.parse().map_err(|_| format!("{samples:?} is no number"))?;
+                let times = (0..samples).map(|_| format!(" {:.1}", 1e9 * ready.sample(runs)));
+                println!("times{}", times.collect::<String>());
+            }
+            ["write", id, path] => {
+                let tensor = id.parse().ok().and_then(|id: usize| ready.tensors.get(&id));
+                let tensor = tensor.ok_or(format!("there is no tensor {id}"))?;
+                let mut file = std::fs::File::create(path).map_err(|error| error.to_string())?;
+                file.write_all(tensor.as_bytes()).map_err(|error| error.to_string())?;
+                println!("written");
+            }
+            _ => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Masked attention as ordinary ops of a graph.
+
+use std::ffi::c_int;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
+
+use sterna::{Attention, Causal as CoreCausal, MaskTrue as CoreMaskTrue};
+
+use crate::data_type::{self, DataType};
+use crate::ffi::{Fault, ffi_guard, require};
+use crate::graph::Graph;
+use crate::logical_tensor::LogicalTensor;
+use crate::status::Status;
+
+/// Where the diagonal of a causal mask lies: one of the `STERNA_CAUSAL_*` numbers.
+///
+/// A query i sees key j if j <= i + offset. At the top left the offset is 0; at the bottom right it is the
+/// number of keys less the number of queries, as the graph describes them; or it is a tensor.
+pub type Causal = c_int;
+
+/// Every place of the diagonal with its name.
+pub const CAUSALS: &[(Causal, &str)] =
+    &[(NONE, "none"), (TOP_LEFT, "top_left"), (BOTTOM_RIGHT, "bottom_right"), (OFFSET, "offset")];
+
+const NONE: Causal = 0;
+const TOP_LEFT: Causal = 1;
+const BOTTOM_RIGHT: Causal = 2;
+const OFFSET: Causal = 3;
+
+/// What true in a boolean mask says of its pair of a query and a key: one of the `STERNA_MASK_TRUE_*`
+/// numbers.
+pub type MaskTrue = c_int;
+
+/// Every meaning of true with its name.
+pub const MASK_TRUES: &[(MaskTrue, &str)] = &[(KEEPS, "keeps"), (MASKS, "masks")];
+
+const KEEPS: MaskTrue = 0;
+const MASKS: MaskTrue = 1;
+
+/// The options of `sterna_graph_add_attention`.
+///
+/// Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted: 0 and null are the
+/// defaults. Later versions of the library may add fields at the end; `struct_size` tells how many the caller
+/// knows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AttentionOptions {
+    /// The size of this struct where the caller was compiled.
+    pub struct_size: usize,
+    /// The queries: dims [.., queries, d].
+    pub q: *const LogicalTensor,
+    /// The keys: dims [.., keys, d].
+    pub k: *const LogicalTensor,
+    /// The values: dims [.., keys, d_v].
+    pub v: *const LogicalTensor,
+    /// The result: dims [.., queries, d_v].
+    pub dst: *const LogicalTensor,
+    /// The id of the first op; the others follow it.
+    pub first_op_id: usize,
+    /// The id of the first tensor between the ops; the others follow it.
+    pub first_tensor_id: usize,
+    /// Numbers that are added to the scaled and capped scores; null for none.
+    pub bias: *const LogicalTensor,
+    /// Booleans that broadcast to the scores; null for none.
+    pub mask: *const LogicalTensor,
+    /// The offset of a causal mask, of type s32; null unless `causal` asks for it.
+    pub offset: *const LogicalTensor,
+    /// Where maximum + ln(sum) of each query's scores goes, f32; null for nowhere.
+    pub stats: *const LogicalTensor,
+    /// Where the diagonal of a causal mask lies.
+    pub causal: Causal,
+    /// What true in `mask` says.
+    pub mask_true: MaskTrue,
+    /// The number of positions, its own included, that a query sees back, and ahead unless it is causal; 0
+    /// for no window.
+    pub window: i64,
+    /// The number of query heads that share a head of keys and values; 0 for 1.
+    pub groups: i64,
+    /// The factor of the scores; 0 for 1 / sqrt(d).
+    pub scale: f32,
+    /// The cap of the scaled scores, which become softcap * tanh(score / softcap); 0 for none.
+    pub softcap: f32,
+    /// Unless 0, `k` has dims [.., d, keys].
+    pub k_transposed: c_int,
+    /// Unless 0, a query without keys gets NaN instead of 0.
+    pub nan_without_keys: c_int,
+    /// The type of the scores, f32 or that of `q`; 0 for f32.
+    pub score_type: DataType,
+}
+
+/// The least size of a caller's struct: what has no default must be in it.
+const LEAST: usize = offset_of!(AttentionOptions, bias);
+
+impl AttentionOptions {
+    /// The options of a caller, who may know fewer fields, or more.
+    ///
+    /// # Safety
+    ///
+    /// Unless the address is null, a size stands there, and as many bytes can be read.
+    unsafe fn read(at: *const Self) -> Result<Self, Fault> {
+        let at = require(NonNull::new(at.cast_mut()), "options")?.as_ptr();
+        if !at.is_aligned() {
+            return Err(Fault::invalid_arguments("`options` is not aligned"));
+        }
+        // SAFETY: the address is not null and aligned, and the caller promises that the size stands there.
+        let size = unsafe { (&raw const (*at).struct_size).read() };
+        if size < LEAST || size > isize::MAX as usize {
+            let message = format!("`struct_size` is {size}; the options have {LEAST} bytes at least");
+            return Err(Fault::invalid_arguments(message));
+        }
+        // SAFETY: the caller promises that so many bytes can be read.
+        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
+        let known = size.min(size_of::<Self>());
+        if bytes[known..].iter().any(|&byte| byte != 0) {
+            return Err(Fault::unimplemented(
+                "`options` sets an option behind those that this version of the library knows",
+            ));
+        }
+        let mut options = MaybeUninit::<Self>::zeroed();
+        // SAFETY: the target has room for `known` bytes, and is another place than the caller's struct.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(options.as_mut_ptr().cast::<u8>(), known) };
+        // SAFETY: the struct is of integers, floats and raw pointers; any bits are such, 0 for those not
+        // given.
+        Ok(unsafe { options.assume_init() })
+    }
+
+    /// The options for the library.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or a description can be read there.
+    unsafe fn to_core(self) -> Result<Attention, Fault> {
+        let optional = |at: *const LogicalTensor, name: &'static str| {
+            if !at.is_aligned() {
+                return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
+            }
+            // SAFETY: the address is aligned, and the caller promises the rest.
+            unsafe { at.as_ref() }.map(LogicalTensor::to_core).transpose()
+        };
+        let needed = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
+        let mut core = Attention::new(
+            needed(self.q, "q")?,
+            needed(self.k, "k")?,
+            needed(self.v, "v")?,
+            needed(self.dst, "dst")?,
+        )
+        .ids_from(self.first_op_id, self.first_tensor_id)
+        .k_transposed(self.k_transposed != 0)
+        .inf_as_zero(self.nan_without_keys == 0);
+        core.bias = optional(self.bias, "bias")?;
+        core.stats = optional(self.stats, "stats")?;
+
+        let says = match self.mask_true {
+            KEEPS => CoreMaskTrue::Keeps,
+            MASKS => CoreMaskTrue::Masks,
+            other => return Err(Fault::unknown("meaning of true in a mask", other)),
+        };
+        core.mask = optional(self.mask, "mask")?.map(|mask| (mask, says));
+        if core.mask.is_none() && self.mask_true != KEEPS {
+            return Err(Fault::invalid_arguments("`mask_true` is masks, but `mask` is null"));
+        }
+
+        let offset = optional(self.offset, "offset")?;
+        if offset.is_some() && self.causal != OFFSET {
+            let name = CAUSALS.iter().find(|(code, _)| *code == self.causal).map(|(_, name)| *name);
+            let name = name.ok_or_else(|| Fault::unknown("place of a diagonal", self.causal))?;
+            return Err(Fault::invalid_arguments(format!("`causal` is {name}, but `offset` is given")));
+        }
+        core.causal = match self.causal {
+            NONE => None,
+            TOP_LEFT => Some(CoreCausal::TopLeft),
+            BOTTOM_RIGHT => Some(CoreCausal::BottomRight),
+            OFFSET => Some(CoreCausal::Offset(require(offset, "offset")?)),
+            other => return Err(Fault::unknown("place of a diagonal", other)),
+        };
+        core.window = Some(self.window).filter(|&window| window != 0);
+        core.groups = Some(self.groups).filter(|&groups| groups != 0);
+        core.scale = Some(self.scale).filter(|&scale| scale != 0.0);
+        core.softcap = Some(self.softcap).filter(|&cap| cap != 0.0);
+        if self.score_type != 0 {
+            core.score_type = data_type::from_code(self.score_type)?;
+        }
+        Ok(core)
+    }
+}
+
+/// Adds the ops of masked attention to a graph: MatMul, Multiply, Tanh, Add, GenIndex, comparisons, Select,
+/// SoftMax, MatMul, as the options ask for them. They are ops like any other; constants are Fill ops.
+///
+/// `op_num` and `tensor_num`, which may be null, receive how many ids the ops and the tensors between them
+/// have taken, from `first_op_id` and `first_tensor_id` on. `invalid_arguments` for an option that is out of
+/// its range, contradicts another, or needs a size that is unknown; `unimplemented` for one that this version
+/// does not know; `invalid_graph_op` if an op id is taken; `invalid_graph` after `sterna_graph_finalize`.
+/// After an error the graph is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_add_attention(
+    graph: Option<&mut Graph>,
+    options: *const AttentionOptions,
+    op_num: Option<&mut MaybeUninit<usize>>,
+    tensor_num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        // SAFETY: the caller promises a struct of the size that it says, and descriptions where it points.
+        let options = unsafe { AttentionOptions::read(options)?.to_core() }?;
+        let ids = graph.core_mut().attention(&options)?;
+        if let Some(op_num) = op_num {
+            op_num.write(ids.ops.len());
+        }
+        if let Some(tensor_num) = tensor_num {
+            tensor_num.write(ids.tensors.len());
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,150 @@
+/* Options of attention that do not do, structs of other sizes, and the ids that good ones take. */
+#include <math.h>
+
+#include "check.h"
+
+enum { Q, K, V, TO, EXTRA, TENSORS };
+
+static sterna_logical_tensor_t desc[TENSORS];
+static sterna_graph_t *graph;
+
+static sterna_logical_tensor_t described(size_t id, sterna_data_type_t type, int ndims, const int64_t *dims) {
+    sterna_logical_tensor_t tensor;
+    OK(sterna_logical_tensor_init_with_dims(&tensor, id, type, ndims, dims, STERNA_LAYOUT_TYPE_STRIDED,
+                                            STERNA_TENSOR_PROPERTY_VARIABLE));
+    return tensor;
+}
+
+static sterna_attention_options_t plain(void) {
+    sterna_attention_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.q = &desc[Q];
+    options.k = &desc[K];
+    options.v = &desc[V];
+    options.dst = &desc[TO];
+    options.first_tensor_id = 50;
+    return options;
+}
+
+/* The graph stays as it was, and the sentence names what is wrong. */
+static void refused(const sterna_attention_options_t *options, sterna_status_t status, const char *word) {
+    char *before, *after;
+    size_t op_num = 77, tensor_num = 77;
+    OK(sterna_graph_to_json(graph, &before, NULL));
+    REQUIRE(sterna_graph_add_attention(graph, options, &op_num, &tensor_num) == status);
+    REQUIRE(strstr(sterna_last_error_message(), word) != NULL);
+    REQUIRE(op_num == 77 && tensor_num == 77);
+    OK(sterna_graph_to_json(graph, &after, NULL));
+    REQUIRE(strcmp(before, after) == 0);
+    OK(sterna_string_destroy(before));
+    OK(sterna_string_destroy(after));
+}
+
+#define REFUSED(change, word)                                          \
+    do {                                                               \
+        sterna_attention_options_t options = plain();                  \
+        change;                                                        \
+        refused(&options, STERNA_STATUS_INVALID_ARGUMENTS, word);      \
+    } while (0)
+
+static void bad_options(void) {
+    REFUSED(options.q = NULL, "`q` is null");
+    REFUSED(options.k = NULL, "`k` is null");
+    REFUSED(options.v = NULL, "`v` is null");
+    REFUSED(options.dst = NULL, "`dst` is null");
+    REFUSED(options.q = (const sterna_logical_tensor_t *)((const char *)&desc[Q] + 1), "`q` is not aligned");
+    REFUSED(options.window = -1, "`window` is -1");
+    REFUSED(options.groups = 3, "`groups` is 3, which does not divide the 4 heads of `q`");
+    REFUSED(options.groups = -1, "`groups` is -1");
+    REFUSED(options.scale = NAN, "`scale` is NaN");
+    REFUSED(options.softcap = -2, "`softcap` is -2");
+    REFUSED(options.causal = 4, "4 is no place of a diagonal");
+    REFUSED(options.causal = -1, "-1 is no place of a diagonal");
+    REFUSED(options.causal = STERNA_CAUSAL_OFFSET, "`offset` is null");
+    REFUSED(options.offset = &desc[EXTRA], "`causal` is none, but `offset` is given");
+    REFUSED((options.offset = &desc[EXTRA], options.causal = STERNA_CAUSAL_TOP_LEFT), "`causal` is top_left");
+    REFUSED((options.offset = &desc[EXTRA], options.causal = 9), "9 is no place of a diagonal");
+    REFUSED((options.offset = &desc[EXTRA], options.causal = STERNA_CAUSAL_OFFSET), "an offset is s32");
+    REFUSED(options.mask_true = STERNA_MASK_TRUE_MASKS, "`mask` is null");
+    REFUSED((options.mask = &desc[Q], options.mask_true = 2), "2 is no meaning of true");
+    REFUSED(options.mask = &desc[Q], "a mask is boolean");
+    REFUSED(options.bias = &desc[EXTRA], "booleans are a `mask`");
+    REFUSED(options.score_type = 0x7fff, "32767 is no data type");
+    REFUSED(options.score_type = STERNA_DATA_TYPE_F16, "`score_type` is f16");
+    REFUSED(options.first_tensor_id = Q, "tensor 0 is there already");
+    REFUSED(options.first_tensor_id = SIZE_MAX - 1, "the ids leave usize");
+    REFUSED(options.struct_size = 0, "`struct_size` is 0");
+    REFUSED(options.struct_size = 7, "`struct_size` is 7");
+    REFUSED(options.struct_size = offsetof(sterna_attention_options_t, bias) - 1, "`struct_size`");
+    REFUSED(options.struct_size = SIZE_MAX, "`struct_size`");
+    ENDS(INVALID_ARGUMENTS, sterna_graph_add_attention(graph, NULL, NULL, NULL));
+    sterna_attention_options_t options = plain();
+    ENDS(INVALID_ARGUMENTS, sterna_graph_add_attention(NULL, &options, NULL, NULL));
+}
+
+/* A caller of an earlier version knows fewer options, one of a later version more. */
+static void other_sizes(void) {
+    struct {
+        sterna_attention_options_t known;
+        uint64_t later;
+    } longer;
+    memset(&longer, 0, sizeof longer);
+    longer.known = plain();
+    longer.known.struct_size = sizeof longer;
+    longer.later = 1;
+    refused(&longer.known, STERNA_STATUS_UNIMPLEMENTED, "behind those that this version");
+    longer.later = 0;
+    size_t ops[3], tensors[3];
+    for (int i = 0; i < 3; i++) {
+        sterna_graph_t *other;
+        OK(sterna_graph_create(&other, STERNA_ENGINE_KIND_CPU));
+        sterna_attention_options_t options = i == 0 ? plain() : longer.known;
+        if (i == 2) {
+            /* The bytes behind the size that it tells are not its. */
+            options.struct_size = offsetof(sterna_attention_options_t, bias);
+            memset((char *)&options + options.struct_size, 0xff, sizeof options - options.struct_size);
+        }
+        const sterna_attention_options_t *given = i == 1 ? &longer.known : &options;
+        OK(sterna_graph_add_attention(other, given, &ops[i], &tensors[i]));
+        OK(sterna_graph_destroy(other));
+    }
+    REQUIRE(ops[0] == ops[1] && ops[0] == ops[2] && tensors[0] == tensors[1] && tensors[0] == tensors[2]);
+    REQUIRE(ops[0] > 3 && tensors[0] + 1 >= ops[0]);
+}
+
+static void ids(void) {
+    sterna_attention_options_t options = plain();
+    options.first_op_id = 5;
+    options.causal = STERNA_CAUSAL_BOTTOM_RIGHT;
+    size_t op_num, tensor_num, partitions;
+    OK(sterna_graph_add_attention(graph, &options, &op_num, &tensor_num));
+    refused(&options, STERNA_STATUS_INVALID_ARGUMENTS, "there already");
+    options.first_tensor_id = 50 + tensor_num;
+    refused(&options, STERNA_STATUS_INVALID_GRAPH_OP, "an op of this id is in the graph already");
+    options.first_op_id = 5 + op_num;
+    options.q = &desc[TO];
+    options.dst = &desc[EXTRA];
+    desc[EXTRA] = desc[TO];
+    desc[EXTRA].id = EXTRA;
+    OK(sterna_graph_add_attention(graph, &options, NULL, NULL));
+    OK(sterna_graph_finalize(graph));
+    OK(sterna_graph_filter(graph, STERNA_PARTITION_POLICY_DEBUG));
+    OK(sterna_graph_get_partition_num(graph, &partitions));
+    REQUIRE(partitions == 2 * op_num);
+    refused(&options, STERNA_STATUS_INVALID_GRAPH, "the graph is finalized");
+}
+
+int main(void) {
+    const int64_t dims[] = {2, 4, 6, 8};
+    for (size_t i = Q; i <= TO; i++) {
+        desc[i] = described(i, STERNA_DATA_TYPE_F32, 4, dims);
+    }
+    desc[EXTRA] = described(EXTRA, STERNA_DATA_TYPE_BOOLEAN, 4, dims);
+    OK(sterna_graph_create(&graph, STERNA_ENGINE_KIND_CPU));
+    bad_options();
+    other_sizes();
+    ids();
+    OK(sterna_graph_destroy(graph));
+    return 0;
+}

@@ -1,0 +1,482 @@
+//! Runs attention: block of queries by block of queries, and in each block of keys by block of keys.
+#![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
+
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::{Interpreter, SelectDest, TileOperands, select_dests};
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
+use crate::kernels::gemm::pack::RowPack;
+use crate::kernels::gemm::{Matrix, Panels, Product};
+use crate::kernels::pointwise::Kernel1;
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan};
+use crate::types::dtype::DataType;
+
+/// Bytes of a row of a tile of f32.
+const ROW: isize = 4 * QUERIES as isize;
+
+/// Computes all blocks of queries.
+pub(super) fn run(
+    phase: &AttentionPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let logits = select_dests(&phase.nest.program, &bindings.in_place);
+    let result = select_dests(&phase.result.nest.program, &bindings.in_place);
+    runner.run(phase.tasks(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut block = QueryBlock::new(phase, plan, bindings, scratch, &logits, &result);
+        ranges.for_each(|tasks| tasks.for_each(|task| block.run(task)));
+    })
+}
+
+/// A block of queries, and the state of its SoftMax.
+struct QueryBlock<'a> {
+    phase: &'a AttentionPhase,
+    /// Makes what enters the SoftMax.
+    logits: Interpreter<'a, ScoreOperands<'a>>,
+    /// Takes the result out.
+    result: Interpreter<'a, ResultOperands<'a>>,
+    state: SoftmaxState,
+    /// Whether the block of results holds sums.
+    has_sums: bool,
+}
+
+/// What is done with a tile of keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Maxima, exponentials and sums at once: what has been summed up is corrected if a maximum grows.
+    Online,
+    /// Maxima alone.
+    Maxima,
+    /// Exponentials and sums with the maxima of all keys, and without the values of keys whose weight is 0.
+    Exact,
+}
+
+impl<'a> QueryBlock<'a> {
+    fn new(
+        phase: &'a AttentionPhase,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        scratch: *mut u8,
+        logits: &'a [SelectDest],
+        result: &'a [SelectDest],
+    ) -> Self {
+        let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
+        let scores = ScoreOperands {
+            phase,
+            scratch,
+            cursor: cursor(&phase.nest),
+            computed: None,
+            queue: PrefetchQueue::default(),
+        };
+        let behind = ResultOperands {
+            at: scratch.wrapping_add(match phase.result.round {
+                Some(_) => phase.layout.typed_result,
+                None => phase.layout.result,
+            }),
+            cursor: cursor(&phase.result.nest),
+            queue: PrefetchQueue::default(),
+        };
+        let program = &phase.result.nest.program;
+        let of_result = scratch.wrapping_add(phase.layout.result_program);
+        Self {
+            phase,
+            logits: Interpreter::new(&phase.nest.program, logits, scratch, scores),
+            result: Interpreter::new(program, result, of_result, behind),
+            state: SoftmaxState::new(),
+            has_sums: false,
+        }
+    }
+
+    fn run(&mut self, task: usize) {
+        self.go_to(task, 0);
+        let queries = self.queries();
+        self.operands().pack_queries(queries);
+        self.begin();
+        self.pass(task, Pass::Online);
+        if !self.is_finite(queries) {
+            // A weight of 0 times a value that is not finite is no number: such keys are left out exactly.
+            self.begin();
+            self.pass(task, Pass::Maxima);
+            self.zero_sums();
+            self.pass(task, Pass::Exact);
+        }
+        self.finish(task, queries);
+    }
+
+    /// Goes to a tile of scores, and forgets what was computed for others.
+    fn go_to(&mut self, task: usize, key_block: usize) {
+        self.logits.go_to(task * self.phase.key_blocks() + key_block);
+        self.operands().computed = None;
+    }
+
+    fn operands(&mut self) -> &mut ScoreOperands<'a> {
+        &mut self.logits.operands
+    }
+
+    fn queries(&self) -> usize {
+        self.logits.operands.cursor.extent().columns
+    }
+
+    fn at(&self, place: usize) -> *mut u8 {
+        self.logits.operands.scratch.wrapping_add(place)
+    }
+
+    fn begin(&mut self) {
+        self.state = SoftmaxState::new();
+        self.has_sums = false;
+    }
+
+    fn sums(&self) -> *mut f32 {
+        self.at(self.phase.layout.result).cast()
+    }
+
+    fn zero_sums(&mut self) {
+        // SAFETY: the scratch has room for a row of the block for each element of a value.
+        unsafe { self.sums().write_bytes(0, self.phase.value_columns * QUERIES) };
+        self.has_sums = true;
+    }
+
+    /// Goes through the blocks of keys.
+    fn pass(&mut self, task: usize, pass: Pass) {
+        self.go_to(task, 0);
+        for key_block in 0..self.phase.key_blocks() {
+            self.tile(task, key_block, pass);
+        }
+    }
+
+    fn tile(&mut self, task: usize, key_block: usize, pass: Pass) {
+        let tile = self.scores(task, key_block);
+        let kernels = &self.phase.kernels;
+        // SAFETY: the tile is scratch of this thread, and the plan's level was available when the plan was
+        // made.
+        let grew = unsafe {
+            match pass {
+                Pass::Online => kernels.accumulate(tile, &mut self.state),
+                Pass::Maxima => {
+                    kernels.maxima(tile, &mut self.state);
+                    return;
+                }
+                Pass::Exact => {
+                    kernels.exponentials(tile, &mut self.state);
+                    false
+                }
+            }
+        };
+        if grew && self.has_sums {
+            // SAFETY: as above; the block of results has a row for each element of a value.
+            unsafe { kernels.rescale(self.sums(), self.phase.value_columns, tile.queries, &self.state) };
+        }
+        self.add_values(tile, pass);
+    }
+
+    /// The tile of what enters the SoftMax, in f32.
+    fn scores(&mut self, task: usize, key_block: usize) -> ScoreTile {
+        let phase = self.phase;
+        self.logits.run(task * phase.key_blocks() + key_block);
+        let Extent { rows: keys, columns: queries } = self.logits.operands.cursor.extent();
+        let extent = Extent { rows: keys, columns: queries };
+        let tile = |place: usize| ScoreTile { at: self.at(place).cast(), keys, queries };
+        let (scores, weights) = (tile(phase.layout.scores), tile(phase.layout.weights));
+        let made = match (phase.nest.program.roots.is_empty(), phase.widen_logits) {
+            (true, None) => {
+                self.operands().compute(phase.layout.scores);
+                scores
+            }
+            (true, Some(_)) => {
+                self.operands().typed_scores();
+                self.widen(extent, phase.layout.typed_scores);
+                weights
+            }
+            (false, None) => weights,
+            (false, Some(_)) => {
+                self.widen(extent, phase.layout.typed_logits);
+                weights
+            }
+        };
+        // The SoftMax overwrites what was computed.
+        self.operands().computed = None;
+        made
+    }
+
+    /// Widens what enters the SoftMax from a tile of its type.
+    fn widen(&self, extent: Extent, from: usize) {
+        let Some(widen) = self.phase.widen_logits else { return };
+        let row_stride = (QUERIES * self.phase.logit_width) as isize;
+        let from = Source { at: self.at(from), row_stride };
+        let to = Target { at: self.at(self.phase.layout.weights), row_stride: ROW };
+        // SAFETY: both tiles are scratch of this thread and do not overlap.
+        unsafe { widen(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+    }
+
+    /// Adds the values of a block of keys, by weight.
+    fn add_values(&mut self, tile: ScoreTile, pass: Pass) {
+        let phase = self.phase;
+        let columns = phase.value_columns;
+        let operands = &self.logits.operands;
+        let all = Extent { rows: tile.keys, columns };
+        let (data_type, given) = operands.given(AttentionOperand::Values);
+        let values = operands.in_f32(given, phase.values, all, phase.layout.values, phase.layout.value_row);
+        // SAFETY: the values of the block can be read; all else is scratch of this thread, and the plan's
+        // level was available when the plan was made.
+        unsafe {
+            if pass == Pass::Exact && !phase.kernels.is_finite(all, given, data_type) {
+                return phase.kernels.masked_product(tile, values, columns, self.sums());
+            }
+            phase.product.run(&Product {
+                rows: columns,
+                columns: tile.queries,
+                depth: tile.keys,
+                left: Matrix { at: values.at, row_stride: values.col_stride, col_stride: values.row_stride },
+                right: Panels {
+                    at: tile.at.cast(),
+                    row_stride: ROW,
+                    panel_stride: 4 * phase.product.panel_columns() as isize,
+                },
+                to: self.sums(),
+                to_row: ROW,
+                accumulate: self.has_sums,
+            });
+        }
+        self.has_sums = true;
+    }
+
+    fn is_finite(&self, queries: usize) -> bool {
+        let sums = Matrix { at: self.sums().cast(), row_stride: ROW, col_stride: 4 };
+        let extent = Extent { rows: self.phase.value_columns, columns: queries };
+        // SAFETY: the block of results is scratch of this thread, and was written.
+        !self.has_sums || unsafe { self.phase.kernels.is_finite(extent, sums, DataType::F32) }
+    }
+
+    /// Divides the sums, and takes the result out.
+    fn finish(&mut self, task: usize, queries: usize) {
+        let phase = self.phase;
+        if !self.has_sums {
+            self.zero_sums();
+        }
+        let (rows, sums) = (phase.value_columns, self.sums());
+        // SAFETY: the block of results is scratch of this thread; the statistics have a number for each
+        // query, as far apart as the access says.
+        unsafe {
+            phase.kernels.divide(sums, rows, queries, &self.state, phase.inf_as_zero);
+            if phase.has_stats {
+                let mut numbers = [0.0f32; QUERIES];
+                phase.kernels.stats(queries, &self.state, phase.inf_as_zero, numbers.as_mut_ptr());
+                let access = phase.access(AttentionOperand::Stats);
+                let (at, step) =
+                    (self.logits.operands.cursor.at(access), phase.nest.program.accesses[access].row_stride);
+                for (query, number) in numbers.iter().enumerate().take(queries) {
+                    at.wrapping_offset(step * query as isize).cast::<f32>().write_unaligned(*number);
+                }
+            }
+        }
+        self.round(phase.result.round, Extent { rows, columns: queries });
+        self.result.go_to(self.result_tile(task));
+        self.result.run_here();
+    }
+
+    fn round(&self, round: Option<Kernel1>, extent: Extent) {
+        let Some(round) = round else { return };
+        let from = Source { at: self.sums().cast(), row_stride: ROW };
+        let to = Target { at: self.at(self.phase.layout.typed_result), row_stride: ROW / 2 };
+        // SAFETY: both are scratch of this thread and do not overlap.
+        unsafe { round(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+    }
+
+    /// The tile of the result's nest for a task.
+    fn result_tile(&self, mut task: usize) -> usize {
+        let phase = self.phase;
+        let loops = phase.nest.loops.iter().zip(&phase.result.tile_strides).rev();
+        loops
+            .map(|(l, stride)| {
+                let iteration = task % l.extent;
+                task /= l.extent;
+                iteration * stride
+            })
+            .sum()
+    }
+}
+
+/// The operands of the program that makes what enters the SoftMax: a tile of scores is computed if a step
+/// asks for it.
+struct ScoreOperands<'a> {
+    phase: &'a AttentionPhase,
+    scratch: *mut u8,
+    cursor: Cursor<'a>,
+    /// The tile whose scores are in scratch.
+    computed: Option<usize>,
+    queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for ScoreOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        let layout = &self.phase.layout;
+        match self.phase.nest.program.accesses[access].base {
+            Base::Driver(AttentionPhase::LOGITS) => self.place(match self.phase.widen_logits {
+                Some(_) => layout.typed_logits,
+                None => layout.weights,
+            }),
+            Base::Driver(_) if self.phase.round_scores.is_some() => {
+                self.typed_scores();
+                self.place(layout.typed_scores)
+            }
+            Base::Driver(_) => {
+                self.compute(layout.scores);
+                self.place(layout.scores)
+            }
+            _ => self.cursor.at(access),
+        }
+    }
+}
+
+impl ScoreOperands<'_> {
+    fn place(&self, offset: usize) -> *mut u8 {
+        self.scratch.wrapping_add(offset)
+    }
+
+    /// The type of an operand of a product, and where its tokens lie in the present tile.
+    fn given(&self, operand: AttentionOperand) -> (DataType, Matrix) {
+        let access = self.phase.access(operand);
+        let of = &self.phase.nest.program.accesses[access];
+        let data_type = self.phase.types[operand as usize];
+        (
+            data_type,
+            Matrix { at: self.cursor.at(access), row_stride: of.row_stride, col_stride: of.col_stride },
+        )
+    }
+
+    /// Tokens in f32: where they are, or converted.
+    fn in_f32(
+        &self,
+        tokens: Matrix,
+        convert: Option<RowPack>,
+        extent: Extent,
+        place: usize,
+        row: usize,
+    ) -> Matrix {
+        let Some(convert) = convert else { return tokens };
+        let to = Target { at: self.place(place), row_stride: row as isize };
+        // SAFETY: the tokens of the block can be read; the scratch has room for a block of them, and for the
+        // kernel.
+        unsafe { convert.run(extent, tokens, to, self.place(self.phase.layout.pack)) };
+        Matrix { at: to.at, row_stride: to.row_stride, col_stride: 4 }
+    }
+
+    /// Packs the queries of the present block as panels.
+    fn pack_queries(&self, queries: usize) {
+        let phase = self.phase;
+        let (_, tokens) = self.given(AttentionOperand::Queries);
+        let lanes = phase.product.panel_columns();
+        for (panel, first) in (0..queries).step_by(lanes).enumerate() {
+            let from = Matrix {
+                at: tokens.at.wrapping_offset(tokens.row_stride * first as isize),
+                row_stride: tokens.col_stride,
+                col_stride: tokens.row_stride,
+            };
+            let to = phase.layout.queries + panel * phase.queries.panel_bytes(phase.depth);
+            // SAFETY: the queries of the block can be read; the scratch has room for their panels, and for
+            // the kernel.
+            unsafe {
+                phase.queries.run(
+                    phase.depth,
+                    lanes.min(queries - first),
+                    from,
+                    self.place(to),
+                    self.place(phase.layout.pack),
+                );
+            }
+        }
+    }
+
+    /// Computes the scores of the present tile, unless they are there.
+    fn compute(&mut self, place: usize) {
+        if self.computed == Some(self.cursor.tile()) {
+            return;
+        }
+        self.computed = Some(self.cursor.tile());
+        let phase = self.phase;
+        let Extent { rows: keys, columns: queries } = self.cursor.extent();
+        let all = Extent { rows: keys, columns: phase.depth };
+        let (_, given) = self.given(AttentionOperand::Keys);
+        let left = self.in_f32(given, phase.keys, all, phase.layout.keys, phase.layout.key_row);
+        // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
+        // was available when the plan was made.
+        unsafe {
+            phase.product.run(&Product {
+                rows: keys,
+                columns: queries,
+                depth: phase.depth,
+                left,
+                right: Panels {
+                    at: self.place(phase.layout.queries),
+                    row_stride: phase.queries.row_bytes() as isize,
+                    panel_stride: phase.queries.panel_bytes(phase.depth) as isize,
+                },
+                to: self.place(place).cast(),
+                to_row: ROW,
+                accumulate: false,
+            });
+        }
+    }
+
+    /// Computes the scores of the present tile in their type.
+    fn typed_scores(&mut self) {
+        let layout = &self.phase.layout;
+        if self.computed == Some(self.cursor.tile()) {
+            return;
+        }
+        self.compute(layout.scores);
+        let Some(round) = self.phase.round_scores else { return };
+        let from = Source { at: self.place(layout.scores), row_stride: ROW };
+        let row_stride = (QUERIES * self.phase.score_width) as isize;
+        let to = Target { at: self.place(layout.typed_scores), row_stride };
+        // SAFETY: both tiles are scratch of this thread and do not overlap.
+        unsafe { round(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+    }
+}
+
+/// The operands of the program behind the second product.
+struct ResultOperands<'a> {
+    /// The block of results, in the type of the product.
+    at: *mut u8,
+    cursor: Cursor<'a>,
+    queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for ResultOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        match self.cursor.base(access) {
+            Base::Driver(_) => self.at,
+            _ => self.cursor.at(access),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Whether all elements of a matrix are finite: no bit of an infinity's or a NaN's exponent is 0.
+
+use std::ops::BitAnd;
+
+use crate::kernels::Extent;
+use crate::kernels::gemm::Matrix;
+
+/// Elements that are looked at together: a few vectors of each level.
+const GROUP: usize = 64;
+
+/// Whether no element has all bits of the exponent.
+///
+/// # Safety
+///
+/// All elements can be read.
+#[inline(always)]
+pub(super) unsafe fn all_finite<U>(extent: Extent, from: Matrix, exponent: U) -> bool
+where
+    U: Copy + Default + PartialOrd + BitAnd<Output = U>,
+{
+    let width = size_of::<U>() as isize;
+    let Extent { mut rows, mut columns } = extent;
+    let Matrix { at, mut row_stride, mut col_stride } = from;
+    if row_stride == width && col_stride != width {
+        (rows, columns) = (columns, rows);
+        (row_stride, col_stride) = (col_stride, row_stride);
+    }
+    if col_stride == width && row_stride == width * columns as isize {
+        (rows, columns) = (1, rows * columns);
+    }
+    let mut largest = [U::default(); GROUP];
+    for row in 0..rows {
+        let at = at.wrapping_offset(row_stride * row as isize);
+        let mut column = 0;
+        if col_stride == width {
+            while column + GROUP <= columns {
+                // SAFETY: as the caller promises; the group is within the row.
+                let x = unsafe { at.cast::<U>().add(column).cast::<[U; GROUP]>().read_unaligned() };
+                for i in 0..GROUP {
+                    let x = x[i] & exponent;
+                    largest[i] = if x > largest[i] { x } else { largest[i] };
+                }
+                column += GROUP;
+            }
+        }
+        while column < columns {
+            let at = at.wrapping_offset(col_stride * column as isize);
+            // SAFETY: as the caller promises.
+            let x = unsafe { at.cast::<U>().read_unaligned() } & exponent;
+            largest[0] = if x > largest[0] { x } else { largest[0] };
+            column += 1;
+        }
+    }
+    let mut is_finite = true;
+    for x in largest {
+        is_finite &= x < exponent;
+    }
+    is_finite
+}

@@ -1,0 +1,201 @@
+//! Attention: SoftMax over tiles of scores, and what it does to results.
+//!
+//! A tile has keys down and queries across: a lane of a vector belongs to one query. So maxima, sums and
+//! factors are vectors too, nothing is added up across lanes, and what a query gets depends on no other
+//! query. All numbers are f32 in the scratch of a thread.
+//!
+//! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from the
+//! scores of a tile, and says when earlier results must be multiplied by a factor because a maximum grew. Or
+//! it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
+//! [`exponentials`](AttentionKernels::exponentials).
+
+mod finite;
+mod lanes;
+mod results;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
+use super::Extent;
+use super::gemm::Matrix;
+use super::isa::shells;
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+shells! {
+    I:
+    fn accumulate[](tile: ScoreTile, state: &mut SoftmaxState) -> bool {
+        softmax::accumulate::<I>(tile, state)
+    }
+
+    fn maxima[](tile: ScoreTile, state: &mut SoftmaxState) {
+        softmax::maxima::<I>(tile, state)
+    }
+
+    fn exponentials[](tile: ScoreTile, state: &mut SoftmaxState) {
+        softmax::exponentials::<I>(tile, state)
+    }
+
+    fn divide[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState, inf_as_zero: bool) {
+        results::divide::<I>(at, rows, queries, state, inf_as_zero)
+    }
+
+    fn rescale[](at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
+        results::rescale::<I>(at, rows, queries, state)
+    }
+
+    fn masked_product[](tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
+        results::masked_product::<I>(tile, v, dims, result)
+    }
+
+    fn finite_32[](extent: Extent, from: Matrix, exponent: u32) -> bool {
+        finite::all_finite(extent, from, exponent)
+    }
+
+    fn finite_16[](extent: Extent, from: Matrix, exponent: u16) -> bool {
+        finite::all_finite(extent, from, exponent)
+    }
+}
+
+/// The kernels of attention at a level.
+///
+/// # Safety of the methods
+///
+/// The machine runs the level. A tile, and rows that are called so, have [`QUERIES`] elements from one row to
+/// the next, of which the columns of at most as many queries are used; these can be read, and written through
+/// a pointer that is not `const`. Operands of one call do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttentionKernels {
+    level: Level,
+}
+
+/// Calls the shell of a level.
+macro_rules! at_level {
+    ($kernels:expr, $shell:ident($($argument:expr),*)) => {{
+        // SAFETY: as the caller promises.
+        unsafe {
+            match $kernels.level {
+                Level::Portable => portable::$shell($($argument),*),
+                Level::Avx2 => avx2::$shell($($argument),*),
+                Level::Avx512 => avx512::$shell($($argument),*),
+            }
+        }
+    }};
+}
+
+impl AttentionKernels {
+    pub(crate) fn new(level: Level) -> Self {
+        Self { level }
+    }
+
+    /// Takes a tile of scores in, which becomes the exponentials of the distances from the state's maxima;
+    /// these are added to the sums. A score becomes the maximum if it is the first above −∞, or if it grew by
+    /// more than 8 powers of 2 (the largest score of the tile counts). Returns whether some maximum changed.
+    /// If so, `state.factor` is what earlier results must be multiplied by, 0 if there are none and 1 if the
+    /// maximum stays; the sums have been multiplied already.
+    ///
+    /// A tile of −∞ becomes 0 and changes nothing. A score of NaN or +∞ makes the query's sum NaN.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn accumulate(&self, tile: ScoreTile, state: &mut SoftmaxState) -> bool {
+        debug_assert!(tile.queries <= QUERIES);
+        at_level!(self, accumulate(tile, state))
+    }
+
+    /// Takes the largest scores of a tile into the maxima, for the first of two passes. Scores that are NaN
+    /// do not count.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn maxima(&self, tile: ScoreTile, state: &mut SoftmaxState) {
+        debug_assert!(tile.queries <= QUERIES);
+        at_level!(self, maxima(tile, state))
+    }
+
+    /// Turns a tile of scores into exponentials as [`accumulate`](Self::accumulate) does, under the maxima
+    /// of all keys, and adds them to the sums: the second of two passes.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn exponentials(&self, tile: ScoreTile, state: &mut SoftmaxState) {
+        debug_assert!(tile.queries <= QUERIES);
+        at_level!(self, exponentials(tile, state))
+    }
+
+    /// Divides rows, of a result or of exponentials, by the sums. A query whose sum is 0, so that it has no
+    /// key, gets 0 if `inf_as_zero` is set, else NaN, whatever stands there. NaN becomes the canonical one.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn divide(
+        &self,
+        at: *mut f32,
+        rows: usize,
+        queries: usize,
+        state: &SoftmaxState,
+        inf_as_zero: bool,
+    ) {
+        debug_assert!(queries <= QUERIES);
+        at_level!(self, divide(at, rows, queries, state, inf_as_zero))
+    }
+
+    /// Multiplies rows of a result by `state.factor`.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn rescale(&self, at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
+        debug_assert!(queries <= QUERIES);
+        at_level!(self, rescale(at, rows, queries, state))
+    }
+
+    /// Adds to each row `d` of the result the product of column `d` of V and a tile of probabilities, key by
+    /// key, but nothing where a probability is 0. So an element of V that is not finite does not reach a
+    /// query that masks its key. NaN is not 0.
+    ///
+    /// V has a row for each key and a column for each of `dims`, in f32. The result has as many rows.
+    ///
+    /// # Safety
+    ///
+    /// See the type; V can be read.
+    pub(crate) unsafe fn masked_product(&self, tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
+        debug_assert!(tile.queries <= QUERIES);
+        at_level!(self, masked_product(tile, v, dims, result))
+    }
+
+    /// Whether all elements of a matrix of f32, bf16 or f16 are finite.
+    ///
+    /// # Safety
+    ///
+    /// All elements can be read, and the machine runs the level.
+    pub(crate) unsafe fn is_finite(&self, extent: Extent, from: Matrix, data_type: DataType) -> bool {
+        match data_type {
+            DataType::Bf16 => at_level!(self, finite_16(extent, from, 0x7f80)),
+            DataType::F16 => at_level!(self, finite_16(extent, from, 0x7c00)),
+            _ => {
+                debug_assert_eq!(data_type, DataType::F32);
+                at_level!(self, finite_32(extent, from, 0x7f80_0000))
+            }
+        }
+    }
+
+    /// Writes the maximum plus the logarithm of the sum of each query. A query whose sum is 0 gets 0 if
+    /// `inf_as_zero` is set, else −∞.
+    ///
+    /// # Safety
+    ///
+    /// `to` takes as many numbers as there are queries, at most [`QUERIES`].
+    pub(crate) unsafe fn stats(&self, queries: usize, state: &SoftmaxState, inf_as_zero: bool, to: *mut f32) {
+        for (query, (&max, &sum)) in state.max.iter().zip(&state.sum).enumerate().take(queries) {
+            // SAFETY: as the caller promises.
+            unsafe { to.add(query).write_unaligned(results::statistic(max, sum, inf_as_zero)) };
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What is done to results of attention: scaling by query, products with masked keys, and statistics.
+
+use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::tile::{QUERIES, ScoreTile, SoftmaxState};
+use crate::kernels::floats::canonical;
+use crate::kernels::gemm::Matrix;
+
+/// Dims of a result that stay in registers together.
+const DIMS: usize = 4;
+
+/// Multiplies rows by the factors.
+///
+/// # Safety
+///
+/// As [`rescale`](super::AttentionKernels::rescale).
+#[inline(always)]
+pub(super) unsafe fn rescale<I: ScoreLanes>(at: *mut f32, rows: usize, queries: usize, state: &SoftmaxState) {
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, queries, rescale_columns(at, rows, state)) };
+}
+
+/// # Safety
+///
+/// As [`rescale`]; the columns are within the rows.
+#[inline(always)]
+unsafe fn rescale_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    at: *mut f32,
+    rows: usize,
+    state: &SoftmaxState,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let factor = read::<I, N, false>(state.factor.as_ptr().add(first), LANES, 0.0);
+        for row in 0..rows {
+            let row = at.add(row * QUERIES + first);
+            let mut x = read::<I, N, PART>(row, count, 0.0);
+            for i in 0..N {
+                x[i] = I::mul(x[i], factor[i]);
+            }
+            write::<I, N, PART>(row, count, x);
+        }
+    }
+}
+
+/// Divides rows by the sums.
+///
+/// # Safety
+///
+/// As [`divide`](super::AttentionKernels::divide).
+#[inline(always)]
+pub(super) unsafe fn divide<I: ScoreLanes>(
+    at: *mut f32,
+    rows: usize,
+    queries: usize,
+    state: &SoftmaxState,
+    inf_as_zero: bool,
+) {
+    let mut inverse = [0.0; QUERIES];
+    for i in 0..QUERIES {
+        inverse[i] = 1.0 / state.sum[i];
+    }
+    let of_none = if inf_as_zero { 0.0 } else { f32::NAN };
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, queries, divide_columns(at, rows, &state.sum, &inverse, of_none)) };
+}
+
+/// # Safety
+///
+/// As [`divide`]; the columns are within the rows.
+#[inline(always)]
+unsafe fn divide_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    at: *mut f32,
+    rows: usize,
+    sum: &[f32; QUERIES],
+    inverse: &[f32; QUERIES],
+    of_none: f32,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let sum = read::<I, N, false>(sum.as_ptr().add(first), LANES, 0.0);
+        let inverse = read::<I, N, false>(inverse.as_ptr().add(first), LANES, 0.0);
+        let mut otherwise = sum;
+        for i in 0..N {
+            // The sum is 0 or NaN if it is not positive.
+            otherwise[i] = I::add(sum[i], I::splat(of_none));
+        }
+        for row in 0..rows {
+            let row = at.add(row * QUERIES + first);
+            let mut x = read::<I, N, PART>(row, count, 0.0);
+            for i in 0..N {
+                let quotient = I::if_positive(sum[i], I::mul(x[i], inverse[i]), otherwise[i]);
+                x[i] = I::canonical_vector(quotient);
+            }
+            write::<I, N, PART>(row, count, x);
+        }
+    }
+}
+
+/// Adds the products of V with probabilities that are not 0 to the result.
+///
+/// # Safety
+///
+/// As [`masked_product`](super::AttentionKernels::masked_product).
+#[inline(always)]
+pub(super) unsafe fn masked_product<I: ScoreLanes>(
+    tile: ScoreTile,
+    v: Matrix,
+    dims: usize,
+    result: *mut f32,
+) {
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, tile.queries, masked_columns(tile, v, dims, result)) };
+}
+
+/// # Safety
+///
+/// As [`masked_product`]; the columns are within the tile.
+#[inline(always)]
+unsafe fn masked_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    v: Matrix,
+    dims: usize,
+    result: *mut f32,
+    first: usize,
+    count: usize,
+) {
+    let mut dim = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while dim + DIMS <= dims {
+            masked_dims::<I, N, PART, DIMS>(tile, v, dim, result, first, count);
+            dim += DIMS;
+        }
+        while dim < dims {
+            masked_dims::<I, N, PART, 1>(tile, v, dim, result, first, count);
+            dim += 1;
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`masked_columns`]; the dims are within V and the result.
+#[inline(always)]
+unsafe fn masked_dims<I: ScoreLanes, const N: usize, const PART: bool, const D: usize>(
+    tile: ScoreTile,
+    v: Matrix,
+    dim: usize,
+    result: *mut f32,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let to = result.add(dim * QUERIES + first);
+        let mut sums = [[I::splat(0.0); N]; D];
+        for d in 0..D {
+            sums[d] = read::<I, N, PART>(to.add(d * QUERIES), count, 0.0);
+        }
+        let column = v.at.wrapping_offset(v.col_stride * dim as isize);
+        for key in 0..tile.keys {
+            let p = read::<I, N, PART>(tile.at.add(key * QUERIES + first), count, 0.0);
+            let v_row = column.wrapping_offset(v.row_stride * key as isize);
+            for d in 0..D {
+                let at = v_row.wrapping_offset(v.col_stride * d as isize);
+                let x = I::splat(at.cast::<f32>().read_unaligned());
+                for i in 0..N {
+                    sums[d][i] = I::add_product(x, p[i], sums[d][i]);
+                }
+            }
+        }
+        for d in 0..D {
+            write::<I, N, PART>(to.add(d * QUERIES), count, sums[d]);
+        }
+    }
+}
+
+/// The maximum plus the logarithm of the sum of one query.
+pub(super) fn statistic(max: f32, sum: f32, inf_as_zero: bool) -> f32 {
+    match sum == 0.0 && inf_as_zero {
+        true => 0.0,
+        false => canonical((f64::from(max) + f64::from(sum).ln()) as f32),
+    }
+}

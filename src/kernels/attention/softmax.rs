@@ -1,0 +1,222 @@
+//! SoftMax over the rows of tiles: maxima, exponentials and sums of columns.
+//!
+//! The exponentials of a tile are added up in the order of its keys, and their sum is added to the sum of the
+//! tiles before. So sums depend on where tiles begin, and rounding errors grow with the number of tiles, not
+//! with that of keys. A tile of −∞ changes nothing.
+
+use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
+use super::tile::{QUERIES, ScoreTile, SoftmaxState};
+
+/// How far above its maximum a score may be before it becomes the maximum: 8 powers of 2. Exponentials and
+/// their sums stay far from overflow, and few tiles change a maximum.
+const GROWTH: f32 = 8.0 * std::f32::consts::LN_2;
+
+/// Chains of maxima, so that an instruction need not wait for the one before.
+const CHAINS: usize = 2;
+
+/// Takes a tile in, which becomes exponentials; returns whether a maximum changed.
+///
+/// # Safety
+///
+/// As [`accumulate`](super::AttentionKernels::accumulate).
+#[inline(always)]
+pub(super) unsafe fn accumulate<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) -> bool {
+    let mut factors = [1.0; QUERIES];
+    let mut changes = false;
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, tile.queries, accumulate_columns(tile, state, &mut factors, &mut changes)) };
+    if changes {
+        state.factor = factors;
+    }
+    changes
+}
+
+/// # Safety
+///
+/// As [`accumulate`]; the columns are within the tile.
+#[inline(always)]
+unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    state: &mut SoftmaxState,
+    factors: &mut [f32; QUERIES],
+    changes: &mut bool,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let (zero, one) = (I::splat(0.0), I::splat(1.0));
+        let largest = maxima_of::<I, N, PART>(tile, first, count);
+        let before = read::<I, N, false>(state.max.as_ptr().add(first), LANES, 0.0);
+        let (mut max, mut is_new, mut any_new) = (before, before, zero);
+        for i in 0..N {
+            // This is NaN, and so not positive, if both are −∞ or +∞.
+            let growth = I::sub(largest[i], I::add(before[i], I::splat(GROWTH)));
+            max[i] = I::if_positive(growth, largest[i], before[i]);
+            is_new[i] = I::if_positive(growth, one, zero);
+            any_new = I::larger(is_new[i], any_new);
+        }
+        let sums = exponentials_of::<I, N, PART>(tile, first, count, max);
+        let is_any_new = I::largest(any_new) > 0.0;
+        for i in 0..N {
+            let column = first + i * LANES;
+            let mut factor = one;
+            if is_any_new {
+                let of_new = I::exp_of_score(I::sub(before[i], finite::<I>(max[i])));
+                factor = I::if_positive(is_new[i], of_new, one);
+                I::store(factors.as_mut_ptr().add(column), factor);
+                I::store(state.max.as_mut_ptr().add(column), max[i]);
+            }
+            let sum = state.sum.as_mut_ptr().add(column);
+            I::store(sum, I::fma(I::load(sum), factor, sums[i]));
+        }
+        *changes |= is_any_new;
+    }
+}
+
+/// Takes only the maxima of a tile in.
+///
+/// # Safety
+///
+/// As [`maxima`](super::AttentionKernels::maxima).
+#[inline(always)]
+pub(super) unsafe fn maxima<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) {
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, tile.queries, maxima_columns(tile, state)) };
+}
+
+/// # Safety
+///
+/// As [`maxima`]; the columns are within the tile.
+#[inline(always)]
+unsafe fn maxima_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    state: &mut SoftmaxState,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let largest = maxima_of::<I, N, PART>(tile, first, count);
+        for i in 0..N {
+            let max = state.max.as_mut_ptr().add(first + i * LANES);
+            I::store(max, I::larger(largest[i], I::load(max)));
+        }
+    }
+}
+
+/// Turns a tile into exponentials, under maxima that are final.
+///
+/// # Safety
+///
+/// As [`exponentials`](super::AttentionKernels::exponentials).
+#[inline(always)]
+pub(super) unsafe fn exponentials<I: ScoreLanes>(tile: ScoreTile, state: &mut SoftmaxState) {
+    // SAFETY: as the caller promises.
+    unsafe { by_columns!(I, tile.queries, exponentials_columns(tile, state)) };
+}
+
+/// # Safety
+///
+/// As [`exponentials`]; the columns are within the tile.
+#[inline(always)]
+unsafe fn exponentials_columns<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    state: &mut SoftmaxState,
+    first: usize,
+    count: usize,
+) {
+    // SAFETY: as the caller promises; vectors of the state are whole.
+    unsafe {
+        let max = read::<I, N, false>(state.max.as_ptr().add(first), LANES, 0.0);
+        let sums = exponentials_of::<I, N, PART>(tile, first, count, max);
+        for i in 0..N {
+            let sum = state.sum.as_mut_ptr().add(first + i * LANES);
+            I::store(sum, I::add(I::load(sum), sums[i]));
+        }
+    }
+}
+
+/// The largest score of each column that is no NaN, or −∞.
+///
+/// # Safety
+///
+/// As [`accumulate_columns`].
+#[inline(always)]
+unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    first: usize,
+    count: usize,
+) -> [I::F; N] {
+    const PAD: f32 = f32::NEG_INFINITY;
+    let at = tile.at.wrapping_add(first);
+    // SAFETY: as the caller promises. The second operand of the maximum, which is the result if the first
+    // is NaN, never is NaN.
+    unsafe {
+        let mut largest = [[I::splat(PAD); N]; CHAINS];
+        let mut key = 0;
+        while key + CHAINS <= tile.keys {
+            for chain in 0..CHAINS {
+                let x = read::<I, N, PART>(at.add((key + chain) * QUERIES), count, PAD);
+                for i in 0..N {
+                    largest[chain][i] = I::larger(x[i], largest[chain][i]);
+                }
+            }
+            key += CHAINS;
+        }
+        let [mut of_all, other] = largest;
+        if key < tile.keys {
+            let x = read::<I, N, PART>(at.add(key * QUERIES), count, PAD);
+            for i in 0..N {
+                of_all[i] = I::larger(x[i], of_all[i]);
+            }
+        }
+        for i in 0..N {
+            of_all[i] = I::larger(other[i], of_all[i]);
+        }
+        of_all
+    }
+}
+
+/// Turns columns into exponentials of their distances from the maxima, and returns their sums.
+///
+/// # Safety
+///
+/// As [`accumulate_columns`].
+#[inline(always)]
+unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool>(
+    tile: ScoreTile,
+    first: usize,
+    count: usize,
+    max: [I::F; N],
+) -> [I::F; N] {
+    let at = tile.at.wrapping_add(first);
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (mut base, mut sums) = (max, [I::splat(0.0); N]);
+        for i in 0..N {
+            base[i] = finite::<I>(max[i]);
+        }
+        for key in 0..tile.keys {
+            let row = at.add(key * QUERIES);
+            let mut x = read::<I, N, PART>(row, count, f32::NEG_INFINITY);
+            for i in 0..N {
+                x[i] = I::exp_of_score(I::sub(x[i], base[i]));
+                sums[i] = I::add(sums[i], x[i]);
+            }
+            write::<I, N, PART>(row, count, x);
+        }
+        sums
+    }
+}
+
+/// A maximum, but a finite number instead of −∞: so −∞ less it is −∞, not NaN.
+///
+/// # Safety
+///
+/// The machine runs the level.
+#[inline(always)]
+unsafe fn finite<I: ScoreLanes>(max: I::F) -> I::F {
+    // SAFETY: as the caller promises.
+    unsafe { I::larger(max, I::splat(f32::MIN)) }
+}

@@ -1,0 +1,107 @@
+//! Arithmetic that no memory slows down: the limit of products.
+
+use std::hint::black_box;
+
+#[cfg(target_arch = "x86_64")]
+use super::isa::with_features;
+use crate::types::dtype::DataType;
+#[cfg(target_arch = "x86_64")]
+use crate::types::features::CpuFeatures;
+#[cfg(target_arch = "x86_64")]
+use crate::types::kind::{CpuFeature, Level};
+
+/// Multiplies and adds in registers, so many steps of independent chains, by the widest instructions in use
+/// for products of a type: pairs of bf16 if the CPU has them, else f32. Returns the number of floating-point
+/// operations done, a multiplication and an addition counted as two.
+///
+/// The time that it takes is the limit of a product, whatever the memory does.
+///
+/// ```
+/// use std::time::Instant;
+/// use sterna::{DataType, arithmetic_in_registers};
+/// let start = Instant::now();
+/// let operations = arithmetic_in_registers(DataType::F32, 1000);
+/// let peak = operations / start.elapsed().as_secs_f64() / 1e9;
+/// assert!(peak > 0.0, "GFLOP/s of one thread");
+/// assert_eq!(arithmetic_in_registers(DataType::F32, 500) * 2.0, operations);
+/// ```
+pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has_pairs = CpuFeatures::available().contains(CpuFeature::Avx512Bf16);
+        match Level::available() {
+            // SAFETY: the machine runs the level, and has the feature.
+            Level::Avx512 if data_type == DataType::Bf16 && has_pairs => return unsafe { x86::pairs(steps) },
+            // SAFETY: the machine runs the level.
+            Level::Avx512 => return unsafe { x86::avx512(steps) },
+            // SAFETY: the machine runs the level.
+            Level::Avx2 => return unsafe { x86::avx2(steps) },
+            Level::Portable => {}
+        }
+    }
+    let _ = data_type;
+    portable(steps)
+}
+
+fn portable(steps: usize) -> f64 {
+    const CHAINS: usize = 8;
+    const LANES: usize = 4;
+    let (mut sums, x) = ([[0.0f32; LANES]; CHAINS], black_box([0.5f32; LANES]));
+    for _ in 0..steps {
+        for sum in &mut sums {
+            for (sum, x) in sum.iter_mut().zip(&x) {
+                *sum += x * x;
+            }
+        }
+    }
+    black_box(sums);
+    (steps * CHAINS * LANES) as f64 * 2.0
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m256, __m512, _mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm512_cvtne2ps_pbh,
+        _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    };
+    use std::hint::black_box;
+
+    use super::with_features;
+
+    /// Loops over accumulators that stay in registers: as many as hide the latency, and no more than there
+    /// are registers.
+    macro_rules! loops {
+        ($($level:ident $name:ident $Sum:ty, $chains:literal x $lanes:literal:
+            $zero:expr, $x:expr, $step:expr;)*) => {
+            $(
+                with_features! {
+                    $level
+                    /// # Safety
+                    ///
+                    /// The machine has the instructions.
+                    pub(super) unsafe fn $name(steps: usize) -> f64 {
+                        let mut sums: [$Sum; $chains] = [$zero; $chains];
+                        let x = black_box($x);
+                        for _ in 0..steps {
+                            for sum in &mut sums {
+                                *sum = $step(*sum, x);
+                            }
+                        }
+                        black_box(sums);
+                        (steps * $chains * $lanes) as f64 * 2.0
+                    }
+                }
+            )*
+        };
+    }
+
+    loops! {
+        avx2 avx2 __m256, 12 x 8: _mm256_setzero_ps(), _mm256_set1_ps(0.5),
+            |sum, x| _mm256_fmadd_ps(x, x, sum);
+        avx512 avx512 __m512, 24 x 16: _mm512_setzero_ps(), _mm512_set1_ps(0.5),
+            |sum, x| _mm512_fmadd_ps(x, x, sum);
+        avx512_bf16 pairs __m512, 24 x 32: _mm512_setzero_ps(),
+            _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5)),
+            |sum, x| _mm512_dpbf16_ps(sum, x, x);
+    }
+}

@@ -1,0 +1,231 @@
+//! Which ops go together as attention: two products with a SoftMax between them, the pointwise ops that make
+//! the scores, and what stands directly around.
+//!
+//! A group grows from its SoftMax. Before the SoftMax it takes the pointwise ops that lead to the SoftMax and
+//! one product, whose result are the scores; behind it, pointwise ops and the product with the values. Then
+//! it takes conversions and moves of the operands of both products, and pointwise ops and moves of the
+//! result.
+
+use super::fusion::{FusionVerdict, GroupView};
+use super::moves;
+use super::op_graph::OpGraph;
+use super::pointwise::Pointwise;
+use super::rows::is_on_rows;
+use crate::graph::op::Op;
+use crate::types::kind::{Attr, OpKind};
+
+/// Whether a group may start at an op.
+pub(super) fn is_seed(op: &Op) -> bool {
+    op.kind() == OpKind::SoftMax && is_on_rows(op)
+}
+
+/// Whether a group has both products.
+pub(super) fn accept(group: &GroupView<'_>) -> FusionVerdict {
+    let parts = Parts::new(group);
+    match (parts.scores, parts.result) {
+        (Some(_), Some(_)) => FusionVerdict::Matched,
+        (None, _) => FusionVerdict::Rejected("no product leads to the SoftMax"),
+        (_, None) => FusionVerdict::Rejected("no product uses the SoftMax as its left operand"),
+    }
+}
+
+/// Whether a group absorbs an op.
+pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let parts = Parts::new(group);
+    let kind = graph.ops[op].kind();
+    if kind != OpKind::MatMul && Pointwise::of(graph.ops[op]).is_none() {
+        return FusionVerdict::NoMatch;
+    }
+    if group.members.len() == most {
+        return FusionVerdict::Rejected("the group has as many ops as a group may have");
+    }
+    let verdict = match kind {
+        OpKind::MatMul => parts.takes_product(graph, op),
+        _ if graph.producers[op].iter().any(|producer| parts.is_behind(*producer)) => {
+            parts.takes_behind(graph, op)
+        }
+        _ if parts.leads_to_softmax(graph, op) => parts.takes_before(graph, op),
+        _ => parts.takes_operand(graph, op),
+    };
+    match verdict {
+        Ok(()) => FusionVerdict::Matched,
+        Err(why) => FusionVerdict::Rejected(why),
+    }
+}
+
+/// The members of a group by what they do.
+struct Parts<'a> {
+    members: &'a [usize],
+    /// The product that makes the scores, and the one that uses the SoftMax.
+    scores: Option<usize>,
+    result: Option<usize>,
+    /// The members that use the SoftMax, or what follows from it; the SoftMax is one of them.
+    behind: Vec<usize>,
+    /// The members whose results lead to the SoftMax through pointwise members; the SoftMax is one of them.
+    before: Vec<usize>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(group: &GroupView<'a>) -> Self {
+        let graph = group.graph;
+        let mut order = group.members.to_vec();
+        order.sort_unstable();
+        let seeds = || order.iter().copied().filter(|&op| graph.ops[op].kind() == OpKind::SoftMax);
+        let (mut behind, mut before): (Vec<usize>, Vec<usize>) = (seeds().collect(), seeds().collect());
+        for &op in &order {
+            if !behind.contains(&op) && graph.producers[op].iter().any(|producer| behind.contains(producer)) {
+                behind.push(op);
+            }
+        }
+        let mut scores = None;
+        for &op in order.iter().rev() {
+            let leads = !before.contains(&op)
+                && !behind.contains(&op)
+                && graph.consumers[op].iter().any(|consumer| before.contains(consumer));
+            match leads {
+                true if graph.ops[op].kind() == OpKind::MatMul => scores = Some(op),
+                true => before.push(op),
+                false => {}
+            }
+        }
+        let result = behind.iter().copied().find(|&op| graph.ops[op].kind() == OpKind::MatMul);
+        Self { members: group.members, scores, result, behind, before }
+    }
+
+    fn is_behind(&self, op: usize) -> bool {
+        self.behind.contains(&op)
+    }
+
+    /// Whether a pointwise op outside of the group leads to the SoftMax through members.
+    fn leads_to_softmax(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        graph.consumers[op].iter().any(|consumer| self.before.contains(consumer))
+    }
+
+    fn takes_product(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
+        let producer = |input: usize| {
+            let tensor = graph.ops[op].inputs()[input].id();
+            let of_tensor = |&&producer: &&usize| {
+                graph.ops[producer].outputs().iter().any(|output| output.id() == tensor)
+            };
+            graph.producers[op].iter().find(of_tensor).copied()
+        };
+        let [left, right] = [0, 1].map(|input| producer(input).filter(|&of| self.is_behind(of)));
+        match (left, right) {
+            (Some(_), None) if self.result.is_some() => Err("the group has a product behind its SoftMax"),
+            (Some(_), None) if graph.ops[op].bool_attr(Attr::TransposeA) => {
+                Err("the product sums over the rows of the SoftMax")
+            }
+            (Some(_), None) => Ok(()),
+            (_, Some(_)) => Err("the SoftMax is no left operand of the product"),
+            (None, None) if !self.leads_to_softmax(graph, op) => Err("the product does not make the scores"),
+            (None, None) if self.scores.is_some() => Err("the group has a product before its SoftMax"),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// An op that uses the SoftMax or what follows from it.
+    fn takes_behind(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
+        let is_after = |producer: usize| self.result.is_some_and(|result| reaches(graph, result, producer));
+        let is_of_result = graph.producers[op].iter().any(|&producer| {
+            self.is_behind(producer) && (self.result == Some(producer) || is_after(producer))
+        });
+        match () {
+            () if is_of_result && moves::keeps_elements(graph.ops[op]) => Ok(()),
+            () if moves::moves(graph.ops[op]) => Err(MOVES),
+            () if is_of_result => Ok(()),
+            () if leads_to_product(graph, op) => Ok(()),
+            () => Err("the op does not lead to the product with the values"),
+        }
+    }
+
+    /// An op that leads to the SoftMax.
+    fn takes_before(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
+        let is_inside = |consumer: &usize| self.members.contains(consumer);
+        match () {
+            () if moves::moves(graph.ops[op]) => Err(MOVES),
+            // Of what does not depend on the scores, others get the whole from elsewhere.
+            () if !graph.consumers[op].iter().all(is_inside) && !depends_on_product(graph, op) => {
+                Err("an op outside of the group uses the result")
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// An op that leads to an operand of a product.
+    fn takes_operand(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
+        let is_inside = |consumer: &usize| self.members.contains(consumer);
+        let is_conversion =
+            matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize);
+        let is_epilogue = || {
+            let is_anchor = |producer: &usize| Pointwise::of(graph.ops[*producer]).is_none();
+            graph.producers[op].iter().any(is_anchor)
+        };
+        match () {
+            () if !graph.consumers[op].iter().all(is_inside) => {
+                Err("an op outside of the group uses the result")
+            }
+            () if moves::keeps_elements(graph.ops[op]) => Ok(()),
+            () if !is_conversion => Err("the op computes an operand of a product"),
+            () if is_epilogue() => Err("the op is computed with what it converts"),
+            () => Ok(()),
+        }
+    }
+}
+
+const MOVES: &str = "tiles lie where the op does not move them";
+
+/// Most ops that are looked at for one answer about an op.
+const MOST_STEPS: usize = 64;
+
+/// Whether pointwise ops lead from an op to a product as its left operand.
+fn leads_to_product(graph: &OpGraph<'_>, op: usize) -> bool {
+    let mut open = vec![op];
+    for _ in 0..MOST_STEPS {
+        let Some(next) = open.pop() else { return false };
+        for &consumer in &graph.consumers[next] {
+            let (of, consumed) = (graph.ops[next], graph.ops[consumer]);
+            if consumed.kind() == OpKind::MatMul {
+                let left = consumed.inputs()[0].id();
+                if of.outputs().iter().any(|output| output.id() == left) {
+                    return true;
+                }
+            } else if Pointwise::of(consumed).is_some() {
+                open.push(consumer);
+            }
+        }
+    }
+    false
+}
+
+/// Whether an op computes from the result of a product, and not only from its shape.
+fn depends_on_product(graph: &OpGraph<'_>, op: usize) -> bool {
+    let mut open = vec![op];
+    for _ in 0..MOST_STEPS {
+        let Some(next) = open.pop() else { return false };
+        match graph.ops[next].kind() {
+            OpKind::MatMul => return true,
+            OpKind::GenIndex => {}
+            _ if Pointwise::of(graph.ops[next]).is_some() => open.extend(&graph.producers[next]),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether consumers lead from one op to another, later one.
+fn reaches(graph: &OpGraph<'_>, from: usize, to: usize) -> bool {
+    let (mut open, mut seen) = (vec![from], vec![from]);
+    while let Some(next) = open.pop() {
+        for &consumer in graph.consumers[next].iter().filter(|&&consumer| consumer <= to) {
+            if consumer == to {
+                return true;
+            }
+            if !seen.contains(&consumer) {
+                seen.push(consumer);
+                open.push(consumer);
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,137 @@
+//! The phase of attention: two products with a SoftMax between them, whose scores are never in memory as a
+//! whole.
+//!
+//! A task is a block of queries of one place along the outer axes. It goes through blocks of keys. For each
+//! it computes a tile of scores, with a row for each key and a column for each query, and adds the
+//! exponentials times the values to the block's result. So queries lie across lanes, and neither keys nor
+//! values need any layout.
+
+use smallvec::SmallVec;
+
+use super::access::Base;
+use super::nest::LoopNest;
+use crate::kernels::attention::AttentionKernels;
+use crate::kernels::gemm::GemmKernel;
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::pointwise::Kernel1;
+use crate::types::dtype::DataType;
+
+/// Keys of a tile of scores.
+pub(crate) const KEYS: usize = 64;
+
+/// Products with a SoftMax between them.
+#[derive(Debug)]
+pub(crate) struct AttentionPhase {
+    /// The loops over the outer axes, blocks of queries and, innermost, blocks of keys; the rows of a tile
+    /// are keys and its columns queries. Its program makes what enters the SoftMax from the scores, which are
+    /// slot [`SCORES`](Self::SCORES), and writes slot [`LOGITS`](Self::LOGITS); without steps, the scores
+    /// enter as they are. Its accesses are followed by those of [`AttentionOperand`].
+    pub(crate) nest: LoopNest,
+    /// The access of the queries.
+    pub(crate) first_access: usize,
+    /// The types of the queries, the keys and the values.
+    pub(crate) types: [DataType; 3],
+    /// Elements of a query and of a key, and of a value.
+    pub(crate) depth: usize,
+    pub(crate) value_columns: usize,
+    pub(crate) product: GemmKernel,
+    pub(crate) kernels: AttentionKernels,
+    /// Packs the queries of a block as panels.
+    pub(crate) queries: PackPanel,
+    /// Converts the keys and the values of a block to f32, unless they are.
+    pub(crate) keys: Option<RowPack>,
+    pub(crate) values: Option<RowPack>,
+    /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
+    pub(crate) round_scores: Option<Kernel1>,
+    pub(crate) widen_logits: Option<Kernel1>,
+    /// Bytes of an element of both.
+    pub(crate) score_width: usize,
+    pub(crate) logit_width: usize,
+    /// Whether the weights of a query without keys are 0, not NaN.
+    pub(crate) inf_as_zero: bool,
+    /// Whether the logarithms of the sums are wanted.
+    pub(crate) has_stats: bool,
+    /// What follows the second product.
+    pub(crate) result: AttentionResult,
+    pub(crate) layout: AttentionScratch,
+}
+
+impl AttentionPhase {
+    /// The slot of the scores, as the first product makes them.
+    pub(crate) const SCORES: usize = 0;
+    /// The slot of what enters the SoftMax.
+    pub(crate) const LOGITS: usize = 1;
+
+    /// Number of blocks of keys.
+    pub(crate) fn key_blocks(&self) -> usize {
+        self.nest.loops[self.nest.row_blocks].extent
+    }
+
+    /// Number of blocks of queries, at all places.
+    pub(crate) fn tasks(&self) -> usize {
+        let tasks = self.nest.loops.iter().enumerate().filter(|&(index, _)| index != self.nest.row_blocks);
+        tasks.map(|(_, l)| l.extent).product()
+    }
+
+    /// The index of an access in the nest.
+    pub(crate) fn access(&self, operand: AttentionOperand) -> usize {
+        self.first_access + operand as usize
+    }
+
+    /// The starts of what the phase reads beside its programs.
+    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+        let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
+        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
+    }
+}
+
+/// The accesses of attention. Their row strides go along queries or keys, and the others along the elements
+/// of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttentionOperand {
+    Queries,
+    Keys,
+    Values,
+    /// A number for each query, or the queries again if nobody wants them.
+    Stats,
+}
+
+/// How a block of results leaves the phase.
+#[derive(Debug)]
+pub(crate) struct AttentionResult {
+    /// The loops over the outer axes, blocks of queries and one block of columns, in the order of the
+    /// result's dims. Its program takes the block from slot 0.
+    pub(crate) nest: LoopNest,
+    /// For each loop of the phase's nest but the innermost: tiles of this nest from one iteration to the next.
+    pub(crate) tile_strides: SmallVec<[usize; 6]>,
+    /// Rounds the block to the type of the second product.
+    pub(crate) round: Option<Kernel1>,
+}
+
+/// Places in the scratch of a thread, in bytes; the program that makes the logits comes first.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AttentionScratch {
+    /// The scratch of the program behind the second product.
+    pub(crate) result_program: usize,
+    /// The panels of the queries.
+    pub(crate) queries: usize,
+    /// A block of keys and of values in f32, and bytes from one to the next.
+    pub(crate) keys: usize,
+    pub(crate) key_row: usize,
+    pub(crate) values: usize,
+    pub(crate) value_row: usize,
+    /// Tiles of f32: the scores, and the weights that come from them.
+    pub(crate) scores: usize,
+    pub(crate) weights: usize,
+    /// Tiles in the types of the scores and of what enters the SoftMax, if these are not f32.
+    pub(crate) typed_scores: usize,
+    pub(crate) typed_logits: usize,
+    /// The block of results: a row for each element of a value, a column for each query.
+    pub(crate) result: usize,
+    /// The same in its type, if that is not f32.
+    pub(crate) typed_result: usize,
+    /// Scratch of the kernels that pack.
+    pub(crate) pack: usize,
+    /// All of it.
+    pub(crate) end: usize,
+}

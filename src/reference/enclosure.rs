@@ -1,0 +1,857 @@
+//! What ops may give that run as one and keep bounds instead of bits: an interval for each element.
+//!
+//! The centre of an interval is the result in f64, from inputs as they are, without a rounding on the way.
+//! Around it lies what the roundings that the types of the ops ask for, the order of additions and the
+//! accuracy of functions may make of it, carried along from op to op: a result outside of its interval is
+//! wrong. Here a masked key does not exist.
+
+use std::collections::BTreeMap;
+
+use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, store_floats};
+use super::odometer::Odometer;
+use super::products::{self, Matrices};
+use super::rows::rows_along_axis;
+use super::value::{Value, count, zeroed};
+use super::{Semantics, UNKNOWN_KIND, check_count, gen_index, pointwise, semantics, unimplemented, verified};
+use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
+use crate::graph::function::Function;
+use crate::graph::infer::{self, Placement};
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
+use crate::types::dtype::DataType;
+use crate::types::function::{Class, Comparison};
+use crate::types::kind::{Attr, OpKind, TensorId};
+use crate::types::shape::Dims;
+
+use DataType as D;
+use OpKind as K;
+
+/// The exponent from which on e to its power is 0 in f32: 2⁻¹⁵⁰ is half of the smallest number.
+const EXP_IS_ZERO: f64 = -104.0;
+
+/// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
+const EXP_IS_SUBNORMAL: f64 = -87.0;
+
+/// An interval for each element of a tensor, in which the result of ops lies that run as one.
+///
+/// [`enclose`] gives them.
+#[derive(Debug, Clone)]
+pub struct Enclosure {
+    value: Value,
+    centre: Vec<f64>,
+    low: Vec<f64>,
+    high: Vec<f64>,
+}
+
+impl Enclosure {
+    fn new(data_type: DataType, interval: Interval) -> Result<Self> {
+        let (dims, centre) = (Dims::from(interval.centre.dims()), interval.centre());
+        let (low, high) = (interval.low(), interval.high());
+        let value =
+            if is_wide(data_type) { dense_value(&centre, data_type, &dims)? } else { interval.centre };
+        Ok(Self { value, centre, low, high })
+    }
+
+    /// The result in f64, rounded once at the end.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The result in f64. An element on which the ops say nothing is 1.
+    pub fn numbers(&self) -> &[f64] {
+        &self.centre
+    }
+
+    /// The interval of an element; NaN to NaN if the element is NaN, or if the ops say nothing on it.
+    pub fn ends(&self, element: usize) -> (f64, f64) {
+        (self.low[element], self.high[element])
+    }
+
+    /// Whether the ops say anything on an element. They do not if a sum may or may not overflow, if a
+    /// condition hangs on the last bit of a number, or if an infinity meets what may or may not be 0.
+    pub fn is_judged(&self, element: usize) -> bool {
+        self.centre[element].is_nan() || !self.low[element].is_nan()
+    }
+
+    /// The first element of a value of the same type and shape that lies outside of its interval by more than
+    /// one unit in the last place; 0 if type or shape differ.
+    ///
+    /// A NaN lies in an interval only if the element has to be NaN, or if the ops say nothing on it.
+    pub fn first_outside(&self, given: &Value) -> Option<usize> {
+        if (given.data_type(), given.dims()) != (self.value.data_type(), self.value.dims()) {
+            return Some(0);
+        }
+        let mut numbers = vec![0.0; self.centre.len()];
+        floats(given, &Odometer::dense(given.dims()), 0..self.centre.len(), &mut numbers);
+        let (unit, smallest) = match given.data_type() {
+            D::F32 => (2.0 * HALF_A_UNIT, 2f64.powi(-126)),
+            D::Bf16 => (2f64.powi(-7), 2f64.powi(-126)),
+            D::F16 => (2f64.powi(-10), 2f64.powi(-24)),
+            _ => (0.0, 0.0),
+        };
+        let room = |end: f64| if end.is_finite() && end != 0.0 { unit * end.abs() + smallest } else { 0.0 };
+        numbers.iter().enumerate().position(|(at, &x)| {
+            let (low, high) = self.ends(at);
+            match self.centre[at].is_nan() {
+                true => !x.is_nan(),
+                false => !low.is_nan() && !(x >= low - room(low) && x <= high + room(high)),
+            }
+        })
+    }
+}
+
+/// Runs ops as one in the order given, and gives an interval for each element of the tensors asked for.
+///
+/// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
+/// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
+/// converts elements around them. Such partitions depart from their ops run one by one: **a masked key does
+/// not exist**. A key is masked for a query if SoftMax gives it 0, where numbers whose exponential is 0 in
+/// f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN or ∞.
+/// And a −∞ that does not depend on the product of queries and keys, added to a score, makes it −∞, even a
+/// score that is NaN or ∞.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use sterna::reference::{self, Value};
+/// use sterna::{Attr, DataType, LogicalTensor, Op, OpKind};
+/// let tensor = |id| LogicalTensor::unknown(id, DataType::F32);
+/// let op = |id, kind, inputs: [usize; 2], output| {
+///     Op::new(id, kind).inputs_from(inputs.map(tensor)).output(tensor(output))
+/// };
+/// let ops = [
+///     op(0, OpKind::MatMul, [0, 1], 2).attr(Attr::TransposeB, true),
+///     op(1, OpKind::Add, [2, 3], 4),
+///     Op::new(2, OpKind::SoftMax).input(tensor(4)).output(tensor(5)),
+///     op(3, OpKind::MatMul, [5, 6], 7),
+/// ];
+/// // Of two keys the second is masked; key and value are NaN.
+/// let inputs = BTreeMap::from([
+///     (0, Value::from_slice(&[1, 1], &[1.0f32])?),
+///     (1, Value::from_slice(&[2, 1], &[0.5f32, f32::NAN])?),
+///     (3, Value::from_slice(&[1, 2], &[0.0f32, f32::NEG_INFINITY])?),
+///     (6, Value::from_slice(&[2, 1], &[3.0f32, f32::NAN])?),
+/// ]);
+/// let result = &reference::enclose(&ops, &inputs, &[7])?[&7];
+/// assert_eq!(result.value().elements::<f32>().unwrap(), [3.0]);
+/// assert_eq!(result.first_outside(&Value::from_slice(&[1, 1], &[3.1f32])?), Some(0));
+/// # Ok::<(), sterna::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`run`](super::run); [`Error::Unimplemented`] for an op of a kind that moves, converts or multiplies
+/// nothing, computes no element on its own and is no SoftMax; [`Error::Execute`] if a tensor is neither among
+/// the inputs nor given by an op before the one that needs it.
+pub fn enclose(
+    ops: &[Op],
+    inputs: &BTreeMap<TensorId, Value>,
+    wanted: &[TensorId],
+) -> Result<BTreeMap<TensorId, Enclosure>> {
+    let ops = ops.iter().map(verified).collect::<Result<Vec<Op>>>()?;
+    let roles = Roles::of(&ops);
+    let mut held: BTreeMap<TensorId, Interval> = BTreeMap::new();
+    for (place, op) in ops.iter().enumerate() {
+        for port in op.inputs() {
+            if !held.contains_key(&port.id()) {
+                let value = inputs.get(&port.id()).ok_or_else(|| missing(Direction::Input, port.id()))?;
+                let (expected, given) = (port.data_type(), value.data_type());
+                if given != expected {
+                    let fault = TensorFault::ElementType { expected, given };
+                    return Err(Error::Tensor { id: port.id(), fault });
+                }
+                held.insert(port.id(), Interval::exact(widened(value)?));
+            }
+        }
+        let given: Vec<&Interval> = op.inputs().iter().map(|port| &held[&port.id()]).collect();
+        let results = roles.run(op, &given)?;
+        held.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
+        let is_needed = |id: &TensorId| {
+            let mut later = ops[place + 1..].iter().flat_map(Op::inputs);
+            wanted.contains(id) || later.any(|port| port.id() == *id)
+        };
+        held.retain(|id, _| is_needed(id));
+    }
+    let outputs = ops.iter().flat_map(Op::outputs);
+    let types: BTreeMap<TensorId, DataType> = outputs.map(|port| (port.id(), port.data_type())).collect();
+    let enclosure = |id: &TensorId| match (types.get(id), held.remove(id)) {
+        (Some(&data_type), Some(interval)) => Ok((*id, Enclosure::new(data_type, interval)?)),
+        _ => Err(missing(Direction::Output, *id)),
+    };
+    wanted.iter().map(enclosure).collect()
+}
+
+fn missing(direction: Direction, tensor: TensorId) -> Error {
+    Error::Execute(ExecuteFault::Missing { direction, tensor })
+}
+
+/// Whether a type is computed in f64 here, without its roundings.
+fn is_wide(data_type: DataType) -> bool {
+    matches!(data_type, D::F32 | D::Bf16 | D::F16)
+}
+
+/// The type in which a tensor is held here.
+fn held_as(data_type: DataType) -> DataType {
+    if is_wide(data_type) { D::F64 } else { data_type }
+}
+
+/// A value in the type in which it is held here.
+fn widened(value: &Value) -> Result<Value> {
+    match is_wide(value.data_type()) {
+        true => dense_value(&numbers_of(value, &Odometer::dense(value.dims()))?, D::F64, value.dims()),
+        false => Ok(value.clone()),
+    }
+}
+
+/// A tensor whose elements are known up to an interval.
+///
+/// An element is NaN for sure if its centre is NaN. If its centre is none but its ends are NaN, it may be
+/// anything; its centre is then 1, from which no function makes a NaN.
+struct Interval {
+    centre: Value,
+    /// The lower and the upper ends; none if they are the centre.
+    ends: Option<[Value; 2]>,
+}
+
+impl Interval {
+    fn exact(centre: Value) -> Self {
+        Self { centre, ends: None }
+    }
+
+    fn centre(&self) -> Vec<f64> {
+        numbers(&self.centre)
+    }
+
+    fn low(&self) -> Vec<f64> {
+        numbers(self.ends.as_ref().map_or(&self.centre, |ends| &ends[0]))
+    }
+
+    fn high(&self) -> Vec<f64> {
+        numbers(self.ends.as_ref().map_or(&self.centre, |ends| &ends[1]))
+    }
+
+    /// The interval of numbers that are held as a type.
+    fn of(elements: Vec<Element>, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        let make = |of: fn(&Element) -> f64| {
+            let numbers: Vec<f64> = elements.iter().map(of).collect();
+            Value::compute(data_type, dims, |range, bytes| store_floats(&numbers[range], data_type, bytes))
+        };
+        let centre = make(|element| element.centre)?;
+        let is_exact = elements.iter().all(Element::is_exact);
+        let ends =
+            if is_exact { None } else { Some([make(|element| element.low)?, make(|element| element.high)?]) };
+        Ok(Self { centre, ends })
+    }
+
+    /// The elements.
+    fn elements(&self) -> Vec<Element> {
+        let ends = self.low().into_iter().zip(self.high());
+        self.centre()
+            .into_iter()
+            .zip(ends)
+            .map(|(centre, (low, high))| Element { centre, low, high })
+            .collect()
+    }
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let mut numbers = vec![0.0; count(value.dims())];
+    floats(value, &Odometer::dense(value.dims()), 0..numbers.len(), &mut numbers);
+    numbers
+}
+
+/// A number known up to an interval.
+#[derive(Debug, Clone, Copy)]
+struct Element {
+    centre: f64,
+    low: f64,
+    high: f64,
+}
+
+/// What may be anything.
+const ANYTHING: Element = Element { centre: 1.0, low: f64::NAN, high: f64::NAN };
+
+impl Element {
+    fn exactly(number: f64) -> Self {
+        Self { centre: number, low: number, high: number }
+    }
+
+    /// Whether the interval is one number, which may be NaN.
+    fn is_exact(&self) -> bool {
+        self.centre.is_nan() || (self.low == self.centre && self.high == self.centre)
+    }
+
+    fn is_anything(&self) -> bool {
+        !self.centre.is_nan() && self.low.is_nan()
+    }
+
+    fn is_finite(&self) -> bool {
+        self.centre.is_finite() && self.low.is_finite() && self.high.is_finite()
+    }
+
+    /// The smallest interval around what a function gives at the centres and at all corners.
+    fn hull(centre: f64, corners: impl Iterator<Item = f64> + Clone) -> Self {
+        match centre.is_nan() {
+            true if corners.clone().all(f64::is_nan) => Self::exactly(f64::NAN),
+            true => ANYTHING,
+            false if corners.clone().any(f64::is_nan) => ANYTHING,
+            false => Self {
+                centre,
+                low: corners.clone().fold(centre, f64::min),
+                high: corners.fold(centre, f64::max),
+            },
+        }
+    }
+
+    /// The interval after a rounding to a type, or none: a fused kernel may keep more digits than the type
+    /// has. `relative` is what the function is off besides, as a share of its result.
+    fn rounded(self, to: DataType, relative: f64) -> Self {
+        let Rounding { half_unit, smallest, largest, .. } = Rounding::to(to);
+        let is_kept = self.is_exact()
+            && (relative == 0.0 || self.centre == 0.0 || !self.centre.is_finite())
+            && represents(to, self.centre);
+        if is_kept || self.is_anything() {
+            return self;
+        }
+        let room = |end: f64| (half_unit + relative) * end.abs() + smallest;
+        // No rounding changes the sign.
+        let down = |end: f64| match end {
+            _ if end == 0.0 || end.is_infinite() => end,
+            _ if end > 0.0 => (end - room(end)).max(0.0),
+            _ => end - room(end),
+        };
+        let (low, high) = (down(self.low), -down(-self.high));
+        let threshold = largest * (1.0 + half_unit);
+        let low = if low <= -threshold { f64::NEG_INFINITY } else { low.min(largest) };
+        let high = if high >= threshold { f64::INFINITY } else { high.max(-largest) };
+        Self { centre: self.centre, low, high }
+    }
+}
+
+/// What a rounding to a type does.
+struct Rounding {
+    /// Half a unit in the last place of 1.
+    half_unit: f64,
+    /// The numbers below it may be taken for 0.
+    smallest: f64,
+    largest: f64,
+}
+
+impl Rounding {
+    fn to(data_type: DataType) -> Self {
+        let (half_unit, smallest, largest) = match data_type {
+            D::F32 => (HALF_A_UNIT, 2f64.powi(-126), f32::MAX.into()),
+            // Through f32.
+            D::Bf16 => (2f64.powi(-8) + HALF_A_UNIT, 2f64.powi(-126), half::bf16::MAX.to_f64()),
+            D::F16 => (2f64.powi(-11) + HALF_A_UNIT, 2f64.powi(-24), half::f16::MAX.to_f64()),
+            _ => (0.0, 0.0, f64::INFINITY),
+        };
+        Self { half_unit, smallest, largest }
+    }
+}
+
+/// Whether a number is one of a type, or NaN.
+fn represents(data_type: DataType, number: f64) -> bool {
+    let nearest = match data_type {
+        D::F32 => f64::from(number as f32),
+        D::Bf16 => half::bf16::from_f64(number).to_f64(),
+        D::F16 => half::f16::from_f64(number).to_f64(),
+        _ => number,
+    };
+    nearest == number || number.is_nan()
+}
+
+/// What tensors of a group of ops are to each other, as far as masked keys need it.
+struct Roles {
+    /// Follows from a product by ops on elements.
+    scores: Vec<TensorId>,
+    /// SoftMax follows from it by ops on elements.
+    before_softmax: Vec<TensorId>,
+    /// Follows from a SoftMax by ops on elements.
+    shares: Vec<TensorId>,
+}
+
+impl Roles {
+    fn of(ops: &[Op]) -> Self {
+        let is_pointwise = |op: &&Op| {
+            Function::of(op).is_some_and(|function| !matches!(function, Function::Index | Function::Fill(_)))
+        };
+        let from = |kind: OpKind| {
+            let mut all: Vec<TensorId> = Vec::new();
+            for op in ops {
+                let follows = is_pointwise(&op) && op.inputs().iter().any(|port| all.contains(&port.id()));
+                if op.kind() == kind || follows {
+                    all.push(op.outputs()[0].id());
+                }
+            }
+            all
+        };
+        let mut before_softmax: Vec<TensorId> = Vec::new();
+        for op in ops.iter().rev() {
+            let leads = is_pointwise(&op) && before_softmax.contains(&op.outputs()[0].id());
+            if op.kind() == K::SoftMax || leads {
+                before_softmax.extend(op.inputs().iter().map(LogicalTensor::id));
+            }
+        }
+        Self { scores: from(K::MatMul), before_softmax, shares: from(K::SoftMax) }
+    }
+
+    /// The input of an Add that masks a score: the one that does not depend on the product.
+    fn mask_of(&self, op: &Op) -> Option<usize> {
+        let is_score = |port: &LogicalTensor| self.scores.contains(&port.id());
+        let leads = self.before_softmax.contains(&op.outputs()[0].id());
+        match op.inputs() {
+            [a, b] if op.kind() == K::Add && leads && is_score(a) != is_score(b) => Some(is_score(a).into()),
+            _ => None,
+        }
+    }
+
+    fn run(&self, op: &Op, given: &[&Interval]) -> Result<Vec<Interval>> {
+        check_count(op, given.len())?;
+        let dims: Vec<&[i64]> = given.iter().map(|interval| interval.centre.dims()).collect();
+        let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+        match semantics(op)? {
+            Semantics::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
+                let outputs = op.outputs().iter().zip(&shapes);
+                let empty = |(port, dims): (&LogicalTensor, &Dims)| {
+                    Ok(Interval::exact(Value::new(held_as(port.data_type()), dims, Vec::new())?))
+                };
+                outputs.map(empty).collect()
+            }
+            Semantics::Tensors(_) if op.kind() == K::MatMul => {
+                let skips = self.shares.contains(&op.inputs()[0].id());
+                Ok(vec![product(op, given, &shapes[0], skips)?])
+            }
+            Semantics::Tensors(_) if op.kind() == K::SoftMax => softmax(op, given[0], &shapes),
+            Semantics::Tensors(function) if MOVING.contains(&op.kind()) => {
+                let op = &widened_outputs(op);
+                let results = corners(given, |values| Ok(function(op, values, &shapes)?.remove(0)))?;
+                Ok(vec![hull(results, op.outputs()[0].data_type(), 0.0)?])
+            }
+            Semantics::Tensors(function) if CONVERTING.contains(&op.kind()) => {
+                let to = op.outputs()[0].data_type();
+                let op = &widened_outputs(op);
+                let results = corners(given, |values| Ok(function(op, values, &shapes)?.remove(0)))?;
+                Ok(vec![hull(results, to, if is_wide(to) { 2.0 * HALF_A_UNIT } else { 0.0 })?])
+            }
+            Semantics::Tensors(_) => Err(unimplemented(op, "no interval is known of what the op gives")),
+            Semantics::Pointwise(Function::Index) => {
+                Ok(gen_index(op, dims[0])?.into_iter().map(Interval::exact).collect())
+            }
+            Semantics::Pointwise(function) => {
+                let placement =
+                    infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
+                let mut result = on_elements(op, function, given, &placement)?;
+                if let Some(mask) = self.mask_of(op) {
+                    result = masked(result, given[mask], &placement, mask)?;
+                }
+                Ok(vec![result])
+            }
+        }
+    }
+}
+
+/// Kinds that move elements.
+const MOVING: &[OpKind] = &[K::Concat, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
+
+/// Kinds between numbers and the integers or small floats that stand for them.
+const CONVERTING: &[OpKind] = &[K::Dequantize, K::DynamicDequantize, K::DynamicQuantize, K::Quantize];
+
+/// The op with outputs of the types in which they are held here.
+fn widened_outputs(op: &Op) -> Op {
+    let wide = Op::new(op.id(), op.kind()).named(op.name()).inputs_from(op.inputs().iter().cloned());
+    let wide = op.attrs().fold(wide, |wide, (attr, value)| wide.attr(attr, value.clone()));
+    let output = |port: &LogicalTensor| LogicalTensor::unknown(port.id(), held_as(port.data_type()));
+    op.outputs().iter().map(output).fold(wide, Op::output)
+}
+
+/// What a function of values gives at the centres, then at all combinations of the ends of its inputs.
+fn corners(given: &[&Interval], run: impl Fn(&[Value]) -> Result<Value>) -> Result<Vec<Value>> {
+    let uncertain: Vec<usize> = (0..given.len()).filter(|&port| given[port].ends.is_some()).collect();
+    let mut values: Vec<Value> = given.iter().map(|interval| interval.centre.clone()).collect();
+    let mut results = vec![run(&values)?];
+    for corner in 0..(1usize << uncertain.len()) * usize::from(!uncertain.is_empty()) {
+        for (bit, &port) in uncertain.iter().enumerate() {
+            if let Some(ends) = &given[port].ends {
+                values[port] = ends[corner >> bit & 1].clone();
+            }
+        }
+        results.push(run(&values)?);
+    }
+    Ok(results)
+}
+
+/// The intervals around results at the centre and at the corners, rounded to a type.
+fn hull(results: Vec<Value>, to: DataType, relative: f64) -> Result<Interval> {
+    let (dims, held) = (Dims::from(results[0].dims()), results[0].data_type());
+    if results.len() == 1 && !is_wide(to) {
+        let centre = results.into_iter().next();
+        return centre.map(Interval::exact).ok_or_else(|| unreachable!("there is one"));
+    }
+    let all: Vec<Vec<f64>> = results.iter().map(numbers).collect();
+    let elements = (0..all[0].len()).map(|at| {
+        let corners = all[1..].iter().map(|numbers| numbers[at]);
+        Element::hull(all[0][at], corners).rounded(if is_wide(to) { to } else { D::F64 }, relative)
+    });
+    Interval::of(elements.collect(), held, &dims)
+}
+
+/// Each element of the result is a function of one element of each input.
+fn on_elements(op: &Op, function: Function, given: &[&Interval], placement: &Placement) -> Result<Interval> {
+    let to = op.outputs()[0].data_type();
+    let held = held_as(to);
+    let run = |function: Function, values: &[Value]| -> Result<Value> {
+        Ok(pointwise::pointwise(function, held, values, placement)?.remove(0))
+    };
+    let is_move = matches!(function, Function::Select | Function::Identity | Function::Sign(_));
+    let results = match (function, given) {
+        (Function::Compare(comparison @ (Comparison::Equal | Comparison::NotEqual)), [a, b])
+            if a.ends.is_some() || b.ends.is_some() =>
+        {
+            return equal(comparison, [a, b], placement);
+        }
+        _ => corners(given, |values| run(function, values))?,
+    };
+    let relative = match function.ulps() {
+        _ if is_move => 0.0,
+        0 => 0.0,
+        ulps => f64::from(ulps) * 2.0 * HALF_A_UNIT,
+    };
+    let result = hull(results, if is_move { D::F64 } else { to }, relative)?;
+    match function {
+        // A comparison with a NaN is false, so the corners show nothing of what may be anything.
+        Function::Compare(_) | Function::Classify(_) => unsure_of_anything(result, given, placement),
+        _ => Ok(result),
+    }
+}
+
+/// Whether numbers are equal: surely not if their intervals are apart, surely so if both are one number.
+fn equal(comparison: Comparison, given: [&Interval; 2], placement: &Placement) -> Result<Interval> {
+    let [a, b] = given;
+    let run = |comparison: Comparison, x: &Value, y: &Value| -> Result<Vec<f64>> {
+        let values = [x.clone(), y.clone()];
+        let result = pointwise::pointwise(Function::Compare(comparison), D::Boolean, &values, placement)?;
+        Ok(numbers(&result[0]))
+    };
+    let ends = |interval: &Interval| match &interval.ends {
+        Some([low, high]) => (low.clone(), high.clone()),
+        None => (interval.centre.clone(), interval.centre.clone()),
+    };
+    let ((a_low, a_high), (b_low, b_high)) = (ends(a), ends(b));
+    let centre = run(Comparison::Equal, &a.centre, &b.centre)?;
+    let (below, above) =
+        (run(Comparison::LessEqual, &a_low, &b_high)?, run(Comparison::GreaterEqual, &a_high, &b_low)?);
+    let (first, second) =
+        (run(Comparison::Equal, &a_low, &b_high)?, run(Comparison::Equal, &a_high, &b_low)?);
+    let elements = (0..centre.len()).map(|at| {
+        let (surely, perhaps) = (first[at] * second[at], below[at] * above[at]);
+        let element =
+            Element { centre: centre[at], low: surely.min(centre[at]), high: perhaps.max(centre[at]) };
+        match comparison {
+            Comparison::Equal => element,
+            _ => Element { centre: 1.0 - element.centre, low: 1.0 - element.high, high: 1.0 - element.low },
+        }
+    });
+    let result = Interval::of(elements.collect(), D::Boolean, &placement.result)?;
+    unsure_of_anything(result, &given, placement)
+}
+
+/// A boolean that follows from numbers, true or false where one of them may be anything.
+fn unsure_of_anything(result: Interval, given: &[&Interval], placement: &Placement) -> Result<Interval> {
+    let is_nan = |value: &Value| {
+        let whole = Placement { result: value.dims().into(), starts: [0].into_iter().collect() };
+        pointwise::pointwise(Function::Classify(Class::Nan), D::Boolean, std::slice::from_ref(value), &whole)
+    };
+    let mut unsure = vec![false; count(&placement.result)];
+    for (port, interval) in given.iter().enumerate() {
+        let Some([low, _]) = &interval.ends else { continue };
+        if low.data_type() != D::F64 {
+            continue;
+        }
+        let (of_low, of_centre) = (is_nan(low)?.remove(0), is_nan(&interval.centre)?.remove(0));
+        let odometer = Odometer::broadcast(low.dims(), &placement.result, placement.starts[port]);
+        let mut flags = [vec![0.0; unsure.len()], vec![0.0; unsure.len()]];
+        floats(&of_low, &odometer, 0..unsure.len(), &mut flags[0]);
+        floats(&of_centre, &odometer, 0..unsure.len(), &mut flags[1]);
+        let pairs = flags[0].iter().zip(&flags[1]);
+        unsure.iter_mut().zip(pairs).for_each(|(unsure, (low, centre))| *unsure |= low > centre);
+    }
+    if !unsure.contains(&true) {
+        return Ok(result);
+    }
+    let mut elements = result.elements();
+    for (element, unsure) in elements.iter_mut().zip(unsure) {
+        if unsure {
+            (element.low, element.high) = (0.0, 1.0);
+        }
+    }
+    Interval::of(elements, D::Boolean, &placement.result)
+}
+
+/// A score to which −∞ is added is −∞, whatever it was.
+fn masked(result: Interval, mask: &Interval, placement: &Placement, port: usize) -> Result<Interval> {
+    let odometer = Odometer::broadcast(mask.centre.dims(), &placement.result, placement.starts[port]);
+    let (low, high) = mask.ends.as_ref().map_or((&mask.centre, &mask.centre), |[low, high]| (low, high));
+    let mut ends = [vec![0.0; count(&placement.result)], vec![0.0; count(&placement.result)]];
+    for (numbers, value) in ends.iter_mut().zip([low, high]) {
+        let all = 0..numbers.len();
+        floats(value, &odometer, all, numbers);
+    }
+    let mut elements = result.elements();
+    for (at, element) in elements.iter_mut().enumerate() {
+        if ends[0][at] == f64::NEG_INFINITY && ends[1][at] == f64::NEG_INFINITY {
+            *element = Element::exactly(f64::NEG_INFINITY);
+        }
+    }
+    Interval::of(elements, D::F64, &placement.result)
+}
+
+/// SoftMax, and its statistics if the op gives them.
+fn softmax(op: &Op, given: &Interval, shapes: &[Dims]) -> Result<Vec<Interval>> {
+    let rows = rows_along_axis(op, given.centre.dims())?;
+    let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
+    let to = op.outputs()[0].data_type();
+    let centre = rows.numbers(&given.centre)?;
+    let (low, high) = match &given.ends {
+        Some([low, high]) => (rows.numbers(low)?, rows.numbers(high)?),
+        None => (centre.clone(), centre.clone()),
+    };
+    let mut shares = Vec::with_capacity(centre.len());
+    let mut statistics = Vec::with_capacity(rows.count);
+    let length = rows.length;
+    for row in 0..rows.count {
+        let of = |numbers: &[f64]| numbers[row * length..][..length].to_vec();
+        let scores: Vec<Element> = of(&centre)
+            .into_iter()
+            .zip(of(&low).into_iter().zip(of(&high)))
+            .map(|(centre, (low, high))| Element { centre, low, high })
+            .collect();
+        let (row, statistic) = shares_of(&scores, inf_as_zero, to);
+        shares.extend(row);
+        statistics.push(statistic);
+    }
+    let part = |of: fn(&Element) -> f64| {
+        rows.value(&shares.iter().map(of).collect::<Vec<f64>>(), D::F64, &shapes[0])
+    };
+    let centre = part(|share| share.centre)?;
+    let ends = Some([part(|share| share.low)?, part(|share| share.high)?]);
+    let mut results = vec![Interval { centre, ends }];
+    if let (Some(port), Some(dims)) = (op.outputs().get(1), shapes.get(1)) {
+        let rounded = statistics.iter().map(|statistic| statistic.rounded(port.data_type(), 0.0));
+        results.push(Interval::of(rounded.collect(), D::F64, dims)?);
+    }
+    Ok(results)
+}
+
+/// The shares of a row of scores, and its statistic.
+fn shares_of(scores: &[Element], inf_as_zero: bool, to: DataType) -> (Vec<Element>, Element) {
+    let all = |element: Element| (vec![element; scores.len()], element);
+    let most = |of: fn(&Element) -> f64| scores.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let is_surely_nan = |x: &Element| x.centre.is_nan() || x.low == f64::INFINITY;
+    if scores.iter().any(is_surely_nan) {
+        return all(Element::exactly(f64::NAN));
+    }
+    let (least_max, max, most_max) =
+        (most(|score| score.low), most(|score| score.centre), most(|score| score.high));
+    match most_max {
+        _ if scores.iter().any(Element::is_anything) => return all(ANYTHING),
+        f64::NEG_INFINITY if inf_as_zero => return all(Element::exactly(0.0)),
+        f64::NEG_INFINITY if scores.is_empty() => return all(Element::exactly(f64::NEG_INFINITY)),
+        f64::NEG_INFINITY => return all(Element::exactly(f64::NAN)),
+        // Whether anything is left of the row, or whether it overflows, is not known.
+        _ if least_max == f64::NEG_INFINITY || most_max == f64::INFINITY => return all(ANYTHING),
+        _ => {}
+    }
+    // An interval so wide that its exponential overflows says nothing but that it lies within 0 and 1.
+    let exp = |x: f64| (x - max).min(600.0).exp();
+    let sums = scores.iter().fold([0.0; 3], |[low, centre, high], score| {
+        [low + exp(score.low), centre + exp(score.centre), high + exp(score.high)]
+    });
+    let terms = scores.len() as f64 * HALF_A_UNIT;
+    let share = |score: &Element| {
+        if score.high - least_max <= EXP_IS_ZERO {
+            return Element::exactly(0.0);
+        }
+        let (low, centre, high) = (exp(score.low), exp(score.centre), exp(score.high));
+        let relative = terms + (64.0 + 2.0 * (max - score.centre).abs().min(128.0)) * HALF_A_UNIT;
+        // A type of 16 bits is rounded to before the division by the sum, or after it, or both.
+        let relative = if to == D::F32 { relative } else { relative + Rounding::to(to).half_unit };
+        let most = high / (high + (sums[0] - low).max(0.0));
+        let least = if score.low - most_max < EXP_IS_SUBNORMAL {
+            0.0
+        } else {
+            low / (low + (sums[2] - high).max(0.0))
+        };
+        let element = Element { centre: centre / sums[1], low: least, high: most.max(centre / sums[1]) };
+        let element = element.rounded(to, relative);
+        // Even if it is a single number, its sum may be off.
+        Element { low: element.low.min(element.centre), ..element }
+    };
+    let room = terms + 64.0 * HALF_A_UNIT;
+    let log = |sum: f64, sign: f64| {
+        let log = max + sum.ln();
+        log + sign * (room + 4.0 * HALF_A_UNIT * log.abs())
+    };
+    let statistic = Element { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) };
+    (scores.iter().map(share).collect(), statistic)
+}
+
+/// A matrix product; with `skips`, a number on the left that is 0 adds nothing, whatever is on the right.
+fn product(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<Interval> {
+    let special = Special::of(op, given, result, skips)?;
+    let finite: Vec<Vec<Element>> = given
+        .iter()
+        .map(|interval| {
+            let finite = |x: Element| if x.is_finite() { x } else { Element::exactly(0.0) };
+            interval.elements().into_iter().map(finite).collect()
+        })
+        .collect();
+    let values = |of: fn(&Element) -> f64| -> Result<Vec<Value>> {
+        let value = |(elements, interval): (&Vec<Element>, &&Interval)| {
+            let numbers: Vec<f64> = elements.iter().map(of).collect();
+            dense_value(&numbers, D::F64, interval.centre.dims())
+        };
+        finite.iter().zip(given).map(value).collect()
+    };
+    let sums = products::sums(op, &values(|x| x.centre)?, result, |x| x)?;
+    let sizes = products::sums(op, &values(|x| x.centre.abs())?, result, |x| x)?;
+    let most = |x: &Element| x.centre.abs() + (x.high - x.centre).max(x.centre - x.low);
+    let most_sizes = products::sums(op, &values(most)?, result, |x| x)?;
+    let terms = products::terms(op, given[0].centre.dims(), given.len()) * HALF_A_UNIT;
+    let to = op.outputs()[0].data_type();
+    let element = |at: usize| {
+        let (sum, size, most) = (sums[at], sizes[at], most_sizes[at]);
+        let (extra, is_anything) = special.as_ref().map_or((0.0, false), |special| special.at(at));
+        let sum = sum + extra;
+        if extra.is_nan() {
+            return Element::exactly(f64::NAN);
+        } else if is_anything {
+            return ANYTHING;
+        } else if !sum.is_finite() {
+            return Element::exactly(sum);
+        } else if most >= f64::from(f32::MAX) {
+            // A sum on the way may overflow.
+            return ANYTHING;
+        } else if most == 0.0 {
+            return Element::exactly(sum);
+        }
+        // Products of subnormal numbers may be taken for 0.
+        let room = (most - size).max(0.0) + (terms + 1e-14) * most + 1e-36;
+        Element { centre: sum, low: sum - room, high: sum + room }.rounded(to, 0.0)
+    };
+    Interval::of((0..sums.len()).map(element).collect(), D::F64, result)
+}
+
+/// What terms with NaN and infinities add to the elements of a product.
+struct Special {
+    sums: Vec<f64>,
+    is_anything: Vec<bool>,
+}
+
+impl Special {
+    /// `None` if all numbers are finite.
+    fn of(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<Option<Self>> {
+        let (left, right) = (&given[0].elements(), &given[1].elements());
+        let mut all = left.iter().chain(right);
+        if all.all(Element::is_finite) && given.len() == 2 {
+            return Ok(None);
+        }
+        let of = |interval: &Interval, transpose: bool| -> Result<[Matrices; 3]> {
+            let ends = interval.ends.as_ref().map_or([&interval.centre; 2], |[low, high]| [low, high]);
+            let part = |value: &Value| Matrices::of(value, transpose, |x| x);
+            Ok([part(&interval.centre)?, part(ends[0])?, part(ends[1])?])
+        };
+        let rows = of(given[0], op.bool_attr(Attr::TransposeA))?;
+        let columns = of(given[1], !op.bool_attr(Attr::TransposeB))?;
+        let own_dims = given.iter().take(2).filter(|interval| interval.centre.dims().len() > 1).count();
+        let batch = &result[..result.len() - own_dims];
+        let (m, n, k) = (rows[0].count, columns[0].count, rows[0].length);
+        let mut special = Self { sums: zeroed(count(result))?, is_anything: zeroed(count(result))? };
+        let element = |matrices: &[&[f64]; 3], at: usize| Element {
+            centre: matrices[0][at],
+            low: matrices[1][at],
+            high: matrices[2][at],
+        };
+        for place in 0..if m * n == 0 { 0 } else { count(result) / (m * n) } {
+            let rows = [0, 1, 2].map(|i| rows[i].matrix(batch, place));
+            let columns = [0, 1, 2].map(|i| columns[i].matrix(batch, place));
+            for i in 0..m {
+                for j in (0..k).filter(|j| !element(&rows, i * k + j).is_finite()) {
+                    for c in 0..n {
+                        let term = Term::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        special.add(place * m * n + i * n + c, term);
+                    }
+                }
+            }
+            for c in 0..n {
+                for j in (0..k).filter(|j| !element(&columns, c * k + j).is_finite()) {
+                    for i in 0..m {
+                        let term = Term::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        special.add(place * m * n + i * n + c, term);
+                    }
+                }
+            }
+        }
+        if let Some(bias) = given.get(2) {
+            let dims = bias.centre.dims();
+            let odometer = Odometer::broadcast(dims, result, result.len() - dims.len());
+            let elements = bias.elements();
+            let mut places: Vec<usize> = zeroed(count(result))?;
+            odometer.read(0..count(result), &mut places, |at| at);
+            for (at, place) in places.into_iter().enumerate() {
+                match elements[place] {
+                    x if x.is_finite() => {}
+                    x if x.is_exact() => special.add(at, Term::Number(x.centre)),
+                    _ => special.add(at, Term::Anything),
+                }
+            }
+        }
+        Ok(Some(special))
+    }
+
+    fn add(&mut self, at: usize, term: Term) {
+        match term {
+            Term::None => {}
+            Term::Number(number) => self.sums[at] += number,
+            Term::Anything => self.is_anything[at] = true,
+        }
+    }
+
+    fn at(&self, at: usize) -> (f64, bool) {
+        (self.sums[at], self.is_anything[at])
+    }
+}
+
+/// What a product of two numbers, one of which is not finite, adds to a sum.
+enum Term {
+    None,
+    Number(f64),
+    Anything,
+}
+
+impl Term {
+    fn of(x: Element, y: Element, skips: bool) -> Self {
+        let is_zero = |x: &Element| x.is_exact() && x.centre == 0.0;
+        if skips && is_zero(&x) {
+            return Self::None;
+        } else if x.centre.is_nan() {
+            return Self::Number(f64::NAN);
+        } else if x.is_anything() || y.is_anything() {
+            return Self::Anything;
+        } else if y.centre.is_nan() {
+            // What is 0 or not decides whether a NaN arrives.
+            return if skips && x.low <= 0.0 && x.high >= 0.0 {
+                Self::Anything
+            } else {
+                Self::Number(f64::NAN)
+            };
+        }
+        let corners = [x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high];
+        match corners[0] {
+            first if !first.is_finite() && corners.iter().all(|&corner| corner == first) => {
+                Self::Number(first)
+            }
+            first if first.is_nan() && corners.iter().all(|corner| corner.is_nan()) => Self::Number(first),
+            _ => Self::Anything,
+        }
+    }
+}
