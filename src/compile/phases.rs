@@ -16,8 +16,8 @@
 use smallvec::SmallVec;
 
 use crate::compile::elementwise::{
-    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, in_place_pairs, port_strides,
-    resolved_outputs,
+    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
+    port_strides, resolved_outputs,
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
 use crate::compile::tile_class;
@@ -197,6 +197,24 @@ impl<'a> PlanBuilder<'a> {
             self.write(&[value])?;
         }
         self.place(value).ok_or_else(|| self.refuse(unordered()))
+    }
+
+    /// The elements of an operand of an anchor in memory, and the bytes to the first, if strides lead to them
+    /// in a value that is stored. The type is that in memory: bf16 or f16 for an operand that is widened to
+    /// f32.
+    pub(super) fn view(&self, value: usize) -> Option<(PlacedTensor, isize)> {
+        let StridedView { of, offset, strides } =
+            elementwise::strided_view(self.group(), &self.stored, value)?;
+        let place = self.place(of)?;
+        let bytes = isize::try_from(offset).ok()?.checked_mul(place.data_type.size()? as isize)?;
+        let dims = self.group().values[value].dims.clone();
+        Some((PlacedTensor { dims, strides, ..place }, bytes))
+    }
+
+    /// The place of a value that lies dense, wherever that is; or its place, if it is stored.
+    pub(super) fn place_or_dense(&self, value: usize) -> PlacedTensor {
+        let dense = Stored { base: Base::Index, strides: None };
+        self.placed(value, self.stored[value].unwrap_or(dense))
     }
 
     /// The place for a result of an anchor, which the anchor's phase must write.
