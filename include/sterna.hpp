@@ -155,7 +155,8 @@ enum class accuracy : int {
 
 enum class phase_kind : int {
     map = STERNA_PHASE_KIND_MAP, rows = STERNA_PHASE_KIND_ROWS, pack = STERNA_PHASE_KIND_PACK,
-    gemm = STERNA_PHASE_KIND_GEMM,
+    gemm = STERNA_PHASE_KIND_GEMM, attention = STERNA_PHASE_KIND_ATTENTION,
+    classify = STERNA_PHASE_KIND_CLASSIFY,
 };
 
 enum class cpu_isa : int {
@@ -754,6 +755,12 @@ public:
     // The same in words, whose form may change from version to version.
     std::string plan() const {
         return *detail::read_text([&](auto out) { return sterna_compiled_partition_get_plan(get(), out); });
+    }
+    // Tiles of masked scores, by what an execution with these inputs leaves out.
+    sterna_mask_tile_counts_t count_mask_tiles(const tensors &inputs) const {
+        return detail::read<sterna_mask_tile_counts_t>([&](auto out) {
+            return sterna_compiled_partition_count_mask_tiles(get(), inputs.size(), inputs.data(), out);
+        });
     }
 
 private:

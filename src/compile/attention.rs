@@ -23,7 +23,7 @@ use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
     Access, AttentionPhase, AttentionResult, AttentionScratch, KEYS, Loop, LoopNest, Phase, Plan, StepSet,
-    TileProgram,
+    TileProgram, WeightsProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -65,6 +65,8 @@ struct Shape {
     scores: usize,
     logits: usize,
     result: usize,
+    /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
+    weights: Option<[usize; 2]>,
     /// The second result of the SoftMax, if it is wanted.
     stats: Option<usize>,
     inf_as_zero: bool,
@@ -119,9 +121,15 @@ impl Shape {
             let dims = &group.values[value].dims;
             dims.len() >= 2 && !dims.contains(&0) && plan.is_computable(value, &[])
         });
-        if !is_form || !are_matrices || !is_conversion_of(group, second.inputs[0], weights) {
+        if !is_form || !are_matrices {
             return Ok(None);
         }
+        let factors = second.inputs[0];
+        let changed = match is_conversion_of(group, factors, weights) {
+            true => None,
+            false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
+            false => return Ok(None),
+        };
         // Nobody else needs scores, weights, or what is computed from them.
         let is_hidden = group.outputs.iter().all(|&output| {
             Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
@@ -161,6 +169,7 @@ impl Shape {
             scores,
             logits,
             result,
+            weights: changed,
             stats,
             inf_as_zero: softmax_op.str_attr(Attr::Mode) == Some("inf_as_zero"),
             transposes,
@@ -253,6 +262,18 @@ fn add(
     };
     keys_innermost(&mut nest);
     rewrite_roots(&mut nest.program);
+    let weights = match shape.weights {
+        None => None,
+        Some([from, to]) => {
+            let widths = [width(from), width(to)];
+            let space = DriverSpace { slots: smallvec![slot(widths[0]), slot(widths[1])], ..space };
+            let supplied = [(from, AttentionPhase::SCORES)];
+            let mut nest = plan.slot_program(&space, &supplied, to, AttentionPhase::LOGITS)?;
+            keys_innermost(&mut nest);
+            rewrite_roots(&mut nest.program);
+            Some((nest, widths, [from, to].map(type_of)))
+        }
+    };
 
     let stats = shape.stats.map(|value| plan.result(value));
     let result = result(plan, shape, tile, level)?;
@@ -313,6 +334,14 @@ fn add(
     ) else {
         return Err(refuse(plan));
     };
+    let weights = match weights {
+        None => None,
+        Some((nest, widths, [from, to])) => {
+            let (Some(round), Some(widen)) = (round(from), widen(to)) else { return Err(refuse(plan)) };
+            Some(WeightsProgram { nest, round, widen, widths })
+        }
+    };
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
     let mut phase = AttentionPhase {
         nest,
         first_access,
@@ -330,6 +359,8 @@ fn add(
         logit_width,
         inf_as_zero: shape.inf_as_zero,
         has_stats: stats.is_some(),
+        weights,
+        classes,
         result,
         layout: AttentionScratch::default(),
     };
@@ -460,6 +491,11 @@ fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
     let weights = take(tile(KEYS, 4));
     let typed_scores = take(typed(phase.round_scores, KEYS));
     let typed_logits = take(typed(phase.widen_logits, KEYS));
+    let programmed = |bytes: usize| if phase.weights.is_some() { bytes } else { 0 };
+    let weights_program = take(phase.weights.as_ref().map_or(0, |weights| weights.nest.program.scratch));
+    let typed_weights = take(programmed(tile(KEYS, 4)));
+    let typed_factors = take(programmed(tile(KEYS, 4)));
+    let factors = take(programmed(tile(KEYS, 4)));
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(phase.result.round, value_columns));
     let pack = take(pack::SCRATCH);
@@ -474,6 +510,10 @@ fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
         weights,
         typed_scores,
         typed_logits,
+        weights_program,
+        typed_weights,
+        typed_factors,
+        factors,
         result,
         typed_result,
         pack,

@@ -20,11 +20,12 @@ use crate::compile::elementwise::{
     port_strides, resolved_outputs,
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
+use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{Base, ClassTable, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
@@ -136,6 +137,33 @@ impl<'a> PlanBuilder<'a> {
     pub(super) fn buffer(&mut self, bytes: usize) -> Base {
         self.buffers.push(bytes);
         Base::Buffer(self.buffers.len() - 1)
+    }
+
+    /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
+    /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
+    /// queries and of keys.
+    pub(super) fn classify(
+        &mut self,
+        (scores, logits): (usize, usize),
+        axes: (usize, usize),
+    ) -> Option<ClassTable> {
+        let table = Base::Buffer(self.buffers.len());
+        let phase = tile_class::classify_phase(
+            self.group(),
+            &self.stored,
+            (scores, logits),
+            axes,
+            table,
+            self.level,
+        )?;
+        if phase.query_blocks() * phase.key_blocks() <= 1 {
+            return None;
+        }
+        self.buffers.push(phase.table_bytes());
+        let table = phase.table();
+        self.push(Phase::Classify(Box::new(phase)), 0, true);
+        Some(table)
     }
 
     /// Adds a phase, and what its own operations cost beside its tile programs.

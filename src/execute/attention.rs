@@ -3,7 +3,7 @@
 
 use super::bindings::Bindings;
 use super::cursor::Cursor;
-use super::interpreter::{Interpreter, SelectDest, TileOperands, select_dests};
+use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
@@ -12,7 +12,7 @@ use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan};
+use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan, TileClass, class, largest_constant};
 use crate::types::dtype::DataType;
 
 /// Bytes of a row of a tile of f32.
@@ -26,10 +26,12 @@ pub(super) fn run(
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
     let logits = select_dests(&phase.nest.program, &bindings.in_place);
+    let of_weights = phase.weights.as_ref().map(|weights| &weights.nest.program);
+    let weights = of_weights.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
     let result = select_dests(&phase.result.nest.program, &bindings.in_place);
     runner.run(phase.tasks(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        let mut block = QueryBlock::new(phase, plan, bindings, scratch, &logits, &result);
+        let mut block = QueryBlock::new(phase, plan, bindings, scratch, [&logits, &weights, &result]);
         ranges.for_each(|tasks| tasks.for_each(|task| block.run(task)));
     })
 }
@@ -39,9 +41,13 @@ struct QueryBlock<'a> {
     phase: &'a AttentionPhase,
     /// Makes what enters the SoftMax.
     logits: Interpreter<'a, ScoreOperands<'a>>,
+    /// Changes weights before they are multiplied by the values.
+    weights: Option<Interpreter<'a, SlotOperands<'a>>>,
     /// Takes the result out.
-    result: Interpreter<'a, ResultOperands<'a>>,
+    result: Interpreter<'a, SlotOperands<'a>>,
     state: SoftmaxState,
+    /// The table of classes, if there is one.
+    table: Option<*const u8>,
     /// Whether the block of results holds sums.
     has_sums: bool,
 }
@@ -53,6 +59,11 @@ enum Pass {
     Online,
     /// Maxima alone.
     Maxima,
+    /// Maxima and sums.
+    Sums,
+    /// The weights that the SoftMax gives, with the maxima and sums of all keys; as the other two.
+    Weights,
+    ExactWeights,
     /// Exponentials and sums with the maxima of all keys, and without the values of keys whose weight is 0.
     Exact,
 }
@@ -63,8 +74,7 @@ impl<'a> QueryBlock<'a> {
         plan: &'a Plan,
         bindings: &Bindings,
         scratch: *mut u8,
-        logits: &'a [SelectDest],
-        result: &'a [SelectDest],
+        [logits, weights, result]: [&'a [SelectDest]; 3],
     ) -> Self {
         let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
         let scores = ScoreOperands {
@@ -74,37 +84,59 @@ impl<'a> QueryBlock<'a> {
             computed: None,
             queue: PrefetchQueue::default(),
         };
-        let behind = ResultOperands {
-            at: scratch.wrapping_add(match phase.result.round {
-                Some(_) => phase.layout.typed_result,
-                None => phase.layout.result,
-            }),
-            cursor: cursor(&phase.result.nest),
+        let slots = |nest, slots: [usize; 2]| SlotOperands {
+            slots: slots.map(|place| scratch.wrapping_add(place)),
+            cursor: cursor(nest),
             queue: PrefetchQueue::default(),
         };
+        let layout = &phase.layout;
+        let weights = phase.weights.as_ref().map(|program| {
+            let from = if program.round.is_some() { layout.typed_weights } else { layout.weights };
+            let to = if program.widen.is_some() { layout.typed_factors } else { layout.factors };
+            let scratch = scratch.wrapping_add(layout.weights_program);
+            Interpreter::new(&program.nest.program, weights, scratch, slots(&program.nest, [from, to]))
+        });
+        let from = if phase.result.round.is_some() { layout.typed_result } else { layout.result };
+        let behind = slots(&phase.result.nest, [from; 2]);
         let program = &phase.result.nest.program;
-        let of_result = scratch.wrapping_add(phase.layout.result_program);
+        let of_result = scratch.wrapping_add(layout.result_program);
         Self {
             phase,
             logits: Interpreter::new(&phase.nest.program, logits, scratch, scores),
+            weights,
             result: Interpreter::new(program, result, of_result, behind),
             state: SoftmaxState::new(),
+            table: phase.classes.as_ref().and_then(|table| match table.base {
+                Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
+                _ => None,
+            }),
             has_sums: false,
         }
     }
 
     fn run(&mut self, task: usize) {
+        let phase = self.phase;
         self.go_to(task, 0);
         let queries = self.queries();
         self.operands().pack_queries(queries);
         self.begin();
-        self.pass(task, Pass::Online);
-        if !self.is_finite(queries) {
-            // A weight of 0 times a value that is not finite is no number: such keys are left out exactly.
-            self.begin();
-            self.pass(task, Pass::Maxima);
-            self.zero_sums();
-            self.pass(task, Pass::Exact);
+        if phase.weights.is_some() {
+            self.pass(task, Pass::Sums);
+            self.pass(task, Pass::Weights);
+            if !self.is_finite(queries) {
+                self.zero_sums();
+                self.pass(task, Pass::ExactWeights);
+            }
+        } else {
+            self.pass(task, Pass::Online);
+            if !self.is_finite(queries) {
+                // A weight of 0 times a value that is not finite is no number: such keys are left out
+                // exactly.
+                self.begin();
+                self.pass(task, Pass::Maxima);
+                self.zero_sums();
+                self.pass(task, Pass::Exact);
+            }
         }
         self.finish(task, queries);
     }
@@ -145,34 +177,111 @@ impl<'a> QueryBlock<'a> {
     /// Goes through the blocks of keys.
     fn pass(&mut self, task: usize, pass: Pass) {
         self.go_to(task, 0);
-        for key_block in 0..self.phase.key_blocks() {
-            self.tile(task, key_block, pass);
+        if let Some(weights) = &mut self.weights {
+            weights.go_to(task * self.phase.key_blocks());
         }
+        let key_blocks = self.phase.key_blocks();
+        // Ops between the SoftMax and the values may make something of a weight of 0.
+        let classes = match pass {
+            Pass::Weights | Pass::ExactWeights => None,
+            Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
+        };
+        let Some(classes) = classes else {
+            (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass));
+            return;
+        };
+        let mut has_constants = false;
+        for key_block in 0..key_blocks {
+            match class(classes, key_block) {
+                TileClass::Masked => {}
+                TileClass::Constant => has_constants = true,
+                TileClass::Full | TileClass::Partial => self.tile(task, key_block, pass),
+            }
+        }
+        if has_constants && self.weighs(largest_constant(classes)) {
+            let constants =
+                (0..key_blocks).filter(|&key_block| class(classes, key_block) == TileClass::Constant);
+            constants.for_each(|key_block| self.tile(task, key_block, pass));
+        }
+    }
+
+    /// The classes of the tiles of a block of queries.
+    fn classes(&self, task: usize) -> Option<&'a [u8]> {
+        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
+        let row = table.row(task);
+        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
+        // to the table any more.
+        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
+    }
+
+    /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
+    fn weighs(&self, number: f32) -> bool {
+        /// From here on, the exponential of a number below 0 rounds to 0.
+        const NOTHING: f64 = 104.0;
+        let maxima = &self.state.max[..self.queries()];
+        maxima.iter().any(|&max| {
+            let below = f64::from(max) - f64::from(number);
+            below.is_nan() || below < NOTHING
+        })
     }
 
     fn tile(&mut self, task: usize, key_block: usize, pass: Pass) {
         let tile = self.scores(task, key_block);
-        let kernels = &self.phase.kernels;
-        // SAFETY: the tile is scratch of this thread, and the plan's level was available when the plan was
-        // made.
-        let grew = unsafe {
+        let (kernels, columns) = (&self.phase.kernels, self.phase.value_columns);
+        // SAFETY: the tile is scratch of this thread, as is the block of results, which has a row for each
+        // element of a value; the plan's level was available when the plan was made.
+        unsafe {
             match pass {
-                Pass::Online => kernels.accumulate(tile, &mut self.state),
-                Pass::Maxima => {
-                    kernels.maxima(tile, &mut self.state);
-                    return;
+                Pass::Online => {
+                    if kernels.accumulate(tile, &mut self.state) && self.has_sums {
+                        kernels.rescale(self.sums(), columns, tile.queries, &self.state);
+                    }
+                    self.add_values(tile, pass);
                 }
+                Pass::Sums => drop(kernels.accumulate(tile, &mut self.state)),
+                Pass::Maxima => kernels.maxima(tile, &mut self.state),
                 Pass::Exact => {
                     kernels.exponentials(tile, &mut self.state);
-                    false
+                    self.add_values(tile, pass);
+                }
+                Pass::Weights | Pass::ExactWeights => {
+                    // The sums are known.
+                    kernels.exponentials(tile, &mut self.state.clone());
+                    kernels.divide(tile.at, tile.keys, tile.queries, &self.state, self.phase.inf_as_zero);
+                    let factors = self.factors(task, key_block, tile);
+                    self.add_values(factors, pass);
                 }
             }
-        };
-        if grew && self.has_sums {
-            // SAFETY: as above; the block of results has a row for each element of a value.
-            unsafe { kernels.rescale(self.sums(), self.phase.value_columns, tile.queries, &self.state) };
         }
-        self.add_values(tile, pass);
+    }
+
+    /// What is multiplied by the values, from a tile of weights.
+    fn factors(&mut self, task: usize, key_block: usize, tile: ScoreTile) -> ScoreTile {
+        let (phase, at) = (self.phase, self.logits.operands.scratch);
+        let (Some(program), Some(interpreter)) = (&phase.weights, &mut self.weights) else { return tile };
+        let extent = Extent { rows: tile.keys, columns: tile.queries };
+        let (layout, [from_width, to_width]) = (&phase.layout, program.widths);
+        let row = |width: usize| (QUERIES * width) as isize;
+        let place = |place: usize| at.wrapping_add(place);
+        let queue = &mut PrefetchQueue::default();
+        // SAFETY: all tiles are scratch of this thread, and overlap only if they are the same.
+        unsafe {
+            let weights = Source { at: tile.at.cast(), row_stride: ROW };
+            match program.round {
+                Some(round) => {
+                    let to = Target { at: place(layout.typed_weights), row_stride: row(from_width) };
+                    round(extent, weights, to, &[0.0; 2], queue);
+                }
+                None => interpreter.operands.slots[0] = tile.at.cast(),
+            }
+            interpreter.run(task * phase.key_blocks() + key_block);
+            if let Some(widen) = program.widen {
+                let from = Source { at: place(layout.typed_factors), row_stride: row(to_width) };
+                let to = Target { at: place(layout.factors), row_stride: ROW };
+                widen(extent, from, to, &[0.0; 2], queue);
+            }
+        }
+        ScoreTile { at: place(layout.factors).cast(), ..tile }
     }
 
     /// The tile of what enters the SoftMax, in f32.
@@ -225,7 +334,8 @@ impl<'a> QueryBlock<'a> {
         // SAFETY: the values of the block can be read; all else is scratch of this thread, and the plan's
         // level was available when the plan was made.
         unsafe {
-            if pass == Pass::Exact && !phase.kernels.is_finite(all, given, data_type) {
+            let is_exact = matches!(pass, Pass::Exact | Pass::ExactWeights);
+            if is_exact && !phase.kernels.is_finite(all, given, data_type) {
                 return phase.kernels.masked_product(tile, values, columns, self.sums());
             }
             phase.product.run(&Product {
@@ -263,7 +373,9 @@ impl<'a> QueryBlock<'a> {
         // SAFETY: the block of results is scratch of this thread; the statistics have a number for each
         // query, as far apart as the access says.
         unsafe {
-            phase.kernels.divide(sums, rows, queries, &self.state, phase.inf_as_zero);
+            if phase.weights.is_none() {
+                phase.kernels.divide(sums, rows, queries, &self.state, phase.inf_as_zero);
+            }
             if phase.has_stats {
                 let mut numbers = [0.0f32; QUERIES];
                 phase.kernels.stats(queries, &self.state, phase.inf_as_zero, numbers.as_mut_ptr());
@@ -452,15 +564,14 @@ impl ScoreOperands<'_> {
     }
 }
 
-/// The operands of the program behind the second product.
-struct ResultOperands<'a> {
-    /// The block of results, in the type of the product.
-    at: *mut u8,
+/// The operands of a program that takes a tile from one slot, and puts one into the other.
+struct SlotOperands<'a> {
+    slots: [*mut u8; 2],
     cursor: Cursor<'a>,
     queue: PrefetchQueue,
 }
 
-impl<'a> TileOperands<'a> for ResultOperands<'a> {
+impl<'a> TileOperands<'a> for SlotOperands<'a> {
     fn cursor(&self) -> &Cursor<'a> {
         &self.cursor
     }
@@ -475,7 +586,7 @@ impl<'a> TileOperands<'a> for ResultOperands<'a> {
 
     fn at(&mut self, access: usize) -> *mut u8 {
         match self.cursor.base(access) {
-            Base::Driver(_) => self.at,
+            Base::Driver(slot) => self.slots[slot],
             _ => self.cursor.at(access),
         }
     }

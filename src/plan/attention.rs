@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::access::Base;
 use super::nest::LoopNest;
+use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
@@ -51,6 +52,10 @@ pub(crate) struct AttentionPhase {
     pub(crate) inf_as_zero: bool,
     /// Whether the logarithms of the sums are wanted.
     pub(crate) has_stats: bool,
+    /// What happens to the weights before the second product, if that is more than a change of type.
+    pub(crate) weights: Option<WeightsProgram>,
+    /// The classes of the tiles of what enters the SoftMax, if something masks it.
+    pub(crate) classes: Option<ClassTable>,
     /// What follows the second product.
     pub(crate) result: AttentionResult,
     pub(crate) layout: AttentionScratch,
@@ -71,6 +76,20 @@ impl AttentionPhase {
     pub(crate) fn tasks(&self) -> usize {
         let tasks = self.nest.loops.iter().enumerate().filter(|&(index, _)| index != self.nest.row_blocks);
         tasks.map(|(_, l)| l.extent).product()
+    }
+
+    /// The nests of its programs.
+    pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+        let weights = self.weights.iter().map(|weights| &weights.nest);
+        [&self.nest].into_iter().chain(weights).chain([&self.result.nest]).collect()
+    }
+
+    /// The starts of all accesses, and of the table of classes, to be changed.
+    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
+        let weights = self.weights.iter_mut().map(|weights| &mut weights.nest);
+        let nests = [&mut self.nest].into_iter().chain(weights).chain([&mut self.result.nest]);
+        let classes = self.classes.iter_mut().map(|table| &mut table.base);
+        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
     }
 
     /// The index of an access in the nest.
@@ -94,6 +113,20 @@ pub(crate) enum AttentionOperand {
     Values,
     /// A number for each query, or the queries again if nobody wants them.
     Stats,
+}
+
+/// Ops between the SoftMax and the second product. They need the weights that the SoftMax gives, so the
+/// scores are computed twice: for the sums, and for the weights.
+#[derive(Debug)]
+pub(crate) struct WeightsProgram {
+    /// The loops of the scores. Its program takes slot [`SCORES`](AttentionPhase::SCORES), the weights, and
+    /// writes slot [`LOGITS`](AttentionPhase::LOGITS), what is multiplied by the values.
+    pub(crate) nest: LoopNest,
+    /// Rounds the weights to the type of the SoftMax, and widens the program's result to f32.
+    pub(crate) round: Option<Kernel1>,
+    pub(crate) widen: Option<Kernel1>,
+    /// Bytes of an element of both.
+    pub(crate) widths: [usize; 2],
 }
 
 /// How a block of results leaves the phase.
@@ -126,6 +159,12 @@ pub(crate) struct AttentionScratch {
     /// Tiles in the types of the scores and of what enters the SoftMax, if these are not f32.
     pub(crate) typed_scores: usize,
     pub(crate) typed_logits: usize,
+    /// The scratch of the program on weights, the weights in the type of the SoftMax, what the program makes
+    /// of them, and the same in f32.
+    pub(crate) weights_program: usize,
+    pub(crate) typed_weights: usize,
+    pub(crate) typed_factors: usize,
+    pub(crate) factors: usize,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,
     /// The same in its type, if that is not f32.

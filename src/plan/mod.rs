@@ -14,16 +14,23 @@ pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
 pub(crate) mod summary;
+pub(crate) mod tile_class;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
-pub(crate) use self::attention::{AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS};
+pub(crate) use self::attention::{
+    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, WeightsProgram,
+};
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
     RowWork, RowsPhase,
+};
+pub(crate) use self::tile_class::{
+    CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,
+    clear_row, largest_constant, note_constant, set_class,
 };
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,

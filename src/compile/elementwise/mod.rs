@@ -31,13 +31,12 @@ mod view;
 
 pub(super) use self::driver_space::DriverSpace;
 use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
-use self::group::Moved;
-pub(super) use self::group::{GroupValue, ShapedGroup, Stored};
+pub(super) use self::group::{GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;
-use self::view::NestBox;
+pub(super) use self::view::{NestBox, View};
 use super::memory::{self, MemoryPolicy, Traffic};
 use super::shapes::output_strides;
 use crate::error::{CompileFault, Error, Result};

@@ -3,15 +3,25 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::kernels::isa::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::{Isa, Portable};
 use crate::kernels::rows::RowType;
 use crate::kernels::rows::lanes::Lanes;
 
 /// `2ʳ` for r from 0 to 1, with a relative error of 2.1e-9, and without one at 0.
 #[cfg(target_arch = "x86_64")]
-const EXP_2: [f32; 7] = [1.0, 0.69314706, 0.24022909, 0.055486184, 0.009673775, 0.0012482288, 0.00021565985];
+const UPPER: [f32; 7] = [1.0, 0.69314706, 0.24022909, 0.055486184, 0.009673775, 0.0012482288, 0.00021565985];
+
+/// The same for r from −½ to ½, with a relative error of 1.3e-8.
+const CENTRED: [f32; 7] =
+    [1.0, std::f32::consts::LN_2, 0.24022594, 0.055503663, 0.009625445, 0.0013387942, 0.00013332852];
+
+/// The number below which exponentials are 0: if subnormal numbers count, nothing is left of them in f32
+/// there; else the exponential still is a normal number.
+const fn gone(has_subnormal: bool) -> f32 {
+    if has_subnormal { -104.0 } else { -87.0 }
+}
 
 /// Vectors of a level.
 ///
@@ -22,8 +32,12 @@ pub(super) trait ScoreLanes: Lanes {
     /// Whether a row of a tile and the running values of its columns fit into registers.
     const WHOLE_ROWS: bool;
 
-    /// The exponentials of numbers up to 88: exact at 0; 0 for what is below all numbers, −∞ among them.
-    unsafe fn exp_of_score(x: Self::F) -> Self::F;
+    /// The exponentials of numbers up to 40: exact at 0, and 0 up to −104. Multiples of ln 2 are taken off in
+    /// one step, so that the relative error grows with the size of the number, to 1e-5 at −104.
+    ///
+    /// Results that would be subnormal numbers, or nearly so, are 0 unless `SUBNORMAL`: products with them
+    /// take far longer than others (decision: attention-subnormal).
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F;
 
     /// `x · p + sum` if p is not 0, else the sum.
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F;
@@ -47,9 +61,12 @@ impl ScoreLanes for Portable {
     const WHOLE_ROWS: bool = false;
 
     #[inline(always)]
-    unsafe fn exp_of_score(x: Self::F) -> Self::F {
-        // SAFETY: as the caller promises.
-        unsafe { Self::exp(x) }
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+        let mut to = x;
+        for i in 0..to.len() {
+            to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
+        }
+        to
     }
 
     #[inline(always)]
@@ -67,9 +84,16 @@ impl ScoreLanes for Avx2 {
     const WHOLE_ROWS: bool = false;
 
     #[inline(always)]
-    unsafe fn exp_of_score(x: Self::F) -> Self::F {
-        // SAFETY: as the caller promises.
-        unsafe { [exp_256(x[0]), exp_256(x[1])] }
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            let mut to = [0.0; LANES];
+            Self::store(to.as_mut_ptr(), x);
+            for x in &mut to {
+                *x = exp_of_one::<Self, SUBNORMAL>(*x);
+            }
+            Self::load(to.as_ptr())
+        }
     }
 
     #[inline(always)]
@@ -108,17 +132,21 @@ impl ScoreLanes for Avx512 {
     const WHOLE_ROWS: bool = true;
 
     #[inline(always)]
-    unsafe fn exp_of_score(x: Self::F) -> Self::F {
+    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
         // SAFETY: as the caller promises. The distance of −∞ from the integer below it is 0, and scaling by
         // 2 to the power of −∞ gives 0; scaling goes by the integer below, and rounds once.
         unsafe {
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, _mm512_set1_ps(gone(SUBNORMAL)));
             let x = _mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E));
             let r = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x);
-            let mut y = _mm512_set1_ps(EXP_2[6]);
-            for c in [EXP_2[5], EXP_2[4], EXP_2[3], EXP_2[2], EXP_2[1], EXP_2[0]] {
+            let mut y = _mm512_set1_ps(UPPER[6]);
+            for c in [UPPER[5], UPPER[4], UPPER[3], UPPER[2], UPPER[1], UPPER[0]] {
                 y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(c));
             }
-            _mm512_scalef_ps(y, x)
+            match SUBNORMAL {
+                true => _mm512_scalef_ps(y, x),
+                false => _mm512_maskz_scalef_ps(is_kept, y, x),
+            }
         }
     }
 
@@ -132,35 +160,27 @@ impl ScoreLanes for Avx512 {
     }
 }
 
-/// Half a vector of [`ScoreLanes::exp_of_score`].
-///
-/// # Safety
-///
-/// The machine runs level Avx2.
-#[cfg(target_arch = "x86_64")]
+/// [`ScoreLanes::exp_of_score`] of one number.
 #[inline(always)]
-unsafe fn exp_256(x: __m256) -> __m256 {
-    /// A power of 2 at which every result is 0.
-    const LEAST: f32 = -151.0;
-    // SAFETY: as the caller promises. If one operand is NaN, the maximum is the second operand.
-    unsafe {
-        let x = _mm256_mul_ps(x, _mm256_set1_ps(std::f32::consts::LOG2_E));
-        let x = _mm256_max_ps(_mm256_set1_ps(LEAST), x);
-        let n = _mm256_floor_ps(x);
-        let r = _mm256_sub_ps(x, n);
-        let mut y = _mm256_set1_ps(EXP_2[6]);
-        for c in [EXP_2[5], EXP_2[4], EXP_2[3], EXP_2[2], EXP_2[1], EXP_2[0]] {
-            y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(c));
-        }
-        // Two factors, since the power may be below all normal numbers; only the last product rounds.
-        let n = _mm256_cvtps_epi32(n);
-        let half = _mm256_srai_epi32::<1>(n);
-        let power = |n| {
-            let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-        };
-        _mm256_mul_ps(_mm256_mul_ps(y, power(half)), power(_mm256_sub_epi32(n, half)))
+fn exp_of_one<I: Isa, const SUBNORMAL: bool>(x: f32) -> f32 {
+    const BIAS: u32 = 127;
+    // The power of 2 is a normal number for each n: one that is higher by this, if results may be subnormal.
+    let up = if SUBNORMAL { 64 } else { 0 };
+    // Adding this leaves the nearest integer n, and the exponent of the power in the low bits.
+    let shifter = (3 << 22) as f32 + (BIAS + up) as f32;
+    // A product that is subnormal takes long even if it is not used.
+    let is_gone = x <= gone(SUBNORMAL);
+    let x = if is_gone { 0.0 } else { x };
+    let shifted = I::mul_add(x, std::f32::consts::LOG2_E, shifter);
+    let r = I::mul_add(x, std::f32::consts::LOG2_E, shifter - shifted);
+    let mut y = CENTRED[6];
+    for c in [CENTRED[5], CENTRED[4], CENTRED[3], CENTRED[2], CENTRED[1], CENTRED[0]] {
+        y = I::mul_add(y, r, c);
     }
+    let y = y * f32::from_bits(shifted.to_bits() << 23);
+    // Only this rounds a subnormal result.
+    let y = if SUBNORMAL { y * f32::from_bits((BIAS - up) << 23) } else { y };
+    if is_gone { 0.0 } else { y }
 }
 
 /// Half a vector of [`ScoreLanes::add_product`].
@@ -213,9 +233,9 @@ pub(super) unsafe fn read<I: ScoreLanes, const N: usize, const PART: bool>(
     // SAFETY: as the caller promises.
     unsafe {
         let mut x = [I::splat(pad); N];
-        for i in 0..N {
+        for (i, x) in x.iter_mut().enumerate() {
             let at = row.add(i * LANES);
-            x[i] = if PART && i == N - 1 { I::load_first(at, count, pad) } else { I::load(at) };
+            *x = if PART && i == N - 1 { I::load_first(at, count, pad) } else { I::load(at) };
         }
         x
     }
@@ -234,9 +254,9 @@ pub(super) unsafe fn write<I: ScoreLanes, const N: usize, const PART: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        for i in 0..N {
+        for (i, &x) in x.iter().enumerate() {
             let at = row.add(i * LANES);
-            if PART && i == N - 1 { I::store_first(at, count, x[i]) } else { I::store(at, x[i]) }
+            if PART && i == N - 1 { I::store_first(at, count, x) } else { I::store(at, x) }
         }
     }
 }

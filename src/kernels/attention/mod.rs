@@ -4,9 +4,9 @@
 //! factors are vectors too, nothing is added up across lanes, and what a query gets depends on no other
 //! query. All numbers are f32 in the scratch of a thread.
 //!
-//! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from the
-//! scores of a tile, and says when earlier results must be multiplied by a factor because a maximum grew. Or
-//! it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
+//! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from
+//! the scores of a tile, and says when earlier results must be multiplied by a factor because a maximum grew.
+//! Or it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
 //! [`exponentials`](AttentionKernels::exponentials).
 
 mod finite;
@@ -97,6 +97,8 @@ impl AttentionKernels {
     /// maximum stays; the sums have been multiplied already.
     ///
     /// A tile of −∞ becomes 0 and changes nothing. A score of NaN or +∞ makes the query's sum NaN.
+    /// Exponentials and factors below 1.7e-38 are 0, so that none is a subnormal number
+    /// (decision: attention-subnormal).
     ///
     /// # Safety
     ///
@@ -117,8 +119,8 @@ impl AttentionKernels {
         at_level!(self, maxima(tile, state))
     }
 
-    /// Turns a tile of scores into exponentials as [`accumulate`](Self::accumulate) does, under the maxima
-    /// of all keys, and adds them to the sums: the second of two passes.
+    /// Turns a tile of scores into exponentials under the maxima of all keys, and adds them to the sums: the
+    /// second of two passes. Subnormal exponentials are kept: they are 0 only where they are 0 in f32.
     ///
     /// # Safety
     ///

@@ -58,8 +58,8 @@ pub(super) unsafe fn divide<I: ScoreLanes>(
     inf_as_zero: bool,
 ) {
     let mut inverse = [0.0; QUERIES];
-    for i in 0..QUERIES {
-        inverse[i] = 1.0 / state.sum[i];
+    for (inverse, &sum) in inverse.iter_mut().zip(&state.sum) {
+        *inverse = 1.0 / sum;
     }
     let of_none = if inf_as_zero { 0.0 } else { f32::NAN };
     // SAFETY: as the caller promises.
@@ -158,23 +158,23 @@ unsafe fn masked_dims<I: ScoreLanes, const N: usize, const PART: bool, const D: 
     unsafe {
         let to = result.add(dim * QUERIES + first);
         let mut sums = [[I::splat(0.0); N]; D];
-        for d in 0..D {
-            sums[d] = read::<I, N, PART>(to.add(d * QUERIES), count, 0.0);
+        for (d, sums) in sums.iter_mut().enumerate() {
+            *sums = read::<I, N, PART>(to.add(d * QUERIES), count, 0.0);
         }
         let column = v.at.wrapping_offset(v.col_stride * dim as isize);
         for key in 0..tile.keys {
             let p = read::<I, N, PART>(tile.at.add(key * QUERIES + first), count, 0.0);
             let v_row = column.wrapping_offset(v.row_stride * key as isize);
-            for d in 0..D {
+            for (d, sums) in sums.iter_mut().enumerate() {
                 let at = v_row.wrapping_offset(v.col_stride * d as isize);
                 let x = I::splat(at.cast::<f32>().read_unaligned());
                 for i in 0..N {
-                    sums[d][i] = I::add_product(x, p[i], sums[d][i]);
+                    sums[i] = I::add_product(x, p[i], sums[i]);
                 }
             }
         }
-        for d in 0..D {
-            write::<I, N, PART>(to.add(d * QUERIES), count, sums[d]);
+        for (d, &sums) in sums.iter().enumerate() {
+            write::<I, N, PART>(to.add(d * QUERIES), count, sums);
         }
     }
 }

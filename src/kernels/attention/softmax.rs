@@ -56,13 +56,13 @@ unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
             is_new[i] = I::if_positive(growth, one, zero);
             any_new = I::larger(is_new[i], any_new);
         }
-        let sums = exponentials_of::<I, N, PART>(tile, first, count, max);
+        let sums = exponentials_of::<I, N, PART, false>(tile, first, count, max);
         let is_any_new = I::largest(any_new) > 0.0;
         for i in 0..N {
             let column = first + i * LANES;
             let mut factor = one;
             if is_any_new {
-                let of_new = I::exp_of_score(I::sub(before[i], finite::<I>(max[i])));
+                let of_new = I::exp_of_score::<false>(I::sub(before[i], finite::<I>(max[i])));
                 factor = I::if_positive(is_new[i], of_new, one);
                 I::store(factors.as_mut_ptr().add(column), factor);
                 I::store(state.max.as_mut_ptr().add(column), max[i]);
@@ -98,9 +98,9 @@ unsafe fn maxima_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     // SAFETY: as the caller promises; vectors of the state are whole.
     unsafe {
         let largest = maxima_of::<I, N, PART>(tile, first, count);
-        for i in 0..N {
+        for (i, &largest) in largest.iter().enumerate() {
             let max = state.max.as_mut_ptr().add(first + i * LANES);
-            I::store(max, I::larger(largest[i], I::load(max)));
+            I::store(max, I::larger(largest, I::load(max)));
         }
     }
 }
@@ -129,10 +129,10 @@ unsafe fn exponentials_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     // SAFETY: as the caller promises; vectors of the state are whole.
     unsafe {
         let max = read::<I, N, false>(state.max.as_ptr().add(first), LANES, 0.0);
-        let sums = exponentials_of::<I, N, PART>(tile, first, count, max);
-        for i in 0..N {
+        let sums = exponentials_of::<I, N, PART, true>(tile, first, count, max);
+        for (i, &of_tile) in sums.iter().enumerate() {
             let sum = state.sum.as_mut_ptr().add(first + i * LANES);
-            I::store(sum, I::add(I::load(sum), sums[i]));
+            I::store(sum, I::add(I::load(sum), of_tile));
         }
     }
 }
@@ -156,10 +156,10 @@ unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
         let mut largest = [[I::splat(PAD); N]; CHAINS];
         let mut key = 0;
         while key + CHAINS <= tile.keys {
-            for chain in 0..CHAINS {
+            for (chain, largest) in largest.iter_mut().enumerate() {
                 let x = read::<I, N, PART>(at.add((key + chain) * QUERIES), count, PAD);
                 for i in 0..N {
-                    largest[chain][i] = I::larger(x[i], largest[chain][i]);
+                    largest[i] = I::larger(x[i], largest[i]);
                 }
             }
             key += CHAINS;
@@ -184,7 +184,7 @@ unsafe fn maxima_of<I: ScoreLanes, const N: usize, const PART: bool>(
 ///
 /// As [`accumulate_columns`].
 #[inline(always)]
-unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool>(
+unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const SUBNORMAL: bool>(
     tile: ScoreTile,
     first: usize,
     count: usize,
@@ -201,7 +201,7 @@ unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool>(
             let row = at.add(key * QUERIES);
             let mut x = read::<I, N, PART>(row, count, f32::NEG_INFINITY);
             for i in 0..N {
-                x[i] = I::exp_of_score(I::sub(x[i], base[i]));
+                x[i] = I::exp_of_score::<SUBNORMAL>(I::sub(x[i], base[i]));
                 sums[i] = I::add(sums[i], x[i]);
             }
             write::<I, N, PART>(row, count, x);
