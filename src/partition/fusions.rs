@@ -74,8 +74,8 @@ const POINTWISE: Fusion = Fusion {
 const FULL: &str = "the group has as many ops as a group may have";
 const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does not move them";
 
-/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; or one that
-/// leads to the operands of the product alone.
+/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; or one
+/// that leads to the operands of the product alone.
 fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let graph = group.graph;
     let op = graph.ops[index];

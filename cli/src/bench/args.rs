@@ -132,6 +132,10 @@ pub(crate) enum Suite {
     Fusion,
     /// Attention with and without masks, of prompts and of one query on a cache.
     Attention,
+    /// Matrix products from 16³ to 2048³, and of few rows.
+    Matmul,
+    /// SoftMax, norms and sums of rows.
+    Rows,
 }
 
 /// Numbers of threads, each once, in the order given.

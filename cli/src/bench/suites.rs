@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use sterna::reference::Value;
-use sterna::{Attention, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, TensorId};
+use sterna::{
+    Attention, Attr, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, OpKind, TensorId,
+};
 
 use super::args::Suite;
 use super::limit::Work;
@@ -212,12 +214,74 @@ const ATTENTIONS: &[Attended] = &[
     ("small/f32/4x32x64", DataType::F32, [4, 4, 32, 32, 64], Seen::All),
 ];
 
+/// A product: its name, the types of the operands and of the result, products of a batch, rows, depth and
+/// columns, and what follows it.
+type Product = (&'static str, [DataType; 2], [i64; 4], Behind);
+
+/// What follows a product.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Behind {
+    Nothing,
+    /// A scale, a select by a condition for each column, and GELU.
+    ScaleSelectGelu,
+}
+
+const F32S: [DataType; 2] = [DataType::F32; 2];
+const BF16S: [DataType; 2] = [DataType::Bf16; 2];
+
+/// Named by rows, depth and columns.
+const PRODUCTS: &[Product] = &[
+    ("16x16x16/f32", F32S, [1, 16, 16, 16], Behind::Nothing),
+    ("64x64x64/f32", F32S, [1, 64, 64, 64], Behind::Nothing),
+    ("256x256x256/f32", F32S, [1, 256, 256, 256], Behind::Nothing),
+    ("512x512x512/f32", F32S, [1, 512, 512, 512], Behind::Nothing),
+    ("1024x1024x1024/f32", F32S, [1, 1024, 1024, 1024], Behind::Nothing),
+    ("2048x2048x2048/f32", F32S, [1, 2048, 2048, 2048], Behind::Nothing),
+    ("77x1000x1025/f32", F32S, [1, 77, 1000, 1025], Behind::Nothing),
+    ("1025x1025x1025/f32", F32S, [1, 1025, 1025, 1025], Behind::Nothing),
+    ("1024x1024x1024/f32/scale-select-gelu", F32S, [1, 1024, 1024, 1024], Behind::ScaleSelectGelu),
+    ("12x384x64x384/f32", F32S, [12, 384, 64, 384], Behind::Nothing),
+    ("1x4096x4096/f32", F32S, [1, 1, 4096, 4096], Behind::Nothing),
+    ("16x4096x4096/f32", F32S, [1, 16, 4096, 4096], Behind::Nothing),
+    ("512x512x512/bf16", BF16S, [1, 512, 512, 512], Behind::Nothing),
+    ("1024x1024x1024/bf16", BF16S, [1, 1024, 1024, 1024], Behind::Nothing),
+    ("1x4096x4096/bf16", BF16S, [1, 1, 4096, 4096], Behind::Nothing),
+];
+
+/// An op on rows: its kind, the type, and the dims.
+type RowOp = (OpKind, DataType, &'static [i64]);
+
+const LONG: &[i64] = &[4096, 1024];
+const HEADS_OF_64: &[i64] = &[64, 12, 64, 64];
+
+/// Along the last axis.
+const ROW_OPS: &[RowOp] = &[
+    (OpKind::SoftMax, DataType::F32, LONG),
+    (OpKind::SoftMax, DataType::Bf16, LONG),
+    (OpKind::SoftMax, DataType::F32, HEADS_OF_64),
+    (OpKind::SoftMax, DataType::Bf16, HEADS_OF_64),
+    (OpKind::LayerNorm, DataType::F32, LONG),
+    (OpKind::LayerNorm, DataType::Bf16, LONG),
+    (OpKind::LayerNorm, DataType::F32, HEADS_OF_64),
+    (OpKind::LayerNorm, DataType::Bf16, HEADS_OF_64),
+    (OpKind::RMSNorm, DataType::F32, LONG),
+    (OpKind::RMSNorm, DataType::Bf16, LONG),
+    (OpKind::RMSNorm, DataType::F32, HEADS_OF_64),
+    (OpKind::RMSNorm, DataType::Bf16, HEADS_OF_64),
+    (OpKind::ReduceSum, DataType::F32, LONG),
+    (OpKind::ReduceSum, DataType::Bf16, LONG),
+    (OpKind::ReduceSum, DataType::F32, HEADS_OF_64),
+    (OpKind::ReduceSum, DataType::Bf16, HEADS_OF_64),
+];
+
 impl Suite {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Select => "select",
             Self::Fusion => "fusion",
             Self::Attention => "attention",
+            Self::Matmul => "matmul",
+            Self::Rows => "rows",
         }
     }
 
@@ -229,6 +293,8 @@ impl Suite {
                 FUSIONS.iter().flat_map(sizes).collect()
             }
             Self::Attention => ATTENTIONS.iter().map(|row| attention(row).map_err(Ending::failed)).collect(),
+            Self::Matmul => PRODUCTS.iter().map(|row| product(row).map_err(Ending::failed)).collect(),
+            Self::Rows => ROW_OPS.iter().map(|row| row_op(row).map_err(Ending::failed)).collect(),
         }
     }
 }
@@ -264,6 +330,49 @@ fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending
         fills: Vec::new(),
         work: None,
     })
+}
+
+fn product(&(name, [t, to], [batch, rows, depth, columns], behind): &Product) -> Result<Subject> {
+    let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, t, dims);
+    let result = |id| LogicalTensor::strided(id, to, &[batch, rows, columns]);
+    let mut graph = Graph::new();
+    let op = Op::new(0, OpKind::MatMul).input(tensor(0, &[batch, rows, depth])?);
+    graph.add_op(op.input(tensor(1, &[batch, depth, columns])?).output(result(2)?))?;
+    if behind == Behind::ScaleSelectGelu {
+        let one = |id| LogicalTensor::strided(id, to, &[]);
+        let cond = LogicalTensor::strided(5, DataType::Boolean, &[1, 1, columns])?;
+        let scale = Op::new(1, OpKind::Multiply).input(result(2)?).input(one(3)?);
+        graph.add_op(scale.output(result(4)?))?;
+        graph.add_op(Op::select(2, cond, result(4)?, one(6)?, result(7)?))?;
+        graph.add_op(Op::new(3, OpKind::GELU).input(result(7)?).output(result(8)?))?;
+    }
+    graph.finalize()?;
+    let operations = 2.0 * [batch, rows, depth, columns].map(|dim| dim as f64).iter().product::<f64>();
+    Ok(Subject {
+        name: name.into(),
+        graph,
+        constants: BTreeMap::new(),
+        fills: Vec::new(),
+        work: Some(Work { operations, data_type: t }),
+    })
+}
+
+fn row_op(&(kind, t, dims): &RowOp) -> Result<Subject> {
+    let length = &dims[dims.len() - 1..];
+    let parameter = |id| LogicalTensor::strided(id, t, length);
+    let op = Op::new(0, kind).input(LogicalTensor::strided(0, t, dims)?);
+    let op = match kind {
+        OpKind::LayerNorm => op.input(parameter(1)?).input(parameter(2)?).attr(Attr::KeepStats, false),
+        OpKind::RMSNorm => op.input(parameter(1)?),
+        OpKind::ReduceSum => op.attr(Attr::Axes, vec![-1i64]),
+        _ => op.axis(-1),
+    };
+    let mut graph = Graph::new();
+    graph.add_op(op.output(LogicalTensor::unknown(3, t)))?;
+    graph.finalize()?;
+    let dims = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+    let name = format!("{kind}-{dims}/{t}");
+    Ok(Subject { name, graph, constants: BTreeMap::new(), fills: Vec::new(), work: None })
 }
 
 /// Heads of keys that queries share are a dim of their own.
