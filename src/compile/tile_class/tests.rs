@@ -15,7 +15,7 @@ use crate::graph::op::Op;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
 use crate::plan::tile_class::MaskTiles;
-use crate::plan::{Base, ClassTable, Cost, Phase, Plan, Threading, TileClass};
+use crate::plan::{Base, ClassTable, Cost, Phase, Plan, Preparation, Threading, TileClass};
 use crate::reference::{self, Value};
 use crate::types::dtype::DataType;
 use crate::types::kind::{AutoBroadcast, Level, OpKind, Policy};
@@ -217,6 +217,8 @@ impl Chain {
             in_place: Vec::new(),
             buffers: vec![phase.table_bytes()],
             phases: vec![Phase::Classify(Box::new(phase))],
+            preparation: Preparation::default(),
+            phase_flops: vec![0],
             constants: Vec::new(),
             scratch: 0,
             cost: Cost::default(),
