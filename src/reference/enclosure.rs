@@ -17,6 +17,7 @@ use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::function::Function;
 use crate::graph::infer::{self, Placement};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison};
@@ -163,7 +164,7 @@ pub fn enclose(
             }
         }
         let given: Vec<&Interval> = op.inputs().iter().map(|port| &held[&port.id()]).collect();
-        let results = roles.run(op, &given)?;
+        let results = roles.run(place, op, &given)?;
         held.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
         let is_needed = |id: &TensorId| {
             let mut later = ops[place + 1..].iter().flat_map(Op::inputs);
@@ -362,50 +363,27 @@ fn represents(data_type: DataType, number: f64) -> bool {
 
 /// What tensors of a group of ops are to each other, as far as masked keys need it.
 struct Roles {
-    /// Follows from a product by ops on elements.
-    scores: Vec<TensorId>,
-    /// SoftMax follows from it by ops on elements.
-    before_softmax: Vec<TensorId>,
-    /// Follows from a SoftMax by ops on elements.
+    /// For each op the input whose −∞ masks a score.
+    masks: Vec<Option<usize>>,
+    /// The tensors that follow from a SoftMax by ops on elements.
     shares: Vec<TensorId>,
 }
 
 impl Roles {
     fn of(ops: &[Op]) -> Self {
-        let is_pointwise = |op: &&Op| {
-            Function::of(op).is_some_and(|function| !matches!(function, Function::Index | Function::Fill(_)))
-        };
-        let from = |kind: OpKind| {
-            let mut all: Vec<TensorId> = Vec::new();
-            for op in ops {
-                let follows = is_pointwise(&op) && op.inputs().iter().any(|port| all.contains(&port.id()));
-                if op.kind() == kind || follows {
-                    all.push(op.outputs()[0].id());
-                }
-            }
-            all
-        };
-        let mut before_softmax: Vec<TensorId> = Vec::new();
-        for op in ops.iter().rev() {
-            let leads = is_pointwise(&op) && before_softmax.contains(&op.outputs()[0].id());
-            if op.kind() == K::SoftMax || leads {
-                before_softmax.extend(op.inputs().iter().map(LogicalTensor::id));
+        let mut shares: Vec<TensorId> = Vec::new();
+        for op in ops {
+            let is_pointwise =
+                Function::of(op).is_some_and(|f| !matches!(f, Function::Index | Function::Fill(_)));
+            let follows = is_pointwise && op.inputs().iter().any(|port| shares.contains(&port.id()));
+            if op.kind() == K::SoftMax || follows {
+                shares.push(op.outputs()[0].id());
             }
         }
-        Self { scores: from(K::MatMul), before_softmax, shares: from(K::SoftMax) }
+        Self { masks: additive_masks(ops), shares }
     }
 
-    /// The input of an Add that masks a score: the one that does not depend on the product.
-    fn mask_of(&self, op: &Op) -> Option<usize> {
-        let is_score = |port: &LogicalTensor| self.scores.contains(&port.id());
-        let leads = self.before_softmax.contains(&op.outputs()[0].id());
-        match op.inputs() {
-            [a, b] if op.kind() == K::Add && leads && is_score(a) != is_score(b) => Some(is_score(a).into()),
-            _ => None,
-        }
-    }
-
-    fn run(&self, op: &Op, given: &[&Interval]) -> Result<Vec<Interval>> {
+    fn run(&self, place: usize, op: &Op, given: &[&Interval]) -> Result<Vec<Interval>> {
         check_count(op, given.len())?;
         let dims: Vec<&[i64]> = given.iter().map(|interval| interval.centre.dims()).collect();
         let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
@@ -441,7 +419,7 @@ impl Roles {
                 let placement =
                     infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
                 let mut result = on_elements(op, function, given, &placement)?;
-                if let Some(mask) = self.mask_of(op) {
+                if let Some(mask) = self.masks[place] {
                     result = masked(result, given[mask], &placement, mask)?;
                 }
                 Ok(vec![result])
