@@ -3,7 +3,7 @@
 //!
 //! Two graphs serve every shape, because they leave all dims open. A program that meets ever new lengths
 //! would compile for each of them; here lengths are rounded up to buckets, and each bucket is compiled once.
-//! Keys behind the end of a sequence are masked, so what the cache holds there does not matter.
+//! Keys behind the end of a sequence are masked, so what the cache holds there does not matter: it is NaN.
 //!
 //! `cargo run --example attention`
 
@@ -24,7 +24,7 @@ const ROOM: usize = 128;
 const BUCKET: usize = 32;
 
 /// What the cache holds where nothing is yet.
-const UNUSED: f32 = 1000.0;
+const UNUSED: f32 = f32::NAN;
 
 const PROMPTS: [usize; BATCH] = [45, 20];
 const NEW_TOKENS: usize = 24;
@@ -153,10 +153,11 @@ fn error(entry: usize, head: usize, position: usize, row: &[f32]) -> f64 {
         let terms = weights.iter().enumerate();
         terms.map(|(key, weight)| weight / sum * of(V, head / GROUPS, key, column)).sum()
     };
-    row.iter()
-        .enumerate()
-        .map(|(column, &given)| (f64::from(given) - exact(column)).abs())
-        .fold(0.0, f64::max)
+    let off = |(column, &given): (usize, &f32)| match (f64::from(given) - exact(column)).abs() {
+        off if off.is_nan() => f64::INFINITY,
+        off => off,
+    };
+    row.iter().enumerate().map(off).fold(0.0, f64::max)
 }
 
 fn main() -> Result<()> {

@@ -756,6 +756,12 @@ public:
     std::string plan() const {
         return *detail::read_text([&](auto out) { return sterna_compiled_partition_get_plan(get(), out); });
     }
+    // Tiles of masked scores, by what an execution with these inputs leaves out.
+    sterna_mask_tile_counts_t count_mask_tiles(const tensors &inputs) const {
+        return detail::read<sterna_mask_tile_counts_t>([&](auto out) {
+            return sterna_compiled_partition_count_mask_tiles(get(), inputs.size(), inputs.data(), out);
+        });
+    }
 
 private:
     friend class partition;

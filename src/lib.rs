@@ -89,6 +89,7 @@ pub use partition::Partition;
 pub use partition::fusion::{Accuracy, Explanation, FusionVerdict};
 pub use plan::register_fusion::RegisterFusionVerdict;
 pub use plan::summary::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepOperand, StepSummary};
+pub use plan::tile_class::{MaskTiles, TileClass};
 pub use types::UnknownName;
 pub use types::dtype::{Bool8, DataType, Element, F8E4m3, F8E5m2, InputElement};
 pub use types::features::CpuFeatures;

@@ -10,9 +10,9 @@ use std::thread;
 
 use common::{engines, report};
 use sterna::{
-    Allocator, Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, PhaseKind,
-    Property, Stream, SystemAllocator, TensorBuf, constant_cache_bytes, constant_cache_capacity,
-    set_constant_cache_capacity,
+    Allocator, Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition,
+    PhaseKind, Policy, Property, Stream, SystemAllocator, TensorBuf, constant_cache_bytes,
+    constant_cache_capacity, set_constant_cache_capacity,
 };
 
 const ROWS: usize = 150;
@@ -106,6 +106,41 @@ fn weights_are_packed_once_for_an_address() {
         must(constant_cache_bytes() == 0, "the copy goes with the compiled partition");
     }
     report(&wrong);
+}
+
+#[test]
+fn weights_are_dequantized_once() {
+    let _alone = alone();
+    let engine = Engine::new();
+    let (k, n) = (DEPTH as i64, COLUMNS as i64);
+    let weights = LogicalTensor::strided(1, DataType::S8, &[k, n]).unwrap();
+    let weights = weights.with_property(Property::Constant).unwrap();
+    let widened = desc(2, &[DEPTH, COLUMNS], Property::Undef);
+    let mut graph = Graph::new();
+    let op = Op::new(0, OpKind::Dequantize).attr(Attr::Scales, vec![0.5f32]).attr(Attr::Zps, vec![1i64]);
+    graph.add_op(op.input(weights).output(widened.clone())).unwrap();
+    let product = Op::new(1, OpKind::MatMul).input(desc(0, &[ROWS, DEPTH], Property::Variable));
+    graph.add_op(product.input(widened).output(desc(3, &[ROWS, COLUMNS], Property::Undef))).unwrap();
+    graph.finalize().unwrap();
+    let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
+    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let kept: Vec<(PhaseKind, bool)> =
+        compiled.plan().nests.iter().map(|nest| (nest.kind, nest.is_kept)).collect();
+    assert_eq!(kept, [(PhaseKind::Map, true), (PhaseKind::Pack, true), (PhaseKind::Gemm, false)]);
+    let given = |id: usize| compiled.logical_tensor(id).unwrap();
+    let mut right = TensorBuf::zeroed(given(1).clone(), &engine).unwrap();
+    right.as_mut_bytes().fill(5);
+    for seed in 0..3 {
+        let left = tensor(given(0), &engine, seed);
+        let mut result = TensorBuf::zeroed(given(3).clone(), &engine).unwrap();
+        let inputs = [left.as_tensor(), right.as_tensor()];
+        compiled.execute(&Stream::new(&engine), &inputs, &mut [result.as_tensor_mut()]).unwrap();
+        let left = numbers(ROWS * DEPTH, seed);
+        let rows = left.chunks(DEPTH).flat_map(|row| [row.iter().sum::<f32>() * 2.0; COLUMNS]);
+        assert!(result.as_slice::<f32>().unwrap().iter().copied().eq(rows));
+        // What is kept is the packed operand, without the buffer before it.
+        assert!(constant_cache_bytes() < 2 * DEPTH * COLUMNS.next_multiple_of(64) * 4);
+    }
 }
 
 #[test]

@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
 """Attention beside torch, ONNX Runtime and OpenVINO: each row by turns with the Rust bench, in one run.
 
-    python3 benches/attention/peers.py --threads 2 --out attention.csv [FILTER]...
+    python3 benches/attention/peers.py [FILTER]... --threads 2 --out attention.csv
 
 takes the rows of `cargo bench --bench attention -- --list` whose names hold every filter. Sterna is a process that
 answers questions (`--serve`); the peers run here, on the bytes that Sterna wrote, and their answers are compared with
 Sterna's before anything is timed. In each round every candidate has its turn; the number is the median over the rounds
 of the best sample. All run on as many CPUs as threads. It needs numpy, and of torch, onnxruntime with onnx, and openvino
-with onnx what `--peers` names, in the environment of the Python that runs it:
-
-    python3 -m venv ~/.cache/sterna-attention && ~/.cache/sterna-attention/bin/pip install numpy torch onnx \\
-        onnxruntime openvino --extra-index-url https://download.pytorch.org/whl/cpu
+what `--peers` names, in the environment of the Python that runs it: a virtual environment outside of the source tree. That
+of `benches/peers` will do.
 
 Where the CPU has AMX, `ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16` in the environment keeps torch and OpenVINO from it.
 
 Peers: `torch` is scaled_dot_product_attention with the mask as a tensor, `torch is_causal` with its flag instead,
 `torch flex` is FlexAttention, compiled, with a block mask made of the mask before the time is taken, `onnxruntime` a
-model of MatMul, Mul, Where, Softmax and MatMul, as exporters write it, `openvino` its ScaledDotProductAttention. One that refuses a row
-has no number there.
+model of MatMul, Mul, Where, Softmax and MatMul, as exporters write it, `openvino` its ScaledDotProductAttention. The time
+of one that refuses a row is empty, and `note` says why.
 """
 
 from __future__ import annotations
@@ -79,13 +77,13 @@ class Sterna:
             self.ask(f"write {id} {file.name}", "written")
             data = Path(file.name).read_bytes()
         if id == MASK:
-            return np.frombuffer(data, np.bool_).reshape(self.queries, self.keys)
+            return np.frombuffer(bytearray(data), np.bool_).reshape(self.queries, self.keys)
         rows = self.keys if id in (K, V) else self.queries
         shape = (1, self.heads, rows, self.depth)
         if self.type == "bf16":
             halves = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
             return halves.view(np.float32).reshape(shape)
-        return np.frombuffer(data, {"f32": np.float32, "f16": np.float16}[self.type]).reshape(shape)
+        return np.frombuffer(data, {"f32": np.float32, "f16": np.float16}[self.type]).reshape(shape).copy()
 
     def samples(self, count: int) -> list[float]:
         return [float(word) for word in self.ask(f"run {count}", "times")]
@@ -215,7 +213,7 @@ def openvino_peer(row: Row, threads: int) -> Run:
     compiled = core.compile_model(openvino.Model([attention], inputs, "attention"), "CPU", config)
     request = compiled.create_infer_request()
     for index, array in enumerate(arrays(row).values()):
-        request.set_input_tensor(index, openvino.Tensor(np.ascontiguousarray(array), shared_memory=True))
+        request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
 
     def run() -> Any:
         request.infer()

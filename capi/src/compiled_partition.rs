@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::ffi::{Fault, array, ffi_guard, require};
 use crate::handle::Partition;
-pub use crate::handle::{CompiledPartition, InplacePair};
+pub use crate::handle::{CompiledPartition, InplacePair, MaskTileCounts};
 use crate::logical_tensor::LogicalTensor;
 use crate::phase_kind::PhaseKind;
 use crate::status::Status;
@@ -170,6 +170,42 @@ pub unsafe extern "C" fn sterna_compiled_partition_get_scratchpad_logical_tensor
         let core = sterna::LogicalTensor::strided(usize::MAX, sterna::DataType::U8, &[size])?
             .with_property(sterna::Property::Variable)?;
         logical_tensor.write(LogicalTensor::from_core(&core));
+        Ok(())
+    })
+}
+
+/// Counts the tiles of masked scores that an execution with these inputs would leave out, and the others. All
+/// counts are 0 if the partition has no attention, or if nothing masks its scores.
+///
+/// Inputs are found by id, in any order. Only those from which the mask is computed are needed and read;
+/// nothing else of the partition is computed. During the call nobody writes to them.
+///
+/// `invalid_arguments` for an input that is needed and is missing, has no memory, or is of another type, other
+/// dims, strides or another engine than was compiled for. `out_of_memory` if the allocator of the engine gives
+/// no memory for the table of tiles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_count_mask_tiles(
+    compiled_partition: Option<&CompiledPartition>,
+    num_inputs: usize,
+    inputs: *const Option<&Tensor>,
+    counts: Option<&mut MaybeUninit<MaskTileCounts>>,
+) -> Status {
+    // SAFETY: the caller promises so many pointers to tensors, and what their memory is.
+    ffi_guard(|| unsafe {
+        let compiled = require(compiled_partition, "compiled_partition")?.core()?;
+        let counts = require(counts, "counts")?;
+        let mut sources = Inputs::new();
+        for input in array(inputs, num_inputs, "inputs")? {
+            require(*input, "inputs[i]")?.add_to_inputs(&mut sources)?;
+        }
+        let tiles = compiled.mask_tiles(&sources)?;
+        let count = |class| tiles.as_ref().map_or(0, |tiles| tiles.count(class));
+        counts.write(MaskTileCounts {
+            masked: count(sterna::TileClass::Masked),
+            constant: count(sterna::TileClass::Constant),
+            full: count(sterna::TileClass::Full),
+            partial: count(sterna::TileClass::Partial),
+        });
         Ok(())
     })
 }

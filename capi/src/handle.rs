@@ -31,6 +31,20 @@ pub struct InplacePair {
     pub output_id: usize,
 }
 
+/// Numbers of tiles of 64 queries × 64 keys of masked scores, by what enters SoftMax.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct MaskTileCounts {
+    /// Tiles of −∞ alone, which are left out.
+    pub masked: usize,
+    /// Tiles of one finite number, which are left out if their weights are 0.
+    pub constant: usize,
+    /// Tiles between whose elements no condition and no mask decides.
+    pub full: usize,
+    /// All other tiles.
+    pub partial: usize,
+}
+
 /// A partition compiled for concrete tensors, to be executed any number of times.
 ///
 /// Functions that take it as `const` may be called from any number of threads at once; executions then run at

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::AttentionOptions;
-use sterna_capi::compiled_partition::InplacePair;
+use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::version::Version;
 
@@ -51,6 +51,11 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             ]
         ),
         row!("sterna_inplace_pair_t", InplacePair, fields!(InplacePair: input_id, output_id)),
+        row!(
+            "sterna_mask_tile_counts_t",
+            MaskTileCounts,
+            fields!(MaskTileCounts: masked, constant, full, partial)
+        ),
         row!(
             "sterna_version_t",
             Version,

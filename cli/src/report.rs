@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use sterna::{LogicalTensor, Op, Partition, TensorId, UNKNOWN_DIM};
+use sterna::{LogicalTensor, MaskTiles, Op, Partition, TensorId, TileClass, UNKNOWN_DIM};
 
 /// Everything about one run.
 #[derive(Debug, Serialize)]
@@ -60,6 +60,8 @@ pub(crate) struct PartitionReport {
     pub(crate) filled: Vec<TensorId>,
     pub(crate) compile_seconds: Option<f64>,
     pub(crate) execution: Option<Execution>,
+    /// The tiles of masked scores, if it has any.
+    pub(crate) mask_tiles: Option<TilesReport>,
     pub(crate) checks: Vec<Check>,
     /// Why it did not run, or why it is not right.
     pub(crate) failure: Option<String>,
@@ -106,6 +108,18 @@ pub(crate) struct Execution {
     pub(crate) bytes_moved: Option<usize>,
     /// By the best time, in 10⁹ bytes a second.
     pub(crate) gb_per_second: Option<f64>,
+}
+
+/// Numbers of tiles of 64 queries × 64 keys, by what enters SoftMax.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct TilesReport {
+    /// Left out, since all scores are −∞.
+    pub(crate) masked: usize,
+    /// Of one finite number; left out if their weights are 0.
+    pub(crate) constant: usize,
+    /// Without a masked score.
+    pub(crate) full: usize,
+    pub(crate) partial: usize,
 }
 
 /// The comparison of one output with the reference.
@@ -157,6 +171,7 @@ impl PartitionReport {
             filled: Vec::new(),
             compile_seconds: None,
             execution: None,
+            mask_tiles: None,
             checks: Vec::new(),
             failure: None,
         }
@@ -207,6 +222,29 @@ impl Execution {
     }
 }
 
+impl TilesReport {
+    pub(crate) fn of(tiles: &MaskTiles) -> Self {
+        Self {
+            masked: tiles.count(TileClass::Masked),
+            constant: tiles.count(TileClass::Constant),
+            full: tiles.count(TileClass::Full),
+            partial: tiles.count(TileClass::Partial),
+        }
+    }
+}
+
+impl Display for TilesReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { masked, constant, full, partial } = self;
+        let all = masked + constant + full + partial;
+        write!(f, "{masked} of {all} tiles skipped, {full} full, {partial} partial")?;
+        match constant {
+            0 => Ok(()),
+            _ => write!(f, ", {constant} constant"),
+        }
+    }
+}
+
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
@@ -250,6 +288,9 @@ impl Display for PartitionReport {
         if let Some(execution) = &self.execution {
             let by = if self.run_by == Some(Runner::Reference) { "reference, " } else { "" };
             writeln!(f, "  execute  {by}{execution}")?;
+        }
+        if let Some(tiles) = &self.mask_tiles {
+            writeln!(f, "  mask     {tiles}")?;
         }
         if self.run_by == Some(Runner::Nothing) {
             writeln!(f, "  execute  nothing, it has no outputs")?;

@@ -17,7 +17,9 @@ use crate::host::HostTensor;
 use crate::inline;
 use crate::npy;
 use crate::parse::check_id;
-use crate::report::{Execution, PartitionReport, PortReport, Report, ResultReport, Runner, Written};
+use crate::report::{
+    Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written,
+};
 use crate::shapes::in_memory;
 use crate::source::{Loaded, Side};
 
@@ -283,6 +285,7 @@ impl GraphRun {
         }
         report.execution = Execution::of(times, Some(compiled.bytes_moved()));
         report.run_by = Some(Runner::Compiled);
+        report.mask_tiles = compiled.mask_tiles(&tensors)?.as_ref().map(TilesReport::of);
 
         if self.check {
             report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream)

@@ -341,6 +341,7 @@ fn add(
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
     let mut phase = AttentionPhase {
         nest,
         first_access,
@@ -359,6 +360,7 @@ fn add(
         inf_as_zero: shape.inf_as_zero,
         has_stats: stats.is_some(),
         weights,
+        classes,
         result,
         layout: AttentionScratch::default(),
     };

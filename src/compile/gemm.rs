@@ -1,5 +1,7 @@
-//! Lowers a partition of one MatMul, and of pointwise ops that use its result, to a plan.
+//! Lowers a partition of one MatMul, and of pointwise ops around it, to a plan.
 //!
+//! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
+//! elements in a value that is stored.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
 
@@ -83,11 +85,12 @@ pub(super) fn add_product(
     if roots.is_empty() {
         return Ok(());
     }
-    let left = plan.operand(anchor.inputs[0])?;
-    let right = plan.operand(anchor.inputs[1])?;
+    let [(left, left_offset), (right, right_offset)] =
+        operands(plan, op, &anchor.inputs, &result.dims, machine)?;
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let shape = ProductShape::new(op, &left, &right, &result.dims);
-    let method = Method::choose(&shape, &left, &right, machine);
+    let right_type = op.inputs()[1].data_type();
+    let method = Method::choose(&shape, &left, &right, right_type, machine);
     let (nest, to) = match roots[..] == [value] {
         true => (shape.empty_nest(method.tile), plan.result(value)),
         false => {
@@ -109,12 +112,19 @@ pub(super) fn add_product(
             (nest, to)
         }
     };
-    let phases = Phases { shape: &shape, method: &method, left: &left, right: &right, machine };
+    let phases = Phases {
+        shape: &shape,
+        method: &method,
+        left: &left,
+        right: &right,
+        offsets: [left_offset, right_offset],
+        machine,
+    };
     let unsupported = |why: &str| {
         let types = [&left, &right, &to].map(|tensor| tensor.data_type.name());
         CompileFault::Unsupported(format!("no kernel runs MatMul on {}: {why}", types.join(", ")))
     };
-    let mut right_at = (right.base, shape.right.clone());
+    let mut right_at = (right.base, right_offset, shape.right.clone());
     if method.packs() {
         let packed = phases.pack();
         let (mut phase, bytes, strides) =
@@ -122,12 +132,52 @@ pub(super) fn add_product(
         let buffer = plan.buffer(bytes);
         phase.nest.program.accesses[PackPhase::TO].base = buffer;
         plan.push(Phase::Pack(phase), 0, true);
-        right_at = (buffer, strides);
+        right_at = (buffer, 0, strides);
     }
     let gemm = phases.gemm(nest, right_at, bias.as_ref(), &to);
     let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
     plan.push(Phase::Gemm(Box::new(gemm)), shape.flops(), true);
     Ok(())
+}
+
+/// Where both operands are, each with the bytes to its first element.
+///
+/// The strides of an operand may decide the order of additions. If strides lead to the elements of an operand
+/// that ops move, they are used only if the order is that of the operand in rows, as it would be if these ops
+/// were run one by one.
+fn operands(
+    plan: &mut PlanBuilder<'_>,
+    op: &Op,
+    inputs: &[usize],
+    result: &[i64],
+    machine: Machine,
+) -> Result<[(PlacedTensor, isize); 2]> {
+    let right_type = op.inputs()[1].data_type();
+    // Of two NaNs, the one that a product hands on depends on how the kernel reads the right operand.
+    let order = |left: &PlacedTensor, right: &PlacedTensor| {
+        let shape = ProductShape::new(op, left, right, result);
+        let method = Method::choose(&shape, left, right, right_type, machine);
+        (method.order(), (!method.packs()).then_some(right.data_type))
+    };
+    let dense = [0, 1].map(|input| plan.place_or_dense(inputs[input]));
+    let views = [0, 1].map(|input| plan.view(inputs[input]));
+    let wanted = order(&dense[0], &dense[1]);
+    let with_views = [[true, true], [false, true], [true, false]].into_iter().find(|use_view| {
+        let [left, right] = [0, 1].map(|input| match &views[input] {
+            Some((view, _)) if use_view[input] => view,
+            _ => &dense[input],
+        });
+        order(left, right) == wanted
+    });
+    let with_views = with_views.unwrap_or_default();
+    let [left_view, right_view] = views;
+    let mut place = |view: Option<(PlacedTensor, isize)>, input: usize| -> Result<_> {
+        match view {
+            Some(view) if with_views[input] => Ok(view),
+            _ => Ok((plan.operand(inputs[input])?, 0)),
+        }
+    };
+    Ok([place(left_view, 0)?, place(right_view, 1)?])
 }
 
 /// Bytes of an element.
@@ -274,14 +324,40 @@ enum Way {
     Tiles { form: Form, is_packed: bool, depth_block: usize },
 }
 
+/// The order in which the products of an element are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// One after the other.
+    OneByOne,
+    /// Pair after pair.
+    Pairs,
+    /// In lanes, which are added up as a tree.
+    Lanes,
+}
+
 impl Method {
-    fn choose(shape: &ProductShape, left: &PlacedTensor, right: &PlacedTensor, machine: Machine) -> Self {
+    fn order(&self) -> Order {
+        match self.way {
+            Way::Dots => Order::Lanes,
+            Way::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
+            Way::Tiles { .. } => Order::OneByOne,
+        }
+    }
+
+    /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
+    fn choose(
+        shape: &ProductShape,
+        left: &PlacedTensor,
+        right: &PlacedTensor,
+        right_type: DataType,
+        machine: Machine,
+    ) -> Self {
         let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
         let along_columns = right_column == width_of(right) || columns == 1;
         let along_depth = right_depth == width_of(right) || depth == 1;
         let is_narrow = columns <= FEW_COLUMNS && rows > columns;
         let left_along_depth = shape.left_depth == width_of(left);
-        let packed = Form::packed(right.data_type, machine.level, machine.features);
+        let packed = Form::packed(right_type, machine.level, machine.features);
         if along_depth && (rows <= FEW_ROWS && !along_columns || is_narrow && left_along_depth) {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
             return Self { way: Way::Dots, tile };
@@ -340,6 +416,8 @@ struct Phases<'a> {
     method: &'a Method,
     left: &'a PlacedTensor,
     right: &'a PlacedTensor,
+    /// Bytes to the first element of each.
+    offsets: [isize; 2],
     machine: Machine,
 }
 
@@ -373,10 +451,10 @@ impl Phases<'_> {
             (panels, [right_column * panel as isize, kernel.panel_bytes(shape.depth) as isize]),
         ];
         let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides.as_slice().into() });
-        let access = |base, row_stride, col_stride| Access { base, offset: 0, row_stride, col_stride };
+        let access = |base, offset, row_stride, col_stride| Access { base, offset, row_stride, col_stride };
         let accesses = smallvec![
-            access(right.base, right_row, right_column),
-            access(Base::Buffer(0), kernel.row_bytes() as isize, 0),
+            access(right.base, self.offsets[1], right_row, right_column),
+            access(Base::Buffer(0), 0, kernel.row_bytes() as isize, 0),
         ];
         let nest = LoopNest {
             loops: outer.chain(blocks).collect(),
@@ -418,11 +496,11 @@ impl Phases<'_> {
     fn gemm(
         &self,
         mut nest: LoopNest,
-        (right_base, right_axes): (Base, AxisStrides),
+        (right_base, right_offset, right_axes): (Base, isize, AxisStrides),
         bias: Option<&PlacedTensor>,
         to: &PlacedTensor,
     ) -> Option<GemmPhase> {
-        let Self { shape, method, left, right, machine } = self;
+        let Self { shape, method, left, right, offsets, machine } = self;
         let (level, tile) = (machine.level, method.tile);
         let &ProductShape { left_depth: left_column, right_depth: right_row, right_column, .. } = *shape;
         let left_row = shape.row(&shape.left);
@@ -491,14 +569,14 @@ impl Phases<'_> {
         let first_access = nest.program.accesses.len();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
         let accesses = [
-            (left.base, left_row, left_column),
-            (right_base, right_row, right_column),
-            (bias_base, bias_row, bias_column),
-            (to.base, to_row, to_column),
+            (left.base, offsets[0], left_row, left_column),
+            (right_base, right_offset, right_row, right_column),
+            (bias_base, 0, bias_row, bias_column),
+            (to.base, 0, to_row, to_column),
         ];
-        nest.program.accesses.extend(accesses.map(|(base, row_stride, col_stride)| Access {
+        nest.program.accesses.extend(accesses.map(|(base, offset, row_stride, col_stride)| Access {
             base,
-            offset: 0,
+            offset,
             row_stride,
             col_stride,
         }));

@@ -14,6 +14,7 @@ mod shapes;
 mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tile_class;
 
 use smallvec::SmallVec;
 

@@ -16,15 +16,16 @@
 use smallvec::SmallVec;
 
 use crate::compile::elementwise::{
-    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, in_place_pairs, port_strides,
-    resolved_outputs,
+    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
+    port_strides, resolved_outputs,
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
+use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{Base, ClassTable, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
@@ -138,6 +139,33 @@ impl<'a> PlanBuilder<'a> {
         Base::Buffer(self.buffers.len() - 1)
     }
 
+    /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
+    /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
+    /// queries and of keys.
+    pub(super) fn classify(
+        &mut self,
+        (scores, logits): (usize, usize),
+        axes: (usize, usize),
+    ) -> Option<ClassTable> {
+        let table = Base::Buffer(self.buffers.len());
+        let phase = tile_class::classify_phase(
+            self.group(),
+            &self.stored,
+            (scores, logits),
+            axes,
+            table,
+            self.level,
+        )?;
+        if phase.query_blocks() * phase.key_blocks() <= 1 {
+            return None;
+        }
+        self.buffers.push(phase.table_bytes());
+        let table = phase.table();
+        self.push(Phase::Classify(Box::new(phase)), 0, true);
+        Some(table)
+    }
+
     /// Adds a phase, and what its own operations cost beside its tile programs.
     pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
         let has_steps = phase.nests().iter().any(|nest| !nest.program.steps.is_empty());
@@ -169,6 +197,24 @@ impl<'a> PlanBuilder<'a> {
             self.write(&[value])?;
         }
         self.place(value).ok_or_else(|| self.refuse(unordered()))
+    }
+
+    /// The elements of an operand of an anchor in memory, and the bytes to the first, if strides lead to them
+    /// in a value that is stored. The type is that in memory: bf16 or f16 for an operand that is widened to
+    /// f32.
+    pub(super) fn view(&self, value: usize) -> Option<(PlacedTensor, isize)> {
+        let StridedView { of, offset, strides } =
+            elementwise::strided_view(self.group(), &self.stored, value)?;
+        let place = self.place(of)?;
+        let bytes = isize::try_from(offset).ok()?.checked_mul(place.data_type.size()? as isize)?;
+        let dims = self.group().values[value].dims.clone();
+        Some((PlacedTensor { dims, strides, ..place }, bytes))
+    }
+
+    /// The place of a value that lies dense, wherever that is; or its place, if it is stored.
+    pub(super) fn place_or_dense(&self, value: usize) -> PlacedTensor {
+        let dense = Stored { base: Base::Index, strides: None };
+        self.placed(value, self.stored[value].unwrap_or(dense))
     }
 
     /// The place for a result of an anchor, which the anchor's phase must write.

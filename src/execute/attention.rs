@@ -12,7 +12,7 @@ use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan};
+use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan, TileClass, class, largest_constant};
 use crate::types::dtype::DataType;
 
 /// Bytes of a row of a tile of f32.
@@ -46,6 +46,8 @@ struct QueryBlock<'a> {
     /// Takes the result out.
     result: Interpreter<'a, SlotOperands<'a>>,
     state: SoftmaxState,
+    /// The table of classes, if there is one.
+    table: Option<*const u8>,
     /// Whether the block of results holds sums.
     has_sums: bool,
 }
@@ -104,6 +106,10 @@ impl<'a> QueryBlock<'a> {
             weights,
             result: Interpreter::new(program, result, of_result, behind),
             state: SoftmaxState::new(),
+            table: phase.classes.as_ref().and_then(|table| match table.base {
+                Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
+                _ => None,
+            }),
             has_sums: false,
         }
     }
@@ -174,9 +180,49 @@ impl<'a> QueryBlock<'a> {
         if let Some(weights) = &mut self.weights {
             weights.go_to(task * self.phase.key_blocks());
         }
-        for key_block in 0..self.phase.key_blocks() {
-            self.tile(task, key_block, pass);
+        let key_blocks = self.phase.key_blocks();
+        // Ops between the SoftMax and the values may make something of a weight of 0.
+        let classes = match pass {
+            Pass::Weights | Pass::ExactWeights => None,
+            Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
+        };
+        let Some(classes) = classes else {
+            (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass));
+            return;
+        };
+        let mut has_constants = false;
+        for key_block in 0..key_blocks {
+            match class(classes, key_block) {
+                TileClass::Masked => {}
+                TileClass::Constant => has_constants = true,
+                TileClass::Full | TileClass::Partial => self.tile(task, key_block, pass),
+            }
         }
+        if has_constants && self.weighs(largest_constant(classes)) {
+            let constants =
+                (0..key_blocks).filter(|&key_block| class(classes, key_block) == TileClass::Constant);
+            constants.for_each(|key_block| self.tile(task, key_block, pass));
+        }
+    }
+
+    /// The classes of the tiles of a block of queries.
+    fn classes(&self, task: usize) -> Option<&'a [u8]> {
+        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
+        let row = table.row(task);
+        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
+        // to the table any more.
+        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
+    }
+
+    /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
+    fn weighs(&self, number: f32) -> bool {
+        /// From here on, the exponential of a number below 0 rounds to 0.
+        const NOTHING: f64 = 104.0;
+        let maxima = &self.state.max[..self.queries()];
+        maxima.iter().any(|&max| {
+            let below = f64::from(max) - f64::from(number);
+            below.is_nan() || below < NOTHING
+        })
     }
 
     fn tile(&mut self, task: usize, key_block: usize, pass: Pass) {

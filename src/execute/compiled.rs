@@ -1,4 +1,5 @@
 //! Compiled partitions: a plan, its tensors, and the checks before each execution.
+#![allow(unsafe_code, reason = "a table of classes is read from raw memory")]
 
 use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -11,14 +12,15 @@ use smallvec::SmallVec;
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::prepared::{PreparationRole, PreparedConstants};
-use super::run;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorMut};
+use super::{run, run_phases};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
-use crate::plan::{Phase, Plan};
+use crate::plan::tile_class::MaskTiles;
+use crate::plan::{Base, ClassifyPhase, Phase, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -239,6 +241,68 @@ impl CompiledPartition {
         self.inner.run(bindings)
     }
 
+    /// The classes of the tiles of masked scores, for these inputs: which tiles an execution leaves out. `None`
+    /// if the partition has no attention, or if nothing masks its scores.
+    ///
+    /// Only inputs from which the mask is computed are needed and read; others, and tensors that are no port,
+    /// are ignored. Nothing else of the partition is computed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Execute`] for an input that is needed and is missing, has no memory, differs from the compiled
+    /// one in type, dims or strides, or belongs to another engine. [`Error::OutOfMemory`] if the allocator
+    /// gives no memory for the table.
+    pub fn mask_tiles(&self, inputs: &[Tensor<'_>]) -> Result<Option<MaskTiles>> {
+        let inner = &*self.inner;
+        let classify = |(index, phase): (usize, &'_ Phase)| match phase {
+            Phase::Classify(_) => Some(index),
+            _ => None,
+        };
+        let Some(last) = inner.plan.phases.iter().enumerate().find_map(classify) else { return Ok(None) };
+        let Phase::Classify(classify) = &inner.plan.phases[last] else { return Ok(None) };
+        let Base::Buffer(table) = classify.table else { return Ok(None) };
+        // What the mask is computed from may be computed itself.
+        let is_computed = |base: Base| matches!(base, Base::Buffer(_));
+        let phases = match classify.reads().any(is_computed) {
+            true => &inner.plan.phases[..=last],
+            false => &inner.plan.phases[last..=last],
+        };
+
+        let mut bindings = Bindings::default();
+        for (index, port) in inner.facts[..inner.input_count].iter().enumerate() {
+            let is_read = phases.iter().any(|phase| phase.reads(index));
+            let tensor = is_read.then(|| found(inputs, index, |tensor| tensor.desc().id() == port.id));
+            bindings.ports.push(match tensor {
+                None => std::ptr::null_mut(),
+                Some(Some(tensor)) => {
+                    let address = tensor.address();
+                    inner.check(index, tensor.desc(), tensor.engine(), address).map_err(Error::Execute)?;
+                    address.cast_mut()
+                }
+                Some(None) => {
+                    let fault = ExecuteFault::Missing { direction: Direction::Input, tensor: port.id };
+                    return Err(Error::Execute(fault));
+                }
+            });
+        }
+        // Phases before may write outputs.
+        let mut outputs = Vec::new();
+        for port in &inner.facts[inner.input_count..] {
+            let bytes = if phases.len() > 1 { port.size.max(1) } else { 1 };
+            let memory = inner.engine.allocate(bytes)?;
+            bindings.ports.push(memory.as_ptr());
+            outputs.push(memory);
+        }
+
+        let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
+        inner.bind_scratch(&mut bindings, scratch.as_ptr());
+        let result = run_phases(phases.iter(), &inner.plan, &bindings, &inner.engine);
+        // SAFETY: the buffer has room for the table, and the phase has written all of it.
+        let table = result.map(|()| unsafe { copied(bindings.buffers[table], classify) });
+        inner.scratch.put(scratch);
+        table.map(|table| Some(MaskTiles::new(classify, table)))
+    }
+
     /// Finds and checks the tensor of each port.
     #[inline(always)]
     fn bind(
@@ -275,6 +339,16 @@ impl CompiledPartition {
         }
         inner.check_overlaps(bindings)
     }
+}
+
+/// A copy of a table of classes.
+///
+/// # Safety
+///
+/// The address is that of the table, and the phase has run.
+unsafe fn copied(table: *const u8, phase: &ClassifyPhase) -> Vec<u8> {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(table, phase.table_bytes()) }.to_vec()
 }
 
 /// The tensor that fits. Most callers put it at its own index, so that is tried first.

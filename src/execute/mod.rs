@@ -11,6 +11,7 @@ pub(crate) mod engine;
 mod fork_join;
 mod gemm;
 mod interpreter;
+mod interval;
 mod map;
 pub(crate) mod prepared;
 mod rows;
@@ -18,6 +19,7 @@ pub(crate) mod stream;
 mod sync;
 mod task_runner;
 pub(crate) mod tensor;
+mod tile_class;
 
 use self::bindings::Bindings;
 use self::engine::Engine;
@@ -27,16 +29,27 @@ use crate::plan::{Phase, Plan};
 
 /// Runs the phases of a plan, each after the one before it has ended, without those at some indices.
 fn run(plan: &Plan, bindings: &Bindings, engine: &Engine, without: &[usize]) -> Result<()> {
+    let phases = plan.phases.iter().enumerate().filter(|(index, _)| !without.contains(index));
+    run_phases(phases.map(|(_, phase)| phase), plan, bindings, engine)
+}
+
+/// Runs some phases of a plan.
+fn run_phases<'p>(
+    phases: impl Iterator<Item = &'p Phase>,
+    plan: &Plan,
+    bindings: &Bindings,
+    engine: &Engine,
+) -> Result<()> {
     let small = engine.begin_small(plan.threading);
     let runner = TaskRunner::new(plan, engine, small.as_ref());
-    let phases = plan.phases.iter().enumerate().filter(|(index, _)| !without.contains(index));
-    for (_, phase) in phases {
+    for phase in phases {
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
             Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
+            Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }
     Ok(())

@@ -247,22 +247,23 @@ impl Graph {
         let first_tensor = options.first_tensor.unwrap_or_else(|| after(&mut taken.iter().copied()));
 
         let heads = Heads::of(options)?;
-        let mut chain = Chain { ops: Vec::new(), first_op, next_tensor: first_tensor };
-        let [scores, masked_scores, probabilities] = chain.attention(options, heads)?;
-        let tensors = first_tensor..chain.next_tensor;
-        let Some(end) = first_op.checked_add(chain.ops.len()).filter(|_| tensors.end < TensorId::MAX) else {
+        let mut sequence = OpSequence { ops: Vec::new(), first_op, next_tensor: first_tensor };
+        let [scores, masked_scores, probabilities] = sequence.attention(options, heads)?;
+        let tensors = first_tensor..sequence.next_tensor;
+        let Some(end) = first_op.checked_add(sequence.ops.len()).filter(|_| tensors.end < TensorId::MAX)
+        else {
             return Err(value("ids_from", format!("{first_op}, {first_tensor}"), "the ids leave usize"));
         };
         if let Some(taken) = tensors.clone().find(|id| taken.contains(id)) {
             return Err(AttentionFault::TensorTaken { first: first_tensor, taken }.into());
         }
-        for op in &mut chain.ops {
+        for op in &mut sequence.ops {
             verify::verify(op)?;
             if self.ops().iter().any(|other| other.id() == op.id()) {
                 return Err(GraphFault::DuplicateOp(op.op_ref()).into());
             }
         }
-        chain.ops.into_iter().try_for_each(|op| self.add_op(op))?;
+        sequence.ops.into_iter().try_for_each(|op| self.add_op(op))?;
         Ok(AttentionIds { ops: first_op..end, tensors, scores, masked_scores, probabilities })
     }
 }
@@ -338,13 +339,13 @@ impl Heads {
 }
 
 /// The ops so far.
-struct Chain {
+struct OpSequence {
     ops: Vec<Op>,
     first_op: OpId,
     next_tensor: TensorId,
 }
 
-impl Chain {
+impl OpSequence {
     /// Adds all ops; answers with the ids of scores, masked scores and probabilities.
     fn attention(&mut self, options: &Attention, heads: Option<Heads>) -> Result<[TensorId; 3]> {
         check(options)?;
@@ -452,10 +453,10 @@ impl Chain {
         if options.causal.is_none() && options.window.is_none() {
             return Ok(None);
         }
-        let index = |chain: &mut Self, name, axis: i64| {
-            let index = chain.next(DataType::S32);
-            let op = chain.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
-            chain.ops.push(op.input(scores.clone()).output(index.clone()));
+        let index = |sequence: &mut Self, name, axis: i64| {
+            let index = sequence.next(DataType::S32);
+            let op = sequence.op(OpKind::GenIndex, name).attr(Attr::Axis, axis);
+            sequence.ops.push(op.input(scores.clone()).output(index.clone()));
             index
         };
         let mut query = index(self, "query", -2);

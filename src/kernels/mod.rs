@@ -18,6 +18,7 @@ mod function;
 pub(crate) mod fused;
 pub(crate) mod gemm;
 mod isa;
+pub(crate) mod mask_scan;
 mod math;
 pub(crate) mod pack;
 pub(crate) mod peak;

@@ -25,11 +25,11 @@ const ATTENTION: Fusion = Fusion {
     accuracy: Accuracy::Bounded,
 };
 
-/// A matrix product, with pointwise ops behind it.
+/// A matrix product, with pointwise ops around it.
 const MATMUL: Fusion = Fusion {
     name: "matmul",
     seed: |op| op.kind() == OpKind::MatMul,
-    grow: behind_product,
+    grow: around_product,
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Matmul,
     accuracy: Accuracy::Ordered,
@@ -74,18 +74,49 @@ const POINTWISE: Fusion = Fusion {
 const FULL: &str = "the group has as many ops as a group may have";
 const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does not move them";
 
-/// Whether a product takes an op into its epilogue: a pointwise op that uses its result, or what follows from
-/// it.
-fn behind_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
-    let op = group.graph.ops[index];
+/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; or one that
+/// leads to the operands of the product alone.
+fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let op = graph.ops[index];
+    // The growth takes in a seed first.
+    let Some(&product) = group.members.first() else { return FusionVerdict::NoMatch };
     let is_member = |other: &usize| group.members.contains(other);
+    let is_behind = |other: &usize| *other >= product && is_member(other);
     match () {
         () if Pointwise::of(op).is_none() => FusionVerdict::NoMatch,
-        () if !group.graph.producers[index].iter().any(is_member) => {
-            FusionVerdict::Rejected("the op does not use the product")
-        }
-        () if moves::moves(op) => FusionVerdict::Rejected(MOVES_ALONE),
         () if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
-        () => FusionVerdict::Matched,
+        () if graph.producers[index].iter().any(is_behind) => match moves::moves(op) {
+            true => FusionVerdict::Rejected(MOVES_ALONE),
+            false => FusionVerdict::Matched,
+        },
+        () if index > product => FusionVerdict::Rejected("the op does not use the product"),
+        () if !graph.consumers[index].iter().all(|user| *user <= product && is_member(user)) => {
+            FusionVerdict::Rejected("the op does not lead to the operands of the product alone")
+        }
+        () if follows_anchor(group, index) => {
+            FusionVerdict::Rejected("the op is behind a product, or behind an op on rows")
+        }
+        () => moves::objection(group, index).map_or(FusionVerdict::Matched, FusionVerdict::Rejected),
     }
+}
+
+/// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
+/// in what follows it; or from so many ops that no group has them all.
+fn follows_anchor(group: &GroupView<'_>, index: usize) -> bool {
+    let graph = group.graph;
+    let (mut open, mut seen) = (vec![index], vec![index]);
+    while let Some(op) = open.pop() {
+        for &producer in &graph.producers[op] {
+            let kind = graph.ops[producer];
+            if kind.kind() == OpKind::MatMul || is_on_rows(kind) || seen.len() == MAX_OPS {
+                return true;
+            }
+            if Pointwise::of(kind).is_some() && !seen.contains(&producer) {
+                seen.push(producer);
+                open.push(producer);
+            }
+        }
+    }
+    false
 }

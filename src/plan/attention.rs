@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::access::Base;
 use super::nest::LoopNest;
+use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
@@ -53,6 +54,8 @@ pub(crate) struct AttentionPhase {
     pub(crate) has_stats: bool,
     /// What happens to the weights before the second product, if that is more than a change of type.
     pub(crate) weights: Option<WeightsProgram>,
+    /// The classes of the tiles of what enters the SoftMax, if something masks it.
+    pub(crate) classes: Option<ClassTable>,
     /// What follows the second product.
     pub(crate) result: AttentionResult,
     pub(crate) layout: AttentionScratch,
@@ -81,9 +84,12 @@ impl AttentionPhase {
         [&self.nest].into_iter().chain(weights).chain([&self.result.nest]).collect()
     }
 
-    pub(super) fn nests_mut(&mut self) -> impl Iterator<Item = &mut LoopNest> {
+    /// The starts of all accesses, and of the table of classes, to be changed.
+    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         let weights = self.weights.iter_mut().map(|weights| &mut weights.nest);
-        [&mut self.nest].into_iter().chain(weights).chain([&mut self.result.nest])
+        let nests = [&mut self.nest].into_iter().chain(weights).chain([&mut self.result.nest]);
+        let classes = self.classes.iter_mut().map(|table| &mut table.base);
+        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
     }
 
     /// The index of an access in the nest.

@@ -14,6 +14,7 @@ pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
 pub(crate) mod summary;
+pub(crate) mod tile_class;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
@@ -26,6 +27,10 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
     RowWork, RowsPhase,
+};
+pub(crate) use self::tile_class::{
+    CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,
+    clear_row, largest_constant, note_constant, set_class,
 };
 pub(crate) use self::tile_program::{
     Branch, Dest, FusedKernel, Instr, LookaheadPrefetch, Operand, Select, Step, StepSet, StepSpace,

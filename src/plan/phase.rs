@@ -19,6 +19,7 @@ use super::attention::AttentionPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
+use super::tile_class::ClassifyPhase;
 use super::tile_program::{Dest, Step};
 use crate::kernels::gemm::pack::SCRATCH;
 use crate::types::kind::PhaseKind;
@@ -37,6 +38,8 @@ pub(crate) enum Phase {
     Gemm(Box<GemmPhase>),
     /// Two products with a SoftMax between them, block of queries by block of queries.
     Attention(Box<AttentionPhase>),
+    /// The classes of tiles of masked scores, written to a table in an internal buffer.
+    Classify(Box<ClassifyPhase>),
 }
 
 impl Phase {
@@ -48,6 +51,7 @@ impl Phase {
             Self::Pack(_) => PhaseKind::Pack,
             Self::Gemm(_) => PhaseKind::Gemm,
             Self::Attention(_) => PhaseKind::Attention,
+            Self::Classify(_) => PhaseKind::Classify,
         }
     }
 
@@ -59,6 +63,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
             Self::Attention(attention) => attention.tasks(),
+            Self::Classify(classify) => classify.tasks(),
         }
     }
 
@@ -70,6 +75,7 @@ impl Phase {
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
             Self::Attention(attention) => attention.layout.end,
+            Self::Classify(_) => 0,
         }
     }
 
@@ -78,7 +84,7 @@ impl Phase {
         match self {
             Self::Map(nest) => smallvec![nest],
             Self::Rows(rows) => rows.programs().collect(),
-            Self::Pack(_) => smallvec![],
+            Self::Pack(_) | Self::Classify(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
         }
@@ -95,7 +101,7 @@ impl Phase {
                 (nest, nest.program.steps.iter().filter_map(to).collect())
             }
             Self::Pack(pack) => (&pack.nest, vec![PackPhase::TO]),
-            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) => return None,
+            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) | Self::Classify(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
@@ -114,7 +120,14 @@ impl Phase {
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
             Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
+            Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
         }
+    }
+
+    /// Whether it reads a port.
+    pub(crate) fn reads(&self, port: usize) -> bool {
+        let mut accesses = self.nests().into_iter().flat_map(|nest| &nest.program.accesses);
+        self.driver_reads(port) || accesses.any(|access| access.base == Base::Port(port))
     }
 
     /// The starts of all accesses, of its tile programs and of its driver.
@@ -127,7 +140,11 @@ impl Phase {
             Self::Rows(rows) => rows.programs().chain([&rows.nest]).flat_map(of_nest).collect(),
             Self::Pack(pack) => of_nest(&pack.nest),
             Self::Gemm(gemm) => of_nest(&gemm.nest),
-            Self::Attention(attention) => attention.nests().into_iter().flat_map(of_nest).collect(),
+            Self::Attention(attention) => {
+                let classes = attention.classes.iter().map(|table| table.base);
+                attention.nests().into_iter().flat_map(of_nest).chain(classes).collect()
+            }
+            Self::Classify(classify) => classify.reads().chain([classify.table]).collect(),
         }
     }
 
@@ -142,9 +159,8 @@ impl Phase {
             }
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
-            Self::Attention(attention) => {
-                attention.nests_mut().flat_map(|nest| nest.program.bases_mut()).collect()
-            }
+            Self::Attention(attention) => attention.bases_mut(),
+            Self::Classify(classify) => classify.bases_mut().collect(),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    AttentionOperand, AttentionPhase, Base, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase,
-    Instr, LoopNest, Operand, PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
+    AttentionOperand, AttentionPhase, Base, CLASS_TILE, ClassifyPhase, Dest, FoldWork, FusedRows, GemmMethod,
+    GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase,
+    Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
@@ -189,6 +190,7 @@ impl Phase {
             Self::Pack(pack) => pack.summary(ids, threads),
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => attention.summary(ids, threads),
+            Self::Classify(classify) => classify.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
     }
@@ -256,15 +258,20 @@ impl RowsPhase {
     }
 }
 
+/// What starts at a base.
+fn accessed(base: Base, ids: &[TensorId]) -> StepOperand {
+    match base {
+        Base::Port(port) => StepOperand::Tensor(ids[port]),
+        Base::Constant(_) => StepOperand::Constant,
+        Base::Index => StepOperand::Index,
+        Base::Buffer(buffer) => StepOperand::Buffer(buffer),
+        Base::Driver(_) => StepOperand::Phase,
+    }
+}
+
 impl LoopNest {
     fn accessed(&self, access: usize, ids: &[TensorId]) -> StepOperand {
-        match self.program.accesses[access].base {
-            Base::Port(port) => StepOperand::Tensor(ids[port]),
-            Base::Constant(_) => StepOperand::Constant,
-            Base::Index => StepOperand::Index,
-            Base::Buffer(buffer) => StepOperand::Buffer(buffer),
-            Base::Driver(_) => StepOperand::Phase,
-        }
+        accessed(self.program.accesses[access].base, ids)
     }
 
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
@@ -347,6 +354,36 @@ impl GemmPhase {
         let product = driver_step(task, operands, accessed(GemmOperand::Result));
         let nest = self.nest.summary(ids, threads);
         NestSummary { steps: [vec![product], nest.steps].concat(), ..nest }
+    }
+}
+
+impl ClassifyPhase {
+    /// The search for classes as one step; a tile of it is a row of the table of classes.
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let mut operands: Vec<StepOperand> = Vec::new();
+        for base in self.reads() {
+            let operand = accessed(base, ids);
+            if !operands.contains(&operand) {
+                operands.push(operand);
+            }
+        }
+        let task = format!("classes of tiles of {CLASS_TILE} × {CLASS_TILE}, {} planes", self.planes);
+        let [rows, columns] = [self.query_axis, self.key_axis].map(|axis| self.dims[axis] as usize);
+        NestSummary {
+            kind: PhaseKind::Classify,
+            is_kept: false,
+            tasks: self.tasks(),
+            flops: 0,
+            scratch: 0,
+            loops: Vec::new(),
+            rows,
+            columns,
+            tile_rows: CLASS_TILE.min(rows),
+            tile_columns: columns,
+            tiles: self.tasks(),
+            threads,
+            steps: vec![driver_step(task, operands, accessed(self.table, ids))],
+        }
     }
 }
 

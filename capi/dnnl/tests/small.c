@@ -30,6 +30,7 @@ extern int dnnl_stream_create(void **stream, void *engine, unsigned flags);
 extern int dnnl_stream_wait(void *stream);
 extern int dnnl_stream_destroy(void *stream);
 extern int dnnl_graph_set_dump_mode(int mode);
+extern int dnnl_graph_get_constant_tensor_cache(int *flag);
 extern int dnnl_graph_logical_tensor_init_with_dims(
         lt_t *lt, size_t id, int type, int32_t ndims, const int64_t *dims, int layout, int property);
 extern int dnnl_graph_op_create(void **op, size_t id, int kind, const char *name);
@@ -80,6 +81,9 @@ int main(int argc, char **argv) {
 
     printf("version %d.%d.%d %s\n", dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
             dnnl_version()->hash);
+    int keeps_constants = -1;
+    MUST(dnnl_graph_get_constant_tensor_cache(&keeps_constants));
+    MUST(keeps_constants);
     if (argc > 1) {
         MUST(dnnl_set_verbose(1));
         MUST(dnnl_graph_set_dump_mode(3));

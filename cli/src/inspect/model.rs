@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 use sterna::{
-    Engine, Explanation, FusionVerdict, Graph, InPlacePair, Level, LogicalTensor, Op, OpId, OpRef, Partition,
-    PlanSummary, Policy, Schema, TensorId, UNKNOWN_DIM,
+    CompiledPartition, Engine, Error, ExecuteFault, Explanation, FusionVerdict, Graph, InPlacePair, Level,
+    LogicalTensor, MaskTiles, Op, OpId, OpRef, Partition, PlanSummary, Policy, Schema, Tensor, TensorBuf,
+    TensorId, UNKNOWN_DIM,
 };
 
+use crate::given::Given;
 use crate::report::PortReport;
 use crate::shapes::in_memory;
 
@@ -41,6 +43,8 @@ pub(super) enum Outcome {
     Compiled {
         plan: PlanSummary,
         in_place: Vec<InPlacePair>,
+        /// The tiles of masked scores, if the given inputs are all that the mask is computed from.
+        mask_tiles: Option<MaskTiles>,
     },
     /// No shape is known that only an execution, or the user, can tell.
     Open(String),
@@ -77,7 +81,13 @@ pub(super) struct Edge {
 }
 
 impl Inspection {
-    pub(super) fn new(source: &str, graph: &Graph, threads: Option<usize>) -> Result<Self> {
+    /// `given` are values of inputs.
+    pub(super) fn new(
+        source: &str,
+        graph: &Graph,
+        threads: Option<usize>,
+        given: &BTreeMap<TensorId, Given>,
+    ) -> Result<Self> {
         let engine = match threads {
             Some(threads) => Engine::builder().threads(threads).build(),
             None => Engine::new(),
@@ -89,7 +99,7 @@ impl Inspection {
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
-            let mut part = inspected(partition, &engine, &mut known);
+            let mut part = inspected(partition, &engine, &mut known, given)?;
             part.neighbours = wiring.neighbours(part.id);
             parts.push(part);
         }
@@ -153,7 +163,12 @@ impl Part {
 }
 
 /// Compiles a partition, if it can be, and tells.
-fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<TensorId, LogicalTensor>) -> Part {
+fn inspected(
+    partition: &Partition,
+    engine: &Engine,
+    known: &mut BTreeMap<TensorId, LogicalTensor>,
+    given: &BTreeMap<TensorId, Given>,
+) -> Result<Part> {
     // Each as `sterna run` would lay it out, if its shape is known.
     let laid_out = |port: &LogicalTensor| in_memory(known.get(&port.id()).unwrap_or(port));
     let settled: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
@@ -164,7 +179,11 @@ fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<Tensor
         (None, Ok(inputs)) => match partition.compile(engine, inputs, &outputs) {
             Ok(compiled) => {
                 outputs = compiled.outputs().to_vec();
-                Outcome::Compiled { plan: compiled.plan(), in_place: compiled.inplace_ports().to_vec() }
+                Outcome::Compiled {
+                    plan: compiled.plan(),
+                    in_place: compiled.inplace_ports().to_vec(),
+                    mask_tiles: mask_tiles(&compiled, engine, given)?,
+                }
             }
             Err(error) => Outcome::Failed(error.to_string()),
         },
@@ -181,7 +200,29 @@ fn inspected(partition: &Partition, engine: &Engine, known: &mut BTreeMap<Tensor
         neighbours: Vec::new(),
     };
     known.extend(inputs.into_iter().chain(outputs).map(|tensor| (tensor.id(), tensor)));
-    part
+    Ok(part)
+}
+
+/// The tiles of masked scores for given inputs; `None` if others are needed.
+fn mask_tiles(
+    compiled: &CompiledPartition,
+    engine: &Engine,
+    given: &BTreeMap<TensorId, Given>,
+) -> Result<Option<MaskTiles>> {
+    let mut buffers = Vec::new();
+    for port in compiled.inputs() {
+        if let Some(given) = given.get(&port.id()) {
+            let mut buffer = TensorBuf::zeroed(port.clone(), engine)?;
+            given.value(port)?.write(&mut buffer)?;
+            buffers.push(buffer);
+        }
+    }
+    let tensors: Vec<Tensor<'_>> = buffers.iter().map(TensorBuf::as_tensor).collect();
+    match compiled.mask_tiles(&tensors) {
+        Ok(tiles) => Ok(tiles),
+        Err(Error::Execute(ExecuteFault::Missing { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A tensor that leads from one partition to another.

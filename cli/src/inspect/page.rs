@@ -8,7 +8,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary};
 
 use super::model::{Inspection, Outcome, Part};
-use super::picture;
+use super::{picture, tiles};
+use crate::report::TilesReport;
 
 /// Nothing is loaded and no script is run, whatever a graph holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -108,7 +109,7 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @for port in &part.outputs { li { "out: " (port) } }
             }
             @match &part.outcome {
-                Outcome::Compiled { plan, in_place } => {
+                Outcome::Compiled { plan, in_place, mask_tiles } => {
                     @if !in_place.is_empty() {
                         h3 { "In place" }
                         ul {
@@ -118,6 +119,11 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                         }
                     }
                     (plan_of(plan))
+                    @if let Some(mask_tiles) = mask_tiles {
+                        h3 { "Mask" }
+                        p { (TilesReport::of(mask_tiles)) }
+                        (tiles::picture(mask_tiles))
+                    }
                 }
                 Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
                     h3 { "No plan" }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 
 use super::model::{Inspection, Outcome, Part};
+use super::tiles;
+use crate::report::TilesReport;
 
 /// Partitions get these in rotation.
 const COLOURS: [AnsiColor; 5] =
@@ -42,7 +44,7 @@ fn add(text: &mut String, part: &Part) {
         let _ = writeln!(text, "  out      {port}");
     }
     match &part.outcome {
-        Outcome::Compiled { plan, in_place } => {
+        Outcome::Compiled { plan, in_place, mask_tiles } => {
             for pair in in_place {
                 let (input, output) = (pair.input, pair.output);
                 let _ = writeln!(text, "  in place {output} may take the place of {input}");
@@ -50,6 +52,12 @@ fn add(text: &mut String, part: &Part) {
             plan.to_string().lines().for_each(|line| {
                 let _ = writeln!(text, "  {line}");
             });
+            if let Some(mask_tiles) = mask_tiles {
+                let _ = writeln!(text, "  mask     {}", TilesReport::of(mask_tiles));
+                tiles::lines(mask_tiles).into_iter().for_each(|line| {
+                    let _ = writeln!(text, "           {line}");
+                });
+            }
         }
         Outcome::Open(why) | Outcome::Failed(why) | Outcome::Unsupported(why) => {
             let _ = writeln!(text, "  no plan  {why}");

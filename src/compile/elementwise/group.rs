@@ -37,7 +37,7 @@ pub(in crate::compile) struct GroupValue {
     pub(in crate::compile) data_type: DataType,
     pub(in crate::compile) dims: Dims,
     /// Its definition; `None` for an input and for the result of an anchor.
-    pub(super) def: Option<ValueDef>,
+    pub(in crate::compile) def: Option<ValueDef>,
 }
 
 /// An op that is not pointwise: a phase of its own computes its results.
@@ -65,20 +65,20 @@ impl GroupValue {
 }
 
 /// Definition of a value from others.
-pub(super) struct ValueDef {
-    pub(super) pointwise: TypedFunction,
+pub(in crate::compile) struct ValueDef {
+    pub(in crate::compile) pointwise: TypedFunction,
     /// The values whose data is used, and for each the dim of the result at which its first dim starts.
-    pub(super) operands: SmallVec<[(usize, usize); 3]>,
+    pub(in crate::compile) operands: SmallVec<[(usize, usize); 3]>,
     /// The axis of an index.
-    pub(super) axis: usize,
+    pub(in crate::compile) axis: usize,
     /// The elements of a fill in row-major order; a single one is repeated.
-    pub(super) constants: Vec<f32>,
+    pub(in crate::compile) constants: Vec<f32>,
     /// The places of its elements in its operands, if it moves them.
-    pub(super) moved: Option<Moved>,
+    pub(in crate::compile) moved: Option<Moved>,
 }
 
 /// The places in its operands from which an op moves the elements of its result.
-pub(super) enum Moved {
+pub(in crate::compile) enum Moved {
     /// Dim `i` of the result is dim `order[i]` of the operand.
     Transposed(SmallVec<[usize; 6]>),
     /// The operand has the same elements in the same order.
@@ -322,7 +322,7 @@ impl ShapedGroup {
     }
 
     /// The view of an operand of a value, given the view of the value and the extents of a nest.
-    pub(super) fn operand_view(
+    pub(in crate::compile) fn operand_view(
         &self,
         value: usize,
         operand: usize,

@@ -31,12 +31,12 @@ mod view;
 
 pub(super) use self::driver_space::DriverSpace;
 use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
-pub(super) use self::group::{GroupValue, ShapedGroup, Stored};
+pub(super) use self::group::{GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;
-use self::view::NestBox;
+pub(super) use self::view::{NestBox, View};
 use super::memory::{self, MemoryPolicy, Traffic};
 use super::shapes::output_strides;
 use crate::error::{CompileFault, Error, Result};
@@ -45,8 +45,10 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
 use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::types::dtype::DataType;
+use crate::types::function::computes_in_f32;
 use crate::types::kind::Level;
-use crate::types::shape::Dims;
+use crate::types::shape::{self, Dims};
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn lower(
@@ -140,6 +142,53 @@ pub(super) fn lower_nests<'a>(
 ) -> Result<LoweredNests, CompileFault> {
     let GroupExprs { nests, buffers } = expr::group_exprs(group, stored, targets, constants, buffers);
     Ok(LoweredNests { buffers, ..lower_exprs(&nests, level, policy, is_read_later)? })
+}
+
+/// A value whose elements are those of a stored one, in another order or a part of them.
+pub(super) struct StridedView {
+    /// The stored value.
+    pub(super) of: usize,
+    /// The first element, counted from that of the stored value, and the strides, in elements.
+    pub(super) offset: i64,
+    pub(super) strides: Dims,
+}
+
+/// The way to the elements of a value that ops which only move elements, or widen them to f32, make of a
+/// stored one; `None` if no strides lead to them.
+pub(super) fn strided_view(
+    group: &ShapedGroup,
+    stored: &[Option<Stored<'_>>],
+    value: usize,
+) -> Option<StridedView> {
+    let extents = &group.values[value].dims;
+    let mut view = NestBox::of_dims(extents).view();
+    let mut of = value;
+    while stored[of].is_none() {
+        let def = group.values[of].def.as_ref()?;
+        let &[(operand, start)] = &def.operands[..] else { return None };
+        let [from, to] = [operand, of].map(|value| group.values[value].data_type);
+        let keeps_number = match def.pointwise.function {
+            Function::Move(_) | Function::Identity => true,
+            Function::Convert => from == to || to == DataType::F32 && computes_in_f32(from),
+            _ => false,
+        };
+        if !keeps_number || matches!(def.moved, Some(Moved::Concatenated { .. })) {
+            return None;
+        }
+        view = group.operand_view(of, operand, start, &view, extents).ok()?;
+        of = operand;
+    }
+    let dims = &group.values[of].dims;
+    let row_major;
+    let strides = match stored[of]?.strides {
+        Some(strides) => strides,
+        None => {
+            row_major = shape::row_major_strides(dims)?;
+            &row_major[..]
+        }
+    };
+    let (offset, strides) = view.strides(dims, strides, extents).ok()?;
+    strides.iter().all(|&stride| stride >= 0).then_some(StridedView { of, offset, strides })
 }
 
 /// Whether a tile program over a space with these dims can compute a value from what is stored: whether

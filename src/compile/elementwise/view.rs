@@ -7,31 +7,31 @@ use crate::types::shape::{Dims, MAX_RANK};
 
 /// The elements of a value that a nest goes through, one for each point of its index space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct View {
+pub(in crate::compile) struct View {
     /// Runs of the value's dims, from the first dim to the last.
-    pub(super) runs: SmallVec<[DimRun; 6]>,
+    pub(in crate::compile) runs: SmallVec<[DimRun; 6]>,
 }
 
 /// Neighbouring dims of a value, whose elements are numbered in row-major order. The number of the element at
 /// a point of a nest is the offset plus the sum of all terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct DimRun {
+pub(in crate::compile) struct DimRun {
     /// How many dims.
-    pub(super) dims: usize,
-    pub(super) offset: i64,
-    pub(super) terms: SmallVec<[Term; 2]>,
+    pub(in crate::compile) dims: usize,
+    pub(in crate::compile) offset: i64,
+    pub(in crate::compile) terms: SmallVec<[Term; 2]>,
 }
 
 /// An axis of a nest along which a number grows, and its growth with each iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Term {
-    pub(super) axis: usize,
-    pub(super) step: i64,
+pub(in crate::compile) struct Term {
+    pub(in crate::compile) axis: usize,
+    pub(in crate::compile) step: i64,
 }
 
 /// Why a view of an operand cannot be told for the axes of a nest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Obstacle {
+pub(in crate::compile) enum Obstacle {
     /// An axis goes through two dims of the operand: it has to be split, with so many iterations inside.
     Split { axis: usize, inner: i64 },
     /// An axis goes through two operands of a concatenation: the nest has to be cut at an iteration.
@@ -42,7 +42,7 @@ pub(super) enum Obstacle {
 
 /// The index space of a nest: a box of the elements of a value.
 #[derive(Debug, Clone)]
-pub(super) struct NestBox {
+pub(in crate::compile) struct NestBox {
     /// The runs of the value's dims, each with the number of its first element.
     runs: SmallVec<[(usize, i64); 6]>,
     axes: SmallVec<[BoxAxis; 6]>,
@@ -58,13 +58,13 @@ struct BoxAxis {
 
 impl NestBox {
     /// All elements of a value, an axis for each dim.
-    pub(super) fn of_dims(dims: &[i64]) -> Self {
+    pub(in crate::compile) fn of_dims(dims: &[i64]) -> Self {
         let axes = dims.iter().enumerate().map(|(run, &extent)| BoxAxis { run, step: 1, extent });
         Self { runs: smallvec![(1, 0); dims.len()], axes: axes.collect() }
     }
 
     /// All elements of a value, in their row-major order.
-    pub(super) fn flat(dims: &[i64]) -> Self {
+    pub(in crate::compile) fn flat(dims: &[i64]) -> Self {
         match dims {
             [] => Self::of_dims(dims),
             _ => Self {
@@ -75,12 +75,12 @@ impl NestBox {
     }
 
     /// Iterations of each axis.
-    pub(super) fn extents(&self) -> Dims {
+    pub(in crate::compile) fn extents(&self) -> Dims {
         self.axes.iter().map(|axis| axis.extent).collect()
     }
 
     /// The view of the value.
-    pub(super) fn view(&self) -> View {
+    pub(in crate::compile) fn view(&self) -> View {
         let run = |(index, &(dims, offset)): (usize, &(usize, i64))| {
             let axes = self.axes.iter().enumerate().filter(|(_, axis)| axis.run == index && axis.extent != 1);
             let terms = axes.map(|(axis, &BoxAxis { step, .. })| Term { axis, step }).collect();
@@ -91,7 +91,7 @@ impl NestBox {
 
     /// The box with one axis as two, the inner one of so many iterations; `None` if a nest has no room for
     /// one more.
-    pub(super) fn split(&self, axis: usize, inner: i64) -> Option<Self> {
+    pub(in crate::compile) fn split(&self, axis: usize, inner: i64) -> Option<Self> {
         let BoxAxis { run, step, extent } = self.axes[axis];
         let mut split = self.clone();
         split.axes[axis] = BoxAxis { run, step: step * inner, extent: extent / inner };
@@ -100,7 +100,7 @@ impl NestBox {
     }
 
     /// The two boxes before and from one iteration of an axis.
-    pub(super) fn cut(&self, axis: usize, at: i64) -> [Self; 2] {
+    pub(in crate::compile) fn cut(&self, axis: usize, at: i64) -> [Self; 2] {
         let (mut before, mut from) = (self.clone(), self.clone());
         let BoxAxis { run, step, .. } = self.axes[axis];
         before.axes[axis].extent = at;
@@ -112,7 +112,7 @@ impl NestBox {
 
 impl View {
     /// The view of an operand whose first dim stands at dim `start` of a value, onto which it broadcasts.
-    pub(super) fn broadcast(
+    pub(in crate::compile) fn broadcast(
         &self,
         dims: &[i64],
         operand: &[i64],
@@ -134,7 +134,7 @@ impl View {
     }
 
     /// The view of an operand whose dim `order[i]` is dim `i` of a value.
-    pub(super) fn transposed(
+    pub(in crate::compile) fn transposed(
         &self,
         dims: &[i64],
         order: &[usize],
@@ -149,7 +149,7 @@ impl View {
     }
 
     /// The view of an operand of which a value has a range of each dim, by first elements and steps.
-    pub(super) fn sliced(
+    pub(in crate::compile) fn sliced(
         &self,
         dims: &[i64],
         ranges: impl Iterator<Item = (i64, i64)>,
@@ -164,7 +164,7 @@ impl View {
     }
 
     /// The view of an operand that has the elements of a value in the same order, in other dims.
-    pub(super) fn reshaped(&self, dims: &[i64], operand: &[i64]) -> Self {
+    pub(in crate::compile) fn reshaped(&self, dims: &[i64], operand: &[i64]) -> Self {
         let mut dim = 0;
         let mut given = self.runs.iter().map(|run| {
             dim += run.dims;
@@ -195,7 +195,7 @@ impl View {
 
     /// The operand of a concatenation along dim `axis` of a value in which the view lies, and the view of it;
     /// `firsts` are the places of the operands along the dim, and its size.
-    pub(super) fn concatenated(
+    pub(in crate::compile) fn concatenated(
         &self,
         dims: &[i64],
         axis: usize,
@@ -226,7 +226,7 @@ impl View {
     }
 
     /// The same view, each run one dim.
-    pub(super) fn by_dims(&self, dims: &[i64], extents: &[i64]) -> Result<Self, Obstacle> {
+    pub(in crate::compile) fn by_dims(&self, dims: &[i64], extents: &[i64]) -> Result<Self, Obstacle> {
         if self.runs.len() == dims.len() {
             return Ok(self.clone());
         }
@@ -243,7 +243,7 @@ impl View {
     }
 
     /// The offset and the stride along each axis, in elements, of a value with these strides.
-    pub(super) fn strides(
+    pub(in crate::compile) fn strides(
         &self,
         dims: &[i64],
         strides: &[i64],

@@ -1,0 +1,382 @@
+//! Finds the classes of tiles of masked scores: bounds the value that enters SoftMax on boxes of indices.
+//!
+//! Elements of tensors are bounded by a scan of the box, if the bounds of another operand do not decide the
+//! result without them.
+#![allow(unsafe_code, reason = "elements are read from raw memory that was checked before")]
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::bindings::Bindings;
+use super::interval::Interval;
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::Extent;
+use crate::kernels::mask_scan::Scanned;
+use crate::plan::{
+    Base, CLASS_TILE, ClassifyPhase, MaskElement, MaskNode, MaskOp, Plan, TileClass, clear_row,
+    note_constant, set_class,
+};
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Logic};
+
+/// Finds the classes of all tiles.
+pub(super) fn run(
+    phase: &ClassifyPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let Base::Buffer(table) = phase.table else { return Ok(()) };
+    let query_blocks = phase.query_blocks();
+    runner.run(phase.tasks(), |_, ranges| {
+        let mut evaluator = Evaluator::new(phase, &plan.constants, bindings);
+        for task in ranges.flatten() {
+            let (plane, query_block) = (task / query_blocks, task % query_blocks);
+            let at = bindings.buffers[table].wrapping_add(phase.row_offset(plane, query_block));
+            // SAFETY: the buffer has room for the table, and each row of the table is one task's.
+            let row = unsafe { std::slice::from_raw_parts_mut(at, phase.row_bytes()) };
+            evaluator.classify_row(plane, query_block, row);
+        }
+    })
+}
+
+/// What is known of a node's value in a box.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    bounds: Interval,
+    /// Whether the value depends on the raw score.
+    reads_score: bool,
+    /// Whether the value, if it depends on the raw score, does so everywhere in the same way: no condition
+    /// and no mask decides between elements.
+    is_uniform: bool,
+    /// Whether the value is NaN or +∞ only if the raw score makes it so.
+    is_clean: bool,
+}
+
+impl Known {
+    /// A value that does not depend on the raw score.
+    fn of(bounds: Interval) -> Self {
+        Self { bounds, reads_score: false, is_uniform: true, is_clean: !bounds.may_poison() }
+    }
+
+    /// Whether the value does not depend on the raw score, and keeps the sign of what it multiplies.
+    fn is_factor(&self) -> bool {
+        !self.reads_score && matches!(self.bounds, Interval::Floats { least, .. } if least > 0.0)
+    }
+
+    /// Whether the value is −∞ for certain.
+    fn is_masked(&self) -> bool {
+        self.bounds.point() == Some(f64::NEG_INFINITY)
+    }
+}
+
+/// Bounds the nodes of a mask expression on one box after another.
+struct Evaluator<'a> {
+    phase: &'a ClassifyPhase,
+    /// The address of each node that is an element, at the indices of the plane.
+    at: SmallVec<[*const u8; 24]>,
+    starts: SmallVec<[*const u8; 24]>,
+    /// The indices along each axis.
+    space: SmallVec<[Range<usize>; 6]>,
+    /// What is known of each node in the present box.
+    known: SmallVec<[Option<Known>; 24]>,
+}
+
+impl<'a> Evaluator<'a> {
+    fn new(phase: &'a ClassifyPhase, constants: &[[u8; 8]], bindings: &Bindings) -> Self {
+        let start = |node: &MaskNode| {
+            let MaskOp::Element(MaskElement { base, offset, .. }) = node.op else { return std::ptr::null() };
+            let base = match base {
+                Base::Port(port) => bindings.ports[port].cast_const(),
+                Base::Buffer(buffer) => bindings.buffers[buffer].cast_const(),
+                Base::Constant(constant) => constants[constant..].as_ptr().cast(),
+                Base::Index | Base::Driver(_) => std::ptr::null(),
+            };
+            base.wrapping_offset(offset)
+        };
+        let starts: SmallVec<[*const u8; 24]> = phase.expr.nodes.iter().map(start).collect();
+        Self {
+            phase,
+            at: starts.clone(),
+            starts,
+            space: phase.dims.iter().map(|_| 0..1).collect(),
+            known: SmallVec::from_elem(None, phase.expr.nodes.len()),
+        }
+    }
+
+    /// Classifies the tiles of a row of the table.
+    fn classify_row(&mut self, plane: usize, query_block: usize, row: &mut [u8]) {
+        let phase = self.phase;
+        self.known.fill(None);
+        for axis in 0..phase.dims.len() {
+            self.space[axis] = match phase.plane_strides[axis] {
+                0 => 0..1,
+                stride => {
+                    let index = plane / stride % phase.dims[axis] as usize;
+                    index..index + 1
+                }
+            };
+        }
+        let queries = phase.dims[phase.query_axis] as usize;
+        let first = query_block * CLASS_TILE;
+        self.space[phase.query_axis] = first..queries.min(first + CLASS_TILE);
+        for (node, at) in self.at.iter_mut().enumerate() {
+            if let MaskOp::Element(element) = &phase.expr.nodes[node].op {
+                let along = self.space.iter().zip(&element.strides);
+                let offset = along.map(|(range, &stride)| range.start as isize * stride).sum();
+                *at = self.starts[node].wrapping_offset(offset);
+            }
+        }
+        clear_row(row);
+        let key_blocks = phase.key_blocks();
+        if phase.halves {
+            self.classify_blocks(0..key_blocks, row);
+        } else {
+            (0..key_blocks).for_each(|block| self.classify_blocks(block..block + 1, row));
+        }
+    }
+
+    /// Classifies blocks of keys: all at once if they are of one class, else each half on its own.
+    fn classify_blocks(&mut self, blocks: Range<usize>, row: &mut [u8]) {
+        if blocks.is_empty() {
+            return;
+        }
+        let phase = self.phase;
+        let keys = phase.dims[phase.key_axis] as usize;
+        self.space[phase.key_axis] = blocks.start * CLASS_TILE..keys.min(blocks.end * CLASS_TILE);
+        for (node, known) in phase.expr.nodes.iter().zip(&mut self.known) {
+            if node.varies & 1 << phase.key_axis != 0 {
+                *known = None;
+            }
+        }
+        let class = self.class(row);
+        match class {
+            // Partial is what a row holds from the start.
+            TileClass::Partial if blocks.len() > 1 => {
+                let middle = blocks.start + blocks.len() / 2;
+                self.classify_blocks(blocks.start..middle, row);
+                self.classify_blocks(middle..blocks.end, row);
+            }
+            TileClass::Partial => {}
+            _ => blocks.for_each(|block| set_class(row, block, class)),
+        }
+    }
+
+    /// The class of the present box; the constant of a constant one is noted.
+    fn class(&mut self, row: &mut [u8]) -> TileClass {
+        let root = self.known(self.phase.expr.nodes.len() - 1);
+        match root.bounds.point() {
+            Some(f64::NEG_INFINITY) => TileClass::Masked,
+            Some(constant) if constant.is_finite() => {
+                note_constant(row, constant as f32);
+                TileClass::Constant
+            }
+            _ if root.reads_score && root.is_uniform => TileClass::Full,
+            _ => TileClass::Partial,
+        }
+    }
+
+    /// What is known of a node's value in the present box. The depth of expressions is limited, so that this
+    /// may call itself.
+    fn known(&mut self, node: usize) -> Known {
+        if let Some(known) = self.known[node] {
+            return known;
+        }
+        let phase = self.phase;
+        let known = self.bounded(node, &phase.expr.nodes[node]);
+        self.known[node] = Some(known);
+        known
+    }
+
+    fn bounded(&mut self, index: usize, node: &MaskNode) -> Known {
+        let of = node.data_type;
+        let anything = Known::of(Interval::any(of));
+        let operand = |place: usize| node.operands[place];
+        let type_of = |place: usize| self.phase.expr.nodes[operand(place)].data_type;
+        match &node.op {
+            MaskOp::Score => Known { reads_score: true, is_clean: true, ..anything },
+            &MaskOp::Number(number) => Known::of(Interval::number(number, of)),
+            MaskOp::Index { first, steps } => {
+                let (mut least, mut most) = (i128::from(*first), i128::from(*first));
+                for (range, &step) in self.space.iter().zip(steps) {
+                    let ends = [range.start, range.end - 1].map(|index| index as i128 * i128::from(step));
+                    least += ends[0].min(ends[1]);
+                    most += ends[0].max(ends[1]);
+                }
+                Known::of(Interval::Integers { least, most })
+            }
+            MaskOp::Element(element) => Known::of(self.scanned(index, element, of)),
+            MaskOp::Select => self.selected(node),
+            &MaskOp::Logic(logic) => {
+                let x = self.known(operand(0));
+                // The other operand may not have to be read.
+                match (logic, x.bounds.decided()) {
+                    (Logic::And, Some(false)) | (Logic::Or, Some(true)) => x,
+                    _ => {
+                        let y = self.known(operand(1));
+                        let bounds = x.bounds.logic(y.bounds, logic);
+                        match bounds.decided() {
+                            Some(_) => Known::of(bounds),
+                            None => combined(bounds, &[x, y]),
+                        }
+                    }
+                }
+            }
+            MaskOp::Not => {
+                let x = self.known(operand(0));
+                combined(x.bounds.not(), &[x])
+            }
+            &MaskOp::Compare(comparison) => {
+                let (x, y) = (self.known(operand(0)), self.known(operand(1)));
+                combined(x.bounds.compare(y.bounds, comparison), &[x, y])
+            }
+            &MaskOp::Classify(class) => {
+                let x = self.known(operand(0));
+                combined(x.bounds.classify(class), &[x])
+            }
+            &MaskOp::Unary(function, params) => {
+                let x = self.known(operand(0));
+                combined(x.bounds.unary(function, params, of), &[x])
+            }
+            &MaskOp::Sign(sign) => {
+                let x = self.known(operand(0));
+                combined(x.bounds.sign(sign, of), &[x])
+            }
+            MaskOp::Convert => {
+                let from = type_of(0);
+                let x = self.known(operand(0));
+                rising(x.bounds.converted(from, of), &[x])
+            }
+            MaskOp::Binary(Binary::Add) if matches!(anything.bounds, Interval::Floats { .. }) => {
+                self.added(node)
+            }
+            &MaskOp::Binary(function) => {
+                let (x, y) = (self.known(operand(0)), self.known(operand(1)));
+                let bounds = x.bounds.binary(y.bounds, function, of);
+                match function {
+                    Binary::Multiply if x.is_factor() || y.is_factor() => rising(bounds, &[x, y]),
+                    Binary::Divide | Binary::Subtract if y.reads_score => combined(bounds, &[x, y]),
+                    Binary::Divide if y.is_factor() => rising(bounds, &[x, y]),
+                    Binary::Subtract | Binary::Maximum | Binary::Minimum => rising(bounds, &[x, y]),
+                    _ => combined(bounds, &[x, y]),
+                }
+            }
+            MaskOp::Any => {
+                let operands: SmallVec<[Known; 3]> =
+                    node.operands.iter().map(|&operand| self.known(operand)).collect();
+                match node.reads_score {
+                    // What is not known to the expression may choose between elements.
+                    true if operands.is_empty() => {
+                        Known { reads_score: true, is_uniform: false, is_clean: false, ..anything }
+                    }
+                    _ => combined(anything.bounds, &operands),
+                }
+            }
+        }
+    }
+
+    /// A sum of floating-point numbers. A score that is masked by −∞ is masked, whatever the score is: NaN
+    /// and +∞ of the score do not count.
+    fn added(&mut self, node: &MaskNode) -> Known {
+        let [x, y] = [node.operands[0], node.operands[1]];
+        let [of_x, of_y] = [x, y].map(|operand| self.phase.expr.nodes[operand].reads_score);
+        let [x, y] = [x, y].map(|operand| self.known(operand));
+        for ((score, reads_score), (mask, is_score)) in [((x, of_x), (y, of_y)), ((y, of_y), (x, of_x))] {
+            if reads_score && !is_score && mask.is_masked() && score.is_clean {
+                return Known::of(mask.bounds);
+            }
+        }
+        let bounds = x.bounds.binary(y.bounds, Binary::Add, node.data_type);
+        let sum = combined(bounds, &[x, y]);
+        let may_add = |known: &Known| known.reads_score && known.is_clean || !known.bounds.may_poison();
+        Known { is_clean: may_add(&x) && may_add(&y), ..sum }
+    }
+
+    /// The choice of a condition: the branches that it may choose.
+    fn selected(&mut self, node: &MaskNode) -> Known {
+        let cond = self.known(node.operands[0]);
+        match cond.bounds.decided() {
+            Some(true) => self.known(node.operands[1]),
+            Some(false) => self.known(node.operands[2]),
+            None => {
+                let (then, else_) = (self.known(node.operands[1]), self.known(node.operands[2]));
+                Known {
+                    bounds: then.bounds.join(else_.bounds),
+                    reads_score: cond.reads_score || then.reads_score || else_.reads_score,
+                    is_uniform: cond.reads_score && cond.is_uniform && then.is_uniform && else_.is_uniform,
+                    is_clean: then.is_clean && else_.is_clean,
+                }
+            }
+        }
+    }
+
+    /// Bounds of the elements of the present box.
+    fn scanned(&self, node: usize, element: &MaskElement, of: DataType) -> Interval {
+        let phase = self.phase;
+        let along = |axis: usize| match element.strides[axis] {
+            0 => (1, 0),
+            stride => (self.space[axis].len(), stride),
+        };
+        let (rows, row_stride) = along(phase.query_axis);
+        let (columns, col_stride) = along(phase.key_axis);
+        let keys = self.space[phase.key_axis].start as isize * element.strides[phase.key_axis];
+        let at = self.at[node].wrapping_offset(keys);
+        let tile = Scanned { at, row_stride, col_stride, extent: Extent { rows, columns } };
+        // SAFETY: the strides of an element lead to one at all indices of the space, of which the box is a
+        // part and none is empty, and the plan's level was available when the plan was made.
+        unsafe {
+            match Interval::any(of) {
+                _ if of == DataType::Boolean => {
+                    let (has_false, has_true) = phase.scan.booleans(tile);
+                    Interval::truth(has_false, has_true)
+                }
+                any @ Interval::Integers { .. } => phase
+                    .scan
+                    .integers(of, tile)
+                    .map_or(any, |(least, most)| Interval::Integers { least, most }),
+                any @ Interval::Floats { .. } => match phase.scan.floats(of, tile) {
+                    Some(bounds) if bounds.least <= bounds.most => {
+                        let nan = bounds.has_nan;
+                        Interval::Floats { least: bounds.least, most: bounds.most, nan }
+                    }
+                    _ => any,
+                },
+            }
+        }
+    }
+}
+
+/// What is known of a function of values, given the bounds of its result. The function may make +∞ or NaN of
+/// a score that is masked by −∞.
+fn combined(bounds: Interval, operands: &[Known]) -> Known {
+    let known = rising(bounds, operands);
+    let is_unmasked = |operand: &Known| !operand.reads_score || operand.is_uniform;
+    Known { is_clean: known.is_clean && operands.iter().all(is_unmasked), ..known }
+}
+
+/// What is known of a function of values that keeps −∞ of scores, given the bounds of its result.
+fn rising(bounds: Interval, operands: &[Known]) -> Known {
+    let reads_score = operands.iter().any(|operand| operand.reads_score);
+    if !reads_score {
+        return Known::of(bounds);
+    }
+    // A number beside the score decides nothing if it is finite; a boolean decides unless it is the same for
+    // all elements.
+    let is_neutral = |operand: &Known| match (operand.reads_score, operand.bounds) {
+        (true, _) => operand.is_uniform,
+        (false, Interval::Integers { .. }) => operand.bounds != Interval::EITHER,
+        (false, Interval::Floats { .. }) => operand.bounds.is_finite(),
+    };
+    let is_clean = |operand: &Known| match operand.reads_score {
+        true => operand.is_clean,
+        false => operand.bounds.is_finite(),
+    };
+    Known {
+        bounds,
+        reads_score,
+        is_uniform: operands.iter().all(is_neutral),
+        is_clean: operands.iter().all(is_clean),
+    }
+}

@@ -1,0 +1,383 @@
+//! What the tiles of masked scores hold, before any of them is computed: the data of the phase that finds it.
+//!
+//! The value that enters SoftMax is a [`MaskExpr`] over the space of scores. `execute::tile_class` bounds the
+//! expression on boxes of indices and writes the class of each 64 × 64 tile to a table, which lives as long
+//! as the execution. Nothing here knows a mask by its form: a class follows from bounds alone.
+
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::access::Base;
+use crate::kernels::mask_scan::ScanKernels;
+use crate::types::dtype::DataType;
+use crate::types::function::{Binary, Class, Comparison, Logic, Params, Sign, Unary};
+use crate::types::shape::Dims;
+
+/// Queries, and keys, of a tile that has a class.
+pub(crate) const CLASS_TILE: usize = 64;
+
+/// What is known of the values of a tile that enter SoftMax.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TileClass {
+    /// Anything else: the tile is computed, and each value may be masked or not.
+    Partial = 0,
+    /// Each value is computed from its score, and no condition or mask decides between the elements.
+    Full = 1,
+    /// Each value is the same finite number, whatever the scores are.
+    Constant = 2,
+    /// Each value is −∞, whatever the scores are: no key of the tile contributes to a query of the tile.
+    Masked = 3,
+}
+
+impl TileClass {
+    /// All classes, by their numbers.
+    pub const ALL: [Self; 4] = [Self::Partial, Self::Full, Self::Constant, Self::Masked];
+}
+
+/// A value over the space of scores: operations on indices, constants, elements of tensors, and the raw score.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MaskExpr {
+    /// The operations, each after its operands; the last one is the value that enters SoftMax.
+    pub(crate) nodes: Vec<MaskNode>,
+}
+
+/// An operation of a mask expression.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MaskNode {
+    pub(crate) op: MaskOp,
+    /// The type of its result.
+    pub(crate) data_type: DataType,
+    /// The operands, by index.
+    pub(crate) operands: SmallVec<[usize; 3]>,
+    /// Whether the result may depend on the raw score.
+    pub(crate) reads_score: bool,
+    /// The axes of the space along which the result varies by anything but the raw score, one bit each.
+    pub(crate) varies: u16,
+}
+
+/// What a node of a mask expression computes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum MaskOp {
+    /// The raw score: any number, an infinity or NaN.
+    Score,
+    /// A number, rounded to the type.
+    Number(f64),
+    /// A number that grows with the indices: its first value, and its growth along each axis.
+    Index {
+        first: i64,
+        steps: SmallVec<[i64; 6]>,
+    },
+    /// An element of a tensor in memory.
+    Element(MaskElement),
+    Unary(Unary, Params),
+    Binary(Binary),
+    Compare(Comparison),
+    Logic(Logic),
+    Not,
+    Sign(Sign),
+    Classify(Class),
+    Select,
+    Convert,
+    /// Any number of the type.
+    Any,
+}
+
+/// Elements in memory, one for each place of the space.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MaskElement {
+    pub(crate) base: Base,
+    /// Bytes from the base to the first element.
+    pub(crate) offset: isize,
+    /// Bytes along each axis of the space; 0 along those that share an element.
+    pub(crate) strides: SmallVec<[isize; 6]>,
+}
+
+impl MaskExpr {
+    /// Whether no value is masked: nothing but the raw score and numbers goes into the value, without a
+    /// choice between them.
+    pub(crate) fn is_unmasked(&self) -> bool {
+        let is_choice = |node: &MaskNode| matches!(node.op, MaskOp::Select);
+        let is_varying = |node: &MaskNode| matches!(node.op, MaskOp::Index { .. } | MaskOp::Element(_));
+        match self.nodes.iter().any(is_choice) {
+            true => false,
+            // A scalar in memory, such as a scale, masks nothing on its own.
+            false => !self.nodes.iter().any(|node| is_varying(node) && node.varies != 0),
+        }
+    }
+}
+
+/// Finds the class of each tile of scores, and writes it to a table in an internal buffer.
+///
+/// The table has a row for each mask plane and block of queries: an f32, the largest constant of the row's
+/// constant tiles or −∞, then two bits a block of keys, padded to whole words of 4 bytes.
+#[derive(Debug)]
+pub(crate) struct ClassifyPhase {
+    pub(crate) expr: MaskExpr,
+    /// The space of scores.
+    pub(crate) dims: Dims,
+    pub(crate) query_axis: usize,
+    pub(crate) key_axis: usize,
+    /// Mask planes from one index of an axis to the next; 0 along axes that share a plane, and along those
+    /// of queries and keys.
+    pub(crate) plane_strides: SmallVec<[usize; 6]>,
+    /// Number of mask planes.
+    pub(crate) planes: usize,
+    /// Whether classes are found for many blocks of keys at once first, because no element has to be read
+    /// for each block.
+    pub(crate) halves: bool,
+    /// The buffer of the table.
+    pub(crate) table: Base,
+    pub(crate) scan: ScanKernels,
+}
+
+impl ClassifyPhase {
+    /// The phase for a value over a space. Axes along which the value does not vary share mask planes.
+    pub(crate) fn new(
+        expr: MaskExpr,
+        dims: &[i64],
+        (query_axis, key_axis): (usize, usize),
+        table: Base,
+        scan: ScanKernels,
+    ) -> Self {
+        let varies = expr.nodes.last().map_or(0, |root| root.varies);
+        let mut planes = 1usize;
+        let mut plane_strides = SmallVec::from_elem(0, dims.len());
+        for axis in (0..dims.len()).rev().filter(|axis| ![query_axis, key_axis].contains(axis)) {
+            match dims[axis] {
+                0 => planes = 0,
+                1 => {}
+                extent if varies & 1 << axis != 0 => {
+                    plane_strides[axis] = planes;
+                    planes = planes.saturating_mul(extent as usize);
+                }
+                _ => {}
+            }
+        }
+        let reads_keys =
+            |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
+        let halves = !expr.nodes.iter().any(reads_keys);
+        let dims = dims.into();
+        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, table, scan }
+    }
+
+    /// Blocks of queries.
+    pub(crate) fn query_blocks(&self) -> usize {
+        (self.dims[self.query_axis] as usize).div_ceil(CLASS_TILE)
+    }
+
+    /// Blocks of keys.
+    pub(crate) fn key_blocks(&self) -> usize {
+        (self.dims[self.key_axis] as usize).div_ceil(CLASS_TILE)
+    }
+
+    /// Number of tasks: one for each row of the table.
+    pub(crate) fn tasks(&self) -> usize {
+        self.planes * self.query_blocks()
+    }
+
+    /// Bytes of a row of the table.
+    pub(crate) fn row_bytes(&self) -> usize {
+        row_bytes(self.key_blocks())
+    }
+
+    /// Bytes of the table; `usize::MAX` if there are more.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.planes.saturating_mul(self.query_blocks()).saturating_mul(self.row_bytes())
+    }
+
+    /// Bytes from the start of the table to the row of a mask plane and a block of queries.
+    pub(crate) fn row_offset(&self, plane: usize, query_block: usize) -> usize {
+        (plane * self.query_blocks() + query_block) * self.row_bytes()
+    }
+
+    /// The table, for the driver that reads it.
+    pub(crate) fn table(&self) -> ClassTable {
+        let outer =
+            (0..self.dims.len()).rev().filter(|axis| ![self.query_axis, self.key_axis].contains(axis));
+        ClassTable {
+            base: self.table,
+            query_blocks: self.query_blocks().max(1),
+            row_bytes: self.row_bytes(),
+            outer: outer.map(|axis| ((self.dims[axis] as usize).max(1), self.plane_strides[axis])).collect(),
+        }
+    }
+
+    /// The starts of what it reads.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
+        self.expr.nodes.iter().filter_map(|node| match &node.op {
+            MaskOp::Element(element) => Some(element.base),
+            _ => None,
+        })
+    }
+
+    /// The starts of what it reads, and of its table.
+    pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
+        let reads = self.expr.nodes.iter_mut().filter_map(|node| match &mut node.op {
+            MaskOp::Element(element) => Some(&mut element.base),
+            _ => None,
+        });
+        reads.chain([&mut self.table])
+    }
+}
+
+/// A table of classes, for the driver that reads it.
+#[derive(Debug, Clone)]
+pub(crate) struct ClassTable {
+    pub(crate) base: Base,
+    query_blocks: usize,
+    row_bytes: usize,
+    /// The axes but those of queries and keys, the innermost first: extents, and mask planes from one index
+    /// to the next.
+    outer: SmallVec<[(usize, usize); 6]>,
+}
+
+impl ClassTable {
+    /// The bytes of the row for a block of queries, by its number among the blocks of all iterations over the
+    /// outer axes.
+    pub(crate) fn row(&self, block: usize) -> Range<usize> {
+        let (mut rest, mut plane) = (block / self.query_blocks, 0);
+        for &(extent, stride) in &self.outer {
+            plane += rest % extent * stride;
+            rest /= extent;
+        }
+        let start = (plane * self.query_blocks + block % self.query_blocks) * self.row_bytes;
+        start..start + self.row_bytes
+    }
+}
+
+/// Bytes before the classes of a row of a table.
+const ROW_HEAD: usize = 4;
+
+/// Classes in a byte.
+const PER_BYTE: usize = 4;
+
+/// Bytes of a row of a table of classes.
+pub(crate) fn row_bytes(key_blocks: usize) -> usize {
+    ROW_HEAD + key_blocks.div_ceil(PER_BYTE).next_multiple_of(4)
+}
+
+/// The class of a block of keys in a row of a table.
+#[inline(always)]
+pub(crate) fn class(table_row: &[u8], key_block: usize) -> TileClass {
+    let byte = table_row[ROW_HEAD + key_block / PER_BYTE];
+    TileClass::ALL[usize::from(byte >> (key_block % PER_BYTE * 2) & 3)]
+}
+
+/// The largest constant of a row's constant tiles; −∞ if it has none.
+#[inline(always)]
+pub(crate) fn largest_constant(table_row: &[u8]) -> f32 {
+    table_row.first_chunk().map_or(f32::NEG_INFINITY, |head| f32::from_ne_bytes(*head))
+}
+
+/// Starts a row of a table: all tiles are partial.
+pub(crate) fn clear_row(table_row: &mut [u8]) {
+    table_row.fill(0);
+    table_row[..ROW_HEAD].copy_from_slice(&f32::NEG_INFINITY.to_ne_bytes());
+}
+
+/// Sets the class of a block of keys, which is partial so far.
+pub(crate) fn set_class(table_row: &mut [u8], key_block: usize, class: TileClass) {
+    table_row[ROW_HEAD + key_block / PER_BYTE] |= (class as u8) << (key_block % PER_BYTE * 2);
+}
+
+/// Notes the constant of a constant tile.
+pub(crate) fn note_constant(table_row: &mut [u8], constant: f32) {
+    let largest = largest_constant(table_row).max(constant);
+    table_row[..ROW_HEAD].copy_from_slice(&largest.to_ne_bytes());
+}
+
+/// The classes of the tiles of masked scores, for one set of inputs.
+///
+/// Tiles are of 64 queries × 64 keys. A mask plane is the mask of all batches and heads that share it.
+/// [`CompiledPartition::mask_tiles`](crate::CompiledPartition::mask_tiles) finds them. [`Display`](fmt::Display)
+/// draws the planes: `#` is full, `+` partial, `-` constant and `.` masked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MaskTiles {
+    planes: usize,
+    query_blocks: usize,
+    key_blocks: usize,
+    /// As the phase writes it.
+    table: Vec<u8>,
+}
+
+impl MaskTiles {
+    /// The classes in the table of a phase.
+    pub(crate) fn new(phase: &ClassifyPhase, table: Vec<u8>) -> Self {
+        let (query_blocks, key_blocks) = (phase.query_blocks(), phase.key_blocks());
+        Self { planes: phase.planes, query_blocks, key_blocks, table }
+    }
+
+    /// Number of mask planes.
+    pub fn planes(&self) -> usize {
+        self.planes
+    }
+
+    /// Number of blocks of 64 queries; the last one may be smaller.
+    pub fn query_blocks(&self) -> usize {
+        self.query_blocks
+    }
+
+    /// Number of blocks of 64 keys; the last one may be smaller.
+    pub fn key_blocks(&self) -> usize {
+        self.key_blocks
+    }
+
+    /// Number of tiles of all planes.
+    pub fn tiles(&self) -> usize {
+        self.planes * self.query_blocks * self.key_blocks
+    }
+
+    /// The class of a tile; `None` if there is no such tile.
+    pub fn class(&self, plane: usize, query_block: usize, key_block: usize) -> Option<TileClass> {
+        let is_tile = plane < self.planes && query_block < self.query_blocks && key_block < self.key_blocks;
+        is_tile.then(|| {
+            let bytes = row_bytes(self.key_blocks);
+            let row = (plane * self.query_blocks + query_block) * bytes;
+            class(&self.table[row..row + bytes], key_block)
+        })
+    }
+
+    /// Number of tiles of a class.
+    pub fn count(&self, class: TileClass) -> usize {
+        let tiles = (0..self.planes).flat_map(|plane| {
+            (0..self.query_blocks)
+                .flat_map(move |query| (0..self.key_blocks).map(move |key| (plane, query, key)))
+        });
+        tiles.filter(|&(plane, query, key)| self.class(plane, query, key) == Some(class)).count()
+    }
+}
+
+impl fmt::Debug for MaskTiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MaskTiles")
+            .field("planes", &self.planes)
+            .field("query_blocks", &self.query_blocks)
+            .field("key_blocks", &self.key_blocks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for MaskTiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for plane in 0..self.planes {
+            if self.planes > 1 {
+                writeln!(f, "plane {plane}")?;
+            }
+            for query in 0..self.query_blocks {
+                for key in 0..self.key_blocks {
+                    f.write_char(match self.class(plane, query, key) {
+                        Some(TileClass::Full) => '#',
+                        Some(TileClass::Partial) => '+',
+                        Some(TileClass::Constant) => '-',
+                        Some(TileClass::Masked) | None => '.',
+                    })?;
+                }
+                f.write_char('\n')?;
+            }
+        }
+        Ok(())
+    }
+}
