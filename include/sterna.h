@@ -671,6 +671,28 @@ typedef struct {
 } sterna_attention_options_t;
 
 /**
+ * Numbers of tiles of 64 queries × 64 keys of masked scores, by what enters SoftMax.
+ */
+typedef struct {
+    /**
+     * Tiles of −∞ alone, which are left out.
+     */
+    size_t masked;
+    /**
+     * Tiles of one finite number, which are left out if their weights are 0.
+     */
+    size_t constant;
+    /**
+     * Tiles between whose elements no condition and no mask decides.
+     */
+    size_t full;
+    /**
+     * All other tiles.
+     */
+    size_t partial;
+} sterna_mask_tile_counts_t;
+
+/**
  * Two tensors that may share one buffer: the output replaces the input. The layout is that of
  * `dnnl_graph_inplace_pair_t`.
  */
@@ -865,6 +887,22 @@ sterna_status_t sterna_compiled_partition_execute_v2(const sterna_compiled_parti
  */
 sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                         sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Counts the tiles of masked scores that an execution with these inputs would leave out, and the others. All
+ * counts are 0 if the partition has no attention, or if nothing masks its scores.
+ *
+ * Inputs are found by id, in any order. Only those from which the mask is computed are needed and read;
+ * nothing else of the partition is computed. During the call nobody writes to them.
+ *
+ * `invalid_arguments` for an input that is needed and is missing, has no memory, or is of another type, other
+ * dims, strides or another engine than was compiled for. `out_of_memory` if the allocator of the engine gives
+ * no memory for the table of tiles.
+ */
+sterna_status_t sterna_compiled_partition_count_mask_tiles(const sterna_compiled_partition_t *compiled_partition,
+                                                           size_t num_inputs,
+                                                           const sterna_tensor_t *const *inputs,
+                                                           sterna_mask_tile_counts_t *counts);
 
 /**
  * Reads the tensor of a port as it was compiled, with its dims and strides. `invalid_arguments` for an id

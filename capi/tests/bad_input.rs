@@ -119,6 +119,7 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
 /// Numbers that no value is out of range for, or not this one.
 const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_compiled_partition_cache_set_capacity", "capacity", &["0x7fff"]),
+    ("sterna_compiled_partition_count_mask_tiles", "num_inputs", &["3 - 1"]),
     ("sterna_constant_tensor_cache_set", "flag", &["0x7fff"]),
     ("sterna_engine_create_with_workers", "stay_awake", &["-1", "0x7fff"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),

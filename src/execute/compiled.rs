@@ -245,7 +245,22 @@ impl CompiledPartition {
     /// if the partition has no attention, or if nothing masks its scores.
     ///
     /// Only inputs from which the mask is computed are needed and read; others, and tensors that are no port,
-    /// are ignored. Nothing else of the partition is computed.
+    /// are ignored. Nothing else of the partition is computed. Scores of a single tile have no classes.
+    ///
+    /// ```
+    /// use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, Policy, TileClass};
+    /// let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 256, 64]);
+    /// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::TopLeft);
+    /// let mut graph = Graph::new();
+    /// graph.attention(&attention)?;
+    /// graph.finalize()?;
+    /// let partition = &graph.partitions(Policy::Fusion)?[0];
+    /// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+    /// let tiles = compiled.mask_tiles(&[])?.expect("the scores are masked");
+    /// assert_eq!((tiles.tiles(), tiles.count(TileClass::Masked)), (16, 6));
+    /// assert_eq!(tiles.to_string(), "+...\n#+..\n##+.\n###+\n");
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -312,6 +312,25 @@ impl<'a> Evaluator<'a> {
         }
     }
 
+    /// Whether several places along the outer axes share the elements of a tensor.
+    fn is_shared(&self, element: &MaskElement) -> bool {
+        let phase = self.phase;
+        let mut outer =
+            (0..phase.dims.len()).filter(|axis| ![phase.query_axis, phase.key_axis].contains(axis));
+        outer.any(|axis| phase.dims[axis] != 1 && element.strides[axis] == 0) || phase.planes == 1
+    }
+
+    /// Whether no number of a tile is above −∞.
+    ///
+    /// # Safety
+    ///
+    /// Every element of the tile can be read, and the machine runs the level of the plan.
+    unsafe fn may_mask(&self, of: DataType, tile: Scanned) -> bool {
+        // SAFETY: as the caller promises.
+        let bounds = unsafe { self.phase.scan.floats(of, tile) };
+        bounds.is_some_and(|bounds| bounds.most == f64::NEG_INFINITY)
+    }
+
     /// Bounds of the elements of the present box.
     fn scanned(&self, node: usize, element: &MaskElement, of: DataType) -> Interval {
         let phase = self.phase;
@@ -336,6 +355,15 @@ impl<'a> Evaluator<'a> {
                     .scan
                     .integers(of, tile)
                     .map_or(any, |(least, most)| Interval::Integers { least, most }),
+                // A tensor that no two planes share takes as long to scan as to add, so a first row that is not
+                // masked is enough.
+                any @ Interval::Floats { .. }
+                    if rows.min(columns) > 1
+                        && !self.is_shared(element)
+                        && !self.may_mask(of, tile.first_row()) =>
+                {
+                    any
+                }
                 any @ Interval::Floats { .. } => match phase.scan.floats(of, tile) {
                     Some(bounds) if bounds.least <= bounds.most => {
                         let nan = bounds.has_nan;

@@ -136,6 +136,11 @@ const WORDS: usize = 8;
 const PREFETCH_TILES: isize = 2;
 
 impl Scanned {
+    /// The first row of the tile.
+    pub(crate) fn first_row(self) -> Self {
+        Self { extent: Extent { rows: self.extent.rows.min(1), ..self.extent }, ..self }
+    }
+
     /// The tile with the roles of rows and columns exchanged if that makes its rows contiguous.
     fn upright(self, width: isize) -> Self {
         let Self { at, row_stride, col_stride, extent: Extent { rows, columns } } = self;
