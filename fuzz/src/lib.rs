@@ -1,9 +1,9 @@
 //! What the targets share: the helpers of the tests, engines, and memory that ends where its tensor does.
 
-#[path = "../../tests/common/mod.rs"]
-pub mod common;
 #[path = "../../tests/common/attention.rs"]
 pub mod attention;
+#[path = "../../tests/common/mod.rs"]
+pub mod common;
 pub mod run;
 
 use std::collections::HashMap;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Accuracy, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition, Status, Stream, Tensor,
-    TensorBuf, TensorId,
+    Accuracy, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, Partition, Status,
+    Stream, Tensor, TensorBuf, TensorId,
 };
 
 use crate::ENGINES;

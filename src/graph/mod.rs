@@ -7,6 +7,7 @@ pub(crate) mod infer;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 pub(crate) mod logical_tensor;
+pub(crate) mod masking;
 pub(crate) mod op;
 mod op_set;
 pub(crate) mod row;

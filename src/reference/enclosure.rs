@@ -6,6 +6,7 @@
 //! wrong. Here a masked key does not exist.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, store_floats};
 use super::odometer::Odometer;
@@ -17,6 +18,7 @@ use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::function::Function;
 use crate::graph::infer::{self, Placement};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
 use crate::types::function::{Class, Comparison};
@@ -44,7 +46,7 @@ pub struct Enclosure {
 }
 
 impl Enclosure {
-    fn new(data_type: DataType, interval: Interval) -> Result<Self> {
+    fn new(data_type: DataType, interval: EnclosedTensor) -> Result<Self> {
         let (dims, centre) = (Dims::from(interval.centre.dims()), interval.centre());
         let (low, high) = (interval.low(), interval.high());
         let value =
@@ -94,7 +96,9 @@ impl Enclosure {
             let (low, high) = self.ends(at);
             match self.centre[at].is_nan() {
                 true => !x.is_nan(),
-                false => !low.is_nan() && !(x >= low - room(low) && x <= high + room(high)),
+                false if low.is_nan() => false,
+                // A NaN is no such number.
+                false => !(low - room(low)..=high + room(high)).contains(&x),
             }
         })
     }
@@ -148,22 +152,21 @@ pub fn enclose(
     wanted: &[TensorId],
 ) -> Result<BTreeMap<TensorId, Enclosure>> {
     let ops = ops.iter().map(verified).collect::<Result<Vec<Op>>>()?;
-    let roles = Roles::of(&ops);
-    let mut held: BTreeMap<TensorId, Interval> = BTreeMap::new();
+    let roles = MaskRoles::of(&ops);
+    let mut held: BTreeMap<TensorId, EnclosedTensor> = BTreeMap::new();
     for (place, op) in ops.iter().enumerate() {
         for port in op.inputs() {
-            if !held.contains_key(&port.id()) {
-                let value = inputs.get(&port.id()).ok_or_else(|| missing(Direction::Input, port.id()))?;
-                let (expected, given) = (port.data_type(), value.data_type());
-                if given != expected {
-                    let fault = TensorFault::ElementType { expected, given };
-                    return Err(Error::Tensor { id: port.id(), fault });
-                }
-                held.insert(port.id(), Interval::exact(widened(value)?));
+            let Entry::Vacant(place) = held.entry(port.id()) else { continue };
+            let value = inputs.get(&port.id()).ok_or_else(|| missing(Direction::Input, port.id()))?;
+            let (expected, given) = (port.data_type(), value.data_type());
+            if given != expected {
+                let fault = TensorFault::ElementType { expected, given };
+                return Err(Error::Tensor { id: port.id(), fault });
             }
+            place.insert(EnclosedTensor::exact(widened(value)?));
         }
-        let given: Vec<&Interval> = op.inputs().iter().map(|port| &held[&port.id()]).collect();
-        let results = roles.run(op, &given)?;
+        let given: Vec<&EnclosedTensor> = op.inputs().iter().map(|port| &held[&port.id()]).collect();
+        let results = roles.run(place, op, &given)?;
         held.extend(op.outputs().iter().map(LogicalTensor::id).zip(results));
         let is_needed = |id: &TensorId| {
             let mut later = ops[place + 1..].iter().flat_map(Op::inputs);
@@ -206,13 +209,13 @@ fn widened(value: &Value) -> Result<Value> {
 ///
 /// An element is NaN for sure if its centre is NaN. If its centre is none but its ends are NaN, it may be
 /// anything; its centre is then 1, from which no function makes a NaN.
-struct Interval {
+struct EnclosedTensor {
     centre: Value,
     /// The lower and the upper ends; none if they are the centre.
     ends: Option<[Value; 2]>,
 }
 
-impl Interval {
+impl EnclosedTensor {
     fn exact(centre: Value) -> Self {
         Self { centre, ends: None }
     }
@@ -230,25 +233,25 @@ impl Interval {
     }
 
     /// The interval of numbers that are held as a type.
-    fn of(elements: Vec<Element>, data_type: DataType, dims: &[i64]) -> Result<Self> {
-        let make = |of: fn(&Element) -> f64| {
+    fn of(elements: Vec<ElementRange>, data_type: DataType, dims: &[i64]) -> Result<Self> {
+        let make = |of: fn(&ElementRange) -> f64| {
             let numbers: Vec<f64> = elements.iter().map(of).collect();
             Value::compute(data_type, dims, |range, bytes| store_floats(&numbers[range], data_type, bytes))
         };
         let centre = make(|element| element.centre)?;
-        let is_exact = elements.iter().all(Element::is_exact);
+        let is_exact = elements.iter().all(ElementRange::is_exact);
         let ends =
             if is_exact { None } else { Some([make(|element| element.low)?, make(|element| element.high)?]) };
         Ok(Self { centre, ends })
     }
 
     /// The elements.
-    fn elements(&self) -> Vec<Element> {
+    fn elements(&self) -> Vec<ElementRange> {
         let ends = self.low().into_iter().zip(self.high());
         self.centre()
             .into_iter()
             .zip(ends)
-            .map(|(centre, (low, high))| Element { centre, low, high })
+            .map(|(centre, (low, high))| ElementRange { centre, low, high })
             .collect()
     }
 }
@@ -261,16 +264,16 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 /// A number known up to an interval.
 #[derive(Debug, Clone, Copy)]
-struct Element {
+struct ElementRange {
     centre: f64,
     low: f64,
     high: f64,
 }
 
 /// What may be anything.
-const ANYTHING: Element = Element { centre: 1.0, low: f64::NAN, high: f64::NAN };
+const ANYTHING: ElementRange = ElementRange { centre: 1.0, low: f64::NAN, high: f64::NAN };
 
-impl Element {
+impl ElementRange {
     fn exactly(number: f64) -> Self {
         Self { centre: number, low: number, high: number }
     }
@@ -361,51 +364,28 @@ fn represents(data_type: DataType, number: f64) -> bool {
 }
 
 /// What tensors of a group of ops are to each other, as far as masked keys need it.
-struct Roles {
-    /// Follows from a product by ops on elements.
-    scores: Vec<TensorId>,
-    /// SoftMax follows from it by ops on elements.
-    before_softmax: Vec<TensorId>,
-    /// Follows from a SoftMax by ops on elements.
+struct MaskRoles {
+    /// For each op the input whose −∞ masks a score.
+    masks: Vec<Option<usize>>,
+    /// The tensors that follow from a SoftMax by ops on elements.
     shares: Vec<TensorId>,
 }
 
-impl Roles {
+impl MaskRoles {
     fn of(ops: &[Op]) -> Self {
-        let is_pointwise = |op: &&Op| {
-            Function::of(op).is_some_and(|function| !matches!(function, Function::Index | Function::Fill(_)))
-        };
-        let from = |kind: OpKind| {
-            let mut all: Vec<TensorId> = Vec::new();
-            for op in ops {
-                let follows = is_pointwise(&op) && op.inputs().iter().any(|port| all.contains(&port.id()));
-                if op.kind() == kind || follows {
-                    all.push(op.outputs()[0].id());
-                }
-            }
-            all
-        };
-        let mut before_softmax: Vec<TensorId> = Vec::new();
-        for op in ops.iter().rev() {
-            let leads = is_pointwise(&op) && before_softmax.contains(&op.outputs()[0].id());
-            if op.kind() == K::SoftMax || leads {
-                before_softmax.extend(op.inputs().iter().map(LogicalTensor::id));
+        let mut shares: Vec<TensorId> = Vec::new();
+        for op in ops {
+            let is_pointwise =
+                Function::of(op).is_some_and(|f| !matches!(f, Function::Index | Function::Fill(_)));
+            let follows = is_pointwise && op.inputs().iter().any(|port| shares.contains(&port.id()));
+            if op.kind() == K::SoftMax || follows {
+                shares.push(op.outputs()[0].id());
             }
         }
-        Self { scores: from(K::MatMul), before_softmax, shares: from(K::SoftMax) }
+        Self { masks: additive_masks(ops), shares }
     }
 
-    /// The input of an Add that masks a score: the one that does not depend on the product.
-    fn mask_of(&self, op: &Op) -> Option<usize> {
-        let is_score = |port: &LogicalTensor| self.scores.contains(&port.id());
-        let leads = self.before_softmax.contains(&op.outputs()[0].id());
-        match op.inputs() {
-            [a, b] if op.kind() == K::Add && leads && is_score(a) != is_score(b) => Some(is_score(a).into()),
-            _ => None,
-        }
-    }
-
-    fn run(&self, op: &Op, given: &[&Interval]) -> Result<Vec<Interval>> {
+    fn run(&self, place: usize, op: &Op, given: &[&EnclosedTensor]) -> Result<Vec<EnclosedTensor>> {
         check_count(op, given.len())?;
         let dims: Vec<&[i64]> = given.iter().map(|interval| interval.centre.dims()).collect();
         let shapes = infer::output_shapes(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
@@ -413,7 +393,7 @@ impl Roles {
             Semantics::Tensors(_) if shapes.iter().all(|dims| count(dims) == 0) => {
                 let outputs = op.outputs().iter().zip(&shapes);
                 let empty = |(port, dims): (&LogicalTensor, &Dims)| {
-                    Ok(Interval::exact(Value::new(held_as(port.data_type()), dims, Vec::new())?))
+                    Ok(EnclosedTensor::exact(Value::new(held_as(port.data_type()), dims, Vec::new())?))
                 };
                 outputs.map(empty).collect()
             }
@@ -435,13 +415,13 @@ impl Roles {
             }
             Semantics::Tensors(_) => Err(unimplemented(op, "no interval is known of what the op gives")),
             Semantics::Pointwise(Function::Index) => {
-                Ok(gen_index(op, dims[0])?.into_iter().map(Interval::exact).collect())
+                Ok(gen_index(op, dims[0])?.into_iter().map(EnclosedTensor::exact).collect())
             }
             Semantics::Pointwise(function) => {
                 let placement =
                     infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
                 let mut result = on_elements(op, function, given, &placement)?;
-                if let Some(mask) = self.mask_of(op) {
+                if let Some(mask) = self.masks[place] {
                     result = masked(result, given[mask], &placement, mask)?;
                 }
                 Ok(vec![result])
@@ -465,7 +445,7 @@ fn widened_outputs(op: &Op) -> Op {
 }
 
 /// What a function of values gives at the centres, then at all combinations of the ends of its inputs.
-fn corners(given: &[&Interval], run: impl Fn(&[Value]) -> Result<Value>) -> Result<Vec<Value>> {
+fn corners(given: &[&EnclosedTensor], run: impl Fn(&[Value]) -> Result<Value>) -> Result<Vec<Value>> {
     let uncertain: Vec<usize> = (0..given.len()).filter(|&port| given[port].ends.is_some()).collect();
     let mut values: Vec<Value> = given.iter().map(|interval| interval.centre.clone()).collect();
     let mut results = vec![run(&values)?];
@@ -481,22 +461,27 @@ fn corners(given: &[&Interval], run: impl Fn(&[Value]) -> Result<Value>) -> Resu
 }
 
 /// The intervals around results at the centre and at the corners, rounded to a type.
-fn hull(results: Vec<Value>, to: DataType, relative: f64) -> Result<Interval> {
+fn hull(results: Vec<Value>, to: DataType, relative: f64) -> Result<EnclosedTensor> {
     let (dims, held) = (Dims::from(results[0].dims()), results[0].data_type());
     if results.len() == 1 && !is_wide(to) {
         let centre = results.into_iter().next();
-        return centre.map(Interval::exact).ok_or_else(|| unreachable!("there is one"));
+        return centre.map(EnclosedTensor::exact).ok_or_else(|| unreachable!("there is one"));
     }
     let all: Vec<Vec<f64>> = results.iter().map(numbers).collect();
     let elements = (0..all[0].len()).map(|at| {
         let corners = all[1..].iter().map(|numbers| numbers[at]);
-        Element::hull(all[0][at], corners).rounded(if is_wide(to) { to } else { D::F64 }, relative)
+        ElementRange::hull(all[0][at], corners).rounded(if is_wide(to) { to } else { D::F64 }, relative)
     });
-    Interval::of(elements.collect(), held, &dims)
+    EnclosedTensor::of(elements.collect(), held, &dims)
 }
 
 /// Each element of the result is a function of one element of each input.
-fn on_elements(op: &Op, function: Function, given: &[&Interval], placement: &Placement) -> Result<Interval> {
+fn on_elements(
+    op: &Op,
+    function: Function,
+    given: &[&EnclosedTensor],
+    placement: &Placement,
+) -> Result<EnclosedTensor> {
     let to = op.outputs()[0].data_type();
     let held = held_as(to);
     let run = |function: Function, values: &[Value]| -> Result<Value> {
@@ -525,14 +510,18 @@ fn on_elements(op: &Op, function: Function, given: &[&Interval], placement: &Pla
 }
 
 /// Whether numbers are equal: surely not if their intervals are apart, surely so if both are one number.
-fn equal(comparison: Comparison, given: [&Interval; 2], placement: &Placement) -> Result<Interval> {
+fn equal(
+    comparison: Comparison,
+    given: [&EnclosedTensor; 2],
+    placement: &Placement,
+) -> Result<EnclosedTensor> {
     let [a, b] = given;
     let run = |comparison: Comparison, x: &Value, y: &Value| -> Result<Vec<f64>> {
         let values = [x.clone(), y.clone()];
         let result = pointwise::pointwise(Function::Compare(comparison), D::Boolean, &values, placement)?;
         Ok(numbers(&result[0]))
     };
-    let ends = |interval: &Interval| match &interval.ends {
+    let ends = |interval: &EnclosedTensor| match &interval.ends {
         Some([low, high]) => (low.clone(), high.clone()),
         None => (interval.centre.clone(), interval.centre.clone()),
     };
@@ -545,18 +534,26 @@ fn equal(comparison: Comparison, given: [&Interval; 2], placement: &Placement) -
     let elements = (0..centre.len()).map(|at| {
         let (surely, perhaps) = (first[at] * second[at], below[at] * above[at]);
         let element =
-            Element { centre: centre[at], low: surely.min(centre[at]), high: perhaps.max(centre[at]) };
+            ElementRange { centre: centre[at], low: surely.min(centre[at]), high: perhaps.max(centre[at]) };
         match comparison {
             Comparison::Equal => element,
-            _ => Element { centre: 1.0 - element.centre, low: 1.0 - element.high, high: 1.0 - element.low },
+            _ => ElementRange {
+                centre: 1.0 - element.centre,
+                low: 1.0 - element.high,
+                high: 1.0 - element.low,
+            },
         }
     });
-    let result = Interval::of(elements.collect(), D::Boolean, &placement.result)?;
+    let result = EnclosedTensor::of(elements.collect(), D::Boolean, &placement.result)?;
     unsure_of_anything(result, &given, placement)
 }
 
 /// A boolean that follows from numbers, true or false where one of them may be anything.
-fn unsure_of_anything(result: Interval, given: &[&Interval], placement: &Placement) -> Result<Interval> {
+fn unsure_of_anything(
+    result: EnclosedTensor,
+    given: &[&EnclosedTensor],
+    placement: &Placement,
+) -> Result<EnclosedTensor> {
     let is_nan = |value: &Value| {
         let whole = Placement { result: value.dims().into(), starts: [0].into_iter().collect() };
         pointwise::pointwise(Function::Classify(Class::Nan), D::Boolean, std::slice::from_ref(value), &whole)
@@ -584,11 +581,16 @@ fn unsure_of_anything(result: Interval, given: &[&Interval], placement: &Placeme
             (element.low, element.high) = (0.0, 1.0);
         }
     }
-    Interval::of(elements, D::Boolean, &placement.result)
+    EnclosedTensor::of(elements, D::Boolean, &placement.result)
 }
 
 /// A score to which −∞ is added is −∞, whatever it was.
-fn masked(result: Interval, mask: &Interval, placement: &Placement, port: usize) -> Result<Interval> {
+fn masked(
+    result: EnclosedTensor,
+    mask: &EnclosedTensor,
+    placement: &Placement,
+    port: usize,
+) -> Result<EnclosedTensor> {
     let odometer = Odometer::broadcast(mask.centre.dims(), &placement.result, placement.starts[port]);
     let (low, high) = mask.ends.as_ref().map_or((&mask.centre, &mask.centre), |[low, high]| (low, high));
     let mut ends = [vec![0.0; count(&placement.result)], vec![0.0; count(&placement.result)]];
@@ -599,14 +601,14 @@ fn masked(result: Interval, mask: &Interval, placement: &Placement, port: usize)
     let mut elements = result.elements();
     for (at, element) in elements.iter_mut().enumerate() {
         if ends[0][at] == f64::NEG_INFINITY && ends[1][at] == f64::NEG_INFINITY {
-            *element = Element::exactly(f64::NEG_INFINITY);
+            *element = ElementRange::exactly(f64::NEG_INFINITY);
         }
     }
-    Interval::of(elements, D::F64, &placement.result)
+    EnclosedTensor::of(elements, D::F64, &placement.result)
 }
 
 /// SoftMax, and its statistics if the op gives them.
-fn softmax(op: &Op, given: &Interval, shapes: &[Dims]) -> Result<Vec<Interval>> {
+fn softmax(op: &Op, given: &EnclosedTensor, shapes: &[Dims]) -> Result<Vec<EnclosedTensor>> {
     let rows = rows_along_axis(op, given.centre.dims())?;
     let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
     let to = op.outputs()[0].data_type();
@@ -620,43 +622,43 @@ fn softmax(op: &Op, given: &Interval, shapes: &[Dims]) -> Result<Vec<Interval>> 
     let length = rows.length;
     for row in 0..rows.count {
         let of = |numbers: &[f64]| numbers[row * length..][..length].to_vec();
-        let scores: Vec<Element> = of(&centre)
+        let scores: Vec<ElementRange> = of(&centre)
             .into_iter()
             .zip(of(&low).into_iter().zip(of(&high)))
-            .map(|(centre, (low, high))| Element { centre, low, high })
+            .map(|(centre, (low, high))| ElementRange { centre, low, high })
             .collect();
         let (row, statistic) = shares_of(&scores, inf_as_zero, to);
         shares.extend(row);
         statistics.push(statistic);
     }
-    let part = |of: fn(&Element) -> f64| {
+    let part = |of: fn(&ElementRange) -> f64| {
         rows.value(&shares.iter().map(of).collect::<Vec<f64>>(), D::F64, &shapes[0])
     };
     let centre = part(|share| share.centre)?;
     let ends = Some([part(|share| share.low)?, part(|share| share.high)?]);
-    let mut results = vec![Interval { centre, ends }];
+    let mut results = vec![EnclosedTensor { centre, ends }];
     if let (Some(port), Some(dims)) = (op.outputs().get(1), shapes.get(1)) {
         let rounded = statistics.iter().map(|statistic| statistic.rounded(port.data_type(), 0.0));
-        results.push(Interval::of(rounded.collect(), D::F64, dims)?);
+        results.push(EnclosedTensor::of(rounded.collect(), D::F64, dims)?);
     }
     Ok(results)
 }
 
 /// The shares of a row of scores, and its statistic.
-fn shares_of(scores: &[Element], inf_as_zero: bool, to: DataType) -> (Vec<Element>, Element) {
-    let all = |element: Element| (vec![element; scores.len()], element);
-    let most = |of: fn(&Element) -> f64| scores.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-    let is_surely_nan = |x: &Element| x.centre.is_nan() || x.low == f64::INFINITY;
+fn shares_of(scores: &[ElementRange], inf_as_zero: bool, to: DataType) -> (Vec<ElementRange>, ElementRange) {
+    let all = |element: ElementRange| (vec![element; scores.len()], element);
+    let most = |of: fn(&ElementRange) -> f64| scores.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let is_surely_nan = |x: &ElementRange| x.centre.is_nan() || x.low == f64::INFINITY;
     if scores.iter().any(is_surely_nan) {
-        return all(Element::exactly(f64::NAN));
+        return all(ElementRange::exactly(f64::NAN));
     }
     let (least_max, max, most_max) =
         (most(|score| score.low), most(|score| score.centre), most(|score| score.high));
     match most_max {
-        _ if scores.iter().any(Element::is_anything) => return all(ANYTHING),
-        f64::NEG_INFINITY if inf_as_zero => return all(Element::exactly(0.0)),
-        f64::NEG_INFINITY if scores.is_empty() => return all(Element::exactly(f64::NEG_INFINITY)),
-        f64::NEG_INFINITY => return all(Element::exactly(f64::NAN)),
+        _ if scores.iter().any(ElementRange::is_anything) => return all(ANYTHING),
+        f64::NEG_INFINITY if inf_as_zero => return all(ElementRange::exactly(0.0)),
+        f64::NEG_INFINITY if scores.is_empty() => return all(ElementRange::exactly(f64::NEG_INFINITY)),
+        f64::NEG_INFINITY => return all(ElementRange::exactly(f64::NAN)),
         // Whether anything is left of the row, or whether it overflows, is not known.
         _ if least_max == f64::NEG_INFINITY || most_max == f64::INFINITY => return all(ANYTHING),
         _ => {}
@@ -667,9 +669,9 @@ fn shares_of(scores: &[Element], inf_as_zero: bool, to: DataType) -> (Vec<Elemen
         [low + exp(score.low), centre + exp(score.centre), high + exp(score.high)]
     });
     let terms = scores.len() as f64 * HALF_A_UNIT;
-    let share = |score: &Element| {
+    let share = |score: &ElementRange| {
         if score.high - least_max <= EXP_IS_ZERO {
-            return Element::exactly(0.0);
+            return ElementRange::exactly(0.0);
         }
         let (low, centre, high) = (exp(score.low), exp(score.centre), exp(score.high));
         let relative = terms + (64.0 + 2.0 * (max - score.centre).abs().min(128.0)) * HALF_A_UNIT;
@@ -681,32 +683,33 @@ fn shares_of(scores: &[Element], inf_as_zero: bool, to: DataType) -> (Vec<Elemen
         } else {
             low / (low + (sums[2] - high).max(0.0))
         };
-        let element = Element { centre: centre / sums[1], low: least, high: most.max(centre / sums[1]) };
+        let element = ElementRange { centre: centre / sums[1], low: least, high: most.max(centre / sums[1]) };
         let element = element.rounded(to, relative);
         // Even if it is a single number, its sum may be off.
-        Element { low: element.low.min(element.centre), ..element }
+        ElementRange { low: element.low.min(element.centre), ..element }
     };
     let room = terms + 64.0 * HALF_A_UNIT;
     let log = |sum: f64, sign: f64| {
         let log = max + sum.ln();
         log + sign * (room + 4.0 * HALF_A_UNIT * log.abs())
     };
-    let statistic = Element { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) };
+    let statistic =
+        ElementRange { centre: max + sums[1].ln(), low: log(sums[0], -1.0), high: log(sums[2], 1.0) };
     (scores.iter().map(share).collect(), statistic)
 }
 
 /// A matrix product; with `skips`, a number on the left that is 0 adds nothing, whatever is on the right.
-fn product(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<Interval> {
+fn product(op: &Op, given: &[&EnclosedTensor], result: &[i64], skips: bool) -> Result<EnclosedTensor> {
     let special = Special::of(op, given, result, skips)?;
-    let finite: Vec<Vec<Element>> = given
+    let finite: Vec<Vec<ElementRange>> = given
         .iter()
         .map(|interval| {
-            let finite = |x: Element| if x.is_finite() { x } else { Element::exactly(0.0) };
+            let finite = |x: ElementRange| if x.is_finite() { x } else { ElementRange::exactly(0.0) };
             interval.elements().into_iter().map(finite).collect()
         })
         .collect();
-    let values = |of: fn(&Element) -> f64| -> Result<Vec<Value>> {
-        let value = |(elements, interval): (&Vec<Element>, &&Interval)| {
+    let values = |of: fn(&ElementRange) -> f64| -> Result<Vec<Value>> {
+        let value = |(elements, interval): (&Vec<ElementRange>, &&EnclosedTensor)| {
             let numbers: Vec<f64> = elements.iter().map(of).collect();
             dense_value(&numbers, D::F64, interval.centre.dims())
         };
@@ -714,7 +717,7 @@ fn product(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<
     };
     let sums = products::sums(op, &values(|x| x.centre)?, result, |x| x)?;
     let sizes = products::sums(op, &values(|x| x.centre.abs())?, result, |x| x)?;
-    let most = |x: &Element| x.centre.abs() + (x.high - x.centre).max(x.centre - x.low);
+    let most = |x: &ElementRange| x.centre.abs() + (x.high - x.centre).max(x.centre - x.low);
     let most_sizes = products::sums(op, &values(most)?, result, |x| x)?;
     let terms = products::terms(op, given[0].centre.dims(), given.len()) * HALF_A_UNIT;
     let to = op.outputs()[0].data_type();
@@ -723,22 +726,22 @@ fn product(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<
         let (extra, is_anything) = special.as_ref().map_or((0.0, false), |special| special.at(at));
         let sum = sum + extra;
         if extra.is_nan() {
-            return Element::exactly(f64::NAN);
+            return ElementRange::exactly(f64::NAN);
         } else if is_anything {
             return ANYTHING;
         } else if !sum.is_finite() {
-            return Element::exactly(sum);
+            return ElementRange::exactly(sum);
         } else if most >= f64::from(f32::MAX) {
             // A sum on the way may overflow.
             return ANYTHING;
         } else if most == 0.0 {
-            return Element::exactly(sum);
+            return ElementRange::exactly(sum);
         }
         // Products of subnormal numbers may be taken for 0.
         let room = (most - size).max(0.0) + (terms + 1e-14) * most + 1e-36;
-        Element { centre: sum, low: sum - room, high: sum + room }.rounded(to, 0.0)
+        ElementRange { centre: sum, low: sum - room, high: sum + room }.rounded(to, 0.0)
     };
-    Interval::of((0..sums.len()).map(element).collect(), D::F64, result)
+    EnclosedTensor::of((0..sums.len()).map(element).collect(), D::F64, result)
 }
 
 /// What terms with NaN and infinities add to the elements of a product.
@@ -749,13 +752,13 @@ struct Special {
 
 impl Special {
     /// `None` if all numbers are finite.
-    fn of(op: &Op, given: &[&Interval], result: &[i64], skips: bool) -> Result<Option<Self>> {
+    fn of(op: &Op, given: &[&EnclosedTensor], result: &[i64], skips: bool) -> Result<Option<Self>> {
         let (left, right) = (&given[0].elements(), &given[1].elements());
         let mut all = left.iter().chain(right);
-        if all.all(Element::is_finite) && given.len() == 2 {
+        if all.all(ElementRange::is_finite) && given.len() == 2 {
             return Ok(None);
         }
-        let of = |interval: &Interval, transpose: bool| -> Result<[Matrices; 3]> {
+        let of = |interval: &EnclosedTensor, transpose: bool| -> Result<[Matrices; 3]> {
             let ends = interval.ends.as_ref().map_or([&interval.centre; 2], |[low, high]| [low, high]);
             let part = |value: &Value| Matrices::of(value, transpose, |x| x);
             Ok([part(&interval.centre)?, part(ends[0])?, part(ends[1])?])
@@ -766,18 +769,19 @@ impl Special {
         let batch = &result[..result.len() - own_dims];
         let (m, n, k) = (rows[0].count, columns[0].count, rows[0].length);
         let mut special = Self { sums: zeroed(count(result))?, is_anything: zeroed(count(result))? };
-        let element = |matrices: &[&[f64]; 3], at: usize| Element {
+        let element = |matrices: &[&[f64]; 3], at: usize| ElementRange {
             centre: matrices[0][at],
             low: matrices[1][at],
             high: matrices[2][at],
         };
-        for place in 0..if m * n == 0 { 0 } else { count(result) / (m * n) } {
+        for place in 0..count(result).checked_div(m * n).unwrap_or(0) {
             let rows = [0, 1, 2].map(|i| rows[i].matrix(batch, place));
             let columns = [0, 1, 2].map(|i| columns[i].matrix(batch, place));
             for i in 0..m {
                 for j in (0..k).filter(|j| !element(&rows, i * k + j).is_finite()) {
                     for c in 0..n {
-                        let term = Term::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        let term =
+                            SpecialTerm::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
                         special.add(place * m * n + i * n + c, term);
                     }
                 }
@@ -785,7 +789,8 @@ impl Special {
             for c in 0..n {
                 for j in (0..k).filter(|j| !element(&columns, c * k + j).is_finite()) {
                     for i in 0..m {
-                        let term = Term::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
+                        let term =
+                            SpecialTerm::of(element(&rows, i * k + j), element(&columns, c * k + j), skips);
                         special.add(place * m * n + i * n + c, term);
                     }
                 }
@@ -800,19 +805,19 @@ impl Special {
             for (at, place) in places.into_iter().enumerate() {
                 match elements[place] {
                     x if x.is_finite() => {}
-                    x if x.is_exact() => special.add(at, Term::Number(x.centre)),
-                    _ => special.add(at, Term::Anything),
+                    x if x.is_exact() => special.add(at, SpecialTerm::Number(x.centre)),
+                    _ => special.add(at, SpecialTerm::Anything),
                 }
             }
         }
         Ok(Some(special))
     }
 
-    fn add(&mut self, at: usize, term: Term) {
+    fn add(&mut self, at: usize, term: SpecialTerm) {
         match term {
-            Term::None => {}
-            Term::Number(number) => self.sums[at] += number,
-            Term::Anything => self.is_anything[at] = true,
+            SpecialTerm::None => {}
+            SpecialTerm::Number(number) => self.sums[at] += number,
+            SpecialTerm::Anything => self.is_anything[at] = true,
         }
     }
 
@@ -822,15 +827,15 @@ impl Special {
 }
 
 /// What a product of two numbers, one of which is not finite, adds to a sum.
-enum Term {
+enum SpecialTerm {
     None,
     Number(f64),
     Anything,
 }
 
-impl Term {
-    fn of(x: Element, y: Element, skips: bool) -> Self {
-        let is_zero = |x: &Element| x.is_exact() && x.centre == 0.0;
+impl SpecialTerm {
+    fn of(x: ElementRange, y: ElementRange, skips: bool) -> Self {
+        let is_zero = |x: &ElementRange| x.is_exact() && x.centre == 0.0;
         if skips && is_zero(&x) {
             return Self::None;
         } else if x.centre.is_nan() {

@@ -6,11 +6,11 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::Result;
 use crate::graph::function::{Composite, Function, Movement};
-use crate::graph::infer;
+use crate::graph::infer::{self, Placement};
 use crate::graph::op::{AttrValue, Op};
 use crate::partition::pointwise::TypedFunction;
 use crate::types::dtype::DataType;
-use crate::types::function::{Binary, Unary};
+use crate::types::function::{Binary, Comparison, Unary};
 use crate::types::kind::Attr;
 use crate::types::shape::Dims;
 
@@ -50,6 +50,24 @@ pub(super) fn parts(op: &Op, composite: Composite, inputs: &[&[i64]]) -> Result<
         Composite::Dequantize => expansion.dequantize(),
         Composite::Dropout => expansion.dropout(),
     }
+}
+
+/// The parts of an addition whose input `mask` makes a score −∞ where the input is −∞, even a score that is
+/// NaN or ∞.
+pub(super) fn masking_add(op: &Op, mask: usize, inputs: &[&[i64]], placement: &Placement) -> CompositeParts {
+    let to = op.outputs()[0].data_type();
+    let mut all = Expansion { op, inputs, parts: Vec::new() };
+    let operand = |port: usize| (PartOperand::Input(port), placement.starts[port]);
+    let add = Function::Binary(Binary::Add, [0.0; 2]);
+    let sum = all.push(&placement.result, add, DataType::F32, smallvec![operand(0), operand(1)], to);
+    let lowest = all.constant(vec![f32::NEG_INFINITY], &[], DataType::F32);
+    let is_other = Function::Compare(Comparison::NotEqual);
+    let compared = smallvec![(PartOperand::Input(mask), 0), lowest];
+    let (is_open, _) = all.push(inputs[mask], is_other, DataType::F32, compared, DataType::Boolean);
+    let fill = all.constant(vec![f32::NEG_INFINITY], &[], to);
+    let operands = smallvec![(is_open, placement.starts[mask]), sum, fill];
+    let (result, _) = all.push(&placement.result, Function::Select, to, operands, to);
+    all.giving(&[result])
 }
 
 struct Expansion<'a> {

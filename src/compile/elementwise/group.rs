@@ -10,8 +10,10 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::{Function, Movement};
 use crate::graph::infer::{self, DimRange, Placement};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::partition::Partition;
+use crate::partition::fusion::Lowering;
 use crate::partition::pointwise::{Pointwise, TypedFunction};
 use crate::plan::Base;
 use crate::types::dtype::DataType;
@@ -121,6 +123,10 @@ impl ShapedGroup {
             values.push(GroupValue { data_type: input.data_type(), dims, def: None });
         }
         let mut anchors = Vec::new();
+        let masks = match partition.lowering() {
+            Some(Lowering::Attention) => additive_masks(partition.ops()),
+            _ => Vec::new(),
+        };
         for (index, op) in partition.ops().iter().enumerate() {
             let unsupported = || {
                 let fault = CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));
@@ -176,6 +182,20 @@ impl ShapedGroup {
                     _ => (infer::placement(op, &dims)?.ok_or_else(unsupported)?, None),
                 }
             };
+            if let Some(&Some(mask)) = masks.get(index)
+                && computes_in_f32(values[operands[mask]].data_type)
+            {
+                let parts = {
+                    let dims: SmallVec<[&[i64]; 3]> =
+                        operands.iter().map(|&value| &values[value].dims[..]).collect();
+                    composites::masking_add(op, mask, &dims, &placement)
+                };
+                check_inferred(op, 0, given(op.outputs()[0].id()), &placement.result)?;
+                let first = values.len();
+                values.extend(parts.parts.into_iter().map(|part| value_of(part, &operands, first)));
+                positions.insert(op.outputs()[0].id(), first + parts.outputs[0]);
+                continue;
+            }
             let axis = match pointwise.function {
                 Function::Index => infer::resolved_axis(op, &placement.result)?,
                 _ => 0,

@@ -189,7 +189,7 @@ impl AttentionKernels {
     }
 
     /// Writes the maximum plus the logarithm of the sum of each query. A query whose sum is 0 gets 0 if
-    /// `inf_as_zero` is set, else −∞.
+    /// `inf_as_zero` is set, else NaN.
     ///
     /// # Safety
     ///

@@ -285,9 +285,15 @@ fn both_forms_are_softmax() {
                 let max = all.iter().copied().fold(-INF, f32::max);
                 let has_nan = all.iter().any(|x| x.is_nan() || *x == INF);
                 let sum: f64 = all.iter().map(|&x| exp(distance(x, max))).sum();
-                let statistic = match (has_nan, sum == 0.0 && inf_as_zero) {
+                let statistic = match (has_nan, sum == 0.0) {
                     (true, _) => f64::NAN,
-                    (_, true) => 0.0,
+                    (_, true) => {
+                        if inf_as_zero {
+                            0.0
+                        } else {
+                            f64::NAN
+                        }
+                    }
                     (_, false) => f64::from(max) + sum.ln(),
                 };
                 // What ln(sum) loses does not vanish with the statistic itself.
@@ -488,7 +494,7 @@ fn statistics_of_queries_without_keys() {
         (state.max[2], state.sum[2]) = (INF, f32::NAN);
         (state.max[3], state.sum[3]) = (-INF, f32::NAN);
         (state.max[4], state.sum[4]) = (f32::MIN, 4.0);
-        for (inf_as_zero, of_none) in [(false, -INF), (true, 0.0)] {
+        for (inf_as_zero, of_none) in [(false, NAN), (true, 0.0)] {
             let mut to = [7f32; 6];
             // SAFETY: there is a number for each query.
             unsafe { kernels.stats(5, &state, inf_as_zero, to.as_mut_ptr()) };
