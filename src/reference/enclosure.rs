@@ -21,7 +21,7 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::masking::additive_masks;
 use crate::graph::op::Op;
 use crate::types::dtype::DataType;
-use crate::types::function::{Class, Comparison};
+use crate::types::function::{Binary, Class, Comparison, Sign, Unary};
 use crate::types::kind::{Attr, OpKind, TensorId};
 use crate::types::shape::Dims;
 
@@ -305,6 +305,15 @@ impl ElementRange {
         }
     }
 
+    /// The interval with the centre in its middle.
+    fn widened(self) -> Self {
+        let room = (self.high - self.centre).max(self.centre - self.low);
+        match self.is_finite() {
+            true => Self { centre: self.centre, low: self.centre - room, high: self.centre + room },
+            false => self,
+        }
+    }
+
     /// The interval after a rounding to a type, or none: a fused kernel may keep more digits than the type
     /// has. `relative` is what the function is off besides, as a share of its result.
     fn rounded(self, to: DataType, relative: f64) -> Self {
@@ -501,11 +510,35 @@ fn on_elements(
         0 => 0.0,
         ulps => f64::from(ulps) * 2.0 * HALF_A_UNIT,
     };
-    let result = hull(results, if is_move { D::F64 } else { to }, relative)?;
+    let mut result = hull(results, if is_move { D::F64 } else { to }, relative)?;
+    if turns(function) && result.ends.is_some() {
+        let widened = result.elements().into_iter().map(ElementRange::widened).collect();
+        result = EnclosedTensor::of(widened, held, &placement.result)?;
+    }
     match function {
         // A comparison with a NaN is false, so the corners show nothing of what may be anything.
         Function::Compare(_) | Function::Classify(_) => unsure_of_anything(result, given, placement),
         _ => Ok(result),
+    }
+}
+
+/// Whether a function has turning points, so that it may leave the range between its values at the ends.
+fn turns(function: Function) -> bool {
+    match function {
+        Function::Sign(sign) => sign == Sign::Clear,
+        Function::Unary(function, _) => matches!(
+            function,
+            Unary::Cos
+                | Unary::GeluErf
+                | Unary::GeluTanh
+                | Unary::HardSwish
+                | Unary::Mish
+                | Unary::Pow
+                | Unary::Sin
+                | Unary::Square
+        ),
+        Function::Binary(function, _) => function == Binary::SquaredDifference,
+        _ => false,
     }
 }
 
