@@ -1,5 +1,5 @@
-//! Promise: before an execution computes anything, the tiles that a mask leaves out are known, in whatever form
-//! the mask is said, and leaving them out changes no bit.
+//! Promise: before an execution computes anything, the tiles that a mask leaves out are known, in whatever
+//! form the mask is said, and leaving them out changes no bit.
 
 mod common;
 

@@ -1,9 +1,9 @@
 //! Lowers attention to one phase: two products with a SoftMax between them, the pointwise ops that make the
 //! scores, and those that follow.
 //!
-//! [`Shape::new`] looks whether a partition has the form that the phase runs: the SoftMax goes along the keys,
-//! nobody asks for scores or weights, and strides lead a tile to all operands. Any other partition runs its
-//! products and its SoftMax one after another, through internal buffers.
+//! [`Shape::new`] looks whether a partition has the form that the phase runs: the SoftMax goes along the
+//! keys, nobody asks for scores or weights, and strides lead a tile to all operands. Any other partition runs
+//! its products and its SoftMax one after another, through internal buffers.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -51,14 +51,21 @@ pub(super) fn mask_expr(
             value == score || group.operands(value).into_iter().any(|operand| reads_score[operand]);
     }
     let dims = &group.values[root].dims;
-    let mut lowering =
-        Lowering { group, stored, dims, score, reads_score, nodes: Vec::new(), known: FxHashMap::default() };
+    let mut lowering = MaskLowering {
+        group,
+        stored,
+        dims,
+        score,
+        reads_score,
+        nodes: Vec::new(),
+        known: FxHashMap::default(),
+    };
     let view = NestBox::of_dims(dims).view();
     lowering.node(root, &view, 0);
     MaskExpr { nodes: lowering.nodes }
 }
 
-struct Lowering<'a> {
+struct MaskLowering<'a> {
     group: &'a ShapedGroup,
     stored: &'a [Option<Stored<'a>>],
     /// The space of scores.
@@ -71,7 +78,7 @@ struct Lowering<'a> {
     known: FxHashMap<usize, SmallVec<[(View, usize); 1]>>,
 }
 
-impl Lowering<'_> {
+impl MaskLowering<'_> {
     /// The node of a view of a value.
     fn node(&mut self, value: usize, view: &View, depth: usize) -> usize {
         let known = self.known.get(&value).and_then(|nodes| nodes.iter().find(|(known, _)| known == view));

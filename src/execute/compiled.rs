@@ -241,8 +241,8 @@ impl CompiledPartition {
         self.inner.run(bindings)
     }
 
-    /// The classes of the tiles of masked scores, for these inputs: which tiles an execution leaves out. `None`
-    /// if the partition has no attention, or if nothing masks its scores.
+    /// The classes of the tiles of masked scores, for these inputs: which tiles an execution leaves out.
+    /// `None` if the partition has no attention, or if nothing masks its scores.
     ///
     /// Only inputs from which the mask is computed are needed and read; others, and tensors that are no port,
     /// are ignored. Nothing else of the partition is computed. Scores of a single tile have no classes.
@@ -264,9 +264,9 @@ impl CompiledPartition {
     ///
     /// # Errors
     ///
-    /// [`Error::Execute`] for an input that is needed and is missing, has no memory, differs from the compiled
-    /// one in type, dims or strides, or belongs to another engine. [`Error::OutOfMemory`] if the allocator
-    /// gives no memory for the table.
+    /// [`Error::Execute`] for an input that is needed and is missing, has no memory, differs from the
+    /// compiled one in type, dims or strides, or belongs to another engine. [`Error::OutOfMemory`] if the
+    /// allocator gives no memory for the table.
     pub fn mask_tiles(&self, inputs: &[Tensor<'_>]) -> Result<Option<MaskTiles>> {
         let inner = &*self.inner;
         let classify = |(index, phase): (usize, &'_ Phase)| match phase {

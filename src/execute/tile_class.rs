@@ -355,8 +355,8 @@ impl<'a> Evaluator<'a> {
                     .scan
                     .integers(of, tile)
                     .map_or(any, |(least, most)| Interval::Integers { least, most }),
-                // A tensor that no two planes share takes as long to scan as to add, so a first row that is not
-                // masked is enough.
+                // A tensor that no two planes share takes as long to scan as to add, so a first row that is
+                // not masked is enough.
                 any @ Interval::Floats { .. }
                     if rows.min(columns) > 1
                         && !self.is_shared(element)

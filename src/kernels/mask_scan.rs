@@ -1,5 +1,5 @@
-//! Kernels that bound the elements of a tile: which truth values a tile of booleans has, and the least and the
-//! greatest number of a tile of numbers.
+//! Kernels that bound the elements of a tile: which truth values a tile of booleans has, and the least and
+//! the greatest number of a tile of numbers.
 //!
 //! A tile of a mask is a cache line or a few in each row, and rows lie far apart, which hardware prefetchers
 //! do not follow; so a scan prefetches the tile after the next one in each row.
@@ -144,11 +144,11 @@ impl Scanned {
     /// The tile with the roles of rows and columns exchanged if that makes its rows contiguous.
     fn upright(self, width: isize) -> Self {
         let Self { at, row_stride, col_stride, extent: Extent { rows, columns } } = self;
-        let turned = Extent { rows: columns, columns: rows };
+        let swapped = Extent { rows: columns, columns: rows };
         match (col_stride == width || columns == 1, row_stride == width || rows == 1) {
-            (false, true) => Self { at, row_stride: col_stride, col_stride: row_stride, extent: turned },
+            (false, true) => Self { at, row_stride: col_stride, col_stride: row_stride, extent: swapped },
             (true, true) if columns == 1 => {
-                Self { at, row_stride: col_stride, col_stride: row_stride, extent: turned }
+                Self { at, row_stride: col_stride, col_stride: row_stride, extent: swapped }
             }
             _ => self,
         }

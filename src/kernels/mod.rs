@@ -9,7 +9,6 @@
 //! benches share: one entry for each level and [`Width`].
 #![allow(unsafe_code, reason = "kernels work on raw memory")]
 
-#[allow(dead_code, reason = "the phase that runs attention is not there yet")]
 pub(crate) mod attention;
 mod by_width;
 pub(crate) mod caches;

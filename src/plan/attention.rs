@@ -135,7 +135,8 @@ pub(crate) struct AttentionResult {
     /// The loops over the outer axes, blocks of queries and one block of columns, in the order of the
     /// result's dims. Its program takes the block from slot 0.
     pub(crate) nest: LoopNest,
-    /// For each loop of the phase's nest but the innermost: tiles of this nest from one iteration to the next.
+    /// For each loop of the phase's nest but the innermost: tiles of this nest from one iteration to the
+    /// next.
     pub(crate) tile_strides: SmallVec<[usize; 6]>,
     /// Rounds the block to the type of the second product.
     pub(crate) round: Option<Kernel1>,

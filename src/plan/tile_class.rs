@@ -37,7 +37,8 @@ impl TileClass {
     pub const ALL: [Self; 4] = [Self::Partial, Self::Full, Self::Constant, Self::Masked];
 }
 
-/// A value over the space of scores: operations on indices, constants, elements of tensors, and the raw score.
+/// A value over the space of scores: operations on indices, constants, elements of tensors, and the raw
+/// score.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MaskExpr {
     /// The operations, each after its operands; the last one is the value that enters SoftMax.
@@ -292,8 +293,8 @@ pub(crate) fn note_constant(table_row: &mut [u8], constant: f32) {
 /// The classes of the tiles of masked scores, for one set of inputs.
 ///
 /// Tiles are of 64 queries × 64 keys. A mask plane is the mask of all batches and heads that share it.
-/// [`CompiledPartition::mask_tiles`](crate::CompiledPartition::mask_tiles) finds them. [`Display`](fmt::Display)
-/// draws the planes: `#` is full, `+` partial, `-` constant and `.` masked.
+/// [`CompiledPartition::mask_tiles`](crate::CompiledPartition::mask_tiles) finds them.
+/// [`Display`](fmt::Display) draws the planes: `#` is full, `+` partial, `-` constant and `.` masked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MaskTiles {
     planes: usize,

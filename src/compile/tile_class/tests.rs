@@ -47,7 +47,7 @@ impl Random {
 const SCORE: usize = 0;
 
 /// A chain from the raw score to the value that enters SoftMax, grown op by op.
-struct Chain {
+struct MaskGraph {
     /// The dims of the scores.
     dims: Vec<i64>,
     ops: Vec<Op>,
@@ -65,7 +65,7 @@ fn bytes_of(count: usize, number: impl Fn(usize) -> f32) -> Vec<u8> {
     (0..count).flat_map(|index| number(index).to_ne_bytes()).collect()
 }
 
-impl Chain {
+impl MaskGraph {
     fn new(dims: &[i64]) -> Self {
         let score = Self::score(dims, |index| (index * 37 % 101) as f32 / 25.0 - 2.0);
         let (ops, inputs) = (Vec::new(), BTreeMap::new());
@@ -288,7 +288,7 @@ fn holds(class: TileClass, elements: &[f32]) -> bool {
 
 /// The classes of a chain, held against the elements for a few scores: the number of masked tiles that are
 /// found, in planes that may be shared, and of all.
-fn check(chain: &Chain, with_infinities: bool) -> Result<(usize, usize), String> {
+fn check(chain: &MaskGraph, with_infinities: bool) -> Result<(usize, usize), String> {
     let (mut all, mut tables) = (Vec::new(), Vec::new());
     for level in Level::all_available() {
         let Some((tiles, table)) = chain.tiles(level) else { return Err("no mask was found".into()) };
@@ -302,14 +302,14 @@ fn check(chain: &Chain, with_infinities: bool) -> Result<(usize, usize), String>
     let dims = &chain.dims;
     let mut scores: Vec<(Value, bool)> = vec![
         (chain.values[SCORE].clone(), false),
-        (Chain::score(dims, |index| (index % 17) as f32 * 3.0 - 25.0), false),
-        (Chain::score(dims, |_| f32::NEG_INFINITY), true),
-        (Chain::score(dims, |_| 3.0e38), true),
-        (Chain::score(dims, |_| -3.0e38), true),
+        (MaskGraph::score(dims, |index| (index % 17) as f32 * 3.0 - 25.0), false),
+        (MaskGraph::score(dims, |_| f32::NEG_INFINITY), true),
+        (MaskGraph::score(dims, |_| 3.0e38), true),
+        (MaskGraph::score(dims, |_| -3.0e38), true),
     ];
     if with_infinities {
-        scores.push((Chain::score(dims, |_| f32::NAN), true));
-        scores.push((Chain::score(dims, |_| f32::INFINITY), true));
+        scores.push((MaskGraph::score(dims, |_| f32::NAN), true));
+        scores.push((MaskGraph::score(dims, |_| f32::INFINITY), true));
     }
     let mut masked = 0;
     for (index, (score, is_extreme)) in scores.iter().enumerate() {
@@ -350,10 +350,10 @@ struct Mask {
     /// Whether query i sees key j.
     sees: fn(usize, usize) -> bool,
     /// The same as an expression.
-    expr: fn(&mut Chain, i: usize, j: usize) -> usize,
+    expr: fn(&mut MaskGraph, i: usize, j: usize) -> usize,
 }
 
-impl Chain {
+impl MaskGraph {
     fn both(&mut self, a: usize, b: usize) -> usize {
         self.plain(K::LogicalAnd, &[a, b], D::Boolean)
     }
@@ -427,7 +427,7 @@ fn hash(i: usize, j: usize) -> usize {
     (i * 7919 + j * 104_729) % 1009
 }
 
-fn hashed(chain: &mut Chain, i: usize, j: usize, below: usize) -> usize {
+fn hashed(chain: &mut MaskGraph, i: usize, j: usize, below: usize) -> usize {
     let factors = [7919, 104_729].map(|factor| chain.integer(factor));
     let i = chain.plain(K::Multiply, &[i, factors[0]], D::S32);
     let j = chain.plain(K::Multiply, &[j, factors[1]], D::S32);
@@ -439,7 +439,7 @@ fn hashed(chain: &mut Chain, i: usize, j: usize, below: usize) -> usize {
 
 const MASKS: &[Mask] = &[
     Mask { name: "full", sees: |_, _| true, expr: |c, _, j| c.less_than(j, S) },
-    Mask { name: "causal", sees: |i, j| j <= i, expr: Chain::causal },
+    Mask { name: "causal", sees: |i, j| j <= i, expr: MaskGraph::causal },
     Mask {
         name: "sliding window",
         sees: |i, j| j <= i && i < j + S / 16,
@@ -581,7 +581,7 @@ fn exact(sees: impl Fn(usize, usize) -> bool) -> (usize, usize) {
 }
 
 /// A form of a mask, and the ops that say it.
-type Form<'a> = (&'a str, &'a dyn Fn(&mut Chain));
+type Form<'a> = (&'a str, &'a dyn Fn(&mut MaskGraph));
 
 #[test]
 fn every_form_of_a_mask_has_the_exact_tiles() {
@@ -630,7 +630,7 @@ fn every_form_of_a_mask_has_the_exact_tiles() {
         ];
         for (form, build) in forms {
             // The values are not needed: the mask is known.
-            let mut chain = Chain { is_computed: false, ..Chain::new(&dims) };
+            let mut chain = MaskGraph { is_computed: false, ..MaskGraph::new(&dims) };
             build(&mut chain);
             for level in Level::all_available() {
                 let (tiles, _) = chain.tiles(level).expect("there is a mask");
@@ -645,7 +645,7 @@ fn every_form_of_a_mask_has_the_exact_tiles() {
 }
 
 /// A random condition on indices, integers in memory and booleans.
-fn random_condition(chain: &mut Chain, random: &mut Random, numbers: &[usize], depth: usize) -> usize {
+fn random_condition(chain: &mut MaskGraph, random: &mut Random, numbers: &[usize], depth: usize) -> usize {
     let comparisons = [K::Less, K::LessEqual, K::Greater, K::GreaterEqual, K::Equal, K::NotEqual];
     if depth == 0 || random.below(4) == 0 {
         let operands = [random_integer(chain, random, numbers, 2), random_integer(chain, random, numbers, 2)];
@@ -677,7 +677,7 @@ fn random_condition(chain: &mut Chain, random: &mut Random, numbers: &[usize], d
 }
 
 /// A random integer for each place.
-fn random_integer(chain: &mut Chain, random: &mut Random, numbers: &[usize], depth: usize) -> usize {
+fn random_integer(chain: &mut MaskGraph, random: &mut Random, numbers: &[usize], depth: usize) -> usize {
     if depth == 0 || random.below(3) == 0 {
         return match random.below(5) {
             0 => {
@@ -705,7 +705,7 @@ fn random_integer(chain: &mut Chain, random: &mut Random, numbers: &[usize], dep
 }
 
 /// Booleans in random blocks, of random strides, for random axes.
-fn random_blocks(chain: &mut Chain, random: &mut Random) -> usize {
+fn random_blocks(chain: &mut MaskGraph, random: &mut Random) -> usize {
     let dims: Vec<i64> = chain.dims.iter().map(|&dim| if random.below(3) == 0 { 1 } else { dim }).collect();
     let value = blocks(&dims, random, |truth| vec![if truth { 3u8 } else { 0 }], D::Boolean);
     chain.strided_input(value, random)
@@ -746,7 +746,7 @@ fn classes_of_random_masks_hold() {
         if random.below(2) == 0 {
             dims.insert(0, 1 + random.below(2) as i64);
         }
-        let mut chain = Chain::new(&dims);
+        let mut chain = MaskGraph::new(&dims);
         let rank = dims.len() as i64;
         let mut numbers =
             vec![chain.index(-1), chain.index(-2), chain.index(-1), chain.index(-2), chain.index(0)];
@@ -779,7 +779,7 @@ fn classes_of_random_masks_hold() {
     assert!(found > 0, "of {exact} masked tiles, {found} were found");
 }
 
-impl Chain {
+impl MaskGraph {
     /// The kinds of ops, for messages.
     fn kinds(&self) -> Vec<String> {
         let of = |op: &Op| {
@@ -791,7 +791,7 @@ impl Chain {
 }
 
 /// Another link of a chain from the score to the value that enters SoftMax.
-fn random_link(chain: &mut Chain, random: &mut Random, numbers: &[usize], value: usize) -> usize {
+fn random_link(chain: &mut MaskGraph, random: &mut Random, numbers: &[usize], value: usize) -> usize {
     match random.below(6) {
         0..=2 => {
             let cond = random_condition(chain, random, numbers, 2);
@@ -831,7 +831,7 @@ fn random_link(chain: &mut Chain, random: &mut Random, numbers: &[usize], value:
 
 #[test]
 fn what_a_tile_holds_follows_from_its_values() {
-    type Build = fn(&mut Chain);
+    type Build = fn(&mut MaskGraph);
     use TileClass::{Constant, Full, Masked, Partial};
     let rows: &[(&str, Build, TileClass)] = &[
         (
@@ -1041,7 +1041,7 @@ fn what_a_tile_holds_follows_from_its_values() {
     ];
     let mut wrong = Vec::new();
     for (name, build, expected) in rows {
-        let mut chain = Chain::new(&[1, 70, 70]);
+        let mut chain = MaskGraph::new(&[1, 70, 70]);
         build(&mut chain);
         let Some((tiles, _)) = chain.tiles(Level::Portable) else {
             wrong.push(format!("{name}: no mask"));
@@ -1058,17 +1058,17 @@ fn what_a_tile_holds_follows_from_its_values() {
 }
 
 /// A score that a condition masks everywhere.
-fn masked(chain: &mut Chain, fill: f32) -> usize {
+fn masked(chain: &mut MaskGraph, fill: f32) -> usize {
     let (cond, fill) = (chain.booleans(&[70, 70], |_| 0), chain.numbers(&[], |_| fill));
     chain.select(cond, SCORE, fill)
 }
 
-fn bias(chain: &mut Chain, value: usize, number: f32) -> usize {
+fn bias(chain: &mut MaskGraph, value: usize, number: f32) -> usize {
     let bias = chain.numbers(&[70, 70], |_| number);
     chain.plain(K::Add, &[value, bias], D::F32)
 }
 
-fn scaled(chain: &mut Chain, value: usize, number: f32) -> usize {
+fn scaled(chain: &mut MaskGraph, value: usize, number: f32) -> usize {
     let factor = chain.numbers(&[], |_| number);
     chain.plain(K::Multiply, &[value, factor], D::F32)
 }
