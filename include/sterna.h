@@ -895,9 +895,9 @@ sterna_status_t sterna_compiled_partition_get_scratchpad_logical_tensor(const st
  * Inputs are found by id, in any order. Only those from which the mask is computed are needed and read;
  * nothing else of the partition is computed. During the call nobody writes to them.
  *
- * `invalid_arguments` for an input that is needed and is missing, has no memory, or is of another type, other
- * dims, strides or another engine than was compiled for. `out_of_memory` if the allocator of the engine gives
- * no memory for the table of tiles.
+ * `invalid_arguments` for an input that is needed and is missing, has no memory, or is of another type,
+ * other dims, strides or another engine than was compiled for. `out_of_memory` if the allocator of the
+ * engine gives no memory for the table of tiles.
  */
 sterna_status_t sterna_compiled_partition_count_mask_tiles(const sterna_compiled_partition_t *compiled_partition,
                                                            size_t num_inputs,
