@@ -22,8 +22,8 @@ use crate::kernels::pointwise::{Kernel1, convert};
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, AttentionPhase, AttentionResult, AttentionScratch, KEYS, Loop, LoopNest, Phase, Plan, StepSet,
-    TileProgram, WeightsProgram,
+    Access, AttentionPhase, AttentionResult, AttentionScratch, KEYS, Loop, LoopNest, Phase, Plan,
+    ScoreProgram, StepSet, TileProgram, WeightsProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -260,8 +260,17 @@ fn add(
             plan.slot_program(&space, &from, shape.logits, AttentionPhase::LOGITS)?
         }
     };
-    keys_innermost(&mut nest);
-    rewrite_roots(&mut nest.program);
+    let mut unmasked = match shape.logits == shape.scores {
+        true => None,
+        false => {
+            let supplied = (shape.scores, AttentionPhase::SCORES);
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionPhase::LOGITS)?
+        }
+    };
+    for nest in [&mut nest].into_iter().chain(&mut unmasked) {
+        keys_innermost(nest);
+        rewrite_roots(&mut nest.program);
+    }
     let weights = match shape.weights {
         None => None,
         Some([from, to]) => {
@@ -278,7 +287,6 @@ fn add(
     let stats = shape.stats.map(|value| plan.result(value));
     let result = result(plan, shape, tile, level)?;
 
-    let first_access = nest.program.accesses.len();
     let stats_strides = stats.as_ref().map(|stats| stats_strides(shape, stats));
     let access = |tokens: &Tokens| Access {
         base: tokens.tensor.base,
@@ -292,23 +300,31 @@ fn add(
         }
         _ => access(&queries),
     };
-    nest.program.accesses.extend([access(&queries), access(&keys), access(&values), to_stats]);
-    let (query_loop, key_loop) = (nest.column_blocks, nest.row_blocks);
-    for (index, l) in nest.loops.iter_mut().enumerate() {
-        let axis = shape.outer.get(index).copied();
+    let accesses = [access(&queries), access(&keys), access(&values), to_stats];
+    let strides_of = |index: usize, nest: &LoopNest| {
         let by_query = |stride: isize| stride.saturating_mul(tile.columns as isize);
         let by_key = |stride: isize| stride.saturating_mul(tile.rows as isize);
         let stats_of = |axis: usize| stats_strides.as_ref().map_or(0, |strides| strides[axis]);
-        let of = match axis {
-            Some(axis) => [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_of(axis)],
-            None if index == query_loop => {
+        match shape.outer.get(index) {
+            Some(&axis) => [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_of(axis)],
+            None if index == nest.column_blocks => {
                 [by_query(queries.token), 0, 0, by_query(stats_of(shape.query_axis))]
             }
-            None if index == key_loop => [0, by_key(keys.token), by_key(values.token), 0],
-            None => [0; 4],
-        };
-        l.strides.extend(of);
-    }
+            None => [0, by_key(keys.token), by_key(values.token), 0],
+        }
+    };
+    // The accesses of the phase follow those of the program.
+    let with_accesses = |mut nest: LoopNest| {
+        let first_access = nest.program.accesses.len();
+        nest.program.accesses.extend(accesses.clone());
+        for index in 0..nest.loops.len() {
+            let strides = strides_of(index, &nest);
+            nest.loops[index].strides.extend(strides);
+        }
+        ScoreProgram { nest, first_access }
+    };
+    let ScoreProgram { nest, first_access } = with_accesses(nest);
+    let unmasked = unmasked.map(with_accesses);
 
     let form = Form::F32;
     let to_f32 = |data_type: DataType| match data_type {
@@ -342,9 +358,12 @@ fn add(
         }
     };
     let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    // Without classes nobody knows which tiles are unmasked.
+    let unmasked = unmasked.filter(|_| classes.is_some());
     let mut phase = AttentionPhase {
         nest,
         first_access,
+        unmasked,
         types: [&queries, &keys, &values].map(|tokens| tokens.tensor.data_type),
         depth: shape.depth,
         value_columns: shape.value_columns,
@@ -469,7 +488,8 @@ fn result(plan: &mut PlanBuilder<'_>, shape: &Shape, tile: Extent, level: Level)
 }
 
 fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
-    let mut end = phase.nest.program.scratch;
+    let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
+    let mut end = phase.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
         let start = end.next_multiple_of(LINE);
         end = start.saturating_add(bytes);

@@ -283,6 +283,35 @@ impl<'a> PlanBuilder<'a> {
         self.program(space, supplied, &[(value, target)])
     }
 
+    /// As [`slot_program`](Self::slot_program) for one supplied value and a value on which nothing decides
+    /// but masks, for tiles in which no mask masks anything. `None` if there are no masks.
+    pub(super) fn unmasked_program(
+        &mut self,
+        space: &DriverSpace,
+        (supplied, from): (usize, usize),
+        value: usize,
+        slot: usize,
+    ) -> Result<Option<LoopNest>> {
+        let Some(group) = self.group().without_masks(supplied, value) else { return Ok(None) };
+        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        stored[supplied] = Some(Stored { base: Base::Driver(from), strides: None });
+        let lowered = elementwise::tile_program(
+            &group,
+            &stored,
+            space,
+            &[(value, Stored { base: Base::Driver(slot), strides: None })],
+            self.constants.len(),
+            self.level,
+            &self.policy,
+            |_| false,
+        );
+        // It runs in place of another program, whose cost counts.
+        let (cost, flops) = (self.cost, self.program_flops);
+        let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
+        (self.cost, self.program_flops) = (cost, flops);
+        Ok(nests.into_iter().next())
+    }
+
     /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all that
     /// the outputs need of the value: outputs of the value's shape, outputs that are such values in other
     /// dims, and the value itself if later phases compute other outputs from it.

@@ -12,7 +12,9 @@ use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{AttentionOperand, AttentionPhase, Base, Plan, TileClass, class, largest_constant};
+use crate::plan::{
+    AttentionOperand, AttentionPhase, Base, LoopNest, Plan, ScoreProgram, TileClass, class, largest_constant,
+};
 use crate::types::dtype::DataType;
 
 /// Bytes of a row of a tile of f32.
@@ -26,12 +28,15 @@ pub(super) fn run(
     runner: &TaskRunner<'_>,
 ) -> Result<()> {
     let logits = select_dests(&phase.nest.program, &bindings.in_place);
+    let of_unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest.program);
+    let unmasked = of_unmasked.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
     let of_weights = phase.weights.as_ref().map(|weights| &weights.nest.program);
     let weights = of_weights.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
     let result = select_dests(&phase.result.nest.program, &bindings.in_place);
     runner.run(phase.tasks(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        let mut block = QueryBlock::new(phase, plan, bindings, scratch, [&logits, &weights, &result]);
+        let mut block =
+            QueryBlock::new(phase, plan, bindings, scratch, [&logits, &unmasked, &weights, &result]);
         ranges.for_each(|tasks| tasks.for_each(|task| block.run(task)));
     })
 }
@@ -41,6 +46,8 @@ struct QueryBlock<'a> {
     phase: &'a AttentionPhase,
     /// Makes what enters the SoftMax.
     logits: Interpreter<'a, ScoreOperands<'a>>,
+    /// The same for tiles in which no mask masks anything.
+    unmasked: Option<Interpreter<'a, ScoreOperands<'a>>>,
     /// Changes weights before they are multiplied by the values.
     weights: Option<Interpreter<'a, SlotOperands<'a>>>,
     /// Takes the result out.
@@ -74,16 +81,21 @@ impl<'a> QueryBlock<'a> {
         plan: &'a Plan,
         bindings: &Bindings,
         scratch: *mut u8,
-        [logits, weights, result]: [&'a [SelectDest]; 3],
+        [logits, of_unmasked, weights, result]: [&'a [SelectDest]; 4],
     ) -> Self {
         let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
-        let scores = ScoreOperands {
+        let scores = |nest, first_access| ScoreOperands {
             phase,
+            nest,
+            first_access,
             scratch,
-            cursor: cursor(&phase.nest),
+            cursor: cursor(nest),
             computed: None,
             queue: PrefetchQueue::default(),
         };
+        let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, first_access }| {
+            Interpreter::new(&nest.program, of_unmasked, scratch, scores(nest, *first_access))
+        });
         let slots = |nest, slots: [usize; 2]| SlotOperands {
             slots: slots.map(|place| scratch.wrapping_add(place)),
             cursor: cursor(nest),
@@ -102,7 +114,13 @@ impl<'a> QueryBlock<'a> {
         let of_result = scratch.wrapping_add(layout.result_program);
         Self {
             phase,
-            logits: Interpreter::new(&phase.nest.program, logits, scratch, scores),
+            logits: Interpreter::new(
+                &phase.nest.program,
+                logits,
+                scratch,
+                scores(&phase.nest, phase.first_access),
+            ),
+            unmasked,
             weights,
             result: Interpreter::new(program, result, of_result, behind),
             state: SoftmaxState::new(),
@@ -177,6 +195,9 @@ impl<'a> QueryBlock<'a> {
     /// Goes through the blocks of keys.
     fn pass(&mut self, task: usize, pass: Pass) {
         self.go_to(task, 0);
+        if let Some(unmasked) = &mut self.unmasked {
+            unmasked.go_to(task * self.phase.key_blocks());
+        }
         if let Some(weights) = &mut self.weights {
             weights.go_to(task * self.phase.key_blocks());
         }
@@ -187,7 +208,7 @@ impl<'a> QueryBlock<'a> {
             Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
         };
         let Some(classes) = classes else {
-            (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass));
+            (0..key_blocks).for_each(|key_block| self.tile(task, key_block, pass, false));
             return;
         };
         let mut has_constants = false;
@@ -195,13 +216,14 @@ impl<'a> QueryBlock<'a> {
             match class(classes, key_block) {
                 TileClass::Masked => {}
                 TileClass::Constant => has_constants = true,
-                TileClass::Full | TileClass::Partial => self.tile(task, key_block, pass),
+                TileClass::Full => self.tile(task, key_block, pass, true),
+                TileClass::Partial => self.tile(task, key_block, pass, false),
             }
         }
         if has_constants && self.weighs(largest_constant(classes)) {
             let constants =
                 (0..key_blocks).filter(|&key_block| class(classes, key_block) == TileClass::Constant);
-            constants.for_each(|key_block| self.tile(task, key_block, pass));
+            constants.for_each(|key_block| self.tile(task, key_block, pass, false));
         }
     }
 
@@ -225,8 +247,9 @@ impl<'a> QueryBlock<'a> {
         })
     }
 
-    fn tile(&mut self, task: usize, key_block: usize, pass: Pass) {
-        let tile = self.scores(task, key_block);
+    /// Takes a tile in; `is_unmasked` if no mask masks anything in the tile.
+    fn tile(&mut self, task: usize, key_block: usize, pass: Pass, is_unmasked: bool) {
+        let tile = self.scores(task, key_block, is_unmasked);
         let (kernels, columns) = (&self.phase.kernels, self.phase.value_columns);
         // SAFETY: the tile is scratch of this thread, as is the block of results, which has a row for each
         // element of a value; the plan's level was available when the plan was made.
@@ -285,9 +308,17 @@ impl<'a> QueryBlock<'a> {
     }
 
     /// The tile of what enters the SoftMax, in f32.
-    fn scores(&mut self, task: usize, key_block: usize) -> ScoreTile {
+    fn scores(&mut self, task: usize, key_block: usize, is_unmasked: bool) -> ScoreTile {
         let phase = self.phase;
-        self.logits.run(task * phase.key_blocks() + key_block);
+        let place = task * phase.key_blocks() + key_block;
+        match &mut self.unmasked {
+            Some(unmasked) if is_unmasked => {
+                unmasked.run(place);
+                unmasked.operands.computed = None;
+                self.logits.go_to(place);
+            }
+            _ => self.logits.run(place),
+        }
         let Extent { rows: keys, columns: queries } = self.logits.operands.cursor.extent();
         let extent = Extent { rows: keys, columns: queries };
         let tile = |place: usize| ScoreTile { at: self.at(place).cast(), keys, queries };
@@ -418,6 +449,9 @@ impl<'a> QueryBlock<'a> {
 /// asks for it.
 struct ScoreOperands<'a> {
     phase: &'a AttentionPhase,
+    /// The loops of the program, and the access of the queries.
+    nest: &'a LoopNest,
+    first_access: usize,
     scratch: *mut u8,
     cursor: Cursor<'a>,
     /// The tile whose scores are in scratch.
@@ -440,7 +474,7 @@ impl<'a> TileOperands<'a> for ScoreOperands<'a> {
 
     fn at(&mut self, access: usize) -> *mut u8 {
         let layout = &self.phase.layout;
-        match self.phase.nest.program.accesses[access].base {
+        match self.nest.program.accesses[access].base {
             Base::Driver(AttentionPhase::LOGITS) => self.place(match self.phase.widen_logits {
                 Some(_) => layout.typed_logits,
                 None => layout.weights,
@@ -465,8 +499,8 @@ impl ScoreOperands<'_> {
 
     /// The type of an operand of a product, and where its tokens lie in the present tile.
     fn given(&self, operand: AttentionOperand) -> (DataType, Matrix) {
-        let access = self.phase.access(operand);
-        let of = &self.phase.nest.program.accesses[access];
+        let access = self.first_access + operand as usize;
+        let of = &self.nest.program.accesses[access];
         let data_type = self.phase.types[operand as usize];
         (
             data_type,

@@ -32,6 +32,8 @@ pub(crate) struct AttentionPhase {
     pub(crate) first_access: usize,
     /// The types of the queries, the keys and the values.
     pub(crate) types: [DataType; 3],
+    /// The same loops and accesses around a program without masks, for tiles in which none masks anything.
+    pub(crate) unmasked: Option<ScoreProgram>,
     /// Elements of a query and of a key, and of a value.
     pub(crate) depth: usize,
     pub(crate) value_columns: usize,
@@ -80,13 +82,15 @@ impl AttentionPhase {
 
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
-        let weights = self.weights.iter().map(|weights| &weights.nest);
+        let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
+        let weights = unmasked.chain(self.weights.iter().map(|weights| &weights.nest));
         [&self.nest].into_iter().chain(weights).chain([&self.result.nest]).collect()
     }
 
     /// The starts of all accesses, and of the table of classes, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let weights = self.weights.iter_mut().map(|weights| &mut weights.nest);
+        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
+        let weights = unmasked.chain(self.weights.iter_mut().map(|weights| &mut weights.nest));
         let nests = [&mut self.nest].into_iter().chain(weights).chain([&mut self.result.nest]);
         let classes = self.classes.iter_mut().map(|table| &mut table.base);
         nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
@@ -113,6 +117,14 @@ pub(crate) enum AttentionOperand {
     Values,
     /// A number for each query, or the queries again if nobody wants them.
     Stats,
+}
+
+/// Another program that makes what enters the SoftMax.
+#[derive(Debug)]
+pub(crate) struct ScoreProgram {
+    pub(crate) nest: LoopNest,
+    /// The access of the queries.
+    pub(crate) first_access: usize,
 }
 
 /// Ops between the SoftMax and the second product. They need the weights that the SoftMax gives, so the

@@ -19,7 +19,7 @@ mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
-    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, WeightsProgram,
+    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
 };
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};

@@ -22,6 +22,7 @@ use crate::types::kind::TensorId;
 use crate::types::shape::{self, Dims};
 
 /// The values of a partition: its inputs, then the results of its ops in run order.
+#[derive(Clone)]
 pub(in crate::compile) struct ShapedGroup {
     pub(in crate::compile) values: Vec<GroupValue>,
     /// Number of inputs of the partition.
@@ -33,6 +34,7 @@ pub(in crate::compile) struct ShapedGroup {
 }
 
 /// A tensor within a group.
+#[derive(Clone)]
 pub(in crate::compile) struct GroupValue {
     pub(in crate::compile) data_type: DataType,
     pub(in crate::compile) dims: Dims,
@@ -41,6 +43,7 @@ pub(in crate::compile) struct GroupValue {
 }
 
 /// An op that is not pointwise: a phase of its own computes its results.
+#[derive(Clone)]
 pub(in crate::compile) struct Anchor {
     /// The op, by its index in the partition.
     pub(in crate::compile) op: usize,
@@ -65,6 +68,7 @@ impl GroupValue {
 }
 
 /// Definition of a value from others.
+#[derive(Clone)]
 pub(in crate::compile) struct ValueDef {
     pub(in crate::compile) pointwise: TypedFunction,
     /// The values whose data is used, and for each the dim of the result at which its first dim starts.
@@ -78,6 +82,7 @@ pub(in crate::compile) struct ValueDef {
 }
 
 /// The places in its operands from which an op moves the elements of its result.
+#[derive(Clone)]
 pub(in crate::compile) enum Moved {
     /// Dim `i` of the result is dim `order[i]` of the operand.
     Transposed(SmallVec<[usize; 6]>),
@@ -244,6 +249,38 @@ impl ShapedGroup {
     /// The anchor whose result a value is.
     pub(in crate::compile) fn anchor_of(&self, value: usize) -> Option<usize> {
         self.anchors.iter().position(|anchor| anchor.outputs.contains(&value))
+    }
+
+    /// The group in which selects between a value that is computed from another one, and something else,
+    /// choose the former, for all selects on the way to a third value. `None` if there are no such selects,
+    /// or if there is more than one way: on one way, the third value depends on the first exactly if each
+    /// select chooses so.
+    pub(in crate::compile) fn without_masks(&self, from: usize, to: usize) -> Option<Self> {
+        let mut depends = vec![false; self.values.len()];
+        for value in 0..self.values.len() {
+            depends[value] =
+                value == from || self.operands(value).into_iter().any(|operand| depends[operand]);
+        }
+        let mut group = self.clone();
+        let mut has_masks = false;
+        let mut value = to;
+        while value != from {
+            let def = self.values[value].def.as_ref()?;
+            let mut ways =
+                def.operands.iter().copied().enumerate().filter(|&(_, (operand, _))| depends[operand]);
+            let (Some((place, (operand, start))), None) = (ways.next(), ways.next()) else { return None };
+            let is_alike = self.values[operand].dims == self.values[value].dims;
+            if def.pointwise.function == Function::Select && place > 0 && is_alike {
+                let pointwise = TypedFunction { function: Function::Identity, ..def.pointwise };
+                let operands = smallvec![(operand, start)];
+                let (constants, axis) = (Vec::new(), 0);
+                group.values[value].def =
+                    Some(ValueDef { pointwise, operands, axis, constants, moved: None });
+                has_masks = true;
+            }
+            value = operand;
+        }
+        has_masks.then_some(group)
     }
 
     /// The value of which another one is the same in another type of floating-point numbers.
