@@ -19,6 +19,16 @@ use crate::types::shape::Dims;
 pub(crate) const CLASS_TILE: usize = 64;
 
 /// What is known of the values of a tile that enter SoftMax.
+///
+/// ```
+/// use sterna::{MaskTiles, TileClass};
+/// /// The share of tiles for which an execution computes products.
+/// fn computed(tiles: &MaskTiles) -> f64 {
+///     let kept = tiles.count(TileClass::Full) + tiles.count(TileClass::Partial);
+///     kept as f64 / tiles.tiles().max(1) as f64
+/// }
+/// assert_eq!(TileClass::ALL.len(), 4);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TileClass {
@@ -295,6 +305,22 @@ pub(crate) fn note_constant(table_row: &mut [u8], constant: f32) {
 /// Tiles are of 64 queries × 64 keys. A mask plane is the mask of all batches and heads that share it.
 /// [`CompiledPartition::mask_tiles`](crate::CompiledPartition::mask_tiles) finds them.
 /// [`Display`](fmt::Display) draws the planes: `#` is full, `+` partial, `-` constant and `.` masked.
+///
+/// ```
+/// use sterna::{Attention, Causal, DataType, Engine, Graph, LogicalTensor, Policy, TileClass};
+/// let head = |id| LogicalTensor::strided(id, DataType::F32, &[2, 128, 16]);
+/// let attention = Attention::new(head(0)?, head(1)?, head(2)?, head(3)?).causal(Causal::TopLeft);
+/// let mut graph = Graph::new();
+/// graph.attention(&attention)?;
+/// graph.finalize()?;
+/// let partition = &graph.partitions(Policy::Fusion)?[0];
+/// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+/// let tiles = compiled.mask_tiles(&[])?.expect("the scores are masked");
+/// assert_eq!((tiles.planes(), tiles.query_blocks(), tiles.key_blocks()), (1, 2, 2));
+/// assert_eq!(tiles.class(0, 0, 1), Some(TileClass::Masked), "keys from 64 on come after queries up to 63");
+/// assert_eq!(tiles.class(0, 2, 0), None);
+/// # Ok::<(), sterna::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct MaskTiles {
     planes: usize,
