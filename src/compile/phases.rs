@@ -303,7 +303,7 @@ impl<'a> PlanBuilder<'a> {
             self.constants.len(),
             self.level,
             &self.policy,
-            |_| false,
+            |_| true,
         );
         // It runs in place of another program, whose cost counts.
         let (cost, flops) = (self.cost, self.program_flops);
