@@ -405,7 +405,7 @@ fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed
         outer[rank - 2] = token;
         token = outer[shape.query_axis];
     }
-    Ok(Tokens { outer, token, element, offset: offset * width, tensor })
+    Ok(Tokens { outer, token, element, offset, tensor })
 }
 
 /// The strides of the statistics along the axes of the scores.

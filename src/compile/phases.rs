@@ -10,8 +10,8 @@
 //! anchor can stand among any pointwise ops.
 //!
 //! A lowering that computes tiles fuses what it can instead. [`epilogue`](PlanBuilder::epilogue) makes a tile
-//! program of the values that depend on an anchor's result, and [`prologue`](PlanBuilder::prologue) one of an
-//! operand that goes to a slot of the driver; what they take, no other phase computes.
+//! program of the values that depend on an anchor's result, and [`slot_program`](PlanBuilder::slot_program)
+//! one of an operand that goes to a slot of the driver; what they take, no other phase computes.
 
 use smallvec::SmallVec;
 
@@ -264,12 +264,6 @@ impl<'a> PlanBuilder<'a> {
         Ok(nest)
     }
 
-    /// The tile program that computes a value from what is stored and puts it into a slot of the driver.
-    pub(super) fn prologue(&mut self, space: &DriverSpace, value: usize, slot: usize) -> Result<LoopNest> {
-        let target = Stored { base: Base::Driver(slot), strides: None };
-        self.program(space, &[], &[(value, target)])
-    }
-
     /// The tile program that computes a value from what is stored and from values that the driver supplies,
     /// each with its slot, and puts it into a slot of the driver.
     pub(super) fn slot_program(
@@ -354,19 +348,13 @@ impl<'a> PlanBuilder<'a> {
         Ok(nest)
     }
 
-    /// The place of an operand of an anchor, and the elements from there to its first one. Moves of what is
-    /// in memory are followed by strides as far as strides lead.
+    /// The elements of an operand of an anchor in memory, as a [view](Self::view) where strides lead to them,
+    /// else written by a phase of its own; and the bytes to the first.
     pub(super) fn operand_view(&mut self, value: usize) -> Result<(PlacedTensor, isize)> {
-        if self.stored[value].is_none()
-            && let Some(operand) = self.group().moved_from(value)
-        {
-            let (tensor, offset) = self.operand_view(operand)?;
-            if let Some((strides, more)) = self.group().moved_strides(value, &tensor.strides) {
-                let dims = self.group().values[value].dims.clone();
-                return Ok((PlacedTensor { dims, strides, ..tensor }, offset + more));
-            }
+        match self.view(value) {
+            Some(view) => Ok(view),
+            None => Ok((self.operand(value)?, 0)),
         }
-        Ok((self.operand(value)?, 0))
     }
 
     fn program<'t>(

@@ -275,7 +275,7 @@ impl RowsLowering<'_, '_> {
             self.fused.tile = Some((rows, places_axis));
             if has_prologue {
                 let (space, row_stride) = space(source);
-                let nest = self.builder.prologue(&space, source, 0)?;
+                let nest = self.builder.slot_program(&space, &[], source, 0)?;
                 let element = element(source);
                 self.fused.prologue = Some(Program { nest, row_stride, element, is_by_place: false });
             }

@@ -308,28 +308,6 @@ impl ShapedGroup {
         moves.then(|| def.operands.first().map(|&(operand, _)| operand)).flatten()
     }
 
-    /// The strides of a value whose elements are those of the value that it is [moved
-    /// from](Self::moved_from), which has these strides, and the elements from the first one there to its
-    /// own; `None` if no strides lead to them.
-    pub(in crate::compile) fn moved_strides(&self, value: usize, strides: &[i64]) -> Option<(Dims, isize)> {
-        let def = self.values[value].def.as_ref()?;
-        let operand = self.moved_from(value)?;
-        match &def.moved {
-            None => Some((strides.into(), 0)),
-            Some(Moved::Transposed(order)) => Some((order.iter().map(|&axis| strides[axis]).collect(), 0)),
-            Some(Moved::Sliced(ranges)) => {
-                let first = ranges.iter().zip(strides).map(|(range, stride)| range.start * stride);
-                let own = ranges.iter().zip(strides).map(|(range, stride)| range.step * stride);
-                Some((own.collect(), first.sum::<i64>() as isize))
-            }
-            Some(Moved::Reshaped) => {
-                let dims = [operand, value].map(|of| &self.values[of].dims);
-                shape::split_strides(dims[0], strides, dims[1]).map(|strides| (strides, 0))
-            }
-            Some(Moved::Concatenated { .. }) => None,
-        }
-    }
-
     /// The only user of a value, if that has the value's dims in an order: axis `i` is axis `order[i]` of the
     /// value.
     pub(in crate::compile) fn only_transposed(&self, value: usize) -> Option<(usize, SmallVec<[usize; 6]>)> {
