@@ -5,32 +5,26 @@
 //! keys, nobody asks for scores or weights, and strides lead a tile to all operands. Any other partition runs
 //! its products and its SoftMax one after another, through internal buffers.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
-use super::elementwise::{DriverSpace, ShapedGroup};
-use super::gemm;
+use super::attention_shape::{Shape, TokenOperands, empty_nest, result, round, widen};
+use super::elementwise::DriverSpace;
 use super::machine::Machine;
-use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
-use super::rows;
+use super::phases::{PlanBuilder, ShapedPartition};
+use super::{decode, gemm, rows};
 use crate::error::{CompileFault, Result};
-use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::attention::{AttentionKernels, QUERIES};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
-use crate::kernels::pointwise::{Kernel1, convert};
+use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, AttentionPhase, AttentionResult, AttentionScratch, KEYS, Loop, LoopNest, Phase, Plan,
-    ScoreProgram, StepSet, TileProgram, WeightsProgram,
+    AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, WeightsProgram,
 };
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, Level, OpKind};
-use crate::types::shape::{self, Dims};
-
-/// Fewest queries of a head that are a block of their own if heads share keys and values.
-const FEW_QUERIES: usize = 16;
+use crate::types::kind::OpKind;
 
 /// The plan of a partition for concrete inputs.
 pub(super) fn lower(
@@ -55,177 +49,6 @@ pub(super) fn lower(
     plan.finish()
 }
 
-/// The values and the axes of attention. Axes count those of the scores.
-struct Shape {
-    /// The operands of both products.
-    queries: usize,
-    keys: usize,
-    values: usize,
-    /// The result of the first product, what enters the SoftMax, and the result of the second product.
-    scores: usize,
-    logits: usize,
-    result: usize,
-    /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
-    weights: Option<[usize; 2]>,
-    /// The second result of the SoftMax, if it is wanted.
-    stats: Option<usize>,
-    inf_as_zero: bool,
-    transposes: Transposes,
-    dims: Dims,
-    query_axis: usize,
-    key_axis: usize,
-    /// The other axes.
-    outer: SmallVec<[usize; 6]>,
-    depth: usize,
-    value_columns: usize,
-}
-
-/// Which operands lie transposed.
-struct Transposes {
-    queries: bool,
-    keys: bool,
-    values: bool,
-}
-
-impl Shape {
-    /// `None` if the phase does not run a partition of this form.
-    fn new(shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<Option<Self>> {
-        let (partition, group) = (shaped.partition, &shaped.group);
-        let kind = |anchor: usize| partition.ops()[group.anchors[anchor].op].kind();
-        let [first, softmax, second] = match group.anchors[..] {
-            [_, _, _] if kind(0) == OpKind::MatMul && kind(1) == OpKind::SoftMax => [0, 1, 2],
-            _ => return Ok(None),
-        };
-        let [first, softmax, second] = [first, softmax, second].map(|index| &group.anchors[index]);
-        let op = |anchor: usize| &partition.ops()[anchor];
-        let (first_op, softmax_op, second_op) = (op(first.op), op(softmax.op), op(second.op));
-        let (scores, logits, result) = (first.outputs[0], softmax.inputs[0], second.outputs[0]);
-        let weights = softmax.outputs[0];
-        let stats = softmax.outputs.get(1).copied().filter(|stats| group.outputs.contains(stats));
-        let dims = &group.values[scores].dims;
-        let rank = dims.len();
-        let result_dims = &group.values[result].dims;
-        let is_form = second_op.kind() == OpKind::MatMul
-            && first.inputs.len() == 2
-            && second.inputs.len() == 2
-            && rank >= 2
-            && group.values[logits].dims == *dims
-            && infer::resolved_axis(softmax_op, dims)? == rank - 1
-            && result_dims.len() == rank
-            && result_dims[..rank - 1] == dims[..rank - 1]
-            && !second_op.bool_attr(Attr::TransposeA)
-            && !dims.contains(&0)
-            && !result_dims.contains(&0);
-        let operands = [first.inputs[0], first.inputs[1], second.inputs[1]];
-        let are_matrices = operands.iter().all(|&value| {
-            let dims = &group.values[value].dims;
-            dims.len() >= 2 && !dims.contains(&0) && plan.is_computable(value, &[])
-        });
-        if !is_form || !are_matrices {
-            return Ok(None);
-        }
-        let factors = second.inputs[0];
-        let changed = match is_conversion_of(group, factors, weights) {
-            true => None,
-            false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
-            false => return Ok(None),
-        };
-        // Nobody else needs scores, weights, or what is computed from them.
-        let is_hidden = group.outputs.iter().all(|&output| {
-            Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
-        });
-        if !is_hidden || logits != scores && !plan.is_tile_program(dims, &[scores], logits) {
-            return Ok(None);
-        }
-        let [queries, keys, values] = operands;
-        let transposes = Transposes {
-            queries: first_op.bool_attr(Attr::TransposeA),
-            keys: first_op.bool_attr(Attr::TransposeB),
-            values: second_op.bool_attr(Attr::TransposeB),
-        };
-        let along = |value: usize, is_transposed: bool| {
-            let dims = &group.values[value].dims;
-            let rank = dims.len();
-            dims[if is_transposed { rank - 2 } else { rank - 1 }] as usize
-        };
-        let (depth, value_columns) = (along(queries, transposes.queries), along(values, transposes.values));
-        // Few queries of heads that share keys and values are one block.
-        let is_shared = |axis: usize| {
-            [keys, values].into_iter().all(|value| {
-                let own = &group.values[value].dims;
-                (axis + own.len()).checked_sub(rank).is_none_or(|at| own[at] == 1)
-            })
-        };
-        let count = |axis: usize| dims[axis] as usize;
-        let shared = (0..rank - 2).filter(|&axis| is_shared(axis)).max_by_key(|&axis| count(axis));
-        let query_axis = match shared {
-            Some(axis) if count(rank - 2) < FEW_QUERIES && count(axis) > count(rank - 2) => axis,
-            _ => rank - 2,
-        };
-        Ok(Some(Self {
-            queries,
-            keys,
-            values,
-            scores,
-            logits,
-            result,
-            weights: changed,
-            stats,
-            inf_as_zero: softmax_op.str_attr(Attr::Mode) == Some("inf_as_zero"),
-            transposes,
-            dims: dims.clone(),
-            query_axis,
-            key_axis: rank - 1,
-            outer: (0..rank - 1).filter(|&axis| axis != query_axis).collect(),
-            depth,
-            value_columns,
-        }))
-    }
-
-    fn count(&self, axis: usize) -> usize {
-        self.dims[axis] as usize
-    }
-
-    fn places(&self) -> usize {
-        self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
-    }
-
-    fn flops(&self) -> usize {
-        let pairs = self.places().saturating_mul(self.count(self.query_axis));
-        let pairs = pairs.saturating_mul(self.count(self.key_axis));
-        pairs.saturating_mul(2 * (self.depth + self.value_columns))
-    }
-
-    /// Queries of a block, and keys.
-    fn tile(&self) -> Extent {
-        Extent {
-            rows: self.count(self.key_axis).min(KEYS),
-            columns: self.count(self.query_axis).min(QUERIES),
-        }
-    }
-}
-
-/// Whether a value is another one in another type of floating-point numbers.
-fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
-    while value != of {
-        match group.converted(value) {
-            Some(operand) => value = operand,
-            None => return false,
-        }
-    }
-    true
-}
-
-/// An operand of a product as the phase reads it: from token to token, and along the elements of one.
-struct Tokens {
-    tensor: PlacedTensor,
-    offset: isize,
-    /// Bytes along the axes of the scores; that of the tokens themselves is `token`.
-    outer: AxisStrides,
-    token: isize,
-    element: isize,
-}
-
 /// Adds the phase.
 fn add(
     shaped: &ShapedPartition<'_>,
@@ -237,14 +60,17 @@ fn add(
     let group = &shaped.group;
     let type_of = |value: usize| group.values[value].data_type;
     let unsupported = |what: &str| CompileFault::Unsupported(format!("no kernel runs attention {what}"));
-    let queries = tokens(plan, shape, shape.queries, shape.transposes.queries)?;
-    // Keys that are the transposed right operand lie token by token.
-    let keys = tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
-    let values = tokens(plan, shape, shape.values, shape.transposes.values)?;
+    let mut operands = TokenOperands::new(plan, shape)?;
+    if decode::fits(shape, &operands) {
+        return decode::add(plan, shape, operands, level);
+    }
     let width = |value: usize| type_of(value).size().unwrap_or(4);
     let (score_width, logit_width) = (width(shape.scores), width(shape.logits));
 
-    let tile = shape.tile();
+    let tile = Extent {
+        rows: shape.count(shape.key_axis).min(KEYS),
+        columns: shape.count(shape.query_axis).min(QUERIES),
+    };
     let slot = |width: usize| ((QUERIES * width) as isize, width as isize);
     let space = DriverSpace {
         dims: shape.dims.clone(),
@@ -254,7 +80,7 @@ fn add(
         slots: smallvec![slot(score_width), slot(logit_width)],
     };
     let mut nest = match shape.logits == shape.scores {
-        true => empty_nest(shape, tile),
+        true => empty_nest(shape, [shape.key_axis, shape.query_axis], tile),
         false => {
             let from = [(shape.scores, AttentionPhase::SCORES)];
             plan.slot_program(&space, &from, shape.logits, AttentionPhase::LOGITS)?
@@ -284,67 +110,28 @@ fn add(
         }
     };
 
-    let stats = shape.stats.map(|value| plan.result(value));
-    let result = result(plan, shape, tile, level)?;
-
-    let stats_strides = stats.as_ref().map(|stats| stats_strides(shape, stats));
-    let access = |tokens: &Tokens| Access {
-        base: tokens.tensor.base,
-        offset: tokens.offset,
-        row_stride: tokens.token,
-        col_stride: tokens.element,
+    operands.place_stats(plan, shape);
+    let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
+    let result = result(plan, shape, tile.columns, of_result, level)?;
+    let attached = |nest: LoopNest| {
+        let blocks = [nest.column_blocks, nest.row_blocks];
+        operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
     };
-    let to_stats = match (&stats, &stats_strides) {
-        (Some(stats), Some(strides)) => {
-            Access { base: stats.base, offset: 0, row_stride: strides[shape.query_axis], col_stride: 4 }
-        }
-        _ => access(&queries),
-    };
-    let accesses = [access(&queries), access(&keys), access(&values), to_stats];
-    let strides_of = |index: usize, nest: &LoopNest| {
-        let by_query = |stride: isize| stride.saturating_mul(tile.columns as isize);
-        let by_key = |stride: isize| stride.saturating_mul(tile.rows as isize);
-        let stats_of = |axis: usize| stats_strides.as_ref().map_or(0, |strides| strides[axis]);
-        match shape.outer.get(index) {
-            Some(&axis) => [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_of(axis)],
-            None if index == nest.column_blocks => {
-                [by_query(queries.token), 0, 0, by_query(stats_of(shape.query_axis))]
-            }
-            None => [0, by_key(keys.token), by_key(values.token), 0],
-        }
-    };
-    // The accesses of the phase follow those of the program.
-    let with_accesses = |mut nest: LoopNest| {
-        let first_access = nest.program.accesses.len();
-        nest.program.accesses.extend(accesses.clone());
-        for index in 0..nest.loops.len() {
-            let strides = strides_of(index, &nest);
-            nest.loops[index].strides.extend(strides);
-        }
-        ScoreProgram { nest, first_access }
-    };
-    let ScoreProgram { nest, first_access } = with_accesses(nest);
-    let unmasked = unmasked.map(with_accesses);
+    let ScoreProgram { nest, first_access } = attached(nest);
+    let unmasked = unmasked.map(attached);
 
     let form = Form::F32;
     let to_f32 = |data_type: DataType| match data_type {
         DataType::F32 => Some(None),
         other => RowPack::new(level, other, DataType::F32).map(Some),
     };
-    let round = |to: DataType| match to {
-        DataType::F32 => Some(None),
-        other => convert(level, DataType::F32, other).map(|kernels| Some(kernels.kernel)),
-    };
-    let widen = |from: DataType| match from {
-        DataType::F32 => Some(None),
-        other => convert(level, other, DataType::F32).map(|kernels| Some(kernels.kernel)),
-    };
+    let (round, widen) = (|to| round(level, to), |from| widen(level, from));
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
-    let pack_queries = PackPanel::new(level, queries.tensor.data_type, form, QUERIES);
+    let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
     let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(round_scores), Some(widen_logits)) = (
         pack_queries,
-        to_f32(keys.tensor.data_type),
-        to_f32(values.tensor.data_type),
+        to_f32(operands.types()[1]),
+        to_f32(operands.types()[2]),
         round(type_of(shape.scores)),
         widen(type_of(shape.logits)),
     ) else {
@@ -364,7 +151,7 @@ fn add(
         nest,
         first_access,
         unmasked,
-        types: [&queries, &keys, &values].map(|tokens| tokens.tensor.data_type),
+        types: operands.types(),
         depth: shape.depth,
         value_columns: shape.value_columns,
         product: GemmKernel::new(level, form),
@@ -377,7 +164,7 @@ fn add(
         score_width,
         logit_width,
         inf_as_zero: shape.inf_as_zero,
-        has_stats: stats.is_some(),
+        has_stats: shape.stats.is_some(),
         weights,
         classes,
         result,
@@ -386,49 +173,6 @@ fn add(
     phase.layout = scratch_layout(&phase);
     plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
     Ok(())
-}
-
-/// An operand of a product, whose rows are tokens unless it lies transposed.
-fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed: bool) -> Result<Tokens> {
-    let (tensor, offset) = plan.operand_view(value)?;
-    let (rank, own) = (shape.dims.len(), tensor.dims.len());
-    let width = tensor.data_type.size().unwrap_or(1) as isize;
-    let stride = |axis: usize| tensor.strides[axis] as isize * width;
-    let (token_axis, element_axis) = if is_transposed { (own - 1, own - 2) } else { (own - 2, own - 1) };
-    let batch =
-        shape::access_strides(&tensor.dims[..own - 2], &tensor.strides, &shape.dims[..rank - 2], rank - own);
-    let mut outer: AxisStrides = batch.into_iter().map(|stride| stride as isize * width).collect();
-    outer.resize(rank, 0);
-    let (mut token, element) = (stride(token_axis), stride(element_axis));
-    // The queries of other heads may be those of a block.
-    if value == shape.queries && shape.query_axis != rank - 2 {
-        outer[rank - 2] = token;
-        token = outer[shape.query_axis];
-    }
-    Ok(Tokens { outer, token, element, offset, tensor })
-}
-
-/// The strides of the statistics along the axes of the scores.
-fn stats_strides(shape: &Shape, stats: &PlacedTensor) -> AxisStrides {
-    let strides = shape::access_strides(&stats.dims, &stats.strides, &shape.dims, 0);
-    strides.into_iter().map(|stride| stride as isize * 4).collect()
-}
-
-/// The loops around the tiles of the scores, without accesses.
-fn empty_nest(shape: &Shape, tile: Extent) -> LoopNest {
-    let (keys, queries) = (shape.count(shape.key_axis), shape.count(shape.query_axis));
-    let extents = shape.outer.iter().map(|&axis| shape.count(axis));
-    let extents = extents.chain([keys.div_ceil(tile.rows), queries.div_ceil(tile.columns)]);
-    let loops: SmallVec<[Loop; 6]> = extents.map(|extent| Loop { extent, strides: smallvec![] }).collect();
-    let invalidated_by = smallvec![StepSet::none_of(0); loops.len()];
-    LoopNest {
-        loops,
-        row_blocks: shape.outer.len(),
-        column_blocks: shape.outer.len() + 1,
-        space: Extent { rows: keys, columns: queries },
-        tile,
-        program: TileProgram { invalidated_by, ..TileProgram::default() },
-    }
 }
 
 /// Makes blocks of keys the innermost loop; they are the last but one.
@@ -443,48 +187,6 @@ fn keys_innermost(nest: &mut LoopNest) {
 fn rewrite_roots(program: &mut TileProgram) {
     let roots = &program.roots;
     program.invalidated_by.iter_mut().for_each(|steps| roots.iter().for_each(|&root| steps.insert(root)));
-}
-
-/// How the blocks of the second product leave the phase: where their elements lie, as far as moves follow the
-/// product, and with the pointwise ops that follow.
-fn result(plan: &mut PlanBuilder<'_>, shape: &Shape, tile: Extent, level: Level) -> Result<AttentionResult> {
-    let group = plan.group();
-    let rank = shape.dims.len();
-    // The value that the phase supplies, and where the axes of the scores are in the value.
-    let mut value = shape.result;
-    let mut places: SmallVec<[usize; 6]> = (0..rank).collect();
-    while !group.outputs.contains(&value)
-        && let Some((user, order)) = group.only_transposed(value)
-    {
-        for place in &mut places {
-            *place = order.iter().position(|axis| axis == place).unwrap_or(0);
-        }
-        value = user;
-    }
-    let data_type = group.values[value].data_type;
-    let width = data_type.size().unwrap_or(4);
-    let space = DriverSpace {
-        dims: group.values[value].dims.clone(),
-        rows: Some(places[shape.query_axis]),
-        columns: Some(places[shape.key_axis]),
-        tile: Extent { rows: tile.columns, columns: shape.value_columns },
-        slots: smallvec![(width as isize, (QUERIES * width) as isize)],
-    };
-    let nest = plan.result_program(&space, value)?;
-    // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come
-    // last there.
-    let outer: SmallVec<[usize; 6]> = space.outer().collect();
-    let strides: SmallVec<[usize; 6]> = (0..nest.loops.len())
-        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).product())
-        .collect();
-    let of_axis =
-        |axis: &usize| outer.iter().position(|&other| other == places[*axis]).map_or(0, |at| strides[at]);
-    let tile_strides = shape.outer.iter().map(of_axis).chain([strides[nest.row_blocks]]).collect();
-    let round = match data_type {
-        DataType::F32 => None,
-        other => convert(level, DataType::F32, other).map(|kernels| kernels.kernel),
-    };
-    Ok(AttentionResult { nest, tile_strides, round })
 }
 
 fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {

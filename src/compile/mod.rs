@@ -1,7 +1,9 @@
 //! From a partition and concrete tensors to a plan.
 
 mod attention;
+mod attention_shape;
 pub(crate) mod cache;
+mod decode;
 mod elementwise;
 mod gemm;
 mod key;

@@ -13,7 +13,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, AttentionPhase, Base, LoopNest, Plan, ScoreProgram, TileClass, class, largest_constant,
+    AttentionOperand, AttentionPhase, AttentionResult, Base, LoopNest, Plan, ScoreProgram, TileClass, class,
+    largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -238,13 +239,7 @@ impl<'a> QueryBlock<'a> {
 
     /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
     fn weighs(&self, number: f32) -> bool {
-        /// From here on, the exponential of a number below 0 rounds to 0.
-        const NOTHING: f64 = 104.0;
-        let maxima = &self.state.max[..self.queries()];
-        maxima.iter().any(|&max| {
-            let below = f64::from(max) - f64::from(number);
-            below.is_nan() || below < NOTHING
-        })
+        self.state.max[..self.queries()].iter().any(|&max| weighs(number, max))
     }
 
     /// Takes a tile in; `is_unmasked` if no mask masks anything in the tile.
@@ -419,7 +414,8 @@ impl<'a> QueryBlock<'a> {
             }
         }
         self.round(phase.result.round, Extent { rows, columns: queries });
-        self.result.go_to(self.result_tile(task));
+        let tile = result_tile(&phase.nest, &phase.result, task);
+        self.result.go_to(tile);
         self.result.run_here();
     }
 
@@ -430,19 +426,27 @@ impl<'a> QueryBlock<'a> {
         // SAFETY: both are scratch of this thread and do not overlap.
         unsafe { round(extent, from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
     }
+}
 
-    /// The tile of the result's nest for a task.
-    fn result_tile(&self, mut task: usize) -> usize {
-        let phase = self.phase;
-        let loops = phase.nest.loops.iter().zip(&phase.result.tile_strides).rev();
-        loops
-            .map(|(l, stride)| {
-                let iteration = task % l.extent;
-                task /= l.extent;
-                iteration * stride
-            })
-            .sum()
-    }
+/// Whether a number that enters the SoftMax of a query with this maximum has a weight that is not 0 in f32.
+pub(super) fn weighs(number: f32, max: f32) -> bool {
+    /// From here on, the exponential of a number below 0 rounds to 0.
+    const NOTHING: f64 = 104.0;
+    let below = f64::from(max) - f64::from(number);
+    below.is_nan() || below < NOTHING
+}
+
+/// The tile of the result's nest for a block of queries, by its number among the iterations of all loops but
+/// those over keys.
+pub(super) fn result_tile(nest: &LoopNest, result: &AttentionResult, mut block: usize) -> usize {
+    let loops = nest.loops.iter().zip(&result.tile_strides).rev();
+    loops
+        .map(|(l, stride)| {
+            let iteration = block % l.extent;
+            block /= l.extent;
+            iteration * stride
+        })
+        .sum()
 }
 
 /// The operands of the program that makes what enters the SoftMax: a tile of scores is computed if a step
@@ -599,10 +603,10 @@ impl ScoreOperands<'_> {
 }
 
 /// The operands of a program that takes a tile from one slot, and puts one into the other.
-struct SlotOperands<'a> {
-    slots: [*mut u8; 2],
-    cursor: Cursor<'a>,
-    queue: PrefetchQueue,
+pub(super) struct SlotOperands<'a> {
+    pub(super) slots: [*mut u8; 2],
+    pub(super) cursor: Cursor<'a>,
+    pub(super) queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for SlotOperands<'a> {

@@ -7,6 +7,7 @@ mod bindings;
 mod chunks;
 pub(crate) mod compiled;
 mod cursor;
+mod decode;
 pub(crate) mod engine;
 mod fork_join;
 mod gemm;
@@ -49,6 +50,7 @@ fn run_phases<'p>(
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
             Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
+            Phase::Decode(phase) => decode::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }

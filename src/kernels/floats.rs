@@ -62,7 +62,7 @@ pub(super) const NAN: f32 = f32::from_bits(0x7fc0_0000);
 
 /// `x`, or the canonical NaN.
 #[inline(always)]
-pub(super) fn canonical(x: f32) -> f32 {
+pub(crate) fn canonical(x: f32) -> f32 {
     if x.is_nan() { NAN } else { x }
 }
 

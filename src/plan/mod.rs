@@ -7,6 +7,7 @@
 
 mod access;
 mod attention;
+mod decode;
 mod gemm;
 mod nest;
 mod phase;
@@ -21,6 +22,7 @@ pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
     AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
 };
+pub(crate) use self::decode::{CHUNK, CHUNK_TILES, DECODE_ROWS, DecodePhase, DecodeScratch, row_type};
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;

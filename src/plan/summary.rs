@@ -4,9 +4,9 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    AttentionOperand, AttentionPhase, Base, CLASS_TILE, ClassifyPhase, Dest, FoldWork, FusedRows, GemmMethod,
-    GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase,
-    Step,
+    AttentionOperand, AttentionPhase, Base, CLASS_TILE, ClassifyPhase, DecodePhase, Dest, FoldWork,
+    FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase, Plan,
+    RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
@@ -190,6 +190,7 @@ impl Phase {
             Self::Pack(pack) => pack.summary(ids, threads),
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => attention.summary(ids, threads),
+            Self::Decode(decode) => decode.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
@@ -389,7 +390,49 @@ impl ClassifyPhase {
 
 impl AttentionPhase {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        let accessed = |operand: AttentionOperand| self.nest.accessed(self.access(operand), ids);
+        AttentionSteps {
+            nest: &self.nest,
+            first_access: self.first_access,
+            depth: self.depth,
+            value_columns: self.value_columns,
+            has_stats: self.has_stats,
+            weights: self.weights.as_ref().map(|weights| &weights.nest),
+            result: &self.result.nest,
+        }
+        .summary(ids, threads)
+    }
+}
+
+impl DecodePhase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        AttentionSteps {
+            nest: &self.nest,
+            first_access: self.first_access,
+            depth: self.depth,
+            value_columns: self.value_columns,
+            has_stats: self.has_stats,
+            weights: None,
+            result: &self.result.nest,
+        }
+        .summary(ids, threads)
+    }
+}
+
+/// What the steps of attention are, in whatever order a phase goes through scores.
+struct AttentionSteps<'a> {
+    nest: &'a LoopNest,
+    first_access: usize,
+    depth: usize,
+    value_columns: usize,
+    has_stats: bool,
+    weights: Option<&'a LoopNest>,
+    result: &'a LoopNest,
+}
+
+impl AttentionSteps<'_> {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed =
+            |operand: AttentionOperand| self.nest.accessed(self.first_access + operand as usize, ids);
         let [queries, keys, values] =
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
         let scores = format!("scores, products of depth {}", self.depth);
@@ -418,13 +461,13 @@ impl AttentionPhase {
         };
         let chain = shifted(std::mem::take(&mut summary.steps), 1);
         let mut steps = [vec![first], chain, vec![softmax]].concat();
-        if let Some(weights) = &self.weights {
+        if let Some(weights) = self.weights {
             let by = steps.len();
-            steps.extend(shifted(weights.nest.summary(ids, threads).steps, by));
+            steps.extend(shifted(weights.summary(ids, threads).steps, by));
         }
         steps.push(second);
         let by = steps.len();
-        steps.extend(shifted(self.result.nest.summary(ids, threads).steps, by));
+        steps.extend(shifted(self.result.summary(ids, threads).steps, by));
         summary.steps = steps;
         summary.tiles = self.nest.tiles();
         summary

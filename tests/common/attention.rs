@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each user uses a part of this")]
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sterna::reference::{self, Enclosure, Value};
 use sterna::{
@@ -536,6 +538,47 @@ impl Heads {
             builder.input(self.data_type, &dims, Some(&strides), &numbers)
         })
     }
+}
+
+/// A graph by name.
+pub type Row = (String, Setup);
+
+/// The plain form: product, scale, mask, SoftMax, product.
+pub fn plain(
+    heads: &Heads,
+    inf_as_zero: bool,
+    seed: u64,
+    mask: impl Fn(&mut Builder, &Port) -> Port,
+) -> Setup {
+    let mut builder = Builder::new(true);
+    let [q, k, v] = heads.inputs(&mut builder, &mut Random::new(seed));
+    let scores = builder.matmul(&q, &k, !heads.key_view, D::F32);
+    let scale = builder.scalar(D::F32, (heads.d as f32).sqrt());
+    let scores = builder.op(K::Divide, &[&scores, &scale], D::F32);
+    let scores = mask(&mut builder, &scores);
+    let shares = builder.softmax(&scores, inf_as_zero, heads.data_type);
+    builder.matmul(&shares, &v, false, heads.data_type);
+    builder.finish()
+}
+
+/// Runs each graph at every level, and collects what is wrong.
+pub fn check_all(rows: &[Row], engines: &[Engine]) -> Vec<String> {
+    let wrong = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((name, setup)) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let allowed = setup.enclosures();
+            for engine in engines {
+                if let Err(why) = setup.check(engine, &allowed) {
+                    wrong.lock().unwrap().push(format!("{name}: {why}"));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, Into::into)).for_each(|_| drop(scope.spawn(work)));
+    });
+    wrong.into_inner().unwrap()
 }
 
 /// A finished graph with its inputs.

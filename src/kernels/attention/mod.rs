@@ -9,6 +9,7 @@
 //! Or it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
 //! [`exponentials`](AttentionKernels::exponentials).
 
+mod decode;
 mod finite;
 mod lanes;
 mod results;
@@ -17,6 +18,8 @@ mod softmax;
 mod tests;
 mod tile;
 
+pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
+pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
 use super::Extent;
 use super::gemm::Matrix;

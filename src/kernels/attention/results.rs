@@ -180,7 +180,7 @@ unsafe fn masked_dims<I: ScoreLanes, const N: usize, const PART: bool, const D: 
 }
 
 /// The maximum plus the logarithm of the sum of one query; without a sum NaN, as what such a row gives.
-pub(super) fn statistic(max: f32, sum: f32, inf_as_zero: bool) -> f32 {
+pub(crate) fn statistic(max: f32, sum: f32, inf_as_zero: bool) -> f32 {
     match (sum == 0.0, inf_as_zero) {
         (true, true) => 0.0,
         (true, false) => f32::NAN,

@@ -1,0 +1,368 @@
+//! The values and the axes of attention, its operands as its phases read them, and how its result leaves a
+//! phase.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::elementwise::{DriverSpace, ShapedGroup};
+use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use crate::error::Result;
+use crate::graph::infer;
+use crate::kernels::Extent;
+use crate::kernels::pointwise::{Kernel1, convert};
+use crate::plan::{Access, AttentionResult, Loop, LoopNest, ScoreProgram, StepSet, TileProgram};
+use crate::types::dtype::DataType;
+use crate::types::kind::{Attr, Level, OpKind};
+use crate::types::shape::{self, Dims};
+
+/// Fewest queries of a head that are a block of their own if heads share keys and values.
+const FEW_QUERIES: usize = 16;
+
+/// The values and the axes of attention. Axes count those of the scores.
+pub(super) struct Shape {
+    /// The operands of both products.
+    pub(super) queries: usize,
+    pub(super) keys: usize,
+    pub(super) values: usize,
+    /// The result of the first product, what enters the SoftMax, and the result of the second product.
+    pub(super) scores: usize,
+    pub(super) logits: usize,
+    pub(super) result: usize,
+    /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
+    pub(super) weights: Option<[usize; 2]>,
+    /// The second result of the SoftMax, if it is wanted.
+    pub(super) stats: Option<usize>,
+    pub(super) inf_as_zero: bool,
+    pub(super) transposes: Transposes,
+    pub(super) dims: Dims,
+    pub(super) query_axis: usize,
+    pub(super) key_axis: usize,
+    /// The other axes.
+    pub(super) outer: SmallVec<[usize; 6]>,
+    pub(super) depth: usize,
+    pub(super) value_columns: usize,
+}
+
+/// Which operands lie transposed.
+pub(super) struct Transposes {
+    pub(super) queries: bool,
+    pub(super) keys: bool,
+    pub(super) values: bool,
+}
+
+impl Shape {
+    /// `None` if the phase does not run a partition of this form.
+    pub(super) fn new(shaped: &ShapedPartition<'_>, plan: &PlanBuilder<'_>) -> Result<Option<Self>> {
+        let (partition, group) = (shaped.partition, &shaped.group);
+        let kind = |anchor: usize| partition.ops()[group.anchors[anchor].op].kind();
+        let [first, softmax, second] = match group.anchors[..] {
+            [_, _, _] if kind(0) == OpKind::MatMul && kind(1) == OpKind::SoftMax => [0, 1, 2],
+            _ => return Ok(None),
+        };
+        let [first, softmax, second] = [first, softmax, second].map(|index| &group.anchors[index]);
+        let op = |anchor: usize| &partition.ops()[anchor];
+        let (first_op, softmax_op, second_op) = (op(first.op), op(softmax.op), op(second.op));
+        let (scores, logits, result) = (first.outputs[0], softmax.inputs[0], second.outputs[0]);
+        let weights = softmax.outputs[0];
+        let stats = softmax.outputs.get(1).copied().filter(|stats| group.outputs.contains(stats));
+        let dims = &group.values[scores].dims;
+        let rank = dims.len();
+        let result_dims = &group.values[result].dims;
+        let is_form = second_op.kind() == OpKind::MatMul
+            && first.inputs.len() == 2
+            && second.inputs.len() == 2
+            && rank >= 2
+            && group.values[logits].dims == *dims
+            && infer::resolved_axis(softmax_op, dims)? == rank - 1
+            && result_dims.len() == rank
+            && result_dims[..rank - 1] == dims[..rank - 1]
+            && !second_op.bool_attr(Attr::TransposeA)
+            && !dims.contains(&0)
+            && !result_dims.contains(&0);
+        let operands = [first.inputs[0], first.inputs[1], second.inputs[1]];
+        let are_matrices = operands.iter().all(|&value| {
+            let dims = &group.values[value].dims;
+            dims.len() >= 2 && !dims.contains(&0) && plan.is_computable(value, &[])
+        });
+        if !is_form || !are_matrices {
+            return Ok(None);
+        }
+        let factors = second.inputs[0];
+        let changed = match is_conversion_of(group, factors, weights) {
+            true => None,
+            false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
+            false => return Ok(None),
+        };
+        // Nobody else needs scores, weights, or what is computed from them.
+        let is_hidden = group.outputs.iter().all(|&output| {
+            Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
+        });
+        if !is_hidden || logits != scores && !plan.is_tile_program(dims, &[scores], logits) {
+            return Ok(None);
+        }
+        let [queries, keys, values] = operands;
+        let transposes = Transposes {
+            queries: first_op.bool_attr(Attr::TransposeA),
+            keys: first_op.bool_attr(Attr::TransposeB),
+            values: second_op.bool_attr(Attr::TransposeB),
+        };
+        let along = |value: usize, is_transposed: bool| {
+            let dims = &group.values[value].dims;
+            let rank = dims.len();
+            dims[if is_transposed { rank - 2 } else { rank - 1 }] as usize
+        };
+        let (depth, value_columns) = (along(queries, transposes.queries), along(values, transposes.values));
+        // Few queries of heads that share keys and values are one block.
+        let is_shared = |axis: usize| {
+            [keys, values].into_iter().all(|value| {
+                let own = &group.values[value].dims;
+                (axis + own.len()).checked_sub(rank).is_none_or(|at| own[at] == 1)
+            })
+        };
+        let count = |axis: usize| dims[axis] as usize;
+        let shared = (0..rank - 2).filter(|&axis| is_shared(axis)).max_by_key(|&axis| count(axis));
+        let query_axis = match shared {
+            Some(axis) if count(rank - 2) < FEW_QUERIES && count(axis) > count(rank - 2) => axis,
+            _ => rank - 2,
+        };
+        Ok(Some(Self {
+            queries,
+            keys,
+            values,
+            scores,
+            logits,
+            result,
+            weights: changed,
+            stats,
+            inf_as_zero: softmax_op.str_attr(Attr::Mode) == Some("inf_as_zero"),
+            transposes,
+            dims: dims.clone(),
+            query_axis,
+            key_axis: rank - 1,
+            outer: (0..rank - 1).filter(|&axis| axis != query_axis).collect(),
+            depth,
+            value_columns,
+        }))
+    }
+
+    pub(super) fn count(&self, axis: usize) -> usize {
+        self.dims[axis] as usize
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
+    }
+
+    pub(super) fn flops(&self) -> usize {
+        let pairs = self.places().saturating_mul(self.count(self.query_axis));
+        let pairs = pairs.saturating_mul(self.count(self.key_axis));
+        pairs.saturating_mul(2 * (self.depth + self.value_columns))
+    }
+}
+
+/// Whether a value is another one in another type of floating-point numbers.
+fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
+    while value != of {
+        match group.converted(value) {
+            Some(operand) => value = operand,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// An operand of a product as the phase reads it: from token to token, and along the elements of one.
+pub(super) struct Tokens {
+    pub(super) tensor: PlacedTensor,
+    pub(super) offset: isize,
+    /// Bytes along the axes of the scores; that of the tokens themselves is `token`.
+    pub(super) outer: AxisStrides,
+    pub(super) token: isize,
+    pub(super) element: isize,
+}
+
+/// An operand of a product, whose rows are tokens unless it lies transposed.
+fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed: bool) -> Result<Tokens> {
+    let (tensor, offset) = plan.operand_view(value)?;
+    let (rank, own) = (shape.dims.len(), tensor.dims.len());
+    let width = tensor.data_type.size().unwrap_or(1) as isize;
+    let stride = |axis: usize| tensor.strides[axis] as isize * width;
+    let (token_axis, element_axis) = if is_transposed { (own - 1, own - 2) } else { (own - 2, own - 1) };
+    let batch =
+        shape::access_strides(&tensor.dims[..own - 2], &tensor.strides, &shape.dims[..rank - 2], rank - own);
+    let mut outer: AxisStrides = batch.into_iter().map(|stride| stride as isize * width).collect();
+    outer.resize(rank, 0);
+    let (mut token, element) = (stride(token_axis), stride(element_axis));
+    // The queries of other heads may be those of a block.
+    if value == shape.queries && shape.query_axis != rank - 2 {
+        outer[rank - 2] = token;
+        token = outer[shape.query_axis];
+    }
+    Ok(Tokens { outer, token, element, offset, tensor })
+}
+
+/// The strides of the statistics along the axes of the scores.
+fn stats_strides(shape: &Shape, stats: &PlacedTensor) -> AxisStrides {
+    let strides = shape::access_strides(&stats.dims, &stats.strides, &shape.dims, 0);
+    strides.into_iter().map(|stride| stride as isize * 4).collect()
+}
+
+/// How the blocks of the second product leave the phase: where their elements lie, as far as moves follow the
+/// product, and with the pointwise ops that follow.
+///
+/// A block has so many `queries`; `strides` tells, from the bytes of an element, those from query to query
+/// and those from one element of a value to the next.
+pub(super) fn result(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    queries: usize,
+    strides: impl Fn(usize) -> (isize, isize),
+    level: Level,
+) -> Result<AttentionResult> {
+    let group = plan.group();
+    let rank = shape.dims.len();
+    // The value that the phase supplies, and where the axes of the scores are in the value.
+    let mut value = shape.result;
+    let mut places: SmallVec<[usize; 6]> = (0..rank).collect();
+    while !group.outputs.contains(&value)
+        && let Some((user, order)) = group.only_transposed(value)
+    {
+        for place in &mut places {
+            *place = order.iter().position(|axis| axis == place).unwrap_or(0);
+        }
+        value = user;
+    }
+    let data_type = group.values[value].data_type;
+    let width = data_type.size().unwrap_or(4);
+    let space = DriverSpace {
+        dims: group.values[value].dims.clone(),
+        rows: Some(places[shape.query_axis]),
+        columns: Some(places[shape.key_axis]),
+        tile: Extent { rows: queries, columns: shape.value_columns },
+        slots: smallvec![strides(width)],
+    };
+    let nest = plan.result_program(&space, value)?;
+    // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come
+    // last there.
+    let outer: SmallVec<[usize; 6]> = space.outer().collect();
+    let tiles: SmallVec<[usize; 6]> = (0..nest.loops.len())
+        .map(|index| nest.loops[index + 1..].iter().map(|l| l.extent).product())
+        .collect();
+    let of_axis =
+        |axis: &usize| outer.iter().position(|&other| other == places[*axis]).map_or(0, |at| tiles[at]);
+    let tile_strides = shape.outer.iter().map(of_axis).chain([tiles[nest.row_blocks]]).collect();
+    let round = match data_type {
+        DataType::F32 => None,
+        other => convert(level, DataType::F32, other).map(|kernels| kernels.kernel),
+    };
+    Ok(AttentionResult { nest, tile_strides, round })
+}
+
+/// The operands of both products, and the statistics.
+pub(super) struct TokenOperands {
+    pub(super) queries: Tokens,
+    pub(super) keys: Tokens,
+    pub(super) values: Tokens,
+    /// The statistics, if they are wanted, and their strides along the axes of the scores.
+    stats: Option<(PlacedTensor, AxisStrides)>,
+}
+
+impl TokenOperands {
+    /// The operands of the products; the statistics have no place yet.
+    pub(super) fn new(plan: &mut PlanBuilder<'_>, shape: &Shape) -> Result<Self> {
+        let queries = tokens(plan, shape, shape.queries, shape.transposes.queries)?;
+        // Keys that are the transposed right operand lie token by token.
+        let keys = tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
+        let values = tokens(plan, shape, shape.values, shape.transposes.values)?;
+        Ok(Self { queries, keys, values, stats: None })
+    }
+
+    /// Gives the statistics their place.
+    pub(super) fn place_stats(&mut self, plan: &mut PlanBuilder<'_>, shape: &Shape) {
+        self.stats = shape.stats.map(|value| {
+            let stats = plan.result(value);
+            let strides = stats_strides(shape, &stats);
+            (stats, strides)
+        });
+    }
+
+    /// The types of the queries, the keys and the values.
+    pub(super) fn types(&self) -> [DataType; 3] {
+        [&self.queries, &self.keys, &self.values].map(|tokens| tokens.tensor.data_type)
+    }
+
+    /// A program on tiles of scores, with the accesses of the operands behind those of the program. `blocks`
+    /// are the loops over blocks of queries and of keys, `tile` the queries and the keys of a block.
+    pub(super) fn attach(
+        &self,
+        shape: &Shape,
+        mut nest: LoopNest,
+        blocks: [usize; 2],
+        tile: [usize; 2],
+    ) -> ScoreProgram {
+        let Self { queries, keys, values, stats } = self;
+        let access = |tokens: &Tokens| Access {
+            base: tokens.tensor.base,
+            offset: tokens.offset,
+            row_stride: tokens.token,
+            col_stride: tokens.element,
+        };
+        let to_stats = match stats {
+            Some((stats, strides)) => {
+                Access { base: stats.base, offset: 0, row_stride: strides[shape.query_axis], col_stride: 4 }
+            }
+            None => access(queries),
+        };
+        let stats_of = |axis: usize| stats.as_ref().map_or(0, |(_, strides)| strides[axis]);
+        let of_block = |stride: isize, tokens: usize| stride.saturating_mul(tokens as isize);
+        let [of_queries, of_keys] = tile;
+        let first_access = nest.program.accesses.len();
+        nest.program.accesses.extend([access(queries), access(keys), access(values), to_stats]);
+        for index in 0..nest.loops.len() {
+            let strides = match shape.outer.get(index) {
+                Some(&axis) => [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_of(axis)],
+                None if index == blocks[0] => [
+                    of_block(queries.token, of_queries),
+                    0,
+                    0,
+                    of_block(stats_of(shape.query_axis), of_queries),
+                ],
+                None => [0, of_block(keys.token, of_keys), of_block(values.token, of_keys), 0],
+            };
+            nest.loops[index].strides.extend(strides);
+        }
+        ScoreProgram { nest, first_access }
+    }
+}
+
+/// The loops around tiles of the scores, without accesses, if the scores enter the SoftMax as they are.
+/// `tile` are rows and columns, along `axes`.
+pub(super) fn empty_nest(shape: &Shape, axes: [usize; 2], tile: Extent) -> LoopNest {
+    let [rows, columns] = axes.map(|axis| shape.count(axis));
+    let extents = shape.outer.iter().map(|&axis| shape.count(axis));
+    let extents = extents.chain([rows.div_ceil(tile.rows), columns.div_ceil(tile.columns)]);
+    let loops: SmallVec<[Loop; 6]> = extents.map(|extent| Loop { extent, strides: smallvec![] }).collect();
+    let invalidated_by = smallvec![StepSet::none_of(0); loops.len()];
+    LoopNest {
+        loops,
+        row_blocks: shape.outer.len(),
+        column_blocks: shape.outer.len() + 1,
+        space: Extent { rows, columns },
+        tile,
+        program: TileProgram { invalidated_by, ..TileProgram::default() },
+    }
+}
+
+/// The kernels between f32 and the types of scores.
+pub(super) fn round(level: Level, to: DataType) -> Option<Option<Kernel1>> {
+    match to {
+        DataType::F32 => Some(None),
+        other => convert(level, DataType::F32, other).map(|kernels| Some(kernels.kernel)),
+    }
+}
+
+pub(super) fn widen(level: Level, from: DataType) -> Option<Option<Kernel1>> {
+    match from {
+        DataType::F32 => Some(None),
+        other => convert(level, other, DataType::F32).map(|kernels| Some(kernels.kernel)),
+    }
+}

@@ -1,0 +1,167 @@
+//! Lowers attention of few queries, which share their keys, to the phase that reads every key once.
+
+use smallvec::smallvec;
+
+use super::attention_shape::{Shape, TokenOperands, Tokens, empty_nest, result, round, widen};
+use super::elementwise::DriverSpace;
+use super::phases::PlanBuilder;
+use crate::error::{CompileFault, Result};
+use crate::kernels::attention::{DecodeKernels, WIDENED_ROWS};
+use crate::kernels::gemm::pack::{self, RowPack};
+use crate::kernels::pointwise::Kernel1;
+use crate::kernels::rows::RowType;
+use crate::kernels::{Extent, LINE};
+use crate::plan::{
+    AttentionPhase, CHUNK, DECODE_ROWS, DecodePhase, DecodeScratch, LoopNest, Phase, ScoreProgram, row_type,
+};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// Whether the phase runs attention of a form: few queries, and elements of keys and of values that lie next
+/// to each other.
+pub(super) fn fits(shape: &Shape, operands: &TokenOperands) -> bool {
+    let are_rows = [&operands.keys, &operands.values].into_iter().all(|tokens| row_of(tokens).is_some());
+    are_rows && shape.weights.is_none() && shape.count(shape.query_axis) <= DECODE_ROWS
+}
+
+/// The type of elements that lie next to each other.
+fn row_of(tokens: &Tokens) -> Option<RowType> {
+    row_type(tokens.tensor.data_type, tokens.element)
+}
+
+/// Iterations of the innermost outer axes that share keys and values: as many as make a group.
+fn repeats(shape: &Shape, operands: &TokenOperands) -> usize {
+    let mut repeats = 1;
+    for &axis in shape.outer.iter().rev() {
+        let count = shape.count(axis);
+        let is_shared = count == 1 || operands.keys.outer[axis] == 0 && operands.values.outer[axis] == 0;
+        if !is_shared || repeats * count * shape.count(shape.query_axis) > DECODE_ROWS {
+            break;
+        }
+        repeats *= count;
+    }
+    repeats
+}
+
+/// Adds the phase.
+pub(super) fn add(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    mut operands: TokenOperands,
+    level: Level,
+) -> Result<()> {
+    let group = plan.group();
+    let type_of = |value: usize| group.values[value].data_type;
+    let width = |value: usize| type_of(value).size().unwrap_or(4);
+    let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
+    let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
+    let slot = |width: usize| ((CHUNK * width) as isize, width as isize);
+    let (score_width, logit_width) = (width(shape.scores), width(shape.logits));
+    let space = DriverSpace {
+        dims: shape.dims.clone(),
+        rows: Some(shape.query_axis),
+        columns: Some(shape.key_axis),
+        tile,
+        slots: smallvec![slot(score_width), slot(logit_width)],
+    };
+    let supplied = (shape.scores, AttentionPhase::SCORES);
+    let (nest, unmasked) = match shape.logits == shape.scores {
+        true => (empty_nest(shape, [shape.query_axis, shape.key_axis], tile), None),
+        false => (
+            plan.slot_program(&space, &[supplied], shape.logits, AttentionPhase::LOGITS)?,
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionPhase::LOGITS)?,
+        ),
+    };
+    operands.place_stats(plan, shape);
+    let value_row = shape.value_columns.next_multiple_of(crate::kernels::attention::VECTOR);
+    let of_result = |width: usize| ((value_row * width) as isize, width as isize);
+    let result = result(plan, shape, queries, of_result, level)?;
+    let attached = |nest: LoopNest| {
+        let blocks = [nest.row_blocks, nest.column_blocks];
+        operands.attach(shape, nest, blocks, [tile.rows, tile.columns])
+    };
+    let ScoreProgram { nest, first_access } = attached(nest);
+    let unmasked = unmasked.map(attached);
+
+    let (Some(pack_queries), Some(key_type), Some(value_type), Some(round_scores), Some(widen_logits)) = (
+        RowPack::new(level, operands.types()[0], DataType::F32),
+        row_of(&operands.keys),
+        row_of(&operands.values),
+        round(level, type_of(shape.scores)),
+        widen(level, type_of(shape.logits)),
+    ) else {
+        let fault = CompileFault::Unsupported("no kernel runs attention on these types".into());
+        return Err(plan.refuse(fault));
+    };
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    // Without classes nobody knows which tiles are unmasked.
+    let unmasked = unmasked.filter(|_| classes.is_some());
+    let mut phase = DecodePhase {
+        nest,
+        first_access,
+        unmasked,
+        repeats,
+        queries,
+        depth: shape.depth,
+        value_columns: shape.value_columns,
+        kernels: DecodeKernels::new(level),
+        pack_queries,
+        key_type,
+        value_type,
+        round_scores,
+        widen_logits,
+        score_width,
+        logit_width,
+        inf_as_zero: shape.inf_as_zero,
+        has_stats: shape.stats.is_some(),
+        classes,
+        result,
+        partials: crate::plan::Base::Index,
+        layout: DecodeScratch::default(),
+    };
+    phase.layout = scratch_layout(&phase);
+    phase.partials = plan.buffer(phase.partial_bytes());
+    plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
+    Ok(())
+}
+
+fn scratch_layout(phase: &DecodePhase) -> DecodeScratch {
+    let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
+    let mut end = phase.nest.program.scratch.max(unmasked);
+    let mut take = |bytes: usize| {
+        let start = end.next_multiple_of(LINE);
+        end = start.saturating_add(bytes);
+        start
+    };
+    let (rows, queries) = (phase.rows(), phase.queries);
+    let (query_row, value_row) = (phase.query_row(), phase.value_row());
+    let widened = |of: RowType, row: usize| if of == RowType::F32 { 0 } else { row };
+    let widened = widened(phase.key_type, query_row).max(widened(phase.value_type, value_row));
+    let typed = |kernel: Option<Kernel1>, row: usize| kernel.map_or(0, |_| queries.saturating_mul(2 * row));
+    let result_program = take(phase.result.nest.program.scratch);
+    let floats = |rows: usize, row: usize| rows.saturating_mul(row).saturating_mul(4);
+    let queries = take(floats(rows, query_row));
+    let widened = take(floats(WIDENED_ROWS, widened));
+    let scores = take(floats(rows, CHUNK));
+    let logits = take(floats(rows, CHUNK));
+    let typed_scores = take(typed(phase.round_scores, CHUNK));
+    let typed_logits = take(typed(phase.widen_logits, CHUNK));
+    let partial = take(floats(1, phase.partial()));
+    let result = take(floats(rows, value_row));
+    let typed_result = take(typed(phase.result.round, value_row));
+    let pack = take(pack::SCRATCH);
+    DecodeScratch {
+        result_program,
+        queries,
+        widened,
+        scores,
+        logits,
+        typed_scores,
+        typed_logits,
+        partial,
+        result,
+        typed_result,
+        pack,
+        end: end.next_multiple_of(LINE),
+    }
+}

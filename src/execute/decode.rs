@@ -1,0 +1,597 @@
+//! Runs attention of few queries: chunk of keys by chunk of keys, then merges what the chunks leave.
+#![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
+
+use super::attention::{SlotOperands, result_tile, weighs};
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::attention::{FloatRows, TokenRows, statistic};
+use crate::kernels::floats::canonical;
+use crate::kernels::gemm::Matrix;
+use crate::kernels::pointwise::Kernel1;
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::rows::RowType;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{
+    AttentionOperand, Base, CHUNK, CHUNK_TILES, CLASS_TILE, DECODE_ROWS, DecodePhase, LoopNest, Plan,
+    ScoreProgram, TileClass, class, largest_constant,
+};
+
+/// Computes all chunks, then merges those of each group of queries.
+pub(super) fn run(
+    phase: &DecodePhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let logits = select_dests(&phase.nest.program, &bindings.in_place);
+    let of_unmasked = phase.unmasked.as_ref().map(|unmasked| &unmasked.nest.program);
+    let unmasked = of_unmasked.map_or_else(SelectDests::new, |of| select_dests(of, &bindings.in_place));
+    let result = select_dests(&phase.result.nest.program, &bindings.in_place);
+    let group = |thread| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        QueryGroup::new(phase, plan, bindings, scratch, [&logits, &unmasked, &result])
+    };
+    let chunks = phase.chunks();
+    runner.run(phase.groups() * chunks, |thread, ranges| {
+        let mut group = group(thread);
+        for task in ranges.flatten() {
+            group.go_to(task / chunks);
+            group.run_chunk(task % chunks);
+            if chunks == 1 {
+                group.merge();
+            }
+        }
+    })?;
+    if chunks == 1 {
+        return Ok(());
+    }
+    runner.run(phase.groups(), |thread, ranges| {
+        let mut group = group(thread);
+        for task in ranges.flatten() {
+            group.go_to(task);
+            group.merge();
+        }
+    })
+}
+
+/// Queries that share their keys, and the state of their SoftMax.
+struct QueryGroup<'a> {
+    phase: &'a DecodePhase,
+    /// Makes what enters the SoftMax.
+    logits: Interpreter<'a, SlotOperands<'a>>,
+    /// The same for chunks in which no mask masks anything.
+    unmasked: Option<Interpreter<'a, SlotOperands<'a>>>,
+    /// Takes the result out.
+    result: Interpreter<'a, SlotOperands<'a>>,
+    scratch: *mut u8,
+    /// The table of classes, if there is one, and the buffer of what chunks leave.
+    table: Option<*const u8>,
+    partials: *mut f32,
+    /// The number of the group, and whether its queries are packed.
+    group: usize,
+    is_packed: bool,
+    /// By query: the largest score so far, and the sum of the exponentials.
+    max: [f32; DECODE_ROWS],
+    sum: [f32; DECODE_ROWS],
+}
+
+/// Which tiles of a chunk are computed, for each query: a bit each.
+#[derive(Clone, Copy)]
+struct Taken {
+    by_row: [u32; DECODE_ROWS],
+    /// For any query.
+    any: u32,
+    /// Whether no mask masks anything in what is computed.
+    is_unmasked: bool,
+}
+
+impl<'a> QueryGroup<'a> {
+    fn new(
+        phase: &'a DecodePhase,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        scratch: *mut u8,
+        [logits, of_unmasked, result]: [&'a [SelectDest]; 3],
+    ) -> Self {
+        let layout = &phase.layout;
+        let slots = |nest: &'a LoopNest, slots: [usize; 2]| SlotOperands {
+            slots: slots.map(|place| scratch.wrapping_add(place)),
+            cursor: Cursor::new(nest, &plan.constants, bindings),
+            queue: PrefetchQueue::default(),
+        };
+        let scores = |nest: &'a LoopNest| slots(nest, [layout.scores, layout.logits]);
+        let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, .. }| {
+            Interpreter::new(&nest.program, of_unmasked, scratch, scores(nest))
+        });
+        let buffer = |base| match base {
+            Base::Buffer(buffer) => Some(bindings.buffers[buffer]),
+            _ => None,
+        };
+        Self {
+            phase,
+            logits: Interpreter::new(&phase.nest.program, logits, scratch, scores(&phase.nest)),
+            unmasked,
+            result: Interpreter::new(
+                &phase.result.nest.program,
+                result,
+                scratch.wrapping_add(layout.result_program),
+                slots(&phase.result.nest, [layout.result; 2]),
+            ),
+            scratch,
+            table: phase.classes.as_ref().and_then(|table| buffer(table.base)).map(<*mut u8>::cast_const),
+            partials: buffer(phase.partials).unwrap_or(std::ptr::null_mut()).cast(),
+            group: 0,
+            is_packed: false,
+            max: [f32::NEG_INFINITY; DECODE_ROWS],
+            sum: [0.0; DECODE_ROWS],
+        }
+    }
+
+    fn go_to(&mut self, group: usize) {
+        if self.group != group {
+            (self.group, self.is_packed) = (group, false);
+        }
+    }
+
+    fn at(&self, place: usize) -> *mut u8 {
+        self.scratch.wrapping_add(place)
+    }
+
+    /// Rows of f32 in scratch.
+    fn floats(&self, place: usize, row: usize) -> FloatRows {
+        FloatRows { at: self.at(place).cast(), row, rows: self.phase.rows() }
+    }
+
+    /// The tile of the nest of a chunk of keys, for a repetition.
+    fn tile(&self, repeat: usize, chunk: usize) -> usize {
+        (self.group * self.phase.repeats + repeat) * self.phase.chunks() + chunk
+    }
+
+    /// Keys of a chunk.
+    fn keys(&self, chunk: usize) -> usize {
+        CHUNK.min(self.phase.nest.space.columns - chunk * CHUNK)
+    }
+
+    /// Widens the queries, unless they are there.
+    fn pack_queries(&mut self) {
+        if std::mem::replace(&mut self.is_packed, true) {
+            return;
+        }
+        let phase = self.phase;
+        let (row, access) = (phase.query_row(), phase.access(AttentionOperand::Queries));
+        let all = self.floats(phase.layout.queries, row);
+        // SAFETY: the scratch has room for the queries.
+        unsafe { all.at.write_bytes(0, all.rows * row) };
+        for repeat in 0..phase.repeats {
+            self.logits.go_to(self.tile(repeat, 0));
+            let of = &phase.nest.program.accesses[access];
+            let from = Matrix {
+                at: self.logits.operands.cursor.at(access),
+                row_stride: of.row_stride,
+                col_stride: of.col_stride,
+            };
+            let at = all.at.wrapping_add(repeat * phase.queries * row);
+            let to = Target { at: at.cast(), row_stride: 4 * row as isize };
+            let extent = Extent { rows: phase.queries, columns: phase.depth };
+            // SAFETY: the queries can be read; the scratch has room for them, and for the kernel.
+            unsafe { phase.pack_queries.run(extent, from, to, self.at(phase.layout.pack)) };
+        }
+    }
+
+    /// The classes of the tiles of a repetition.
+    fn classes(&self, repeat: usize) -> Option<&'a [u8]> {
+        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
+        let row = table.row(self.group * self.phase.repeats + repeat);
+        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
+        // to the table any more.
+        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
+    }
+
+    /// The tiles of a chunk that are neither masked nor constant.
+    fn varying(&self, chunk: usize) -> Taken {
+        let all = (1u32 << self.keys(chunk).div_ceil(CLASS_TILE)) - 1;
+        self.taken(all, chunk, |class| matches!(class, TileClass::Partial | TileClass::Full))
+    }
+
+    /// The constant tiles of a chunk, for queries for which they weigh by these maxima.
+    fn constant(&self, chunk: usize, max: &[f32; DECODE_ROWS]) -> Taken {
+        let mut taken = self.taken(0, chunk, |class| class == TileClass::Constant);
+        taken.any = 0;
+        for row in 0..self.phase.rows() {
+            let number = self.classes(row / self.phase.queries).map(largest_constant);
+            if !number.is_some_and(|number| weighs(number, max[row])) {
+                taken.by_row[row] = 0;
+            }
+            taken.any |= taken.by_row[row];
+        }
+        taken
+    }
+
+    fn taken(&self, without_classes: u32, chunk: usize, takes: impl Fn(TileClass) -> bool) -> Taken {
+        let tiles = self.keys(chunk).div_ceil(CLASS_TILE);
+        let mut taken = Taken { by_row: [0; DECODE_ROWS], any: 0, is_unmasked: true };
+        for repeat in 0..self.phase.repeats {
+            let mut bits = without_classes;
+            match self.classes(repeat) {
+                Some(classes) => {
+                    bits = 0;
+                    for tile in 0..tiles {
+                        let class = class(classes, chunk * CHUNK_TILES + tile);
+                        if takes(class) {
+                            bits |= 1 << tile;
+                            taken.is_unmasked &= class == TileClass::Full;
+                        }
+                    }
+                }
+                None => taken.is_unmasked = false,
+            }
+            let rows = repeat * self.phase.queries..(repeat + 1) * self.phase.queries;
+            taken.by_row[rows].fill(bits);
+            taken.any |= bits;
+        }
+        taken
+    }
+
+    /// Computes a chunk, and leaves its results in the buffer.
+    fn run_chunk(&mut self, chunk: usize) {
+        let place = self.group * self.phase.chunks() + chunk;
+        let to = self.partials.wrapping_add(place * self.phase.partial());
+        let taken = self.varying(chunk);
+        self.compute(chunk, &taken, to);
+    }
+
+    /// Computes tiles of a chunk, for `to`: the sums of the values of each query, then the largest scores,
+    /// then the sums of the exponentials.
+    fn compute(&mut self, chunk: usize, taken: &Taken, to: *mut f32) {
+        let phase = self.phase;
+        let (rows, row) = (phase.rows(), phase.value_row());
+        let (max, sum) = (to.wrapping_add(rows * row), to.wrapping_add(rows * (row + 1)));
+        if taken.any != 0 {
+            self.compute_logits(chunk, taken);
+        }
+        let (keys, logits) = (self.keys(chunk), self.floats(phase.layout.logits, CHUNK));
+        // SAFETY: a row of logits has room for a chunk, and the target for what a chunk leaves, which is this
+        // thread's; the plan's level was available when the plan was made.
+        unsafe {
+            to.write_bytes(0, rows * row);
+            for index in 0..rows {
+                let (mut largest, mut all) = (f32::NEG_INFINITY, 0.0);
+                if taken.any != 0 {
+                    let at = logits.at.wrapping_add(index * CHUNK);
+                    largest = phase.kernels.maximum(at, keys);
+                    all = phase.kernels.exponentials(at, keys, largest, false);
+                }
+                max.add(index).write(largest);
+                sum.add(index).write(all);
+            }
+        }
+        self.add_values(chunk, taken, FloatRows { at: to, row, rows }, false);
+    }
+
+    /// The runs of tiles of a chunk that are computed: their first keys, and the keys behind them.
+    fn runs(keys: usize, mut tiles: u32) -> impl Iterator<Item = (usize, usize)> {
+        let mut tile = 0;
+        std::iter::from_fn(move || {
+            if tiles == 0 {
+                return None;
+            }
+            let skipped = tiles.trailing_zeros();
+            let first = tile + skipped;
+            let count = (tiles >> skipped).trailing_ones();
+            tile = first + count;
+            tiles = tiles.checked_shr(skipped + count).unwrap_or(0);
+            Some((first as usize * CLASS_TILE, keys.min(tile as usize * CLASS_TILE)))
+        })
+    }
+
+    /// The keys or values of a chunk; `next` is read behind them.
+    fn tokens(
+        &mut self,
+        chunk: usize,
+        operand: AttentionOperand,
+        float: RowType,
+        columns: usize,
+    ) -> TokenRows {
+        let (access, tile) = (self.phase.access(operand), self.tile(0, chunk));
+        let cursor = &mut self.logits.operands.cursor;
+        if cursor.tile() != tile {
+            self.logits.go_to(tile);
+        }
+        let at = self.logits.operands.cursor.at(access).cast_const();
+        let row_stride = self.phase.nest.program.accesses[access].row_stride;
+        TokenRows { at, row_stride, rows: self.keys(chunk), columns, float, next: at }
+    }
+
+    fn chunk_keys(&mut self, chunk: usize) -> TokenRows {
+        self.tokens(chunk, AttentionOperand::Keys, self.phase.key_type, self.phase.depth)
+    }
+
+    fn chunk_values(&mut self, chunk: usize) -> TokenRows {
+        self.tokens(chunk, AttentionOperand::Values, self.phase.value_type, self.phase.value_columns)
+    }
+
+    /// Makes what enters the SoftMax, in f32: −∞ where nothing is computed.
+    fn compute_logits(&mut self, chunk: usize, taken: &Taken) {
+        self.pack_queries();
+        let phase = self.phase;
+        let (layout, keys) = (&phase.layout, self.keys(chunk));
+        let (tokens, values) = (self.chunk_keys(chunk), self.chunk_values(chunk));
+        let queries = self.floats(layout.queries, phase.query_row());
+        let (scores, logits) = (self.floats(layout.scores, CHUNK), self.floats(layout.logits, CHUNK));
+        let has_program = !phase.nest.program.roots.is_empty();
+        // Without a program, and without another type, the scores are what enters the SoftMax.
+        let scores = if has_program || phase.round_scores.is_some() { scores } else { logits };
+        let all = Extent { rows: phase.queries, columns: keys };
+        let f32_row = 4 * CHUNK as isize;
+        // SAFETY: the keys of the chunk can be read; all else is scratch of this thread, with room for the
+        // rows of a chunk. The plan's level was available when the plan was made.
+        unsafe {
+            Self::fill_rest(scores, keys, |_| taken.any, 0.0);
+            for (first, end) in Self::runs(keys, taken.any) {
+                let at = tokens.at.wrapping_offset(tokens.row_stride * first as isize);
+                let run = TokenRows { at, rows: end - first, next: values.at, ..tokens };
+                let to = FloatRows { at: scores.at.wrapping_add(first), ..scores };
+                phase.kernels.scores(queries, run, self.at(layout.widened).cast(), to);
+            }
+        }
+        for repeat in 0..phase.repeats {
+            let of_row = repeat * phase.queries * CHUNK;
+            let f32_scores = scores.at.wrapping_add(of_row);
+            let f32_logits = logits.at.wrapping_add(of_row);
+            let mut from = f32_scores.cast::<u8>();
+            if phase.round_scores.is_some() {
+                from = self.at(layout.typed_scores);
+                let to = Target { at: from, row_stride: (CHUNK * phase.score_width) as isize };
+                // SAFETY: both are scratch of this thread, with room for the rows.
+                unsafe { convert(phase.round_scores, all, f32_scores.cast(), f32_row, to) };
+            }
+            let typed = match phase.widen_logits {
+                Some(_) => self.at(layout.typed_logits),
+                None => f32_logits.cast(),
+            };
+            let made = match has_program {
+                true => {
+                    let tile = self.tile(repeat, chunk);
+                    let program = match &mut self.unmasked {
+                        Some(unmasked) if taken.is_unmasked => unmasked,
+                        _ => &mut self.logits,
+                    };
+                    program.operands.slots = [from, typed];
+                    program.go_to(tile);
+                    program.run_here();
+                    typed
+                }
+                false => from,
+            };
+            if phase.widen_logits.is_some() {
+                let to = Target { at: f32_logits.cast(), row_stride: f32_row };
+                let row_stride = (CHUNK * phase.logit_width) as isize;
+                // SAFETY: both are scratch of this thread, with room for the rows.
+                unsafe { convert(phase.widen_logits, all, made, row_stride, to) };
+            }
+        }
+        // SAFETY: the logits are scratch of this thread, with room for the rows of a chunk.
+        unsafe { Self::fill_rest(logits, keys, |row| taken.by_row[row], f32::NEG_INFINITY) };
+    }
+
+    /// Fills the tiles of rows that are not taken.
+    ///
+    /// # Safety
+    ///
+    /// The rows can be written.
+    unsafe fn fill_rest(rows: FloatRows, keys: usize, taken: impl Fn(usize) -> u32, number: f32) {
+        let all = (1u32 << keys.div_ceil(CLASS_TILE)) - 1;
+        for row in 0..rows.rows {
+            for (first, end) in Self::runs(keys, all & !taken(row)) {
+                let at = rows.at.wrapping_add(row * rows.row + first);
+                // SAFETY: as the caller promises.
+                (0..end - first).for_each(|column| unsafe { at.add(column).write(number) });
+            }
+        }
+    }
+
+    /// Adds the values of a chunk, by the weights that stand in place of the logits.
+    fn add_values(&mut self, chunk: usize, taken: &Taken, to: FloatRows, is_exact: bool) {
+        let phase = self.phase;
+        let values = self.chunk_values(chunk);
+        let keys = self.chunk_keys(chunk);
+        // The next chunk is the next task.
+        let next = keys.at.wrapping_offset(keys.row_stride * keys.rows as isize);
+        let weights = self.floats(phase.layout.logits, CHUNK);
+        for (first, end) in Self::runs(values.rows, taken.any) {
+            let at = values.at.wrapping_offset(values.row_stride * first as isize);
+            let run = TokenRows { at, rows: end - first, next, ..values };
+            let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
+            let widened = self.at(phase.layout.widened).cast();
+            // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
+            // the rows of a chunk. The plan's level was available when the plan was made.
+            unsafe { phase.kernels.add_values(weights, run, widened, to, is_exact) };
+        }
+    }
+
+    /// Merges what the chunks left, in their order, and takes the result out.
+    fn merge(&mut self) {
+        let phase = self.phase;
+        let (rows, chunks) = (phase.rows(), phase.chunks());
+        let first = self.partials.wrapping_add(self.group * chunks * phase.partial());
+        let partial = |chunk: usize| first.wrapping_add(chunk * phase.partial()).cast_const();
+        self.begin([f32::NEG_INFINITY; DECODE_ROWS]);
+        for chunk in 0..chunks {
+            let max = partial(chunk).wrapping_add(rows * phase.value_row());
+            for row in 0..rows {
+                // SAFETY: an earlier task has written what the chunk leaves.
+                self.max[row] = self.max[row].max(unsafe { max.add(row).read() });
+            }
+        }
+        (0..chunks).for_each(|chunk| self.take(partial(chunk)));
+        let own = self.at(phase.layout.partial).cast::<f32>();
+        self.with_constants(|group, chunk, taken| {
+            group.compute(chunk, taken, own);
+            group.take(own);
+        });
+        if !self.is_finite() {
+            // A weight of 0 times a value that is not finite is no number: such keys are left out exactly.
+            self.begin(self.max);
+            for chunk in 0..chunks {
+                let taken = self.varying(chunk);
+                self.compute_exactly(chunk, &taken);
+            }
+            self.with_constants(Self::compute_exactly);
+        }
+        self.finish();
+    }
+
+    /// Calls a function for each chunk with constant tiles that weigh for a query.
+    fn with_constants(&mut self, mut work: impl FnMut(&mut Self, usize, &Taken)) {
+        let has_constants =
+            |classes: Option<&[u8]>| classes.is_some_and(|of| largest_constant(of) > f32::NEG_INFINITY);
+        if !(0..self.phase.repeats).any(|repeat| has_constants(self.classes(repeat))) {
+            return;
+        }
+        // What weighs is decided before any of them counts.
+        let max = self.max;
+        for chunk in 0..self.phase.chunks() {
+            let taken = self.constant(chunk, &max);
+            if taken.any != 0 {
+                work(self, chunk, &taken);
+            }
+        }
+    }
+
+    fn sums(&self) -> FloatRows {
+        self.floats(self.phase.layout.result, self.phase.value_row())
+    }
+
+    /// Starts the sums of all chunks.
+    fn begin(&mut self, max: [f32; DECODE_ROWS]) {
+        (self.max, self.sum) = (max, [0.0; DECODE_ROWS]);
+        let sums = self.sums();
+        // SAFETY: the scratch has room for the sums.
+        unsafe { sums.at.write_bytes(0, sums.rows * sums.row) };
+    }
+
+    /// A row of the sums of the values.
+    fn row(&mut self, row: usize) -> &mut [f32] {
+        let sums = self.sums();
+        // SAFETY: the row is scratch of this thread that [`begin`](Self::begin) has written, and nobody else
+        // has a reference to it.
+        unsafe { std::slice::from_raw_parts_mut(sums.at.wrapping_add(row * sums.row), sums.row) }
+    }
+
+    /// Takes in what a chunk leaves.
+    fn take(&mut self, partial: *const f32) {
+        let (rows, row) = (self.phase.rows(), self.phase.value_row());
+        for index in 0..rows {
+            // SAFETY: what a chunk leaves has been written: sums of values, largest scores, sums.
+            let (values, max, sum) = unsafe {
+                (
+                    std::slice::from_raw_parts(partial.wrapping_add(index * row), row),
+                    partial.add(rows * row + index).read(),
+                    partial.add(rows * (row + 1) + index).read(),
+                )
+            };
+            // Without a key the values are weighed by 0, and may be anything times 0.
+            if sum == 0.0 {
+                continue;
+            }
+            let before = self.max[index];
+            let after = before.max(max);
+            if after > before {
+                let factor = distance_exp(before, after);
+                self.row(index).iter_mut().for_each(|of_row| *of_row *= factor);
+                self.sum[index] *= factor;
+                self.max[index] = after;
+            }
+            let factor = distance_exp(max, after);
+            self.row(index).iter_mut().zip(values).for_each(|(of_row, value)| *of_row += factor * value);
+            self.sum[index] += factor * sum;
+        }
+    }
+
+    /// Computes tiles of a chunk with the maxima of all keys, and without the values of keys whose weight
+    /// is 0.
+    fn compute_exactly(&mut self, chunk: usize, taken: &Taken) {
+        if taken.any == 0 {
+            return;
+        }
+        self.compute_logits(chunk, taken);
+        let (keys, logits) = (self.keys(chunk), self.floats(self.phase.layout.logits, CHUNK));
+        for row in 0..logits.rows {
+            let at = logits.at.wrapping_add(row * CHUNK);
+            // SAFETY: the row has the logits of a chunk; the plan's level was available when the plan was
+            // made.
+            self.sum[row] += unsafe { self.phase.kernels.exponentials(at, keys, self.max[row], true) };
+        }
+        self.add_values(chunk, taken, self.sums(), true);
+    }
+
+    fn is_finite(&mut self) -> bool {
+        let (rows, columns) = (self.phase.rows(), self.phase.value_columns);
+        (0..rows).all(|row| self.row(row)[..columns].iter().all(|number| number.is_finite()))
+    }
+
+    /// Divides the sums, and takes the result out.
+    fn finish(&mut self) {
+        let phase = self.phase;
+        let of_none = if phase.inf_as_zero { 0.0 } else { f32::NAN };
+        for row in 0..phase.rows() {
+            let sum = self.sum[row];
+            let inverse = 1.0 / sum;
+            for number in self.row(row) {
+                // The sum is 0 or NaN if it is not positive.
+                *number = canonical(if sum > 0.0 { *number * inverse } else { sum + of_none });
+            }
+        }
+        for repeat in 0..phase.repeats {
+            let first = repeat * phase.queries;
+            if phase.has_stats {
+                self.logits.go_to(self.tile(repeat, 0));
+                let access = phase.access(AttentionOperand::Stats);
+                let at = self.logits.operands.cursor.at(access);
+                let step = phase.nest.program.accesses[access].row_stride;
+                for query in 0..phase.queries {
+                    let row = first + query;
+                    let number = statistic(self.max[row], self.sum[row], phase.inf_as_zero);
+                    // SAFETY: the statistics have a number for each query, as far apart as the access says.
+                    unsafe {
+                        at.wrapping_offset(step * query as isize).cast::<f32>().write_unaligned(number)
+                    };
+                }
+            }
+            let row = phase.value_row();
+            let from = self.sums().at.wrapping_add(first * row).cast::<u8>();
+            self.result.operands.slots[0] = match phase.result.round {
+                None => from,
+                round => {
+                    let extent = Extent { rows: phase.queries, columns: phase.value_columns };
+                    let to = Target { at: self.at(phase.layout.typed_result), row_stride: 2 * row as isize };
+                    // SAFETY: both are scratch of this thread, with room for the rows.
+                    unsafe { convert(round, extent, from, 4 * row as isize, to) };
+                    to.at
+                }
+            };
+            let block = self.group * phase.repeats + repeat;
+            self.result.go_to(result_tile(&phase.nest, &phase.result, block));
+            self.result.run_here();
+        }
+    }
+}
+
+/// The exponential of a number less a larger one, of which −∞ stands for none.
+fn distance_exp(number: f32, larger: f32) -> f32 {
+    (f64::from(number) - f64::from(larger.max(f32::MIN))).exp() as f32
+}
+
+/// Converts rows.
+///
+/// # Safety
+///
+/// The rows can be read and written, and do not overlap; the machine runs the level of the kernel.
+unsafe fn convert(kernel: Option<Kernel1>, extent: Extent, from: *mut u8, row_stride: isize, to: Target) {
+    let Some(kernel) = kernel else { return };
+    // SAFETY: as the caller promises.
+    unsafe { kernel(extent, Source { at: from, row_stride }, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+}

@@ -1,0 +1,566 @@
+//! Attention of few queries: a lane of a vector belongs to an element of a key or of a value, and SoftMax
+//! goes along rows, whose lanes are keys.
+//!
+//! Keys and values are read from memory once and in order: what is read later is prefetched row by row, far
+//! enough before it is read for memory to keep up. So the loops themselves may take several keys at a time,
+//! and go to a group of keys once for each few queries. Elements of 16 bits are widened group by group.
+
+use super::lanes::{LANES, ScoreLanes};
+use crate::kernels::isa::shells;
+use crate::kernels::prefetch_l1;
+use crate::kernels::rows::RowType;
+use crate::types::kind::Level;
+
+/// Numbers of a vector. Rows of queries and of sums have a multiple of it, of which those that are too many
+/// are 0 in queries.
+pub(crate) const VECTOR: usize = LANES;
+
+/// Rows of keys or of values that are in the first-level cache together: those that are widened at once.
+pub(crate) const WIDENED_ROWS: usize = 32;
+
+/// Keys whose products with a query are computed together.
+const KEYS: usize = 4;
+
+/// Bytes from what is read to what is prefetched.
+const DISTANCE: usize = 4096;
+
+/// Rows of keys or of values, whose elements lie next to each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TokenRows {
+    pub(crate) at: *const u8,
+    pub(crate) row_stride: isize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) float: RowType,
+    /// What is read next, to be prefetched; any address is fine.
+    pub(crate) next: *const u8,
+}
+
+impl TokenRows {
+    fn row(&self, row: usize) -> *const u8 {
+        self.at.wrapping_offset(self.row_stride * row as isize)
+    }
+
+    /// Prefetches the row that is read some time after this one.
+    #[inline(always)]
+    fn prefetch(&self, row: usize) {
+        let bytes = self.columns * self.float.bytes();
+        let row = row + DISTANCE.div_ceil(bytes.max(1));
+        let at = match row.checked_sub(self.rows) {
+            None => self.row(row),
+            Some(past) => self.next.wrapping_offset(self.row_stride * past as isize),
+        };
+        prefetch_l1(at, bytes);
+    }
+}
+
+/// Rows of f32, so many elements from one to the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FloatRows {
+    pub(crate) at: *mut f32,
+    pub(crate) row: usize,
+    pub(crate) rows: usize,
+}
+
+shells! {
+    I:
+    fn scores[](queries: FloatRows, keys: TokenRows, widened: *mut f32, to: FloatRows) {
+        scores_of::<I>(queries, keys, widened, to)
+    }
+
+    fn add_values[](weights: FloatRows, values: TokenRows, widened: *mut f32, to: FloatRows) {
+        add_values_of::<I, false>(weights, values, widened, to)
+    }
+
+    fn add_values_exactly[](weights: FloatRows, values: TokenRows, widened: *mut f32, to: FloatRows) {
+        add_values_of::<I, true>(weights, values, widened, to)
+    }
+
+    fn maximum[](row: *const f32, count: usize) -> f32 {
+        maximum_of::<I>(row, count)
+    }
+
+    fn exponentials[](row: *mut f32, count: usize, max: f32) -> f32 {
+        exponentials_of::<I, false>(row, count, max)
+    }
+
+    fn exponentials_exactly[](row: *mut f32, count: usize, max: f32) -> f32 {
+        exponentials_of::<I, true>(row, count, max)
+    }
+}
+
+/// The kernels of attention of few queries at a level.
+///
+/// # Safety of the methods
+///
+/// The machine runs the level. Rows can be read, and written through a pointer that is not `const`; operands
+/// of one call do not overlap. `widened` has room for [`WIDENED_ROWS`] rows of f32, of a multiple of
+/// [`VECTOR`] elements, unless the rows of tokens are f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DecodeKernels {
+    level: Level,
+}
+
+/// Calls the shell of a level.
+macro_rules! at_level {
+    ($kernels:expr, $shell:ident($($argument:expr),*)) => {{
+        // SAFETY: as the caller promises.
+        unsafe {
+            match $kernels.level {
+                Level::Portable => portable::$shell($($argument),*),
+                Level::Avx2 => avx2::$shell($($argument),*),
+                Level::Avx512 => avx512::$shell($($argument),*),
+            }
+        }
+    }};
+}
+
+impl DecodeKernels {
+    pub(crate) fn new(level: Level) -> Self {
+        Self { level }
+    }
+
+    /// Writes the products of each query with each key, a row for each query. The elements of a query up to
+    /// the next multiple of [`VECTOR`] are 0.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn scores(
+        &self,
+        queries: FloatRows,
+        keys: TokenRows,
+        widened: *mut f32,
+        to: FloatRows,
+    ) {
+        debug_assert_eq!(queries.rows, to.rows);
+        at_level!(self, scores(queries, keys, widened, to))
+    }
+
+    /// Adds to each row the values, each times the weight of its key in the same row of weights, key by key;
+    /// if `is_exact`, nothing where a weight is 0, so that a value that is not finite does not reach a query
+    /// that masks its key. Rows have a multiple of [`VECTOR`] elements.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn add_values(
+        &self,
+        weights: FloatRows,
+        values: TokenRows,
+        widened: *mut f32,
+        to: FloatRows,
+        is_exact: bool,
+    ) {
+        debug_assert_eq!(weights.rows, to.rows);
+        match is_exact {
+            true => at_level!(self, add_values_exactly(weights, values, widened, to)),
+            false => at_level!(self, add_values(weights, values, widened, to)),
+        }
+    }
+
+    /// The largest number of a row; NaN does not count. −∞ if there is none.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn maximum(&self, row: *const f32, count: usize) -> f32 {
+        at_level!(self, maximum(row, count))
+    }
+
+    /// Turns a row of scores into the exponentials of the distances from a number that is not below them, and
+    /// returns their sum. What would be a subnormal number is 0 unless `is_exact`.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn exponentials(&self, row: *mut f32, count: usize, max: f32, is_exact: bool) -> f32 {
+        match is_exact {
+            true => at_level!(self, exponentials_exactly(row, count, max)),
+            false => at_level!(self, exponentials(row, count, max)),
+        }
+    }
+}
+
+/// Goes through tokens group by group: `work` takes the first row, the number of rows, where they are in f32
+/// and bytes from one to the next, and whether it prefetches.
+///
+/// # Safety
+///
+/// As the methods of [`DecodeKernels`].
+#[inline(always)]
+unsafe fn by_groups<I: ScoreLanes>(
+    tokens: &TokenRows,
+    widened: *mut f32,
+    mut work: impl FnMut(usize, usize, *const u8, isize, bool),
+) {
+    let row = tokens.columns.next_multiple_of(LANES);
+    for first in (0..tokens.rows).step_by(WIDENED_ROWS) {
+        let count = WIDENED_ROWS.min(tokens.rows - first);
+        if tokens.float == RowType::F32 {
+            work(first, count, tokens.row(first), tokens.row_stride, true);
+            continue;
+        }
+        for index in 0..count {
+            tokens.prefetch(first + index);
+            // SAFETY: as the caller promises.
+            unsafe { widen::<I>(tokens, first + index, widened.add(index * row)) };
+        }
+        work(first, count, widened.cast_const().cast(), 4 * row as isize, false);
+    }
+}
+
+/// Widens a row of tokens.
+///
+/// # Safety
+///
+/// The row can be read and the target written, and the machine runs the level.
+#[inline(always)]
+unsafe fn widen<I: ScoreLanes>(tokens: &TokenRows, row: usize, to: *mut f32) {
+    let (from, columns) = (tokens.row(row), tokens.columns);
+    let whole = columns - columns % LANES;
+    let bytes = tokens.float.bytes();
+    // SAFETY: as the caller promises; vectors end at the last column.
+    unsafe {
+        match tokens.float {
+            RowType::F16 => {
+                for column in (0..whole).step_by(LANES) {
+                    I::store(to.add(column), I::load_f16(from.cast::<u16>().add(column)));
+                }
+            }
+            _ => {
+                for column in (0..whole).step_by(LANES) {
+                    I::store(to.add(column), I::load_bf16(from.cast::<u16>().add(column)));
+                }
+            }
+        }
+        if whole < columns {
+            let rest = I::load_part(from.add(whole * bytes), tokens.float, columns - whole, 0.0);
+            I::store(to.add(whole), rest);
+        }
+    }
+}
+
+/// Calls a function for blocks of rows, with the first row as its last argument; its last generic is the
+/// number of rows. Levels with few registers take one row at a time.
+macro_rules! by_rows {
+    ($I:ident, $rows:expr, $function:ident::<$($generic:tt),*>($($argument:expr),*)) => {{
+        let rows: usize = $rows;
+        let mut row = 0;
+        if $I::WHOLE_ROWS {
+            while row + 4 <= rows {
+                $function::<$($generic,)* 4>($($argument,)* row);
+                row += 4;
+            }
+            if row + 2 <= rows {
+                $function::<$($generic,)* 2>($($argument,)* row);
+                row += 2;
+            }
+        }
+        while row < rows {
+            $function::<$($generic,)* 1>($($argument,)* row);
+            row += 1;
+        }
+    }};
+}
+
+/// # Safety
+///
+/// As [`scores`](DecodeKernels::scores).
+#[inline(always)]
+unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened: *mut f32, to: FloatRows) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        by_groups::<I>(
+            &keys,
+            widened,
+            #[inline(always)]
+            |first: usize, count: usize, at: *const u8, stride: isize, prefetches: bool| {
+                for key in (0..count).step_by(KEYS) {
+                    let here = KEYS.min(count - key);
+                    if prefetches {
+                        for index in 0..here {
+                            keys.prefetch(first + key + index);
+                        }
+                    }
+                    // A key that lacks stands for the last one, whose product nobody writes twice.
+                    let rows: [*const f32; KEYS] = std::array::from_fn(|index| {
+                        at.wrapping_offset(stride * (key + index.min(here - 1)) as isize).cast()
+                    });
+                    let to = FloatRows { at: to.at.wrapping_add(first + key), ..to };
+                    by_rows!(I, queries.rows, score_tile::<I>(queries, rows, here, keys.columns, to));
+                }
+            },
+        );
+    }
+}
+
+/// # Safety
+///
+/// As [`scores_of`], for some queries and keys.
+#[inline(always)]
+unsafe fn score_tile<I: ScoreLanes, const R: usize>(
+    queries: FloatRows,
+    keys: [*const f32; KEYS],
+    count: usize,
+    columns: usize,
+    to: FloatRows,
+    first: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sums = [[I::splat(0.0); KEYS]; R];
+        let queries_at = queries.at.add(first * queries.row);
+        let whole = columns - columns % LANES;
+        let mut column = 0;
+        while column < whole {
+            let mut k = [I::splat(0.0); KEYS];
+            for i in 0..KEYS {
+                k[i] = I::load(keys[i].add(column));
+            }
+            for r in 0..R {
+                let q = I::load(queries_at.add(r * queries.row + column));
+                for i in 0..KEYS {
+                    sums[r][i] = I::fma(k[i], q, sums[r][i]);
+                }
+            }
+            column += LANES;
+        }
+        if whole < columns {
+            let mut k = [I::splat(0.0); KEYS];
+            for i in 0..KEYS {
+                k[i] = I::load_first(keys[i].add(whole), columns - whole, 0.0);
+            }
+            for r in 0..R {
+                let q = I::load(queries_at.add(r * queries.row + whole));
+                for i in 0..KEYS {
+                    sums[r][i] = I::fma(k[i], q, sums[r][i]);
+                }
+            }
+        }
+        for (r, &sums) in sums.iter().enumerate() {
+            let sums = I::sums(sums);
+            let to = to.at.add((first + r) * to.row);
+            if count == KEYS {
+                to.cast::<[f32; KEYS]>().write_unaligned(sums);
+            } else {
+                to.copy_from_nonoverlapping(sums.as_ptr(), count);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`add_values`](DecodeKernels::add_values).
+#[inline(always)]
+unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
+    weights: FloatRows,
+    values: TokenRows,
+    widened: *mut f32,
+    to: FloatRows,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        by_groups::<I>(
+            &values,
+            widened,
+            #[inline(always)]
+            |first: usize, count: usize, at: *const u8, stride: isize, prefetches: bool| {
+                let group = ValueGroup {
+                    weights: FloatRows { at: weights.at.wrapping_add(first), ..weights },
+                    at,
+                    stride,
+                    count,
+                    later: prefetches.then_some((&values, first)),
+                };
+                add_group::<I, EXACT>(group, values.columns, to);
+            },
+        );
+    }
+}
+
+/// Values of some keys, in f32.
+#[derive(Clone, Copy)]
+struct ValueGroup<'a> {
+    weights: FloatRows,
+    at: *const u8,
+    stride: isize,
+    count: usize,
+    /// What to prefetch from while they are read for the first time: rows, and the first of the group.
+    later: Option<(&'a TokenRows, usize)>,
+}
+
+/// # Safety
+///
+/// As [`add_values_of`].
+#[inline(always)]
+unsafe fn add_group<I: ScoreLanes, const EXACT: bool>(
+    mut group: ValueGroup<'_>,
+    columns: usize,
+    to: FloatRows,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut row = 0;
+        while row < to.rows {
+            let left = to.rows - row;
+            match left {
+                4.. if I::WHOLE_ROWS && !EXACT => {
+                    add_rows::<I, EXACT, 4, 4>(&mut group, columns, to, row);
+                    row += 4;
+                }
+                2.. if I::WHOLE_ROWS && !EXACT => {
+                    add_rows::<I, EXACT, 2, 8>(&mut group, columns, to, row);
+                    row += 2;
+                }
+                _ if I::WHOLE_ROWS && !EXACT => {
+                    add_rows::<I, EXACT, 1, 8>(&mut group, columns, to, row);
+                    row += 1;
+                }
+                _ => {
+                    add_rows::<I, EXACT, 1, 4>(&mut group, columns, to, row);
+                    row += 1;
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`add_values_of`]; the rows are within the target.
+#[inline(always)]
+unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, const R: usize, const N: usize>(
+    group: &mut ValueGroup<'_>,
+    columns: usize,
+    to: FloatRows,
+    row: usize,
+) {
+    let weights = FloatRows { at: group.weights.at.wrapping_add(row * group.weights.row), ..group.weights };
+    let to = FloatRows { at: to.at.wrapping_add(row * to.row), ..to };
+    let of_rows = ValueGroup { weights, ..*group };
+    let mut column = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut of_rows = of_rows;
+        while column + N * LANES <= columns {
+            add_tile::<I, EXACT, R, N>(&of_rows, columns, column, to);
+            of_rows.later = None;
+            column += N * LANES;
+        }
+        while N > 4 && column + 4 * LANES <= columns {
+            add_tile::<I, EXACT, R, 4>(&of_rows, columns, column, to);
+            of_rows.later = None;
+            column += 4 * LANES;
+        }
+        while column < columns {
+            add_tile::<I, EXACT, R, 1>(&of_rows, columns, column, to);
+            of_rows.later = None;
+            column += LANES;
+        }
+    }
+    group.later = None;
+}
+
+/// # Safety
+///
+/// As [`add_rows`]; all vectors but the last start and end within the columns.
+#[inline(always)]
+unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, const R: usize, const N: usize>(
+    group: &ValueGroup<'_>,
+    columns: usize,
+    column: usize,
+    to: FloatRows,
+) {
+    // SAFETY: as the caller promises; rows of sums have whole vectors.
+    unsafe {
+        let mut sums = [[I::splat(0.0); N]; R];
+        for r in 0..R {
+            for n in 0..N {
+                sums[r][n] = I::load(to.at.add(r * to.row + column + n * LANES));
+            }
+        }
+        let rest = columns - column;
+        for key in 0..group.count {
+            if let Some((rows, first)) = group.later {
+                rows.prefetch(first + key);
+            }
+            let at = group.at.wrapping_offset(group.stride * key as isize).cast::<f32>().wrapping_add(column);
+            let mut v = [I::splat(0.0); N];
+            if N == 1 && rest < LANES {
+                v[0] = I::load_first(at, rest, 0.0);
+            } else {
+                for n in 0..N {
+                    v[n] = I::load(at.add(n * LANES));
+                }
+            }
+            for r in 0..R {
+                let p = I::splat(*group.weights.at.add(r * group.weights.row + key));
+                for n in 0..N {
+                    sums[r][n] = match EXACT {
+                        true => I::add_product(v[n], p, sums[r][n]),
+                        false => I::fma(v[n], p, sums[r][n]),
+                    };
+                }
+            }
+        }
+        for r in 0..R {
+            for n in 0..N {
+                I::store(to.at.add(r * to.row + column + n * LANES), sums[r][n]);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`maximum`](DecodeKernels::maximum).
+#[inline(always)]
+unsafe fn maximum_of<I: ScoreLanes>(row: *const f32, count: usize) -> f32 {
+    const PAD: f32 = f32::NEG_INFINITY;
+    // SAFETY: as the caller promises. The second operand of the maximum, which is the result if the first
+    // is NaN, never is NaN.
+    unsafe {
+        let mut largest = I::splat(PAD);
+        for column in (0..count).step_by(LANES) {
+            let x = match count - column {
+                LANES.. => I::load(row.add(column)),
+                rest => I::load_first(row.add(column), rest, PAD),
+            };
+            largest = I::larger(x, largest);
+        }
+        I::largest(largest)
+    }
+}
+
+/// # Safety
+///
+/// As [`exponentials`](DecodeKernels::exponentials).
+#[inline(always)]
+unsafe fn exponentials_of<I: ScoreLanes, const SUBNORMAL: bool>(
+    row: *mut f32,
+    count: usize,
+    max: f32,
+) -> f32 {
+    // SAFETY: as the caller promises. −∞ less a finite number is −∞, not NaN.
+    unsafe {
+        let base = I::splat(max.max(f32::MIN));
+        let mut sum = I::splat(0.0);
+        for column in (0..count).step_by(LANES) {
+            let at = row.add(column);
+            let rest = count - column;
+            let x = match rest {
+                LANES.. => I::load(at),
+                rest => I::load_first(at, rest, f32::NEG_INFINITY),
+            };
+            let x = I::exp_of_score::<SUBNORMAL>(I::sub(x, base));
+            sum = I::add(sum, x);
+            match rest {
+                LANES.. => I::store(at, x),
+                rest => I::store_first(at, rest, x),
+            }
+        }
+        I::sum(sum)
+    }
+}
