@@ -143,7 +143,7 @@ impl<'a> Parts<'a> {
     fn takes_before(&self, graph: &OpGraph<'_>, op: usize) -> Result<(), &'static str> {
         let is_inside = |consumer: &usize| self.members.contains(consumer);
         match () {
-            () if moves::moves(graph.ops[op]) => Err(MOVES),
+            () if moves::moves(graph.ops[op]) && !moves_input(graph, op) => Err(MOVES),
             // Of what does not depend on the scores, others get the whole from elsewhere.
             () if !graph.consumers[op].iter().all(is_inside) && !depends_on_product(graph, op) => {
                 Err("an op outside of the group uses the result")
@@ -171,6 +171,11 @@ impl<'a> Parts<'a> {
             () => Ok(()),
         }
     }
+}
+
+/// Whether an op gives an input of the graph other dims. Strides lead to the elements of such a mask or bias.
+fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
+    moves::keeps_elements(graph.ops[op]) && graph.producers[op].is_empty()
 }
 
 const MOVES: &str = "tiles lie where the op does not move them";
