@@ -3,8 +3,8 @@
 //!
 //! A group grows from its SoftMax. Before the SoftMax it takes the pointwise ops that lead to the SoftMax and
 //! one product, whose result are the scores; behind it, pointwise ops and the product with the values. Then
-//! it takes conversions and moves of the operands of both products, and pointwise ops and moves of the
-//! result.
+//! it takes scales, conversions and moves of the operands of both products, and pointwise ops and moves of
+//! the result.
 
 use super::fusion::{FusionVerdict, GroupView};
 use super::moves;
@@ -157,6 +157,10 @@ impl<'a> Parts<'a> {
         let is_inside = |consumer: &usize| self.members.contains(consumer);
         let is_conversion =
             matches!(graph.ops[op].kind(), OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize);
+        // A scale of queries that come from outside, and its number.
+        let is_fill = |op: usize| graph.ops[op].kind() == OpKind::Fill;
+        let is_scale = matches!(graph.ops[op].kind(), OpKind::Multiply | OpKind::Divide)
+            && graph.producers[op].iter().all(|&producer| is_fill(producer));
         let is_epilogue = || {
             let is_anchor = |producer: &usize| Pointwise::of(graph.ops[*producer]).is_none();
             graph.producers[op].iter().any(is_anchor)
@@ -166,6 +170,7 @@ impl<'a> Parts<'a> {
                 Err("an op outside of the group uses the result")
             }
             () if moves::keeps_elements(graph.ops[op]) => Ok(()),
+            () if is_scale || is_fill(op) => Ok(()),
             () if !is_conversion => Err("the op computes an operand of a product"),
             () if is_epilogue() => Err("the op is computed with what it converts"),
             () => Ok(()),
