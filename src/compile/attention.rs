@@ -242,3 +242,6 @@ fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
         end: end.next_multiple_of(LINE),
     }
 }
+
+#[cfg(test)]
+mod tests;
