@@ -200,12 +200,12 @@ impl<'a> QueryGroup<'a> {
     fn constant(&self, chunk: usize, max: &[f32; DECODE_ROWS]) -> Taken {
         let mut taken = self.taken(0, chunk, |class| class == TileClass::Constant);
         taken.any = 0;
-        for row in 0..self.phase.rows() {
+        for (row, (taken_by, &max)) in taken.by_row.iter_mut().zip(max).take(self.phase.rows()).enumerate() {
             let number = self.classes(row / self.phase.queries).map(largest_constant);
-            if !number.is_some_and(|number| weighs(number, max[row])) {
-                taken.by_row[row] = 0;
+            if !number.is_some_and(|number| weighs(number, max)) {
+                *taken_by = 0;
             }
-            taken.any |= taken.by_row[row];
+            taken.any |= *taken_by;
         }
         taken
     }

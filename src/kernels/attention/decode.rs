@@ -298,6 +298,7 @@ unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened:
 /// # Safety
 ///
 /// As [`scores_of`], for some queries and keys.
+#[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
 unsafe fn score_tile<I: ScoreLanes, const R: usize>(
     queries: FloatRows,
@@ -466,6 +467,7 @@ unsafe fn add_rows<I: ScoreLanes, const EXACT: bool, const R: usize, const N: us
 /// # Safety
 ///
 /// As [`add_rows`]; all vectors but the last start and end within the columns.
+#[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
 #[inline(always)]
 unsafe fn add_tile<I: ScoreLanes, const EXACT: bool, const R: usize, const N: usize>(
     group: &ValueGroup<'_>,
