@@ -6,6 +6,7 @@
 //! hundreds of rows, some of seconds. A row is
 //!
 //! - `f32 8x2048x64 full`: 8 heads, 2048 queries and keys, depth 64, no mask;
+//! - `f32 2x16384x64 full`: the same for heads that are long;
 //! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
 //!   ops over indices. It is measured by turns with the unmasked row; `of ideal` is the unmasked time times
 //!   the share of 64 x 64 tiles that the mask keeps, divided by the time;
@@ -38,6 +39,10 @@ const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
 
 /// Heads that share a mask plane.
 const HEADS: usize = 8;
+
+/// Keys and values of such a head leave the second-level cache.
+const LONG: usize = 16_384;
+const LONG_HEADS: usize = 2;
 
 const Q: usize = 0;
 const K: usize = 1;
@@ -100,6 +105,11 @@ impl Row {
                 let name = format!("{t} decode {heads}x{keys}x{depth} rows {queries}");
                 rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: true });
             }
+        }
+        for (t, depth) in TYPES.into_iter().flat_map(|t| DEPTHS.map(|depth| (t, depth))) {
+            let name = format!("{t} {LONG_HEADS}x{LONG}x{depth} full");
+            let (heads, queries, keys, mask) = (LONG_HEADS, LONG, LONG, None);
+            rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: false });
         }
         for t in TYPES {
             let name = format!("{t} small 4x32x64");
