@@ -116,11 +116,11 @@ pub(super) fn add(
         has_stats: shape.stats.is_some(),
         classes,
         result,
-        partials: crate::plan::Base::Index,
+        partials: None,
         layout: DecodeScratch::default(),
     };
     phase.layout = scratch_layout(&phase);
-    phase.partials = plan.buffer(phase.partial_bytes());
+    phase.partials = (phase.chunks() > 1).then(|| plan.buffer(phase.partial_bytes()));
     plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
     Ok(())
 }

@@ -67,9 +67,9 @@ struct QueryGroup<'a> {
     /// Takes the result out.
     result: Interpreter<'a, SlotOperands<'a>>,
     scratch: *mut u8,
-    /// The table of classes, if there is one, and the buffer of what chunks leave.
+    /// The table of classes, and the buffer of what chunks leave, if there are such.
     table: Option<*const u8>,
-    partials: *mut f32,
+    partials: Option<*mut f32>,
     /// The number of the group, and whether its queries are packed.
     group: usize,
     is_packed: bool,
@@ -122,7 +122,7 @@ impl<'a> QueryGroup<'a> {
             ),
             scratch,
             table: phase.classes.as_ref().and_then(|table| buffer(table.base)).map(<*mut u8>::cast_const),
-            partials: buffer(phase.partials).unwrap_or(std::ptr::null_mut()).cast(),
+            partials: phase.partials.and_then(buffer).map(<*mut u8>::cast),
             group: 0,
             is_packed: false,
             max: [f32::NEG_INFINITY; DECODE_ROWS],
@@ -235,10 +235,16 @@ impl<'a> QueryGroup<'a> {
         taken
     }
 
-    /// Computes a chunk, and leaves its results in the buffer.
+    /// What a chunk leaves.
+    fn partial(&self, chunk: usize) -> *mut f32 {
+        let place = (self.group * self.phase.chunks() + chunk) * self.phase.partial();
+        let own = || self.at(self.phase.layout.partial).cast();
+        self.partials.map_or_else(own, |partials| partials.wrapping_add(place))
+    }
+
+    /// Computes a chunk, and leaves its results.
     fn run_chunk(&mut self, chunk: usize) {
-        let place = self.group * self.phase.chunks() + chunk;
-        let to = self.partials.wrapping_add(place * self.phase.partial());
+        let to = self.partial(chunk);
         let taken = self.varying(chunk);
         self.compute(chunk, &taken, to);
     }
@@ -416,17 +422,16 @@ impl<'a> QueryGroup<'a> {
     fn merge(&mut self) {
         let phase = self.phase;
         let (rows, chunks) = (phase.rows(), phase.chunks());
-        let first = self.partials.wrapping_add(self.group * chunks * phase.partial());
-        let partial = |chunk: usize| first.wrapping_add(chunk * phase.partial()).cast_const();
         self.begin([f32::NEG_INFINITY; DECODE_ROWS]);
         for chunk in 0..chunks {
-            let max = partial(chunk).wrapping_add(rows * phase.value_row());
+            let max = self.partial(chunk).wrapping_add(rows * phase.value_row());
             for row in 0..rows {
                 // SAFETY: an earlier task has written what the chunk leaves.
                 self.max[row] = self.max[row].max(unsafe { max.add(row).read() });
             }
         }
-        (0..chunks).for_each(|chunk| self.take(partial(chunk)));
+        (0..chunks).for_each(|chunk| self.take(self.partial(chunk)));
+        // Nobody needs what the only chunk left any more.
         let own = self.at(phase.layout.partial).cast::<f32>();
         self.with_constants(|group, chunk, taken| {
             group.compute(chunk, taken, own);

@@ -66,8 +66,8 @@ pub(crate) struct DecodePhase {
     pub(crate) classes: Option<ClassTable>,
     /// What follows the second product.
     pub(crate) result: AttentionResult,
-    /// The buffer of what chunks leave.
-    pub(crate) partials: Base,
+    /// The buffer of what chunks leave, if there are several: the only one leaves it in scratch.
+    pub(crate) partials: Option<Base>,
     pub(crate) layout: DecodeScratch,
 }
 
@@ -119,13 +119,13 @@ impl DecodePhase {
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
         let nests = [&mut self.nest].into_iter().chain(unmasked).chain([&mut self.result.nest]);
-        let buffers = self.classes.iter_mut().map(|table| &mut table.base).chain([&mut self.partials]);
+        let buffers = self.classes.iter_mut().map(|table| &mut table.base).chain(&mut self.partials);
         nests.flat_map(|nest| nest.program.bases_mut()).chain(buffers).collect()
     }
 
     /// The starts of its buffers.
     pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
-        self.classes.iter().map(|table| table.base).chain([self.partials])
+        self.classes.iter().map(|table| table.base).chain(self.partials)
     }
 
     /// The index of an access in the nest.
