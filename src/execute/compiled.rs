@@ -149,7 +149,7 @@ impl CompiledPartition {
     }
 
     /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
-    /// are more, which only shapes can ask for that no memory holds.
+    /// are more, as for shapes that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.cost.bytes
     }
