@@ -4,10 +4,13 @@
 //! elements in a value that is stored.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
+//!
+//! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::DriverSpace;
+use super::integers::{IntegerScaling, OperandPlaces, integer_operands};
 use super::machine::Machine;
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
@@ -15,6 +18,7 @@ use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::gemm::dot::dot_kernel;
+use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pack::unpack_tile;
@@ -22,8 +26,8 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, Loop, LoopNest, PackPhase, Phase, Plan,
-    TileProgram,
+    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop, LoopNest,
+    PackPhase, Phase, Plan, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -85,12 +89,18 @@ pub(super) fn add_product(
     if roots.is_empty() {
         return Ok(());
     }
-    let [(left, left_offset), (right, right_offset)] =
-        operands(plan, op, &anchor.inputs, &result.dims, machine)?;
+    let (places, integers) = match integer_operands(plan, op, &anchor.inputs)? {
+        Some((places, scaling)) => (places, Some(scaling)),
+        None => (operands(plan, op, &anchor.inputs, &result.dims, machine)?, None),
+    };
+    let [(left, left_offset), (right, right_offset)] = places;
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let shape = ProductShape::new(op, &left, &right, &result.dims);
     let right_type = op.inputs()[1].data_type();
-    let method = Method::choose(&shape, &left, &right, right_type, machine);
+    let method = match &integers {
+        Some(_) => Method::of_integers(&shape, machine),
+        None => Method::choose(&shape, &left, &right, right_type, machine),
+    };
     let (nest, to) = match roots[..] == [value] {
         true => (shape.empty_nest(method.tile), plan.result(value)),
         false => {
@@ -112,29 +122,31 @@ pub(super) fn add_product(
             (nest, to)
         }
     };
+    let integers = integers.map(|scaling| PlacedIntegers::new(plan, &scaling));
     let phases = Phases {
         shape: &shape,
         method: &method,
         left: &left,
         right: &right,
         offsets: [left_offset, right_offset],
+        integers: integers.as_ref(),
         machine,
     };
     let unsupported = |why: &str| {
         let types = [&left, &right, &to].map(|tensor| tensor.data_type.name());
         CompileFault::Unsupported(format!("no kernel runs MatMul on {}: {why}", types.join(", ")))
     };
-    let mut right_at = (right.base, right_offset, shape.right.clone());
+    let mut right_at = RightPlace::of(&right, right_offset, &shape);
     if method.packs() {
         let packed = phases.pack();
-        let (mut phase, bytes, strides) =
+        let (mut phase, bytes, place) =
             packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
         let buffer = plan.buffer(bytes);
-        phase.nest.program.accesses[PackPhase::TO].base = buffer;
+        phase.nest.program.accesses[PackPhase::TO..].iter_mut().for_each(|access| access.base = buffer);
         plan.push(Phase::Pack(phase), 0, true);
-        right_at = (buffer, 0, strides);
+        right_at = RightPlace { base: buffer, ..place };
     }
-    let gemm = phases.gemm(nest, right_at, bias.as_ref(), &to);
+    let gemm = phases.gemm(nest, &right_at, bias.as_ref(), &to);
     let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
     plan.push(Phase::Gemm(Box::new(gemm)), shape.flops(), true);
     Ok(())
@@ -151,7 +163,7 @@ fn operands(
     inputs: &[usize],
     result: &[i64],
     machine: Machine,
-) -> Result<[(PlacedTensor, isize); 2]> {
+) -> Result<OperandPlaces> {
     let right_type = op.inputs()[1].data_type();
     // Of two NaNs, the one that a product hands on depends on how the kernel reads the right operand.
     let order = |left: &PlacedTensor, right: &PlacedTensor| {
@@ -344,6 +356,24 @@ impl Method {
         }
     }
 
+    /// For 8-bit integers.
+    fn of_integers(shape: &ProductShape, machine: Machine) -> Self {
+        let form = Form::integers(machine.level, machine.features);
+        Self::packed(shape, form, machine)
+    }
+
+    /// With a right operand that is packed.
+    fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
+        let panel = GemmKernel::new(machine.level, form).panel_columns();
+        let tile = tile_of(shape, panel);
+        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
+        let steps = if form.is_integer() { form.depth_step() } else { 1 };
+        let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
+        let blocks = shape.depth.div_ceil(most).max(1);
+        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
+        Self { way: Way::Tiles { form, is_packed: true, depth_block }, tile }
+    }
+
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
     fn choose(
         shape: &ProductShape,
@@ -369,14 +399,11 @@ impl Method {
             return Self { way, tile };
         }
         let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
-        let form = if is_in_place { Form::F32 } else { packed };
-        let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, panel);
-        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
-        let most = memory::product_depth(tile.rows + panel);
-        let blocks = depth.div_ceil(most).max(1);
-        let depth_block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
-        Self { way: Way::Tiles { form, is_packed: !is_in_place, depth_block }, tile }
+        let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
+        if let Way::Tiles { is_packed, .. } = &mut method.way {
+            *is_packed = !is_in_place;
+        }
+        method
     }
 
     fn packs(&self) -> bool {
@@ -410,6 +437,60 @@ fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
     }
 }
 
+/// Where the right operand is, packed or not.
+struct RightPlace {
+    base: Base,
+    /// Bytes to the first element.
+    offset: isize,
+    /// Strides along the axes of the result.
+    strides: AxisStrides,
+    /// The sums of the columns of integers.
+    sums: Option<ColumnSums>,
+}
+
+impl RightPlace {
+    /// An operand that is not packed.
+    fn of(right: &PlacedTensor, offset: isize, shape: &ProductShape) -> Self {
+        Self { base: right.base, offset, strides: shape.right.clone(), sums: None }
+    }
+}
+
+/// The sums of columns in the buffer of the packed operand: a row of s32 for each block of rows.
+#[derive(Clone, Copy)]
+struct ColumnSums {
+    /// Bytes from the start of a matrix, whose panels come first.
+    offset: usize,
+    /// Bytes from one row to the next.
+    row: usize,
+    rows: usize,
+}
+
+/// What a product of integers takes beside its operands.
+struct PlacedIntegers {
+    left_zero: i32,
+    has_right_zeros: bool,
+    /// Scales and right zero points: the start, and the bytes from one column to the next.
+    scales: (Base, isize),
+    zeros: (Base, isize),
+}
+
+impl PlacedIntegers {
+    fn new(plan: &mut PlanBuilder<'_>, scaling: &IntegerScaling) -> Self {
+        let IntegerScaling { left_zero, right_zeros, scales } = scaling;
+        let stride = |count: usize| if count == 1 { 0 } else { 8 };
+        let word = |zero: &i32| {
+            let [a, b, c, d] = zero.to_ne_bytes();
+            [a, b, c, d, 0, 0, 0, 0]
+        };
+        Self {
+            left_zero: *left_zero,
+            has_right_zeros: right_zeros.iter().any(|&zero| zero != 0),
+            scales: (plan.constant(scales.iter().map(|scale| scale.to_ne_bytes())), stride(scales.len())),
+            zeros: (plan.constant(right_zeros.iter().map(word)), stride(right_zeros.len())),
+        }
+    }
+}
+
 /// Makes the phases of a product.
 struct Phases<'a> {
     shape: &'a ProductShape,
@@ -418,17 +499,28 @@ struct Phases<'a> {
     right: &'a PlacedTensor,
     /// Bytes to the first element of each.
     offsets: [isize; 2],
+    integers: Option<&'a PlacedIntegers>,
     machine: Machine,
 }
 
 impl Phases<'_> {
-    /// The phase that packs the right operand into a buffer, the bytes of the buffer, and the buffer's
-    /// strides along the batch. `None` if the sizes overflow.
-    fn pack(&self) -> Option<(PackPhase, usize, AxisStrides)> {
+    /// The phase that packs the right operand into a buffer, the bytes of the buffer, and the place of the
+    /// operand in a buffer. `None` if the sizes overflow.
+    fn pack(&self) -> Option<(PackPhase, usize, RightPlace)> {
         let Self { shape, method, right, .. } = self;
         let (kernel, panel) = self.pack_kernel()?;
         let panels = shape.columns.div_ceil(panel);
-        let matrix = kernel.panel_bytes(shape.depth).checked_mul(panels)?;
+        let packed_rows = shape.depth.div_ceil(PACKED_ROWS);
+        let sums = match kernel.writes_sums() {
+            true => Some(ColumnSums {
+                offset: kernel.panel_bytes(shape.depth).checked_mul(panels)?,
+                row: panels.checked_mul(4 * kernel.columns())?,
+                rows: packed_rows,
+            }),
+            false => None,
+        };
+        let bytes_of_sums = sums.map_or(Some(0), |sums| sums.row.checked_mul(sums.rows))?;
+        let matrix = kernel.panel_bytes(shape.depth).checked_mul(panels)?.checked_add(bytes_of_sums)?;
         let own = &right.dims[..right.dims.len().saturating_sub(2)];
         let order: SmallVec<[usize; 6]> = (0..own.len()).collect();
         // In matrices; a matrix that broadcasts is packed once.
@@ -437,25 +529,36 @@ impl Phases<'_> {
         let bytes = matrix.checked_mul(matrices)?;
         isize::try_from(bytes).ok()?;
 
-        let outer = own.iter().enumerate().map(|(axis, &dim)| Loop {
-            extent: dim as usize,
-            strides: smallvec![
-                right.strides[axis] as isize * width_of(right),
-                dense[axis] as isize * matrix as isize
-            ],
+        let accessed = if sums.is_some() { 3 } else { 2 };
+        let outer = own.iter().enumerate().map(|(axis, &dim)| {
+            let to = dense[axis] as isize * matrix as isize;
+            let strides = [right.strides[axis] as isize * width_of(right), to, to];
+            Loop { extent: dim as usize, strides: strides[..accessed].into() }
         });
         let &ProductShape { right_depth: right_row, right_column, .. } = *shape;
         let rows = PACKED_ROWS / kernel.depth_step() * kernel.row_bytes();
         let blocks = [
-            (shape.depth.div_ceil(PACKED_ROWS), [right_row * PACKED_ROWS as isize, rows as isize]),
-            (panels, [right_column * panel as isize, kernel.panel_bytes(shape.depth) as isize]),
+            (
+                packed_rows,
+                [right_row * PACKED_ROWS as isize, rows as isize, sums.map_or(0, |sums| sums.row as isize)],
+            ),
+            (
+                panels,
+                [
+                    right_column * panel as isize,
+                    kernel.panel_bytes(shape.depth) as isize,
+                    4 * kernel.columns() as isize,
+                ],
+            ),
         ];
-        let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides.as_slice().into() });
+        let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides[..accessed].into() });
         let access = |base, offset, row_stride, col_stride| Access { base, offset, row_stride, col_stride };
-        let accesses = smallvec![
+        let of_sums = sums.map(|sums| access(Base::Buffer(0), sums.offset as isize, sums.row as isize, 4));
+        let accesses = [
             access(right.base, self.offsets[1], right_row, right_column),
             access(Base::Buffer(0), 0, kernel.row_bytes() as isize, 0),
         ];
+        let accesses = accesses.into_iter().chain(of_sums).collect();
         let nest = LoopNest {
             loops: outer.chain(blocks).collect(),
             row_blocks: own.len(),
@@ -475,7 +578,8 @@ impl Phases<'_> {
         let strides = batch_strides(&packed, &shape.dims, batch);
         let strides = strides.into_iter().map(|stride| stride * matrix as isize).collect();
         debug_assert!(method.packs());
-        Some((PackPhase { nest, kernel }, bytes, strides))
+        let place = RightPlace { base: Base::Buffer(0), offset: 0, strides, sums };
+        Some((PackPhase { nest, kernel }, bytes, place))
     }
 
     /// Whether rows have an axis in the result.
@@ -496,11 +600,11 @@ impl Phases<'_> {
     fn gemm(
         &self,
         mut nest: LoopNest,
-        (right_base, right_offset, right_axes): (Base, isize, AxisStrides),
+        right_at: &RightPlace,
         bias: Option<&PlacedTensor>,
         to: &PlacedTensor,
     ) -> Option<GemmPhase> {
-        let Self { shape, method, left, right, offsets, machine } = self;
+        let Self { shape, method, left, right, offsets, integers, machine } = self;
         let (level, tile) = (machine.level, method.tile);
         let &ProductShape { left_depth: left_column, right_depth: right_row, right_column, .. } = *shape;
         let left_row = shape.row(&shape.left);
@@ -540,7 +644,7 @@ impl Phases<'_> {
         let left_width = left_type.size()? as isize;
         let is_read_in_place =
             left.data_type == left_type && (!must_lie_along_depth || left_column == left_width);
-        let row_pack = match is_read_in_place {
+        let row_pack = match is_read_in_place || integers.is_some() {
             true => None,
             false => Some(RowPack::new(level, left.data_type, left_type)?),
         };
@@ -568,12 +672,19 @@ impl Phases<'_> {
         // The accesses of the product follow those of the epilogue.
         let first_access = nest.program.accesses.len();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
+        let sums = right_at.sums.zip(*integers);
+        let of_integers = sums.map(|(sums, of)| {
+            let constants = [of.scales, of.zeros].map(|(base, stride)| (base, 0, 0, stride));
+            let [scales, zeros] = constants;
+            [scales, zeros, (right_at.base, sums.offset as isize, sums.row as isize, 4)]
+        });
         let accesses = [
             (left.base, offsets[0], left_row, left_column),
-            (right_base, right_offset, right_row, right_column),
+            (right_at.base, right_at.offset, right_row, right_column),
             (bias_base, 0, bias_row, bias_column),
             (to.base, 0, to_row, to_column),
         ];
+        let accesses = accesses.into_iter().chain(of_integers.into_iter().flatten());
         nest.program.accesses.extend(accesses.map(|(base, offset, row_stride, col_stride)| Access {
             base,
             offset,
@@ -597,7 +708,15 @@ impl Phases<'_> {
                     by_tile(bias_column, tile.columns),
                     to_moves(by_tile(to_column, tile.columns)),
                 ],
-                Some(&axis) => [shape.left[axis], right_axes[axis], bias_axes[axis], to_moves(to_axes[axis])],
+                Some(&axis) => {
+                    [shape.left[axis], right_at.strides[axis], bias_axes[axis], to_moves(to_axes[axis])]
+                }
+            });
+            let Some(of_integers) = &of_integers else { continue };
+            l.strides.extend(match shape.outer.get(index) {
+                None if index == nest.row_blocks => [0; 3],
+                None => of_integers.map(|(_, _, _, column)| by_tile(column, tile.columns)),
+                Some(&axis) => [0, 0, right_at.strides[axis]],
             });
         }
         let layout = scratch_layout(
@@ -605,7 +724,11 @@ impl Phases<'_> {
             tile,
             &finish,
             ScratchNeeds {
-                left: row_pack.map(|_| block * left_width as usize),
+                left: match (row_pack, integers) {
+                    (None, None) => None,
+                    _ => Some(block.next_multiple_of(4) * left_width as usize),
+                },
+                integers: integers.is_some(),
                 product: is_driver.then_some(width as usize),
                 bias: bias.is_some(),
             },
@@ -617,9 +740,24 @@ impl Phases<'_> {
             method: kernel_method,
             left: row_pack,
             left_column,
+            integers: self.integer_product(right_at.sums),
             bias: bias_phase,
             finish,
             layout,
+        })
+    }
+
+    /// What a product of integers needs besides; `None` for any other.
+    fn integer_product(&self, sums: Option<ColumnSums>) -> Option<IntegerProduct> {
+        let (Some(integers), Way::Tiles { form, .. }) = (self.integers, &self.method.way) else {
+            return None;
+        };
+        Some(IntegerProduct {
+            rows: IntegerRows::new(self.machine.level, self.left.data_type, *form),
+            left_zero: integers.left_zero,
+            has_right_zeros: integers.has_right_zeros,
+            sum_rows: sums?.rows,
+            scaling: SumScaling::new(self.machine.level),
         })
     }
 }
@@ -631,6 +769,8 @@ struct ScratchNeeds {
     /// Bytes of an element of the tile that an epilogue reads.
     product: Option<usize>,
     bias: bool,
+    /// Whether operands are integers.
+    integers: bool,
 }
 
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
@@ -649,7 +789,24 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
     let product = take(of_elements(needs.product.unwrap_or(0)));
     let bias = take(if needs.bias { 4 * tile.columns } else { 0 });
+    let columns = if needs.integers { tile.columns.next_multiple_of(integers::BLOCK) } else { 0 };
+    let scales = take(8 * columns);
+    let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];
+    let row_sums = take(if needs.integers { 4 * tile.rows } else { 0 });
     // A plan that needs no scratch takes none, which saves time on small products.
     let row_pack = take(if needs.left.is_some() || needs.bias { pack::SCRATCH } else { 0 });
-    GemmScratch { left, left_row, sums, rounded, product, bias, row_pack, end: end.next_multiple_of(LINE) }
+    GemmScratch {
+        left,
+        left_row,
+        sums,
+        rounded,
+        product,
+        bias,
+        scales,
+        subtracted,
+        zeros,
+        row_sums,
+        row_pack,
+        end: end.next_multiple_of(LINE),
+    }
 }

@@ -4,6 +4,7 @@ mod attention;
 pub(crate) mod cache;
 mod elementwise;
 mod gemm;
+mod integers;
 mod key;
 mod machine;
 mod memory;
