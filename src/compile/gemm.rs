@@ -10,10 +10,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::DriverSpace;
-use super::integers::{IntegerScaling, OperandPlaces, integer_operands};
+use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use super::product_shape::{ProductShape, UNPACKED_ROWS, batch_strides, width_of};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
@@ -31,8 +32,7 @@ use crate::plan::{
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
-use crate::types::kind::Attr;
-use crate::types::shape::{self, Dims};
+use crate::types::shape;
 
 /// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
 const FEW_ROWS: usize = 16;
@@ -40,8 +40,6 @@ const FEW_ROWS: usize = 16;
 const FEW_ROWS_DEPTH: usize = 32;
 /// Columns of a tile, if there are few rows.
 const FEW_ROWS_COLUMNS: usize = 512;
-/// Most rows of a product for which packing the right operand takes longer than it saves.
-const UNPACKED_ROWS: usize = 100;
 /// Most columns of a product of many rows that is worked out as dot products.
 const FEW_COLUMNS: usize = 4;
 /// Rows and columns of a tile of dot products.
@@ -192,137 +190,6 @@ fn operands(
     Ok([place(left_view, 0)?, place(right_view, 1)?])
 }
 
-/// Bytes of an element.
-fn width_of(tensor: &PlacedTensor) -> isize {
-    tensor.data_type.size().unwrap_or(1) as isize
-}
-
-/// Rows, columns and depth of the products, and the axes of the result. Strides count bytes.
-struct ProductShape {
-    dims: Dims,
-    rows: usize,
-    columns: usize,
-    depth: usize,
-    /// The axis of the rows and that of the columns; `None` if a vector has none in the result.
-    row_axis: Option<usize>,
-    column_axis: Option<usize>,
-    /// The other axes: there is a product for each index.
-    outer: SmallVec<[usize; 6]>,
-    left: AxisStrides,
-    right: AxisStrides,
-    /// The strides of the operands along the depth, and that of the right one from column to column.
-    left_depth: isize,
-    right_depth: isize,
-    right_column: isize,
-}
-
-impl ProductShape {
-    fn new(op: &Op, left: &PlacedTensor, right: &PlacedTensor, result: &[i64]) -> Self {
-        // Dim and stride along the last two axes; a vector has no second one.
-        let matrix = |of: &PlacedTensor, transpose: Attr, is_left: bool| {
-            let rank = of.dims.len();
-            let axis = |axis: usize| (of.dims[axis] as usize, of.strides[axis] as isize * width_of(of));
-            match (rank, op.bool_attr(transpose)) {
-                (0, _) => [(1, 0); 2],
-                (1, _) if is_left => [(1, 0), axis(0)],
-                (1, _) => [axis(0), (1, 0)],
-                (_, false) => [axis(rank - 2), axis(rank - 1)],
-                (_, true) => [axis(rank - 1), axis(rank - 2)],
-            }
-        };
-        let [(mut rows, left_row), (depth, left_depth)] = matrix(left, Attr::TransposeA, true);
-        let [(_, right_depth), (columns, right_column)] = matrix(right, Attr::TransposeB, false);
-        let (has_rows, has_columns) = (left.dims.len() > 1, right.dims.len() > 1);
-        let batch = result.len() - usize::from(has_rows) - usize::from(has_columns);
-        let mut row_axis = has_rows.then_some(batch);
-        let column_axis = has_columns.then(|| result.len() - 1);
-        let (mut left, right) = (batch_strides(left, result, batch), batch_strides(right, result, batch));
-        if let Some(axis) = row_axis {
-            left[axis] = left_row;
-        }
-        // A matrix on the right that many short products share is read once for all rows along another axis.
-        let shared = (0..batch).filter(|&axis| right[axis] == 0).max_by_key(|&axis| result[axis]);
-        if let Some(axis) = shared.filter(|&axis| rows <= UNPACKED_ROWS && result[axis] as usize > rows) {
-            (row_axis, rows) = (Some(axis), result[axis] as usize);
-        }
-        let is_outer = |&axis: &usize| Some(axis) != row_axis && Some(axis) != column_axis;
-        Self {
-            dims: result.into(),
-            rows,
-            columns,
-            depth,
-            row_axis,
-            column_axis,
-            outer: (0..result.len()).filter(is_outer).collect(),
-            left,
-            right,
-            left_depth,
-            right_depth,
-            right_column,
-        }
-    }
-
-    fn products(&self) -> usize {
-        self.outer.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
-    }
-
-    fn flops(&self) -> usize {
-        [self.rows, self.columns, self.depth, 2].into_iter().fold(self.products(), usize::saturating_mul)
-    }
-
-    /// The stride along the rows.
-    fn row(&self, strides: &AxisStrides) -> isize {
-        self.row_axis.map_or(0, |axis| strides[axis])
-    }
-
-    /// The stride along the columns.
-    fn column(&self, strides: &AxisStrides) -> isize {
-        self.column_axis.map_or(0, |axis| strides[axis])
-    }
-
-    /// The strides of a tensor that broadcasts to the result.
-    fn result_strides(&self, of: &PlacedTensor) -> AxisStrides {
-        let start = self.dims.len().saturating_sub(of.dims.len());
-        let strides = shape::access_strides(&of.dims, &of.strides, &self.dims, start);
-        strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
-    }
-
-    /// The strides, in elements, of a tile that the driver supplies.
-    fn driver_strides(&self, rank: usize, columns: usize) -> Dims {
-        let mut strides = Dims::from_elem(0, rank);
-        if let Some(axis) = self.row_axis {
-            strides[axis] = columns as i64;
-        }
-        if let Some(axis) = self.column_axis {
-            strides[axis] = 1;
-        }
-        strides
-    }
-
-    /// The loops around the tiles of all products, without accesses.
-    fn empty_nest(&self, tile: Extent) -> LoopNest {
-        let extents = self.outer.iter().map(|&axis| self.dims[axis] as usize);
-        let extents = extents.chain([self.rows.div_ceil(tile.rows), self.columns.div_ceil(tile.columns)]);
-        LoopNest {
-            loops: extents.map(|extent| Loop { extent, strides: smallvec![] }).collect(),
-            row_blocks: self.outer.len(),
-            column_blocks: self.outer.len() + 1,
-            space: Extent { rows: self.rows, columns: self.columns },
-            tile,
-            program: TileProgram::default(),
-        }
-    }
-}
-
-/// The strides of an operand along the axes of the result: of its batch, which broadcasts to the first axes.
-fn batch_strides(of: &PlacedTensor, result: &[i64], batch: usize) -> AxisStrides {
-    let own = of.dims.len().saturating_sub(2);
-    let mut strides =
-        shape::access_strides(&of.dims[..own], &of.strides, &result[..batch], batch.saturating_sub(own));
-    strides.resize(result.len(), 0);
-    strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
-}
-
 /// How the products are worked out; no dim of the result is 0.
 struct Method {
     way: Way,
@@ -452,42 +319,6 @@ impl RightPlace {
     /// An operand that is not packed.
     fn of(right: &PlacedTensor, offset: isize, shape: &ProductShape) -> Self {
         Self { base: right.base, offset, strides: shape.right.clone(), sums: None }
-    }
-}
-
-/// The sums of columns in the buffer of the packed operand: a row of s32 for each block of rows.
-#[derive(Clone, Copy)]
-struct ColumnSums {
-    /// Bytes from the start of a matrix, whose panels come first.
-    offset: usize,
-    /// Bytes from one row to the next.
-    row: usize,
-    rows: usize,
-}
-
-/// What a product of integers takes beside its operands.
-struct PlacedIntegers {
-    left_zero: i32,
-    has_right_zeros: bool,
-    /// Scales and right zero points: the start, and the bytes from one column to the next.
-    scales: (Base, isize),
-    zeros: (Base, isize),
-}
-
-impl PlacedIntegers {
-    fn new(plan: &mut PlanBuilder<'_>, scaling: &IntegerScaling) -> Self {
-        let IntegerScaling { left_zero, right_zeros, scales } = scaling;
-        let stride = |count: usize| if count == 1 { 0 } else { 8 };
-        let word = |zero: &i32| {
-            let [a, b, c, d] = zero.to_ne_bytes();
-            [a, b, c, d, 0, 0, 0, 0]
-        };
-        Self {
-            left_zero: *left_zero,
-            has_right_zeros: right_zeros.iter().any(|&zero| zero != 0),
-            scales: (plan.constant(scales.iter().map(|scale| scale.to_ne_bytes())), stride(scales.len())),
-            zeros: (plan.constant(right_zeros.iter().map(word)), stride(right_zeros.len())),
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::graph::function::Function;
 use crate::graph::op::Op;
 use crate::kernels::gemm::integers::{left_shift, right_shift};
+use crate::plan::Base;
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
 use crate::types::kind::Attr;
@@ -42,6 +43,42 @@ struct Dequantized {
     zeros: Vec<f32>,
     /// The dim along which parameters change; `None` if all elements have the same.
     axis: Option<usize>,
+}
+
+/// The sums of columns in the buffer of the packed operand: a row of s32 for each block of rows.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnSums {
+    /// Bytes from the start of a matrix, whose panels come first.
+    pub(super) offset: usize,
+    /// Bytes from one row to the next.
+    pub(super) row: usize,
+    pub(super) rows: usize,
+}
+
+/// What a product of integers takes beside its operands.
+pub(super) struct PlacedIntegers {
+    pub(super) left_zero: i32,
+    pub(super) has_right_zeros: bool,
+    /// Scales and right zero points: the start, and the bytes from one column to the next.
+    pub(super) scales: (Base, isize),
+    pub(super) zeros: (Base, isize),
+}
+
+impl PlacedIntegers {
+    pub(super) fn new(plan: &mut PlanBuilder<'_>, scaling: &IntegerScaling) -> Self {
+        let IntegerScaling { left_zero, right_zeros, scales } = scaling;
+        let stride = |count: usize| if count == 1 { 0 } else { 8 };
+        let word = |zero: &i32| {
+            let [a, b, c, d] = zero.to_ne_bytes();
+            [a, b, c, d, 0, 0, 0, 0]
+        };
+        Self {
+            left_zero: *left_zero,
+            has_right_zeros: right_zeros.iter().any(|&zero| zero != 0),
+            scales: (plan.constant(scales.iter().map(|scale| scale.to_ne_bytes())), stride(scales.len())),
+            zeros: (plan.constant(right_zeros.iter().map(word)), stride(right_zeros.len())),
+        }
+    }
 }
 
 /// The operands of a product and their scaling, if both are integers in disguise, and no sum can leave s32.

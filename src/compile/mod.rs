@@ -10,6 +10,7 @@ mod machine;
 mod memory;
 mod once_cache;
 mod phases;
+mod product_shape;
 mod rows;
 mod shapes;
 mod sync;
