@@ -127,7 +127,7 @@ enum Elements {
 impl PackPanel {
     /// `None` if the type is not one of f32, bf16 and f16, or of u8 and s8 for a form of integers.
     ///
-    /// The panels are those of a matrix of so many columns: those of a narrow one are narrower.
+    /// The panels are those of a matrix of this number of columns: a narrow matrix has narrow panels.
     pub(crate) fn new(level: Level, data_type: DataType, form: Form, columns: usize) -> Option<Self> {
         let elements = match (form.is_integer(), data_type) {
             (true, DataType::U8 | DataType::S8) => {
@@ -251,7 +251,7 @@ with_features! {
     ///
     /// # Safety
     ///
-    /// So many elements can be read, so many pairs can be written, and the machine runs the level.
+    /// `count` elements can be read, as many pairs can be written, and the machine runs the level.
     unsafe fn interleave(count: usize, low: *const u16, high: *const u16, to: *mut u32) {
         for i in 0..count {
             // SAFETY: as the caller promises.
