@@ -1,11 +1,11 @@
-//! The compiled form of every op kind that partitions run, beside the reference interpreter: a form that is no
-//! faster is no support. Prints Markdown.
+//! The compiled form of every op kind that partitions run, beside the reference interpreter: a form that is
+//! no faster is no support. Prints Markdown.
 //!
 //! `cargo bench --bench kinds -- [FILTER ...]` gives, for each kind whose name holds a filter, the phases and
-//! the work of the plan, the best times of one thread and of the interpreter, and the ratio of both.
-//! The kinds are those of the op set for which [`Partition::is_supported`] is true, so none can be missed: a
-//! kind that cannot be built or compiled here ends the bench. Run as a test, it compiles all, on few elements,
-//! and times nothing.
+//! the work of the plan, the best times of one thread and of the interpreter, and the ratio of both. The
+//! kinds are those of the op set for which [`Partition::is_supported`] is true, so none can be missed: a kind
+//! that cannot be built or compiled here ends the bench. Run as a test, it compiles all, on few elements, and
+//! times nothing.
 
 use std::error::Error;
 use std::hint::black_box;
