@@ -7,11 +7,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use common::guarded::{Guarded, Place};
 use common::{Random, engines, report};
 use sterna::reference::{self, Value};
 use sterna::{
     Accuracy, Attr, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition,
-    Policy, Property, Stream, TensorBuf,
+    Policy, Property, Stream, Tensor, TensorBuf, TensorMut,
 };
 
 use DataType as D;
@@ -634,6 +635,59 @@ fn an_operand_may_be_quantised_on_the_way() {
         wrong.extend(difference(&given, &expected).map(|why| format!("{}: {why}", engine.level())));
         if !is_integer(&compiled) {
             wrong.push(compiled.plan().to_string());
+        }
+    }
+    report(&wrong);
+}
+
+/// Operands, result and scratch lie between pages that fault when they are touched.
+#[test]
+fn nothing_beyond_operands_result_and_scratch_is_touched() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(9), Vec::new());
+    for (index, [m, n, k]) in
+        [[1, 1, 1], [3, 17, 5], [7, 31, 66], [13, 65, 129], [40, 100, 257], [2, 130, 515]]
+            .into_iter()
+            .enumerate()
+    {
+        for (types, transposed) in
+            TYPES.into_iter().zip([[false, false], [false, true], [true, false], [true; 2]])
+        {
+            let src = if transposed[0] { [k, m] } else { [m, k] };
+            let weights = if transposed[1] { [n, k] } else { [k, n] };
+            let mut case = Case { transposed, ..Case::new(types, &src, &weights) };
+            case.scaling[1] = Scaling::along(&mut random, types[1], usize::from(!transposed[1]), n);
+            let values = case.values(&mut random);
+            let expected = case.expected(&values);
+            for (engine, place) in
+                engines.iter().flat_map(|engine| [(engine, Place::Back(0)), (engine, Place::Front(0))])
+            {
+                let compiled = case.compile(engine, &[]).unwrap();
+                let scratch_size = compiled.scratchpad_size();
+                let bytes = [0, 1].map(|port: usize| values[&compiled.inputs()[port].id()].bytes());
+                let mut memory =
+                    [bytes[0].len(), bytes[1].len(), expected.bytes().len(), scratch_size].map(Guarded::new);
+                for (memory, bytes) in memory.iter_mut().zip(bytes) {
+                    memory.bytes_mut(place.range(memory, bytes.len())).copy_from_slice(bytes);
+                }
+                let at = |port: usize, size: usize| memory[port].at(place.range(&memory[port], size).start);
+                // SAFETY: the memory has the sizes of the tensors and of the scratch, and nothing else uses
+                // it.
+                let result = unsafe {
+                    let input = |port: usize| {
+                        let desc = &compiled.inputs()[port];
+                        Tensor::from_raw_parts(desc, engine, at(port, bytes[port].len()))
+                    };
+                    let output = at(2, expected.bytes().len());
+                    let output = TensorMut::from_raw_parts(&compiled.outputs()[0], engine, output);
+                    let scratch = std::slice::from_raw_parts_mut(at(3, scratch_size).cast(), scratch_size);
+                    let stream = Stream::new(engine);
+                    compiled.execute_with_scratchpad(&stream, &[input(0), input(1)], &mut [output], scratch)
+                };
+                let given = memory[2].bytes(place.range(&memory[2], expected.bytes().len()));
+                if result.is_err() || given != expected.bytes() {
+                    wrong.push((index, engine.level(), place, result, case.clone()));
+                }
+            }
         }
     }
     report(&wrong);
