@@ -620,19 +620,6 @@ fn graphs_with_prologue([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<F
     graphs.push(ops.done("an operand that others use as well", 2));
 
     if (t, to) == (D::F32, D::F32) {
-        let mut ops = Ops::default();
-        let (a, b) = (ops.input(D::U8, &[m, k]), ops.input(D::S8, &[n, k]));
-        let op = ops.op(OpKind::Dequantize).attr(Attr::Scales, vec![0.25f32]).attr(Attr::Zps, vec![128i64]);
-        let a = ops.add(op, &[&a], t, &[m, k]);
-        let scales: Vec<f32> = (0..n).map(|i| 0.5 + i as f32).collect();
-        let op =
-            ops.op(OpKind::Dequantize).attr(Attr::Scales, scales).attr(Attr::Zps, vec![0i64; n as usize]);
-        let b = ops.add(op.attr(Attr::Qtype, "per_channel").axis(0), &[&b], t, &[n, k]);
-        let x = ops.add(ops.op(OpKind::MatMul).attr(Attr::TransposeB, true), &[&a, &b], to, &[m, n]);
-        let op = ops.op(OpKind::Quantize).attr(Attr::Scales, vec![0.5f32]).attr(Attr::Zps, vec![3i64]);
-        ops.add(op, &[&x], D::U8, &[m, n]);
-        graphs.push(ops.done("quantised operands and a quantised result", 1));
-
         let group = if k % 4 == 0 && k > 0 { 4 } else { 1 };
         for four_bits in [D::S4, D::U4] {
             let mut ops = Ops::default();
@@ -725,7 +712,6 @@ fn moves_before_a_product_are_strides_and_casts_are_read_as_they_are() {
     // The bias is written in f32 first.
     assert_eq!(phases("casts of all operands"), "map, pack, gemm");
     assert_eq!(phases("a scale and a mask on the left, a transpose on the right"), "map, pack, gemm");
-    assert_eq!(phases("quantised operands and a quantised result"), "map, map, pack, gemm");
 }
 
 #[test]

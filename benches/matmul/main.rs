@@ -1,9 +1,9 @@
 //! Matrix products: GFLOP/s of compiled partitions, beside the limit of the machine in the same run.
 //!
 //! `cargo bench --bench matmul -- [--threads N] [--rounds N] [FILTER]` measures the rows whose names hold the
-//! filter. The limit of a product is a loop of multiplications and additions in registers, of f32 or of pairs
-//! of bf16, on as many threads; that of few rows is a loop that reads as many bytes as the right operand has.
-//! The crate in `peers/` measures the same rows, with other crates beside them.
+//! filter. The limit of a product is a loop of multiplications and additions in registers, of f32, of pairs
+//! of bf16 or of 8-bit integers, on as many threads; that of few rows is a loop that reads as many bytes as
+//! the right operand has. The crate in `peers/` measures the same rows, with other crates beside them.
 
 mod products;
 

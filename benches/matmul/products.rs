@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sterna::{
-    Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream, TensorBuf,
+    Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Property, Stream, TensorBuf,
 };
 
 /// A library that multiplies row-major f32 matrices: `to` (`m` × `n`) = `a` (`m` × `k`) · `b` (`k` × `n`), on
@@ -24,16 +24,20 @@ const SAMPLE_SECONDS: f64 = 0.002;
 /// What limits a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// Multiplications of f32, or of bf16, in registers.
+    /// Multiplications of the type in registers.
     Arithmetic,
     /// The bytes of the right operand.
     Bytes,
 }
 
+/// The types of the operands. Integers are u8 and s8.
+const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::S8];
+
 struct Row {
     name: String,
     /// Rows, columns, depth.
     size: [usize; 3],
+    /// The type of the weights; s8 weights are constant, and stand behind a Dequantize beside u8.
     data_type: DataType,
     transpose_b: bool,
     epilogue: bool,
@@ -52,12 +56,12 @@ fn rows() -> Vec<Row> {
             limit,
         });
     };
-    for data_type in [DataType::F32, DataType::Bf16] {
-        for n in [16, 32, 48, 64, 256, 512, 1024, 2048] {
+    for data_type in TYPES {
+        for n in [16, 32, 48, 64, 256, 512, 768, 1000, 1024, 1025, 2048] {
             add("", data_type, [n; 3], Limit::Arithmetic);
         }
+        add("", data_type, [77, 77, 77], Limit::Arithmetic);
         add("", data_type, [77, 1025, 1000], Limit::Arithmetic);
-        add("", data_type, [1000, 1000, 1000], Limit::Arithmetic);
         add("epilogue ", data_type, [1024; 3], Limit::Arithmetic);
         for m in [1, 2, 4, 8, 16] {
             add("", data_type, [m, 4096, 4096], Limit::Bytes);
@@ -70,16 +74,37 @@ fn rows() -> Vec<Row> {
 /// A product, and in some rows a scale, a Select by a condition a column, and a GELU behind it.
 fn graph(row: &Row) -> Graph {
     let [m, n, k] = row.size.map(|size| size as i64);
-    let t = row.data_type;
+    let is_integer = row.data_type == DataType::S8;
+    let t = if is_integer { DataType::F32 } else { row.data_type };
     let desc = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).expect("the dims are small");
     let float = |id, dims: &[i64]| desc(id, t, dims);
     let weights = if row.transpose_b { [n, k] } else { [k, n] };
     let result = |id| float(id, &[m, n]);
+    let mut ops = Vec::new();
+    let mut operands = [float(0, &[m, k]), float(1, &weights)];
+    if is_integer {
+        let scales: Vec<f32> = (0..n).map(|column| 0.01 + column as f32 * 1e-6).collect();
+        let axis = i64::from(!row.transpose_b);
+        let constant = desc(1, DataType::S8, &weights).with_property(Property::Constant);
+        let sources = [desc(0, DataType::U8, &[m, k]), constant.expect("any tensor can be constant")];
+        operands = [float(10, &[m, k]), float(11, &weights)];
+        let op = |id| Op::new(id, OpKind::Dequantize);
+        let dequantize = [
+            op(10).attr(Attr::Scales, vec![0.02f32]).attr(Attr::Zps, vec![128i64]),
+            op(11)
+                .attr(Attr::Qtype, "per_channel")
+                .axis(axis)
+                .attr(Attr::Scales, scales)
+                .attr(Attr::Zps, vec![0i64; n as usize]),
+        ];
+        let both = dequantize.into_iter().zip(sources).zip(&operands);
+        ops.extend(both.map(|((op, source), to)| op.input(source).output(to.clone())));
+    }
     let product = Op::new(0, OpKind::MatMul)
         .attr(Attr::TransposeB, row.transpose_b)
-        .inputs_from([float(0, &[m, k]), float(1, &weights)])
+        .inputs_from(operands)
         .output(result(2));
-    let mut ops = vec![product];
+    ops.push(product);
     if row.epilogue {
         ops.push(Op::new(1, OpKind::Multiply).inputs_from([result(2), float(3, &[])]).output(result(4)));
         ops.push(Op::select(2, desc(5, DataType::Boolean, &[1, n]), result(4), float(6, &[]), result(7)));
@@ -106,6 +131,7 @@ fn filled(desc: &LogicalTensor, engine: &Engine) -> TensorBuf {
         match t {
             DataType::F32 => element.copy_from_slice(&number(at).to_le_bytes()),
             DataType::Bf16 => element.copy_from_slice(&number(at).to_le_bytes()[2..]),
+            DataType::U8 | DataType::S8 => element.fill((at.wrapping_mul(2_654_435_761) >> 9) as u8),
             _ => element.fill(u8::from(at % 3 != 0)),
         }
     }
@@ -159,9 +185,20 @@ fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
 mod registers {
     use sterna::{CpuFeature, CpuFeatures, DataType, Level};
 
-    /// Runs so many steps and returns the FLOPs.
+    /// Runs so many steps and returns the operations.
     pub(super) fn run(data_type: DataType, steps: usize) -> f64 {
-        let has_pairs = CpuFeatures::available().contains(CpuFeature::Avx512Bf16);
+        let has = |feature: CpuFeature| CpuFeatures::available().contains(feature);
+        let (has_pairs, has_quads) = (has(CpuFeature::Avx512Bf16), has(CpuFeature::Avx512Vnni));
+        #[cfg(target_arch = "x86_64")]
+        match (data_type, Level::available()) {
+            // SAFETY: the machine has the instructions.
+            (DataType::S8, Level::Avx512) if has_quads => return unsafe { x86::quads(steps) },
+            // SAFETY: as above.
+            (DataType::S8, Level::Avx512) => return unsafe { x86::avx512_words(steps) },
+            // SAFETY: as above.
+            (DataType::S8, Level::Avx2) => return unsafe { x86::avx2_words(steps) },
+            _ => {}
+        }
         #[cfg(target_arch = "x86_64")]
         match Level::available() {
             // SAFETY: the machine has the instructions.
@@ -174,7 +211,7 @@ mod registers {
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
-            let _ = (data_type, has_pairs, Level::available());
+            let _ = (data_type, has_pairs, has_quads, Level::available());
             plain(steps)
         }
     }
@@ -226,6 +263,12 @@ mod registers {
             pairs "avx512f,avx512bf16" 24 32 _mm512_setzero_ps
                 _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5)),
                 |sum, x| _mm512_dpbf16_ps(sum, x, x);
+            quads "avx512f,avx512vnni" 24 64 _mm512_setzero_si512 _mm512_set1_epi32(0x0101_0101),
+                |sum, x| _mm512_dpbusd_epi32(sum, x, x);
+            avx512_words "avx512f,avx512bw" 24 32 _mm512_setzero_si512 _mm512_set1_epi32(0x0001_0001),
+                |sum, x| _mm512_add_epi32(sum, _mm512_madd_epi16(sum, x));
+            avx2_words "avx2" 12 16 _mm256_setzero_si256 _mm256_set1_epi32(0x0001_0001),
+                |sum, x| _mm256_add_epi32(sum, _mm256_madd_epi16(sum, x));
         }
     }
 }
@@ -249,9 +292,9 @@ pub(crate) fn run(peers: &[Peer]) {
     let most = number_of("--threads", 2);
     for threads in [1, most].into_iter().take(most.min(2)) {
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
-        let limits = [DataType::F32, DataType::Bf16].map(|t| (t, arithmetic(t, threads, rounds)));
+        let limits = TYPES.map(|t| (t, arithmetic(t, threads, rounds)));
         for (data_type, limit) in limits {
-            println!("limit of {data_type}: {limit:.1} GFLOP/s in registers");
+            println!("limit of {data_type}: {limit:.1} G operations/s in registers");
         }
         let memory = reading(256 << 20, threads, rounds);
         println!("limit of memory: {memory:.1} GB/s read");

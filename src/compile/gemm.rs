@@ -4,17 +4,22 @@
 //! elements in a value that is stored.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
+//!
+//! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::DriverSpace;
+use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use super::product_shape::{ProductShape, UNPACKED_ROWS, batch_strides, width_of};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::gemm::dot::dot_kernel;
+use crate::kernels::gemm::integers::{self, IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{self, PackPanel, RowPack};
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::kernels::pack::unpack_tile;
@@ -22,13 +27,12 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, Loop, LoopNest, PackPhase, Phase, Plan,
-    TileProgram,
+    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop, LoopNest,
+    PackPhase, Phase, Plan, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
-use crate::types::kind::Attr;
-use crate::types::shape::{self, Dims};
+use crate::types::shape;
 
 /// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
 const FEW_ROWS: usize = 16;
@@ -36,8 +40,6 @@ const FEW_ROWS: usize = 16;
 const FEW_ROWS_DEPTH: usize = 32;
 /// Columns of a tile, if there are few rows.
 const FEW_ROWS_COLUMNS: usize = 512;
-/// Most rows of a product for which packing the right operand takes longer than it saves.
-const UNPACKED_ROWS: usize = 100;
 /// Most columns of a product of many rows that is worked out as dot products.
 const FEW_COLUMNS: usize = 4;
 /// Rows and columns of a tile of dot products.
@@ -85,12 +87,18 @@ pub(super) fn add_product(
     if roots.is_empty() {
         return Ok(());
     }
-    let [(left, left_offset), (right, right_offset)] =
-        operands(plan, op, &anchor.inputs, &result.dims, machine)?;
+    let (places, integers) = match integer_operands(plan, op, &anchor.inputs)? {
+        Some((places, scaling)) => (places, Some(scaling)),
+        None => (operands(plan, op, &anchor.inputs, &result.dims, machine)?, None),
+    };
+    let [(left, left_offset), (right, right_offset)] = places;
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let shape = ProductShape::new(op, &left, &right, &result.dims);
     let right_type = op.inputs()[1].data_type();
-    let method = Method::choose(&shape, &left, &right, right_type, machine);
+    let method = match &integers {
+        Some(_) => Method::of_integers(&shape, machine),
+        None => Method::choose(&shape, &left, &right, right_type, machine),
+    };
     let (nest, to) = match roots[..] == [value] {
         true => (shape.empty_nest(method.tile), plan.result(value)),
         false => {
@@ -112,29 +120,31 @@ pub(super) fn add_product(
             (nest, to)
         }
     };
+    let integers = integers.map(|scaling| PlacedIntegers::new(plan, &scaling));
     let phases = Phases {
         shape: &shape,
         method: &method,
         left: &left,
         right: &right,
         offsets: [left_offset, right_offset],
+        integers: integers.as_ref(),
         machine,
     };
     let unsupported = |why: &str| {
         let types = [&left, &right, &to].map(|tensor| tensor.data_type.name());
         CompileFault::Unsupported(format!("no kernel runs MatMul on {}: {why}", types.join(", ")))
     };
-    let mut right_at = (right.base, right_offset, shape.right.clone());
+    let mut right_at = RightPlace::of(&right, right_offset, &shape);
     if method.packs() {
         let packed = phases.pack();
-        let (mut phase, bytes, strides) =
+        let (mut phase, bytes, place) =
             packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
         let buffer = plan.buffer(bytes);
-        phase.nest.program.accesses[PackPhase::TO].base = buffer;
+        phase.nest.program.accesses[PackPhase::TO..].iter_mut().for_each(|access| access.base = buffer);
         plan.push(Phase::Pack(phase), 0, true);
-        right_at = (buffer, 0, strides);
+        right_at = RightPlace { base: buffer, ..place };
     }
-    let gemm = phases.gemm(nest, right_at, bias.as_ref(), &to);
+    let gemm = phases.gemm(nest, &right_at, bias.as_ref(), &to);
     let gemm = gemm.ok_or_else(|| plan.refuse(unsupported("not these types")))?;
     plan.push(Phase::Gemm(Box::new(gemm)), shape.flops(), true);
     Ok(())
@@ -151,7 +161,7 @@ fn operands(
     inputs: &[usize],
     result: &[i64],
     machine: Machine,
-) -> Result<[(PlacedTensor, isize); 2]> {
+) -> Result<OperandPlaces> {
     let right_type = op.inputs()[1].data_type();
     // Of two NaNs, the one that a product hands on depends on how the kernel reads the right operand.
     let order = |left: &PlacedTensor, right: &PlacedTensor| {
@@ -178,137 +188,6 @@ fn operands(
         }
     };
     Ok([place(left_view, 0)?, place(right_view, 1)?])
-}
-
-/// Bytes of an element.
-fn width_of(tensor: &PlacedTensor) -> isize {
-    tensor.data_type.size().unwrap_or(1) as isize
-}
-
-/// Rows, columns and depth of the products, and the axes of the result. Strides count bytes.
-struct ProductShape {
-    dims: Dims,
-    rows: usize,
-    columns: usize,
-    depth: usize,
-    /// The axis of the rows and that of the columns; `None` if a vector has none in the result.
-    row_axis: Option<usize>,
-    column_axis: Option<usize>,
-    /// The other axes: there is a product for each index.
-    outer: SmallVec<[usize; 6]>,
-    left: AxisStrides,
-    right: AxisStrides,
-    /// The strides of the operands along the depth, and that of the right one from column to column.
-    left_depth: isize,
-    right_depth: isize,
-    right_column: isize,
-}
-
-impl ProductShape {
-    fn new(op: &Op, left: &PlacedTensor, right: &PlacedTensor, result: &[i64]) -> Self {
-        // Dim and stride along the last two axes; a vector has no second one.
-        let matrix = |of: &PlacedTensor, transpose: Attr, is_left: bool| {
-            let rank = of.dims.len();
-            let axis = |axis: usize| (of.dims[axis] as usize, of.strides[axis] as isize * width_of(of));
-            match (rank, op.bool_attr(transpose)) {
-                (0, _) => [(1, 0); 2],
-                (1, _) if is_left => [(1, 0), axis(0)],
-                (1, _) => [axis(0), (1, 0)],
-                (_, false) => [axis(rank - 2), axis(rank - 1)],
-                (_, true) => [axis(rank - 1), axis(rank - 2)],
-            }
-        };
-        let [(mut rows, left_row), (depth, left_depth)] = matrix(left, Attr::TransposeA, true);
-        let [(_, right_depth), (columns, right_column)] = matrix(right, Attr::TransposeB, false);
-        let (has_rows, has_columns) = (left.dims.len() > 1, right.dims.len() > 1);
-        let batch = result.len() - usize::from(has_rows) - usize::from(has_columns);
-        let mut row_axis = has_rows.then_some(batch);
-        let column_axis = has_columns.then(|| result.len() - 1);
-        let (mut left, right) = (batch_strides(left, result, batch), batch_strides(right, result, batch));
-        if let Some(axis) = row_axis {
-            left[axis] = left_row;
-        }
-        // A matrix on the right that many short products share is read once for all rows along another axis.
-        let shared = (0..batch).filter(|&axis| right[axis] == 0).max_by_key(|&axis| result[axis]);
-        if let Some(axis) = shared.filter(|&axis| rows <= UNPACKED_ROWS && result[axis] as usize > rows) {
-            (row_axis, rows) = (Some(axis), result[axis] as usize);
-        }
-        let is_outer = |&axis: &usize| Some(axis) != row_axis && Some(axis) != column_axis;
-        Self {
-            dims: result.into(),
-            rows,
-            columns,
-            depth,
-            row_axis,
-            column_axis,
-            outer: (0..result.len()).filter(is_outer).collect(),
-            left,
-            right,
-            left_depth,
-            right_depth,
-            right_column,
-        }
-    }
-
-    fn products(&self) -> usize {
-        self.outer.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
-    }
-
-    fn flops(&self) -> usize {
-        [self.rows, self.columns, self.depth, 2].into_iter().fold(self.products(), usize::saturating_mul)
-    }
-
-    /// The stride along the rows.
-    fn row(&self, strides: &AxisStrides) -> isize {
-        self.row_axis.map_or(0, |axis| strides[axis])
-    }
-
-    /// The stride along the columns.
-    fn column(&self, strides: &AxisStrides) -> isize {
-        self.column_axis.map_or(0, |axis| strides[axis])
-    }
-
-    /// The strides of a tensor that broadcasts to the result.
-    fn result_strides(&self, of: &PlacedTensor) -> AxisStrides {
-        let start = self.dims.len().saturating_sub(of.dims.len());
-        let strides = shape::access_strides(&of.dims, &of.strides, &self.dims, start);
-        strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
-    }
-
-    /// The strides, in elements, of a tile that the driver supplies.
-    fn driver_strides(&self, rank: usize, columns: usize) -> Dims {
-        let mut strides = Dims::from_elem(0, rank);
-        if let Some(axis) = self.row_axis {
-            strides[axis] = columns as i64;
-        }
-        if let Some(axis) = self.column_axis {
-            strides[axis] = 1;
-        }
-        strides
-    }
-
-    /// The loops around the tiles of all products, without accesses.
-    fn empty_nest(&self, tile: Extent) -> LoopNest {
-        let extents = self.outer.iter().map(|&axis| self.dims[axis] as usize);
-        let extents = extents.chain([self.rows.div_ceil(tile.rows), self.columns.div_ceil(tile.columns)]);
-        LoopNest {
-            loops: extents.map(|extent| Loop { extent, strides: smallvec![] }).collect(),
-            row_blocks: self.outer.len(),
-            column_blocks: self.outer.len() + 1,
-            space: Extent { rows: self.rows, columns: self.columns },
-            tile,
-            program: TileProgram::default(),
-        }
-    }
-}
-
-/// The strides of an operand along the axes of the result: of its batch, which broadcasts to the first axes.
-fn batch_strides(of: &PlacedTensor, result: &[i64], batch: usize) -> AxisStrides {
-    let own = of.dims.len().saturating_sub(2);
-    let mut strides =
-        shape::access_strides(&of.dims[..own], &of.strides, &result[..batch], batch.saturating_sub(own));
-    strides.resize(result.len(), 0);
-    strides.into_iter().map(|stride| stride as isize * width_of(of)).collect()
 }
 
 /// How the products are worked out; no dim of the result is 0.
@@ -344,6 +223,24 @@ impl Method {
         }
     }
 
+    /// For 8-bit integers.
+    fn of_integers(shape: &ProductShape, machine: Machine) -> Self {
+        let form = Form::integers(machine.level, machine.features);
+        Self::packed(shape, form, machine)
+    }
+
+    /// With a right operand that is packed.
+    fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
+        let panel = GemmKernel::new(machine.level, form).panel_columns();
+        let tile = tile_of(shape, panel);
+        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
+        let steps = if form.is_integer() { form.depth_step() } else { 1 };
+        let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
+        let blocks = shape.depth.div_ceil(most).max(1);
+        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
+        Self { way: Way::Tiles { form, is_packed: true, depth_block }, tile }
+    }
+
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
     fn choose(
         shape: &ProductShape,
@@ -369,14 +266,11 @@ impl Method {
             return Self { way, tile };
         }
         let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
-        let form = if is_in_place { Form::F32 } else { packed };
-        let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, panel);
-        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
-        let most = memory::product_depth(tile.rows + panel);
-        let blocks = depth.div_ceil(most).max(1);
-        let depth_block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
-        Self { way: Way::Tiles { form, is_packed: !is_in_place, depth_block }, tile }
+        let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
+        if let Way::Tiles { is_packed, .. } = &mut method.way {
+            *is_packed = !is_in_place;
+        }
+        method
     }
 
     fn packs(&self) -> bool {
@@ -410,6 +304,24 @@ fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
     }
 }
 
+/// Where the right operand is, packed or not.
+struct RightPlace {
+    base: Base,
+    /// Bytes to the first element.
+    offset: isize,
+    /// Strides along the axes of the result.
+    strides: AxisStrides,
+    /// The sums of the columns of integers.
+    sums: Option<ColumnSums>,
+}
+
+impl RightPlace {
+    /// An operand that is not packed.
+    fn of(right: &PlacedTensor, offset: isize, shape: &ProductShape) -> Self {
+        Self { base: right.base, offset, strides: shape.right.clone(), sums: None }
+    }
+}
+
 /// Makes the phases of a product.
 struct Phases<'a> {
     shape: &'a ProductShape,
@@ -418,17 +330,28 @@ struct Phases<'a> {
     right: &'a PlacedTensor,
     /// Bytes to the first element of each.
     offsets: [isize; 2],
+    integers: Option<&'a PlacedIntegers>,
     machine: Machine,
 }
 
 impl Phases<'_> {
-    /// The phase that packs the right operand into a buffer, the bytes of the buffer, and the buffer's
-    /// strides along the batch. `None` if the sizes overflow.
-    fn pack(&self) -> Option<(PackPhase, usize, AxisStrides)> {
+    /// The phase that packs the right operand into a buffer, the bytes of the buffer, and the place of the
+    /// operand in a buffer. `None` if the sizes overflow.
+    fn pack(&self) -> Option<(PackPhase, usize, RightPlace)> {
         let Self { shape, method, right, .. } = self;
         let (kernel, panel) = self.pack_kernel()?;
         let panels = shape.columns.div_ceil(panel);
-        let matrix = kernel.panel_bytes(shape.depth).checked_mul(panels)?;
+        let packed_rows = shape.depth.div_ceil(PACKED_ROWS);
+        let sums = match kernel.writes_sums() {
+            true => Some(ColumnSums {
+                offset: kernel.panel_bytes(shape.depth).checked_mul(panels)?,
+                row: panels.checked_mul(4 * kernel.columns())?,
+                rows: packed_rows,
+            }),
+            false => None,
+        };
+        let bytes_of_sums = sums.map_or(Some(0), |sums| sums.row.checked_mul(sums.rows))?;
+        let matrix = kernel.panel_bytes(shape.depth).checked_mul(panels)?.checked_add(bytes_of_sums)?;
         let own = &right.dims[..right.dims.len().saturating_sub(2)];
         let order: SmallVec<[usize; 6]> = (0..own.len()).collect();
         // In matrices; a matrix that broadcasts is packed once.
@@ -437,25 +360,36 @@ impl Phases<'_> {
         let bytes = matrix.checked_mul(matrices)?;
         isize::try_from(bytes).ok()?;
 
-        let outer = own.iter().enumerate().map(|(axis, &dim)| Loop {
-            extent: dim as usize,
-            strides: smallvec![
-                right.strides[axis] as isize * width_of(right),
-                dense[axis] as isize * matrix as isize
-            ],
+        let accessed = if sums.is_some() { 3 } else { 2 };
+        let outer = own.iter().enumerate().map(|(axis, &dim)| {
+            let to = dense[axis] as isize * matrix as isize;
+            let strides = [right.strides[axis] as isize * width_of(right), to, to];
+            Loop { extent: dim as usize, strides: strides[..accessed].into() }
         });
         let &ProductShape { right_depth: right_row, right_column, .. } = *shape;
         let rows = PACKED_ROWS / kernel.depth_step() * kernel.row_bytes();
         let blocks = [
-            (shape.depth.div_ceil(PACKED_ROWS), [right_row * PACKED_ROWS as isize, rows as isize]),
-            (panels, [right_column * panel as isize, kernel.panel_bytes(shape.depth) as isize]),
+            (
+                packed_rows,
+                [right_row * PACKED_ROWS as isize, rows as isize, sums.map_or(0, |sums| sums.row as isize)],
+            ),
+            (
+                panels,
+                [
+                    right_column * panel as isize,
+                    kernel.panel_bytes(shape.depth) as isize,
+                    4 * kernel.columns() as isize,
+                ],
+            ),
         ];
-        let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides.as_slice().into() });
+        let blocks = blocks.map(|(extent, strides)| Loop { extent, strides: strides[..accessed].into() });
         let access = |base, offset, row_stride, col_stride| Access { base, offset, row_stride, col_stride };
-        let accesses = smallvec![
+        let of_sums = sums.map(|sums| access(Base::Buffer(0), sums.offset as isize, sums.row as isize, 4));
+        let accesses = [
             access(right.base, self.offsets[1], right_row, right_column),
             access(Base::Buffer(0), 0, kernel.row_bytes() as isize, 0),
         ];
+        let accesses = accesses.into_iter().chain(of_sums).collect();
         let nest = LoopNest {
             loops: outer.chain(blocks).collect(),
             row_blocks: own.len(),
@@ -475,7 +409,8 @@ impl Phases<'_> {
         let strides = batch_strides(&packed, &shape.dims, batch);
         let strides = strides.into_iter().map(|stride| stride * matrix as isize).collect();
         debug_assert!(method.packs());
-        Some((PackPhase { nest, kernel }, bytes, strides))
+        let place = RightPlace { base: Base::Buffer(0), offset: 0, strides, sums };
+        Some((PackPhase { nest, kernel }, bytes, place))
     }
 
     /// Whether rows have an axis in the result.
@@ -496,11 +431,11 @@ impl Phases<'_> {
     fn gemm(
         &self,
         mut nest: LoopNest,
-        (right_base, right_offset, right_axes): (Base, isize, AxisStrides),
+        right_at: &RightPlace,
         bias: Option<&PlacedTensor>,
         to: &PlacedTensor,
     ) -> Option<GemmPhase> {
-        let Self { shape, method, left, right, offsets, machine } = self;
+        let Self { shape, method, left, right, offsets, integers, machine } = self;
         let (level, tile) = (machine.level, method.tile);
         let &ProductShape { left_depth: left_column, right_depth: right_row, right_column, .. } = *shape;
         let left_row = shape.row(&shape.left);
@@ -540,7 +475,7 @@ impl Phases<'_> {
         let left_width = left_type.size()? as isize;
         let is_read_in_place =
             left.data_type == left_type && (!must_lie_along_depth || left_column == left_width);
-        let row_pack = match is_read_in_place {
+        let row_pack = match is_read_in_place || integers.is_some() {
             true => None,
             false => Some(RowPack::new(level, left.data_type, left_type)?),
         };
@@ -568,12 +503,19 @@ impl Phases<'_> {
         // The accesses of the product follow those of the epilogue.
         let first_access = nest.program.accesses.len();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
+        let sums = right_at.sums.zip(*integers);
+        let of_integers = sums.map(|(sums, of)| {
+            let constants = [of.scales, of.zeros].map(|(base, stride)| (base, 0, 0, stride));
+            let [scales, zeros] = constants;
+            [scales, zeros, (right_at.base, sums.offset as isize, sums.row as isize, 4)]
+        });
         let accesses = [
             (left.base, offsets[0], left_row, left_column),
-            (right_base, right_offset, right_row, right_column),
+            (right_at.base, right_at.offset, right_row, right_column),
             (bias_base, 0, bias_row, bias_column),
             (to.base, 0, to_row, to_column),
         ];
+        let accesses = accesses.into_iter().chain(of_integers.into_iter().flatten());
         nest.program.accesses.extend(accesses.map(|(base, offset, row_stride, col_stride)| Access {
             base,
             offset,
@@ -597,7 +539,15 @@ impl Phases<'_> {
                     by_tile(bias_column, tile.columns),
                     to_moves(by_tile(to_column, tile.columns)),
                 ],
-                Some(&axis) => [shape.left[axis], right_axes[axis], bias_axes[axis], to_moves(to_axes[axis])],
+                Some(&axis) => {
+                    [shape.left[axis], right_at.strides[axis], bias_axes[axis], to_moves(to_axes[axis])]
+                }
+            });
+            let Some(of_integers) = &of_integers else { continue };
+            l.strides.extend(match shape.outer.get(index) {
+                None if index == nest.row_blocks => [0; 3],
+                None => of_integers.map(|(_, _, _, column)| by_tile(column, tile.columns)),
+                Some(&axis) => [0, 0, right_at.strides[axis]],
             });
         }
         let layout = scratch_layout(
@@ -605,7 +555,11 @@ impl Phases<'_> {
             tile,
             &finish,
             ScratchNeeds {
-                left: row_pack.map(|_| block * left_width as usize),
+                left: match (row_pack, integers) {
+                    (None, None) => None,
+                    _ => Some(block.next_multiple_of(4) * left_width as usize),
+                },
+                integers: integers.is_some(),
                 product: is_driver.then_some(width as usize),
                 bias: bias.is_some(),
             },
@@ -617,9 +571,24 @@ impl Phases<'_> {
             method: kernel_method,
             left: row_pack,
             left_column,
+            integers: self.integer_product(right_at.sums),
             bias: bias_phase,
             finish,
             layout,
+        })
+    }
+
+    /// What a product of integers needs besides; `None` for any other.
+    fn integer_product(&self, sums: Option<ColumnSums>) -> Option<IntegerProduct> {
+        let (Some(integers), Way::Tiles { form, .. }) = (self.integers, &self.method.way) else {
+            return None;
+        };
+        Some(IntegerProduct {
+            rows: IntegerRows::new(self.machine.level, self.left.data_type, *form),
+            left_zero: integers.left_zero,
+            has_right_zeros: integers.has_right_zeros,
+            sum_rows: sums?.rows,
+            scaling: SumScaling::new(self.machine.level),
         })
     }
 }
@@ -631,6 +600,8 @@ struct ScratchNeeds {
     /// Bytes of an element of the tile that an epilogue reads.
     product: Option<usize>,
     bias: bool,
+    /// Whether operands are integers.
+    integers: bool,
 }
 
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
@@ -649,7 +620,24 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let rounded = take(if finish.round.is_some() && finish.unpack.is_some() { of_elements(2) } else { 0 });
     let product = take(of_elements(needs.product.unwrap_or(0)));
     let bias = take(if needs.bias { 4 * tile.columns } else { 0 });
+    let columns = if needs.integers { tile.columns.next_multiple_of(integers::BLOCK) } else { 0 };
+    let scales = take(8 * columns);
+    let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];
+    let row_sums = take(if needs.integers { 4 * tile.rows } else { 0 });
     // A plan that needs no scratch takes none, which saves time on small products.
     let row_pack = take(if needs.left.is_some() || needs.bias { pack::SCRATCH } else { 0 });
-    GemmScratch { left, left_row, sums, rounded, product, bias, row_pack, end: end.next_multiple_of(LINE) }
+    GemmScratch {
+        left,
+        left_row,
+        sums,
+        rounded,
+        product,
+        bias,
+        scales,
+        subtracted,
+        zeros,
+        row_sums,
+        row_pack,
+        end: end.next_multiple_of(LINE),
+    }
 }

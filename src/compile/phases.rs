@@ -139,6 +139,13 @@ impl<'a> PlanBuilder<'a> {
         Base::Buffer(self.buffers.len() - 1)
     }
 
+    /// New constants behind each other, each at the start of a word of 8 bytes.
+    pub(super) fn constant(&mut self, words: impl IntoIterator<Item = [u8; 8]>) -> Base {
+        let first = self.constants.len();
+        self.constants.extend(words);
+        Base::Constant(first)
+    }
+
     /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
     /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
     /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
@@ -203,8 +210,12 @@ impl<'a> PlanBuilder<'a> {
     /// in a value that is stored. The type is that in memory: bf16 or f16 for an operand that is widened to
     /// f32.
     pub(super) fn view(&self, value: usize) -> Option<(PlacedTensor, isize)> {
-        let StridedView { of, offset, strides } =
-            elementwise::strided_view(self.group(), &self.stored, value)?;
+        self.view_in(self.group(), value)
+    }
+
+    /// As [`view`](Self::view), in a group with the same values, some of which are defined otherwise.
+    pub(super) fn view_in(&self, group: &ShapedGroup, value: usize) -> Option<(PlacedTensor, isize)> {
+        let StridedView { of, offset, strides } = elementwise::strided_view(group, &self.stored, value)?;
         let place = self.place(of)?;
         let bytes = isize::try_from(offset).ok()?.checked_mul(place.data_type.size()? as isize)?;
         let dims = self.group().values[value].dims.clone();

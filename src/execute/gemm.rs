@@ -7,10 +7,11 @@ use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::gemm::dot::Dots;
+use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{Base, GemmMethod, GemmOperand, GemmPhase, PackPhase, Plan};
+use crate::plan::{Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan};
 
 /// Packs the right operand of a product.
 pub(super) fn run_pack(
@@ -31,9 +32,18 @@ pub(super) fn run_pack(
                 row_stride: from.row_stride,
                 col_stride: from.col_stride,
             };
+            let to = cursor.at(PackPhase::TO);
             // SAFETY: the accesses stay within their memory for every tile of the nest, and the plan's level
             // and features were available when the plan was made.
-            unsafe { phase.kernel.run(rows, columns, matrix, cursor.at(PackPhase::TO), scratch) };
+            unsafe {
+                match phase.kernel.writes_sums() {
+                    false => phase.kernel.run(rows, columns, matrix, to, scratch),
+                    true => {
+                        let sums = cursor.at(PackPhase::SUMS).cast();
+                        phase.kernel.run_with_sums(Extent { rows, columns }, matrix, to, sums, scratch);
+                    }
+                }
+            }
         }
     })
 }
@@ -120,6 +130,9 @@ impl GemmOperands<'_> {
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
         }
+        if let Some(integers) = &self.phase.integers {
+            self.scale(integers, extent, sums);
+        }
         self.add_bias(extent, sums);
         self.finish(extent, sums, to);
     }
@@ -141,8 +154,22 @@ impl GemmOperands<'_> {
         let GemmPhase { left_column, layout, .. } = self.phase;
         let at = self.at(GemmOperand::Left).wrapping_offset(left_column * from as isize);
         let matrix = Matrix { at, row_stride: self.row_stride(GemmOperand::Left), col_stride: *left_column };
-        let Some(row_pack) = &self.phase.left else { return matrix };
         let to = Target { at: self.place(layout.left), row_stride: layout.left_row as isize };
+        if let Some(IntegerProduct { rows: pack, has_right_zeros, .. }) = &self.phase.integers {
+            let sums = match has_right_zeros {
+                true => self.place(layout.row_sums).cast(),
+                false => std::ptr::null_mut(),
+            };
+            let extent = Extent { rows, columns: depth };
+            // SAFETY: as below; the scratch has room for a sum of each row.
+            unsafe { pack.run(extent, matrix, to, sums, from > 0, self.place(layout.row_pack)) };
+            return Matrix {
+                at: to.at,
+                row_stride: to.row_stride,
+                col_stride: pack.written_width() as isize,
+            };
+        }
+        let Some(row_pack) = &self.phase.left else { return matrix };
         // SAFETY: the operand covers the tile's rows and the depth; the scratch has room for a block of both.
         unsafe { row_pack.run(Extent { rows, columns: depth }, matrix, to, self.place(layout.row_pack)) };
         Matrix { at: to.at, row_stride: to.row_stride, col_stride: row_pack.written_width() as isize }
@@ -195,6 +222,60 @@ impl GemmOperands<'_> {
         };
         // SAFETY: as for tiles.
         unsafe { kernel(&dots) };
+    }
+
+    /// Turns the sums of a tile from s32 to f32.
+    fn scale(&self, product: &IntegerProduct, extent: Extent, sums: Target) {
+        let GemmPhase { layout, depth, .. } = self.phase;
+        let columns = extent.columns;
+        let padded = columns.next_multiple_of(integers::BLOCK);
+        let word = |operand: GemmOperand, column: usize| {
+            let access = self.phase.first_access + operand as usize;
+            let stride = self.phase.nest.program.accesses[access].col_stride;
+            self.cursor.at(access).wrapping_offset(stride * column as isize)
+        };
+        let zeros_at: *mut i32 = self.place(layout.zeros).cast();
+        // SAFETY: the scratch has room for whole blocks of columns in each array, which do not overlap and
+        // which nothing else reads meanwhile. Constants and sums of columns have an element for each column
+        // of the tile: words of 8 bytes, and rows of s32.
+        unsafe {
+            let array = |at: usize| std::slice::from_raw_parts_mut(self.place(at).cast::<i32>(), padded);
+            self.place(layout.subtracted).write_bytes(0, 4 * padded);
+            let subtracted = array(layout.subtracted);
+            if product.left_zero != 0 {
+                let from = self.at(GemmOperand::ColumnSums);
+                for row in 0..product.sum_rows {
+                    let row = from.wrapping_offset(self.row_stride(GemmOperand::ColumnSums) * row as isize);
+                    for (column, sum) in subtracted[..columns].iter_mut().enumerate() {
+                        *sum = sum.wrapping_add(row.cast::<i32>().wrapping_add(column).read_unaligned());
+                    }
+                }
+            }
+            if product.has_right_zeros {
+                self.place(layout.zeros).write_bytes(0, 4 * padded);
+                for (column, zero) in array(layout.zeros)[..columns].iter_mut().enumerate() {
+                    *zero = word(GemmOperand::Zeros, column).cast::<i32>().read_unaligned();
+                    let of_all = (*depth as i32).wrapping_mul(*zero);
+                    subtracted[column] = subtracted[column].wrapping_sub(of_all);
+                }
+            }
+            subtracted.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(product.left_zero));
+            let scales: *mut f64 = self.place(layout.scales).cast();
+            scales.write_bytes(0, padded);
+            for column in 0..columns {
+                let scale = word(GemmOperand::Scales, column).cast::<f64>().read_unaligned();
+                scales.wrapping_add(column).write(scale);
+            }
+            let has_zeros = product.has_right_zeros;
+            product.scaling.run(&ScaledTile {
+                extent,
+                sums,
+                columns: subtracted.as_ptr(),
+                zeros: if has_zeros { zeros_at } else { std::ptr::null_mut() },
+                rows: self.place(layout.row_sums).cast(),
+                scales,
+            });
+        }
     }
 
     fn add_bias(&self, extent: Extent, sums: Target) {

@@ -42,6 +42,10 @@ macro_rules! levels {
                 #[target_feature($(enable = $avx2,)* $(enable = $avx512,)* enable = "avx512bf16")]
                 $d($d item)*
             };
+            (avx512_vnni $d($d item:tt)*) => {
+                #[target_feature($(enable = $avx2,)* $(enable = $avx512,)* enable = "avx512vnni")]
+                $d($d item)*
+            };
         }
 
         /// The widest level that the machine runs.

@@ -19,8 +19,8 @@ pub(super) struct Fusion {
     pub(super) accept: fn(&GroupView<'_>) -> FusionVerdict,
     /// How its partitions are compiled.
     pub(super) lowering: Lowering,
-    /// How exact its partitions are.
-    pub(super) accuracy: Accuracy,
+    /// How exact the partition of a grown group is.
+    pub(super) accuracy: fn(&GroupView<'_>) -> Accuracy,
 }
 
 /// A group that grows, as a fusion sees it: with the graph around the group, so that a fusion can follow

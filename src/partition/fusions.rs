@@ -6,7 +6,9 @@ use super::moves;
 use super::pointwise::Pointwise;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
-use crate::types::kind::OpKind;
+use crate::graph::logical_tensor::LogicalTensor;
+use crate::types::dtype::DataType;
+use crate::types::kind::{OpKind, TensorId};
 
 /// The most ops of a fused group. A plan then has a few hundred steps at most, and their order is found at
 /// once.
@@ -22,7 +24,7 @@ const ATTENTION: Fusion = Fusion {
     grow: |group, op| attention::grow(group, op, MAX_OPS),
     accept: attention::accept,
     lowering: Lowering::Attention,
-    accuracy: Accuracy::Bounded,
+    accuracy: |_| Accuracy::Bounded,
 };
 
 /// A matrix product, with pointwise ops around it.
@@ -32,7 +34,10 @@ const MATMUL: Fusion = Fusion {
     grow: around_product,
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Matmul,
-    accuracy: Accuracy::Ordered,
+    accuracy: |group| match is_of_integers(group) {
+        true => Accuracy::Bounded,
+        false => Accuracy::Ordered,
+    },
 };
 
 /// An op on rows, with pointwise ops around it.
@@ -45,7 +50,7 @@ const ROWS: Fusion = Fusion {
     },
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Rows,
-    accuracy: Accuracy::Ordered,
+    accuracy: |_| Accuracy::Ordered,
 };
 
 /// Ops that compute each element on its own.
@@ -68,7 +73,7 @@ const POINTWISE: Fusion = Fusion {
     },
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Elementwise,
-    accuracy: Accuracy::Exact,
+    accuracy: |_| Accuracy::Exact,
 };
 
 const FULL: &str = "the group has as many ops as a group may have";
@@ -99,6 +104,34 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
         }
         () => moves::objection(group, index).map_or(FusionVerdict::Matched, FusionVerdict::Rejected),
     }
+}
+
+/// Whether both operands of the product of a group are dequantised in the group, so that sums may be s32.
+fn is_of_integers(group: &GroupView<'_>) -> bool {
+    let graph = group.graph;
+    let is_product = |op: &&usize| graph.ops[**op].kind() == OpKind::MatMul;
+    let Some(&product) = group.members.iter().find(is_product) else { return false };
+    let member = |tensor: TensorId| {
+        let gives = |op: usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
+        group.members.iter().copied().find(|&op| gives(op))
+    };
+    let is_dequantized = |operand: &LogicalTensor| {
+        let mut op = member(operand.id());
+        while let Some(moved) = op.filter(|&op| moves::keeps_elements(graph.ops[op])) {
+            op = member(graph.ops[moved].inputs()[0].id());
+        }
+        let Some(op) = op.map(|op| graph.ops[op]) else { return false };
+        let mut others = op.inputs()[1..].iter().filter_map(|input| member(input.id()));
+        let is_integer = matches!(op.inputs()[0].data_type(), DataType::U8 | DataType::S8);
+        is_integer
+            && match op.kind() {
+                OpKind::Dequantize => true,
+                // Scales that the graph fixes are those of Dequantize.
+                OpKind::DynamicDequantize => others.any(|other| graph.ops[other].kind() == OpKind::Fill),
+                _ => false,
+            }
+    };
+    graph.ops[product].inputs().iter().take(2).all(is_dequantized)
 }
 
 /// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes

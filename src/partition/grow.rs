@@ -92,7 +92,8 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     if grow {
                         self.convexity.contract(&ops);
                     }
-                    self.form(ops, Some((fusion.lowering, fusion.accuracy)));
+                    let accuracy = (fusion.accuracy)(&GroupView { graph: self.graph, members: &ops });
+                    self.form(ops, Some((fusion.lowering, accuracy)));
                 }
                 (self.explain)(Explanation {
                     fusion: fusion.name,

@@ -4,6 +4,7 @@ use super::access::Base;
 use super::nest::LoopNest;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::dot::DotKernel;
+use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
 use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::pack::UnpackTile;
 use crate::kernels::pointwise::{Kernel1, Kernel2};
@@ -12,7 +13,7 @@ use crate::kernels::pointwise::{Kernel1, Kernel2};
 #[derive(Debug)]
 pub(crate) struct PackPhase {
     /// The loops over matrices and, in each, over blocks of rows and over panels. Its program has no steps,
-    /// and two accesses: the operand and the buffer.
+    /// and two accesses: the operand and the buffer; with integers a third one, the sums of columns.
     pub(crate) nest: LoopNest,
     pub(crate) kernel: PackPanel,
 }
@@ -22,6 +23,8 @@ impl PackPhase {
     pub(crate) const FROM: usize = 0;
     /// The access of the buffer.
     pub(crate) const TO: usize = 1;
+    /// The access of the sums of columns, in s32: a row for each block of rows.
+    pub(crate) const SUMS: usize = 2;
 }
 
 /// Computes matrix products, tile by tile of the results.
@@ -39,6 +42,8 @@ pub(crate) struct GemmPhase {
     pub(crate) left: Option<RowPack>,
     /// Bytes from one column of the left operand to the next.
     pub(crate) left_column: isize,
+    /// What integers need besides; the sums are then s32.
+    pub(crate) integers: Option<IntegerProduct>,
     pub(crate) bias: Option<Bias>,
     pub(crate) finish: Finish,
     pub(crate) layout: GemmScratch,
@@ -61,6 +66,27 @@ pub(crate) enum GemmOperand {
     Bias,
     /// The result; a slot of the driver if an epilogue reads it.
     Result,
+    /// Of integers alone: the product of both scales for each column, in f64.
+    Scales,
+    /// Of integers alone: the right zero point of each column, an s32 in a word of 8 bytes.
+    Zeros,
+    /// Of integers alone: the sums of the columns of the right operand, in s32. A row has those of a block of
+    /// rows of the operand.
+    ColumnSums,
+}
+
+/// How operands of 8-bit integers are read, and how their sums become numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IntegerProduct {
+    /// Packs blocks of the left operand.
+    pub(crate) rows: IntegerRows,
+    /// The zero point of the left operand, as kernels read it.
+    pub(crate) left_zero: i32,
+    /// Whether a column has a zero point other than 0.
+    pub(crate) has_right_zeros: bool,
+    /// Rows of the sums of columns.
+    pub(crate) sum_rows: usize,
+    pub(crate) scaling: SumScaling,
 }
 
 /// How a product is computed.
@@ -130,6 +156,12 @@ pub(crate) struct GemmScratch {
     pub(crate) product: usize,
     /// A row of the bias.
     pub(crate) bias: usize,
+    /// Of integers: for each column of a tile the scale in f64, and in s32 what is subtracted and the zero
+    /// point; for each row the sum of the left operand in s32.
+    pub(crate) scales: usize,
+    pub(crate) subtracted: usize,
+    pub(crate) zeros: usize,
+    pub(crate) row_sums: usize,
     /// Scratch of the kernels that row_pack.
     pub(crate) row_pack: usize,
     /// All of it.

@@ -23,7 +23,9 @@ pub(crate) use self::attention::{
     AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
 };
 pub(crate) use self::decode::{CHUNK, CHUNK_TILES, DECODE_ROWS, DecodePhase, DecodeScratch, row_type};
-pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
+pub(crate) use self::gemm::{
+    Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase,
+};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{

@@ -107,7 +107,11 @@ impl Phase {
                 };
                 (nest, nest.program.steps.iter().filter_map(to).collect())
             }
-            Self::Pack(pack) => (&pack.nest, vec![PackPhase::TO]),
+            Self::Pack(pack) => {
+                let written = [PackPhase::TO, PackPhase::SUMS];
+                let accesses = pack.nest.program.accesses.len();
+                (&pack.nest, written.into_iter().filter(|&to| to < accesses).collect())
+            }
             Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) | Self::Decode(_) | Self::Classify(_) => {
                 return None;
             }

@@ -347,6 +347,8 @@ impl GemmPhase {
                     Form::Bf16Pairs => "pairs of bf16",
                     Form::Bf16 => "f32 from bf16",
                     Form::F16 => "f32 from f16",
+                    Form::S8Quads => "s32 from quads of 8 bits",
+                    Form::S16Pairs => "s32 from pairs of 16 bits",
                 };
                 format!("{form}, {right}, blocks of {}", depth_block.min(self.depth))
             }

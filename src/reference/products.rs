@@ -21,7 +21,9 @@ const ROWS: usize = 64;
 /// The dims before the last two broadcast to each other as in NumPy; `bias` broadcasts one way onto the
 /// result.
 ///
-/// If the CPU multiplies pairs of bf16, a compiled product of bf16 takes subnormal numbers for 0.
+/// If the CPU multiplies pairs of bf16, a compiled product of bf16 takes subnormal numbers for 0. A compiled
+/// product of operands that Dequantize makes of u8 or s8 adds up the integers exactly, in s32 if no sum can
+/// leave s32 and each column has one scale.
 pub(super) fn matmul(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
     let sums = sums(op, inputs, &shapes[0], |x| x)?;
     one(dense_value(&sums, op.outputs()[0].data_type(), &shapes[0]))

@@ -283,6 +283,17 @@ impl ShapedGroup {
         has_masks.then_some(group)
     }
 
+    /// The group in which a value is another one as it is: what strides lead to if nothing is computed.
+    pub(in crate::compile) fn with_operand_of(&self, value: usize, operand: usize) -> Self {
+        let mut group = self.clone();
+        let data_type = group.values[operand].data_type;
+        let pointwise = TypedFunction { function: Function::Identity, computes_in: data_type };
+        let (operands, constants) = (smallvec![(operand, 0)], Vec::new());
+        group.values[value].def = Some(ValueDef { pointwise, operands, axis: 0, constants, moved: None });
+        group.values[value].data_type = data_type;
+        group
+    }
+
     /// The value that another one repeats in another type of floating-point numbers.
     pub(in crate::compile) fn converted(&self, value: usize) -> Option<usize> {
         let def = self.values[value].def.as_ref()?;

@@ -150,6 +150,96 @@ impl Multiply<Avx512> for Bf16Pairs {
     }
 }
 
+/// Integers, whose sums are s32 in the bits of vectors of f32. Both operands are packed up to whole steps of
+/// the depth, and the right one up to whole vectors.
+macro_rules! integers {
+    ($($(#[$attribute:meta])* $Form:ident for $Isa:ident: $Operand:ty,
+        |$at:ident| $load:expr, |$element:ident| $splat:expr,
+        |$x:ident, $y:ident, $sum:ident| $mul_add:expr;)*) => {
+        $(
+            $(#[$attribute])*
+            impl Multiply<$Isa> for $Form {
+                type Operand = $Operand;
+
+                #[inline(always)]
+                unsafe fn right(at: *const u8, vector: usize, _: <$Isa as Simd>::Mask) -> $Operand {
+                    // SAFETY: as the caller promises.
+                    unsafe { <Self as Multiply<$Isa>>::right_whole(at, vector) }
+                }
+
+                #[inline(always)]
+                unsafe fn right_whole(at: *const u8, vector: usize) -> $Operand {
+                    let $at = at.cast::<i32>().wrapping_add(vector * <$Isa as Simd>::LANES);
+                    // SAFETY: as the caller promises.
+                    unsafe { $load }
+                }
+
+                #[inline(always)]
+                unsafe fn left(at: *const u8) -> $Operand {
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        let $element = at.cast::<i32>().read_unaligned();
+                        $splat
+                    }
+                }
+
+                #[inline(always)]
+                unsafe fn left_half(at: *const u8) -> $Operand {
+                    // SAFETY: as the caller promises.
+                    unsafe { <Self as Multiply<$Isa>>::left(at) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(
+                    $x: $Operand,
+                    $y: $Operand,
+                    $sum: <$Isa as Simd>::Vector,
+                ) -> <$Isa as Simd>::Vector {
+                    #[allow(unused_unsafe, reason = "plain Rust needs none")]
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        $mul_add
+                    }
+                }
+            }
+        )*
+    };
+}
+
+/// Four products of u8 and s8 at once.
+#[cfg(target_arch = "x86_64")]
+struct S8Quads;
+
+/// Two products of 16-bit integers at once.
+struct S16Pairs;
+
+integers! {
+    #[cfg(target_arch = "x86_64")]
+    S8Quads for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
+        |x, y, sum| _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(sum), x, y));
+    #[cfg(target_arch = "x86_64")]
+    S16Pairs for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
+        |x, y, sum| _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(sum), _mm512_madd_epi16(x, y)));
+    #[cfg(target_arch = "x86_64")]
+    S16Pairs for Avx2: __m256i, |at| _mm256_loadu_si256(at.cast()), |x| _mm256_set1_epi32(x),
+        |x, y, sum| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(x, y)));
+    S16Pairs for Portable: [i32; 4], |at| at.cast::<[i32; 4]>().read_unaligned(), |x| [x; 4],
+        |x, y, sum| portable_pairs(x, y, sum);
+}
+
+/// `x · y + sum` for the two halves of each element.
+#[inline(always)]
+fn portable_pairs(x: [i32; 4], y: [i32; 4], sum: [f32; 4]) -> [f32; 4] {
+    std::array::from_fn(
+        #[inline(always)]
+        |lane| {
+            let (low, high) =
+                (i32::from(x[lane] as i16) * i32::from(y[lane] as i16), (x[lane] >> 16) * (y[lane] >> 16));
+            f32::from_bits((sum[lane].to_bits() as i32).wrapping_add(low).wrapping_add(high) as u32)
+        },
+    )
+}
+
 /// Rows of a panel from one that is read to one that is prefetched.
 const PREFETCH_ROWS: isize = 8;
 
@@ -265,6 +355,14 @@ instances! {
     #[cfg(target_arch = "x86_64")]
     avx512_pairs: avx512_bf16 Avx512 Bf16Pairs
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+    portable_s16_pairs: portable Portable S16Pairs [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx2_s16_pairs: avx2 Avx2 S16Pairs [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
+    #[cfg(target_arch = "x86_64")]
+    avx512_s16_pairs: avx512 Avx512 S16Pairs [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
+    avx512_s8_quads: avx512_vnni Avx512 S8Quads
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
 }
 
 /// The micro-kernel for a tile of a number of rows and vectors.
@@ -276,6 +374,9 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize
         (Level::Avx512, Form::Bf16Pairs) => return avx512_pairs(rows, vectors),
         (Level::Avx512, Form::Bf16) => return avx512_bf16(rows, vectors),
         (Level::Avx512, Form::F16) => return avx512_f16(rows, vectors),
+        (Level::Avx512, Form::S8Quads) => return avx512_s8_quads(rows, vectors),
+        (Level::Avx512, Form::S16Pairs) => return avx512_s16_pairs(rows, vectors),
+        (Level::Avx2, Form::S16Pairs) => return avx2_s16_pairs(rows, vectors),
         (Level::Avx2, Form::Bf16) => return avx2_bf16(rows, vectors),
         (Level::Avx2, Form::F16) => return avx2_f16(rows, vectors),
         (Level::Avx2, _) => return avx2_f32(rows, vectors),
@@ -284,6 +385,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize
     match (level, form) {
         (_, Form::Bf16) => portable_bf16(rows, vectors),
         (_, Form::F16) => portable_f16(rows, vectors),
+        (_, Form::S16Pairs) => portable_s16_pairs(rows, vectors),
         _ => portable_f32(rows, vectors),
     }
 }

@@ -16,16 +16,23 @@ pub(crate) enum Form {
     Bf16,
     /// The left operand is f32, the right one is f16 and is widened when read.
     F16,
+    /// The left operand is u8, the right one s8, and four neighbours along the depth are one element of 4
+    /// bytes. Sums are s32.
+    S8Quads,
+    /// As [`S8Quads`](Self::S8Quads), but each number is widened to 16 bits, and two neighbours are one
+    /// element.
+    S16Pairs,
 }
 
 impl Form {
     /// The form for operands of a type, if the right one is packed before.
     ///
-    /// CPUs with AMX multiply pairs in vectors so slowly that f32 is faster (decision: bf16-pairs).
+    /// Intel's cores from Sapphire Rapids on multiply pairs in vectors so slowly that f32 is faster; of AVX-512,
+    /// these alone have f16 arithmetic, which a hypervisor that hides AMX shows (decision: bf16-pairs).
     pub(crate) fn packed(data_type: DataType, level: Level, features: CpuFeatures) -> Self {
         let has_pairs = level == Level::Avx512
             && features.contains(CpuFeature::Avx512Bf16)
-            && !features.contains(CpuFeature::AmxBf16);
+            && !features.contains(CpuFeature::Avx512Fp16);
         if data_type == DataType::Bf16 && has_pairs { Self::Bf16Pairs } else { Self::F32 }
     }
 
@@ -38,20 +45,42 @@ impl Form {
         }
     }
 
+    /// The form for operands of 8-bit integers.
+    pub(crate) fn integers(level: Level, features: CpuFeatures) -> Self {
+        match level == Level::Avx512 && features.contains(CpuFeature::Avx512Vnni) {
+            true => Self::S8Quads,
+            false => Self::S16Pairs,
+        }
+    }
+
+    /// Whether sums are s32.
+    pub(crate) fn is_integer(self) -> bool {
+        matches!(self, Self::S8Quads | Self::S16Pairs)
+    }
+
     /// The type in which the left operand is read.
     pub(crate) fn left_type(self) -> DataType {
-        if self == Self::Bf16Pairs { DataType::Bf16 } else { DataType::F32 }
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 => DataType::F32,
+            Self::Bf16Pairs => DataType::Bf16,
+            Self::S8Quads => DataType::U8,
+            Self::S16Pairs => DataType::S16,
+        }
     }
 
     /// Steps of the depth that one multiplication takes.
     pub(crate) fn depth_step(self) -> usize {
-        if self == Self::Bf16Pairs { 2 } else { 1 }
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 => 1,
+            Self::Bf16Pairs | Self::S16Pairs => 2,
+            Self::S8Quads => 4,
+        }
     }
 
-    /// Bytes of an element of the right operand: of a pair, if it is read in pairs.
+    /// Bytes of an element of the right operand: of all steps that one multiplication takes.
     pub(crate) fn right_width(self) -> usize {
         match self {
-            Self::F32 | Self::Bf16Pairs => 4,
+            Self::F32 | Self::Bf16Pairs | Self::S8Quads | Self::S16Pairs => 4,
             Self::Bf16 | Self::F16 => 2,
         }
     }
@@ -59,9 +88,13 @@ impl Form {
     /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
     pub(super) fn geometry(self, level: Level) -> Geometry {
         match (level, self) {
-            (Level::Avx512, Self::F32 | Self::Bf16Pairs) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
+            (Level::Avx512, Self::F32 | Self::Bf16Pairs | Self::S8Quads) => {
+                Geometry { lanes: 16, rows: &[8, 8, 8, 6] }
+            }
             (Level::Avx512, _) => Geometry { lanes: 16, rows: &[4, 4, 4, 4] },
-            (Level::Avx2, Self::F32 | Self::Bf16Pairs) => Geometry { lanes: 8, rows: &[6, 6] },
+            (Level::Avx2, Self::F32 | Self::Bf16Pairs | Self::S16Pairs) => {
+                Geometry { lanes: 8, rows: &[6, 6] }
+            }
             (Level::Avx2, _) => Geometry { lanes: 8, rows: &[4, 4] },
             (Level::Portable, _) => Geometry { lanes: 4, rows: &[4, 4] },
         }

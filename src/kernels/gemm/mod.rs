@@ -6,12 +6,16 @@
 //! fused multiplications and additions, in the order of the depth. The chain may be continued through the
 //! result in memory. So the bits depend neither on the tiles nor on the threads.
 //!
+//! Products of 8-bit integers are summed up in s32, whose bits stand where those of the f32 result will
+//! stand; see [`integers`].
+//!
 //! [`dot`] is for few rows and a right operand that is contiguous along the depth. Its lanes go along the
 //! depth, and a fixed tree adds them up.
 
 mod bodies;
 pub(crate) mod dot;
 mod form;
+pub(crate) mod integers;
 pub(crate) mod pack;
 mod simd;
 #[cfg(test)]
@@ -39,7 +43,7 @@ pub(crate) struct Product {
     pub(crate) left: Matrix,
     /// The right operand: `depth` × `columns`, in panels of [`panel_columns`].
     pub(crate) right: Panels,
-    /// The result in f32, whose columns are contiguous.
+    /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
     pub(crate) to: *mut f32,
     pub(crate) to_row: isize,
     /// Whether the result is added to what stands there.
@@ -91,14 +95,15 @@ impl GemmKernel {
     /// # Safety
     ///
     /// Operands can be read and the result can be written, which overlaps no operand; the machine runs the
-    /// level and form. If rows are read in pairs, neighbours along the depth of the left operand are
-    /// neighbours in memory.
+    /// level and form. If several rows are read at once, neighbours along the depth of the left operand are
+    /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
         let geometry = self.form.geometry(self.level);
         let panel = geometry.lanes * geometry.rows.len();
         let step = self.form.depth_step();
         let Product { rows: all_rows, columns: all_columns, depth, left, right, to, to_row, accumulate } =
             *product;
+        let depth = if self.form.is_integer() { depth.next_multiple_of(step) } else { depth };
         for (index, first) in (0..all_columns).step_by(panel).enumerate() {
             let columns = panel.min(all_columns - first);
             let vectors = columns.div_ceil(geometry.lanes);

@@ -1,6 +1,7 @@
 //! Operands of products in the form that micro-kernels read: rows of contiguous elements of another type,
 //! and panels of columns.
 
+use super::integers::{self, IntegerPanels};
 use super::{Form, Matrix, panel_columns};
 use crate::kernels::isa::with_features;
 use crate::kernels::pack::{PackTile, pack_tile};
@@ -19,6 +20,8 @@ const NARROW: usize = 16;
 
 /// Bytes of scratch for [`RowPack::run`] and [`PackPanel::run`].
 pub(crate) const SCRATCH: usize = BLOCK_ROWS * BLOCK_COLUMNS * 4;
+
+const _: () = assert!(integers::SCRATCH <= SCRATCH);
 
 /// Copies a matrix of any strides to rows of contiguous elements, converted to another type.
 #[derive(Debug, Clone, Copy)]
@@ -105,25 +108,49 @@ impl RowPack {
 /// Packs panels of the right operand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PackPanel {
-    row_pack: RowPack,
-    /// Copies pairs along the depth, if these are neighbours in memory.
-    pairs: RowPack,
+    elements: Elements,
     form: Form,
     columns: usize,
 }
 
+/// How the elements of a panel are packed.
+#[derive(Debug, Clone, Copy)]
+enum Elements {
+    Floats {
+        row_pack: RowPack,
+        /// Copies pairs along the depth, if these are neighbours in memory.
+        pairs: RowPack,
+    },
+    Integers(IntegerPanels),
+}
+
 impl PackPanel {
-    /// `None` if the type is not one of f32, bf16 and f16.
+    /// `None` if the type is not one of f32, bf16 and f16, or of u8 and s8 for a form of integers.
     ///
     /// The panels are those of a matrix of this number of columns: a narrow matrix has narrow panels.
     pub(crate) fn new(level: Level, data_type: DataType, form: Form, columns: usize) -> Option<Self> {
-        let to = if form == Form::Bf16Pairs { DataType::Bf16 } else { DataType::F32 };
-        Some(Self {
-            row_pack: RowPack::new(level, data_type, to)?,
-            pairs: RowPack::new(level, DataType::F32, DataType::F32)?,
-            form,
-            columns: panel_columns(level, form).min(columns.next_multiple_of(NARROW)),
-        })
+        let elements = match (form.is_integer(), data_type) {
+            (true, DataType::U8 | DataType::S8) => {
+                Elements::Integers(IntegerPanels::new(level, data_type, form))
+            }
+            (true, _) => return None,
+            (false, _) => Elements::Floats {
+                row_pack: RowPack::new(level, data_type, form.left_type())?,
+                pairs: RowPack::new(level, DataType::F32, DataType::F32)?,
+            },
+        };
+        let columns = panel_columns(level, form).min(columns.next_multiple_of(NARROW));
+        Some(Self { elements, form, columns })
+    }
+
+    /// Columns of a panel.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Whether it writes the sums of columns, in s32.
+    pub(crate) fn writes_sums(&self) -> bool {
+        matches!(self.elements, Elements::Integers(_))
     }
 
     /// Rows of the operand in a row of a panel.
@@ -141,7 +168,8 @@ impl PackPanel {
         depth.div_ceil(self.form.depth_step()).saturating_mul(self.row_bytes())
     }
 
-    /// Packs some rows of one panel, starting at an even row. The columns that the panel lacks are 0.
+    /// Packs some rows of one panel, starting at a whole step of the depth. The columns that the panel lacks
+    /// are 0. Panels of integers have no other use than [`run_with_sums`](Self::run_with_sums).
     ///
     /// # Safety
     ///
@@ -157,6 +185,7 @@ impl PackPanel {
         scratch: *mut u8,
     ) {
         let row_stride = self.row_bytes();
+        let Elements::Floats { row_pack, pairs: pack_pairs } = &self.elements else { return };
         let packed_rows = depth.div_ceil(self.form.depth_step());
         if columns < self.columns {
             // SAFETY: the caller promises room for all columns of the rows.
@@ -165,7 +194,7 @@ impl PackPanel {
         let target = Target { at: to, row_stride: row_stride as isize };
         if self.form != Form::Bf16Pairs {
             // SAFETY: as the caller promises.
-            return unsafe { self.row_pack.run(Extent { rows: depth, columns }, from, target, scratch) };
+            return unsafe { row_pack.run(Extent { rows: depth, columns }, from, target, scratch) };
         }
         // Pairs that are neighbours in memory are elements of 4 bytes.
         let whole = match from.row_stride {
@@ -177,13 +206,13 @@ impl PackPanel {
         let gap = (self.columns * 2) as isize;
         // SAFETY: as the caller promises; a block of rows of a panel is within the scratch.
         unsafe {
-            self.pairs.run(Extent { rows: whole, columns }, pairs, target, scratch);
+            pack_pairs.run(Extent { rows: whole, columns }, pairs, target, scratch);
             let (rows, gather_scratch) = (scratch, scratch.wrapping_add(SCRATCH / 2));
             for row in (2 * whole..depth).step_by(block) {
                 let count = block.min(depth - row);
                 let from = Matrix { at: from.at.wrapping_offset(from.row_stride * row as isize), ..from };
                 let extent = Extent { rows: count, columns };
-                self.row_pack.run(extent, from, Target { at: rows, row_stride: gap }, gather_scratch);
+                row_pack.run(extent, from, Target { at: rows, row_stride: gap }, gather_scratch);
                 if !count.is_multiple_of(2) {
                     rows.wrapping_offset(gap * count as isize).write_bytes(0, columns * 2);
                 }
@@ -194,6 +223,25 @@ impl PackPanel {
                 }
             }
         }
+    }
+
+    /// As [`run`](Self::run) for panels of integers; the sums of the columns are written to `sums`.
+    ///
+    /// # Safety
+    ///
+    /// As [`run`](Self::run); `sums` has room for an s32 for each column of a panel.
+    pub(crate) unsafe fn run_with_sums(
+        &self,
+        extent: Extent,
+        from: Matrix,
+        to: *mut u8,
+        sums: *mut i32,
+        scratch: *mut u8,
+    ) {
+        let Elements::Integers(integers) = &self.elements else { return };
+        let to = Target { at: to, row_stride: self.row_bytes() as isize };
+        // SAFETY: as the caller promises.
+        unsafe { integers.run(extent, from, to, sums, scratch) };
     }
 }
 

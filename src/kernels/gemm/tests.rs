@@ -1,4 +1,5 @@
 use super::dot::{Dots, dot_kernel};
+use super::integers::{IntegerRows, left_shift, right_shift};
 use super::pack::{PackPanel, RowPack, SCRATCH};
 use super::*;
 use crate::kernels::{Extent, Target};
@@ -174,4 +175,113 @@ fn dot_products_are_those_of_the_plain_loop() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Bytes that stand for integers of a type, the extremes often.
+fn integers(count: usize, seed: usize) -> Vec<u8> {
+    let of = |i: usize| match (i * 7 + seed * 3 + i / 13) % 5 {
+        0 => 255,
+        1 => 128,
+        2 => 127,
+        _ => (i * 91 + seed) as u8,
+    };
+    (0..count).map(of).collect()
+}
+
+/// Every level and form of integers: the sums of what kernels read, the sums of rows and those of columns.
+#[test]
+fn products_of_integers_are_those_of_the_plain_loop() {
+    let mut wrong = Vec::new();
+    let features = CpuFeatures::available();
+    for level in Level::all_available() {
+        let forms = [CpuFeatures::NONE, features.within(level)].map(|of| Form::integers(level, of));
+        for (form, types) in forms.into_iter().flat_map(|form| {
+            [[DataType::U8, DataType::S8], [DataType::S8, DataType::U8]].map(|types| (form, types))
+        }) {
+            for (&sizes, (is_transposed, block)) in SIZES
+                .iter()
+                .flat_map(|sizes| [(false, 1000), (true, 1000), (false, 8), (true, 16)].map(|of| (sizes, of)))
+            {
+                if !integer_product_is_right(level, form, types, sizes, is_transposed, block) {
+                    wrong.push((level, form, types, sizes, is_transposed, block));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+}
+
+fn integer_product_is_right(
+    level: Level,
+    form: Form,
+    types: [DataType; 2],
+    [m, n, k]: [usize; 3],
+    is_transposed: bool,
+    block: usize,
+) -> bool {
+    let (a, b) = (integers(m * k, 1), integers(k * n, 2));
+    let number =
+        |byte: u8, of: DataType| if of == DataType::U8 { i32::from(byte) } else { i32::from(byte as i8) };
+    let x = |i: usize, p: usize| number(a[i * k + p], types[0]) + left_shift(types[0]);
+    let y = |p: usize, j: usize| number(b[p * n + j], types[1]) + right_shift(types[1]);
+    let expected: Vec<i32> =
+        (0..m * n).map(|at| (0..k).map(|p| x(at / n, p) * y(p, at % n)).sum::<i32>()).collect();
+
+    let matrix = |rows: usize, columns: usize, of: &[u8]| match is_transposed {
+        false => (of.to_vec(), columns as isize, 1),
+        true => ((0..rows * columns).map(|i| of[i % rows * columns + i / rows]).collect(), 1, rows as isize),
+    };
+    let ((a, a_row, a_col), (b, b_row, b_col)) = (matrix(m, k, &a), matrix(k, n, &b));
+    let mut scratch = vec![0u8; SCRATCH];
+
+    let rows = IntegerRows::new(level, types[0], form);
+    let row_stride = k.next_multiple_of(4) * rows.written_width();
+    let (mut left, mut row_sums) = (vec![0xa5u8; m * row_stride], vec![0i32; m]);
+    let columns = panel_columns(level, form);
+    let pack = PackPanel::new(level, types[1], form, n).expect("the types have kernels");
+    let panels = n.div_ceil(columns);
+    let mut right = vec![0xa5u8; pack.panel_bytes(k) * panels];
+    let mut column_sums = vec![0i32; panels * pack.columns()];
+    for (index, first) in (0..n).step_by(columns).enumerate() {
+        let at = b.as_ptr().wrapping_offset(b_col * first as isize);
+        let from = Matrix { at, row_stride: b_row, col_stride: b_col };
+        let to = right.as_mut_ptr().wrapping_add(index * pack.panel_bytes(k));
+        let sums = column_sums.as_mut_ptr().wrapping_add(index * pack.columns());
+        let extent = Extent { rows: k, columns: columns.min(n - first) };
+        // SAFETY: all buffers have the sizes that the strides say.
+        unsafe { pack.run_with_sums(extent, from, to, sums, scratch.as_mut_ptr()) };
+    }
+    let mut result = vec![0i32; m * n];
+    for from in (0..k.max(1)).step_by(block) {
+        let depth = block.min(k - from);
+        let at = a.as_ptr().wrapping_offset(a_col * from as isize);
+        let to = Target { at: left.as_mut_ptr(), row_stride: row_stride as isize };
+        let product = Product {
+            rows: m,
+            columns: n,
+            depth,
+            left: Matrix { at: to.at, row_stride: to.row_stride, col_stride: rows.written_width() as isize },
+            right: Panels {
+                at: right.as_ptr().wrapping_add(from / form.depth_step() * pack.row_bytes()),
+                row_stride: pack.row_bytes() as isize,
+                panel_stride: pack.panel_bytes(k) as isize,
+            },
+            to: result.as_mut_ptr().cast(),
+            to_row: n as isize * 4,
+            accumulate: from > 0,
+        };
+        let matrix = Matrix { at, row_stride: a_row, col_stride: a_col };
+        let extent = Extent { rows: m, columns: depth };
+        // SAFETY: as above.
+        unsafe {
+            rows.run(extent, matrix, to, row_sums.as_mut_ptr(), from > 0, scratch.as_mut_ptr());
+            GemmKernel::new(level, form).run(&product);
+        }
+    }
+    let sums_are_right = (0..m).all(|i| row_sums[i] == (0..k).map(|p| x(i, p)).sum::<i32>())
+        && (0..n).all(|j| {
+            let at = j / columns * pack.columns() + j % columns;
+            column_sums[at] == (0..k).map(|p| y(p, j)).sum::<i32>()
+        });
+    result == expected && sums_are_right
 }

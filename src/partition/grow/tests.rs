@@ -12,7 +12,7 @@ use crate::types::kind::OpKind;
 const ALL_BUT_EXP: Fusion = Fusion {
     name: "all_but_exp",
     lowering: Lowering::Elementwise,
-    accuracy: Accuracy::Exact,
+    accuracy: |_| Accuracy::Exact,
     seed: |op| op.kind() != OpKind::Exp,
     grow: |group, op| match group.graph.ops[op].kind() {
         OpKind::Exp => FusionVerdict::NoMatch,
@@ -215,8 +215,11 @@ fn plainly_grown(graph: &OpGraph<'_>, fusion: &Fusion) -> (Vec<OpGroup>, Vec<Exp
     }
     let alone = (0..graph.ops.len()).filter(|op| !formed.iter().any(|group| group.contains(op)));
     let alone: Vec<OpGroup> = alone.map(|op| OpGroup { ops: vec![op], fused: None }).collect();
-    let formed =
-        formed.into_iter().map(|ops| OpGroup { ops, fused: Some((fusion.lowering, fusion.accuracy)) });
+    let accuracy = |ops: &[usize]| (fusion.accuracy)(&GroupView { graph, members: ops });
+    let formed = formed.into_iter().map(|ops| {
+        let fused = Some((fusion.lowering, accuracy(&ops)));
+        OpGroup { ops, fused }
+    });
     (graph.in_run_order(formed.chain(alone).collect()), explanations)
 }
 

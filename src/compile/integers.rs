@@ -1,0 +1,210 @@
+//! Operands of a product that are 8-bit integers behind a dequantisation, so that s32 sums them up exactly.
+
+use super::elementwise::{GroupValue, ShapedGroup};
+use super::phases::{PlacedTensor, PlanBuilder};
+use crate::error::Result;
+use crate::graph::function::Function;
+use crate::graph::op::Op;
+use crate::kernels::gemm::integers::{left_shift, right_shift};
+use crate::plan::Base;
+use crate::types::dtype::DataType;
+use crate::types::function::Binary;
+use crate::types::kind::Attr;
+
+/// Where both operands are, each with the bytes to its first element.
+pub(super) type OperandPlaces = [(PlacedTensor, isize); 2];
+
+/// Scales and zero points of both operands of a product of integers.
+pub(super) struct IntegerScaling {
+    /// The zero point of the left operand, as kernels read it.
+    pub(super) left_zero: i32,
+    /// The zero points of the right operand, as kernels read it, for each column or one for all.
+    pub(super) right_zeros: Vec<i32>,
+    /// The products of both scales, for each column or one for all.
+    pub(super) scales: Vec<f64>,
+}
+
+/// Where the integers of an operand come from.
+enum Integers {
+    /// Strides lead to them in a value that is stored.
+    Viewed(PlacedTensor, isize),
+    /// Other ops compute this value, which has to be written.
+    Computed(usize),
+}
+
+/// The integers from which a value is computed: each is reduced by a zero point and multiplied by a scale.
+struct Dequantized {
+    /// The value that holds the integers.
+    source: usize,
+    /// The value after the multiplication; moves may lead from it to the operand.
+    scaled: usize,
+    scales: Vec<f32>,
+    /// The zero points, or none.
+    zeros: Vec<f32>,
+    /// The dim along which parameters change; `None` if all elements have the same.
+    axis: Option<usize>,
+}
+
+/// The sums of columns in the buffer of the packed operand: a row of s32 for each block of rows.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnSums {
+    /// Bytes from the start of a matrix, whose panels come first.
+    pub(super) offset: usize,
+    /// Bytes from one row to the next.
+    pub(super) row: usize,
+    pub(super) rows: usize,
+}
+
+/// What a product of integers takes beside its operands.
+pub(super) struct PlacedIntegers {
+    pub(super) left_zero: i32,
+    pub(super) has_right_zeros: bool,
+    /// Scales and right zero points: the start, and the bytes from one column to the next.
+    pub(super) scales: (Base, isize),
+    pub(super) zeros: (Base, isize),
+}
+
+impl PlacedIntegers {
+    pub(super) fn new(plan: &mut PlanBuilder<'_>, scaling: &IntegerScaling) -> Self {
+        let IntegerScaling { left_zero, right_zeros, scales } = scaling;
+        let stride = |count: usize| if count == 1 { 0 } else { 8 };
+        let word = |zero: &i32| {
+            let [a, b, c, d] = zero.to_ne_bytes();
+            [a, b, c, d, 0, 0, 0, 0]
+        };
+        Self {
+            left_zero: *left_zero,
+            has_right_zeros: right_zeros.iter().any(|&zero| zero != 0),
+            scales: (plan.constant(scales.iter().map(|scale| scale.to_ne_bytes())), stride(scales.len())),
+            zeros: (plan.constant(right_zeros.iter().map(word)), stride(right_zeros.len())),
+        }
+    }
+}
+
+/// The operands of a product and their scaling, if both are integers in disguise, and no sum can leave s32.
+/// The activations have one scale and one zero point, the weights one of each for a column or for all. `None`
+/// if f32 has to do.
+pub(super) fn integer_operands(
+    plan: &mut PlanBuilder<'_>,
+    op: &Op,
+    inputs: &[usize],
+) -> Result<Option<(OperandPlaces, IntegerScaling)>> {
+    let group = plan.group();
+    let (Some(left), Some(right)) = (dequantized(group, inputs[0]), dequantized(group, inputs[1])) else {
+        return Ok(None);
+    };
+    let rank = |input: usize| group.values[inputs[input]].dims.len();
+    let columns = match (rank(1), op.bool_attr(Attr::TransposeB)) {
+        (0 | 1, _) => None,
+        (rank, true) => Some(rank - 2),
+        (rank, false) => Some(rank - 1),
+    };
+    if rank(0) == 0 || left.axis.is_some() || (right.axis.is_some() && right.axis != columns) {
+        return Ok(None);
+    }
+    let depth = match op.bool_attr(Attr::TransposeA) && rank(0) > 1 {
+        true => group.values[inputs[0]].dims[rank(0) - 2],
+        false => group.values[inputs[0]].dims[rank(0) - 1],
+    };
+    let [left_type, right_type] = [&left, &right].map(|of| group.values[of.source].data_type);
+    let largest = [left.largest(left_type), right.largest(right_type)];
+    let [Some(left_most), Some(right_most)] = largest else { return Ok(None) };
+    if depth == 0 || depth as f64 * left_most * right_most > f64::from(i32::MAX) {
+        return Ok(None);
+    }
+    let (Some(left_place), Some(right_place)) = (left.find(plan, inputs[0]), right.find(plan, inputs[1]))
+    else {
+        return Ok(None);
+    };
+    let mut place = |integers: Integers| match integers {
+        Integers::Viewed(tensor, offset) => Ok((tensor, offset)),
+        Integers::Computed(value) => plan.operand(value).map(|tensor| (tensor, 0)),
+    };
+    let places = [place(left_place)?, place(right_place)?];
+    let zero = |zeros: &[f32], shift: i32| -> Vec<i32> {
+        match zeros {
+            [] => vec![shift],
+            _ => zeros.iter().map(|&zero| zero as i32 + shift).collect(),
+        }
+    };
+    let scaling = IntegerScaling {
+        left_zero: zero(&left.zeros, left_shift(left_type))[0],
+        right_zeros: zero(&right.zeros, right_shift(right_type)),
+        scales: right.scales.iter().map(|&scale| f64::from(left.scales[0]) * f64::from(scale)).collect(),
+    };
+    Ok(Some((places, scaling)))
+}
+
+/// The dequantisation that gives a value, or of which the value is a part by strides.
+fn dequantized(group: &ShapedGroup, value: usize) -> Option<Dequantized> {
+    let mut scaled = value;
+    while let Some(from) = group.moved_from(scaled) {
+        scaled = from;
+    }
+    let (number, scale) = binary(group, scaled, Binary::Multiply)?;
+    let is_integer = |value: usize| matches!(group.values[value].data_type, DataType::U8 | DataType::S8);
+    let (source, zero) = match is_integer(number) {
+        true => (number, None),
+        false => binary(group, number, Binary::Subtract).map(|(source, zero)| (source, Some(zero)))?,
+    };
+    let (scales, axis) = parameters(group, scale)?;
+    let (zeros, axis_of_zeros) = match zero {
+        Some(zero) => parameters(group, zero)?,
+        None => (&[][..], axis),
+    };
+    let is_alike = group.values[source].dims == group.values[scaled].dims
+        && [value, scaled].iter().all(|&value| group.values[value].data_type == DataType::F32);
+    let is_fit =
+        is_integer(source) && is_alike && axis == axis_of_zeros && (axis.is_none() || scaled == value);
+    is_fit.then(|| Dequantized { source, scaled, scales: scales.to_vec(), zeros: zeros.to_vec(), axis })
+}
+
+/// The operands of a value that is a function of two others in f32: the first, which has the value's dims,
+/// and the second with the dim at which it starts.
+fn binary(group: &ShapedGroup, value: usize, function: Binary) -> Option<(usize, (usize, usize))> {
+    let def = group.values[value].def.as_ref()?;
+    let is_function = matches!(def.pointwise.function, Function::Binary(found, _) if found == function)
+        && def.pointwise.computes_in == DataType::F32;
+    match def.operands[..] {
+        [(first, 0), second] if is_function => Some((first, second)),
+        _ => None,
+    }
+}
+
+/// The parameters that a constant holds, and the dim along which they change.
+fn parameters(group: &ShapedGroup, (value, start): (usize, usize)) -> Option<(&[f32], Option<usize>)> {
+    let GroupValue { dims, def, .. } = &group.values[value];
+    let def = def.as_ref().filter(|def| matches!(def.pointwise.function, Function::Fill(_)))?;
+    let mut several = (0..dims.len()).filter(|&axis| dims[axis] != 1);
+    match (&def.constants[..], several.next(), several.next()) {
+        (constants @ [_], ..) => Some((constants, None)),
+        (constants, Some(axis), None) if constants.len() as i64 == dims[axis] => {
+            Some((constants, Some(start + axis)))
+        }
+        _ => None,
+    }
+}
+
+impl Dequantized {
+    /// The largest difference of an integer from its zero point; `None` if a scale makes it leave f32.
+    fn largest(&self, data_type: DataType) -> Option<f64> {
+        let (least, most) = if data_type == DataType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
+        let zero = |at: usize| self.zeros.get(at).map_or(0.0, |&zero| f64::from(zero));
+        let size = |at: usize| (most - zero(at)).abs().max((least - zero(at)).abs());
+        let fits = |(at, &scale): (usize, &f32)| (f64::from(scale).abs() * size(at)) <= f64::from(f32::MAX);
+        let is_fit = self.scales.iter().enumerate().all(fits);
+        is_fit.then(|| (0..self.scales.len()).map(size).fold(0.0, f64::max))
+    }
+
+    /// Where the integers are, in the shape of the operand to which the value leads.
+    fn find(&self, plan: &PlanBuilder<'_>, operand: usize) -> Option<Integers> {
+        let bare = plan.group().with_operand_of(self.scaled, self.source);
+        match plan.view_in(&bare, operand) {
+            Some((tensor, offset)) => Some(Integers::Viewed(tensor, offset)),
+            None if self.scaled == operand && plan.is_computable(self.source, &[]) => {
+                Some(Integers::Computed(self.source))
+            }
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Operands of products of 8-bit integers in the forms that micro-kernels read, and what becomes of the s32
+//! sums.
+//!
+//! Kernels multiply an unsigned left element by a signed right one. An s8 on the left is read as a u8 that is
+//! larger by 128, a u8 on the right as an s8 that is smaller by 128; both are the flip of one bit. What is
+//! added to elements is added to zero points as well. Zero points do not enter the products: the sums of rows
+//! and of columns take them out afterwards. All sums wrap around, so a result that fits in s32 is exact.
+
+use super::{Form, Matrix};
+use crate::kernels::isa::{Isa, shells};
+use crate::kernels::pack::{PackTile, pack_tile};
+use crate::kernels::{Extent, Source, Target, Width};
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// Elements that are scaled side by side.
+pub(crate) const BLOCK: usize = 16;
+
+/// Elements of the left operand that are packed side by side.
+const LEFT_BLOCK: usize = 64;
+
+/// Rows and columns of a strided left operand that go to scratch before they are packed.
+const GATHERED: Extent = Extent { rows: 16, columns: 1024 };
+
+/// Depth of a strided right operand that goes to scratch before it is packed.
+const GATHERED_DEPTH: usize = 256;
+
+/// The most columns of a panel.
+const PANEL: usize = 64;
+
+/// Bytes of scratch for [`IntegerRows::run`] and [`IntegerPanels::run`].
+pub(super) const SCRATCH: usize = GATHERED.rows * GATHERED.columns;
+
+const _: () = assert!(GATHERED_DEPTH * PANEL <= SCRATCH);
+
+/// The bit that makes a signed element an unsigned one that is larger by 128, and the other way round.
+const FLIP: u8 = 0x80;
+
+/// What [`IntegerRows`] adds to elements of a type, and so to their zero points.
+pub(crate) fn left_shift(data_type: DataType) -> i32 {
+    if data_type == DataType::S8 { 128 } else { 0 }
+}
+
+/// What [`IntegerPanels`] adds to elements of a type, and so to their zero points.
+pub(crate) fn right_shift(data_type: DataType) -> i32 {
+    if data_type == DataType::U8 { -128 } else { 0 }
+}
+
+/// Calls the shell of a level.
+macro_rules! at_level {
+    ($level:expr, $shell:ident$(::<$form:literal>)?($($argument:expr),* $(,)?)) => {
+        match $level {
+            Level::Portable => portable::$shell$(::<$form>)?($($argument),*),
+            Level::Avx2 => avx2::$shell$(::<$form>)?($($argument),*),
+            Level::Avx512 => avx512::$shell$(::<$form>)?($($argument),*),
+        }
+    };
+}
+
+/// Packs rows of the left operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IntegerRows {
+    level: Level,
+    form: Form,
+    flip: u8,
+    pack_tile: PackTile,
+}
+
+impl IntegerRows {
+    pub(crate) fn new(level: Level, data_type: DataType, form: Form) -> Self {
+        let flip = if data_type == DataType::S8 { FLIP } else { 0 };
+        Self { level, form, flip, pack_tile: pack_tile(level, Width::W1) }
+    }
+
+    /// Bytes of an element that it writes.
+    pub(crate) fn written_width(&self) -> usize {
+        written_width(self.form)
+    }
+
+    /// Packs a part of a matrix. A row ends with zeros up to a whole step of the depth. The sums of the rows
+    /// are written to `sums`, or added to what stands there, unless the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// The part can be read and the target written, which overlaps nothing else; `scratch` has
+    /// [`SCRATCH`](super::pack::SCRATCH) bytes, `sums` a number for each row; the machine runs the level.
+    pub(crate) unsafe fn run(
+        &self,
+        extent: Extent,
+        from: Matrix,
+        to: Target,
+        sums: *mut i32,
+        accumulate: bool,
+        scratch: *mut u8,
+    ) {
+        let pack = |extent: Extent, from: Source, to: Target, row: usize, accumulate: bool| {
+            let sums = if sums.is_null() { sums } else { sums.wrapping_add(row) };
+            // SAFETY: as the caller promises.
+            unsafe {
+                match self.form {
+                    Form::S8Quads => {
+                        at_level!(self.level, rows::<true>(extent, from, self.flip, to, sums, accumulate))
+                    }
+                    _ => at_level!(self.level, rows::<false>(extent, from, self.flip, to, sums, accumulate)),
+                }
+            }
+        };
+        let source = Source { at: from.at, row_stride: from.row_stride };
+        if from.col_stride == 1 || extent.columns <= 1 {
+            return pack(extent, source, to, 0, accumulate);
+        }
+        for row in (0..extent.rows).step_by(GATHERED.rows) {
+            for column in (0..extent.columns).step_by(GATHERED.columns) {
+                let part = Extent {
+                    rows: GATHERED.rows.min(extent.rows - row),
+                    columns: GATHERED.columns.min(extent.columns - column),
+                };
+                let at = source.at_row(row).at.wrapping_offset(from.col_stride * column as isize);
+                let gathered = GATHERED.columns as isize;
+                let target = Target { at: scratch, row_stride: gathered };
+                // SAFETY: as the caller promises; a part is within the scratch.
+                unsafe { (self.pack_tile)(part, Source { at, ..source }, from.col_stride, 0, target) };
+                let at = to.at_row(row).at.wrapping_add(column * self.written_width());
+                let is_later = accumulate || column > 0;
+                pack(part, Source { at: scratch, row_stride: gathered }, Target { at, ..to }, row, is_later);
+            }
+        }
+    }
+}
+
+/// Packs panels of the right operand.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IntegerPanels {
+    level: Level,
+    form: Form,
+    flip: u8,
+    pack_tile: PackTile,
+}
+
+impl IntegerPanels {
+    pub(super) fn new(level: Level, data_type: DataType, form: Form) -> Self {
+        let flip = if data_type == DataType::U8 { FLIP } else { 0 };
+        Self { level, form, flip, pack_tile: pack_tile(level, Width::W1) }
+    }
+
+    /// Packs some rows of one panel to rows of `to`, starting at a whole step of the depth, and writes the
+    /// sums of the columns. Columns that the panel lacks, and rows that the last step lacks, are 0.
+    ///
+    /// # Safety
+    ///
+    /// `from` can be read: so many rows, and at most as many columns as `to` has: those of a panel. `to` and
+    /// `sums` can be written, `scratch` has [`SCRATCH`] bytes, nothing overlaps, and the machine runs the
+    /// level.
+    pub(super) unsafe fn run(
+        &self,
+        extent: Extent,
+        from: Matrix,
+        to: Target,
+        sums: *mut i32,
+        scratch: *mut u8,
+    ) {
+        let pack = |extent: Extent, from: Source, to: Target, accumulate: bool| {
+            // SAFETY: as the caller promises.
+            unsafe {
+                match self.form {
+                    Form::S8Quads => {
+                        at_level!(self.level, panel::<true>(extent, from, self.flip, to, sums, accumulate));
+                    }
+                    _ => at_level!(self.level, panel::<false>(extent, from, self.flip, to, sums, accumulate)),
+                }
+            }
+        };
+        let source = Source { at: from.at, row_stride: from.row_stride };
+        if from.col_stride == 1 || extent.columns <= 1 {
+            return pack(extent, source, to, false);
+        }
+        for row in (0..extent.rows).step_by(GATHERED_DEPTH) {
+            let part = Extent { rows: GATHERED_DEPTH.min(extent.rows - row), ..extent };
+            let target = Target { at: scratch, row_stride: PANEL as isize };
+            // SAFETY: as the caller promises; a part is within the scratch.
+            unsafe { (self.pack_tile)(part, source.at_row(row), from.col_stride, 0, target) };
+            let gathered = Source { at: scratch, row_stride: PANEL as isize };
+            pack(part, gathered, to.at_row(row / self.form.depth_step()), row > 0);
+        }
+    }
+}
+
+/// Bytes of a packed element.
+fn written_width(form: Form) -> usize {
+    4 / form.depth_step()
+}
+
+/// The tile of sums of a product that [`SumScaling::run`] turns into numbers. Arrays of columns are padded to
+/// a multiple of [`BLOCK`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScaledTile {
+    pub(crate) extent: Extent,
+    /// The sums in s32, which become numbers in f32.
+    pub(crate) sums: Target,
+    /// What is subtracted from a column: the left zero point times the column's sum.
+    pub(crate) columns: *const i32,
+    /// The right zero point of each column; null if all are 0.
+    pub(crate) zeros: *const i32,
+    /// The sum of each row of the left operand, if there are right zero points.
+    pub(crate) rows: *const i32,
+    /// The product of both scales, for each column.
+    pub(crate) scales: *const f64,
+}
+
+/// Turns sums into numbers: subtracts what zero points have added, and multiplies by the scales in f64, so
+/// that all bits of the sum and of both scales count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SumScaling {
+    level: Level,
+}
+
+impl SumScaling {
+    pub(crate) fn new(level: Level) -> Self {
+        Self { level }
+    }
+
+    /// # Safety
+    ///
+    /// All arrays can be read and the sums written, nothing overlaps, and the machine runs the level.
+    pub(crate) unsafe fn run(&self, tile: &ScaledTile) {
+        // SAFETY: as the caller promises.
+        unsafe { at_level!(self.level, scale(tile)) }
+    }
+}
+
+shells! {
+    I:
+    fn rows[const QUADS: bool](
+        extent: Extent, from: Source, flip: u8, to: Target, sums: *mut i32, accumulate: bool,
+    ) {
+        pack_rows::<QUADS>(extent, from, flip, to, sums, accumulate)
+    }
+
+    fn panel[const QUADS: bool](
+        extent: Extent, from: Source, flip: u8, to: Target, sums: *mut i32, accumulate: bool,
+    ) {
+        // Columns of a panel are a multiple of 8 at level Portable, and of 16 at any other.
+        match I::LEVEL {
+            Level::Portable => pack_panel::<QUADS, 8>(extent, from, flip, to, sums, accumulate),
+            Level::Avx2 | Level::Avx512 => {
+                pack_panel::<QUADS, 16>(extent, from, flip, to, sums, accumulate)
+            }
+        }
+    }
+
+    fn scale[](tile: &ScaledTile) {
+        scale_tile(tile)
+    }
+}
+
+/// # Safety
+///
+/// As [`IntegerRows::run`].
+#[inline(always)]
+unsafe fn pack_rows<const QUADS: bool>(
+    extent: Extent,
+    from: Source,
+    flip: u8,
+    to: Target,
+    sums: *mut i32,
+    accumulate: bool,
+) {
+    let (step, width) = if QUADS { (4, 1) } else { (2, 2) };
+    for row in 0..extent.rows {
+        let (from, to) = (from.at_row(row).at, to.at_row(row).at);
+        let mut sum = [0u32; LEFT_BLOCK];
+        let mut column = 0;
+        while column < extent.columns {
+            let count = LEFT_BLOCK.min(extent.columns - column);
+            // What the block lacks is 0.
+            let mut block = [flip; LEFT_BLOCK];
+            // SAFETY: as the caller promises; the target has room for whole steps.
+            unsafe {
+                let from = from.wrapping_add(column);
+                match count {
+                    LEFT_BLOCK => block = from.cast::<[u8; LEFT_BLOCK]>().read_unaligned(),
+                    _ => block.as_mut_ptr().copy_from_nonoverlapping(from, count),
+                }
+                block.iter_mut().for_each(
+                    #[inline(always)]
+                    |x| *x ^= flip,
+                );
+                for i in 0..LEFT_BLOCK {
+                    sum[i] += u32::from(block[i]);
+                }
+                let to = to.wrapping_add(column * width);
+                let bytes = count.next_multiple_of(step) * width;
+                if QUADS {
+                    store(to, &block, bytes);
+                } else {
+                    store(to, &block.map(u16::from), bytes);
+                }
+            }
+            column += count;
+        }
+        if !sums.is_null() {
+            let sum = sum.iter().fold(
+                0u32,
+                #[inline(always)]
+                |all, &x| all.wrapping_add(x),
+            ) as i32;
+            let at = sums.wrapping_add(row);
+            // SAFETY: as the caller promises.
+            unsafe { at.write(if accumulate { at.read().wrapping_add(sum) } else { sum }) };
+        }
+    }
+}
+
+/// Writes the first bytes of a block.
+///
+/// # Safety
+///
+/// So many bytes can be written, which are no more than the block has.
+#[inline(always)]
+unsafe fn store<T: Copy, const N: usize>(to: *mut u8, block: &[T; N], bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match bytes == size_of::<[T; N]>() {
+            true => to.cast::<[T; N]>().write_unaligned(*block),
+            false => to.copy_from_nonoverlapping(block.as_ptr().cast(), bytes),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`IntegerPanels::run`], if neighbours along a row of the source are neighbours in memory.
+#[inline(always)]
+unsafe fn pack_panel<const QUADS: bool, const N: usize>(
+    extent: Extent,
+    from: Source,
+    flip: u8,
+    to: Target,
+    sums: *mut i32,
+    accumulate: bool,
+) {
+    let step = if QUADS { 4 } else { 2 };
+    let panel = (to.row_stride as usize / 4).min(PANEL);
+    for column in (0..panel).step_by(N) {
+        let count = extent.columns.saturating_sub(column).min(N);
+        let mut sum = [0i32; N];
+        for index in 0..extent.rows.div_ceil(step) {
+            // What the operand lacks is 0.
+            let mut steps = [[flip; N]; 4];
+            let rows = step.min(extent.rows - index * step);
+            for (i, block) in steps[..rows].iter_mut().enumerate() {
+                let from = from.at_row(index * step + i).at.wrapping_add(column);
+                // SAFETY: as the caller promises.
+                unsafe {
+                    match count == N {
+                        true => *block = from.cast::<[u8; N]>().read_unaligned(),
+                        false => block.as_mut_ptr().copy_from_nonoverlapping(from, count),
+                    }
+                }
+            }
+            let mut words = [0u32; N];
+            for i in 0..N {
+                let x = |step: usize| (steps[step][i] ^ flip) as i8;
+                if QUADS {
+                    words[i] = u32::from_le_bytes([x(0) as u8, x(1) as u8, x(2) as u8, x(3) as u8]);
+                    sum[i] += i32::from(x(0)) + i32::from(x(1)) + i32::from(x(2)) + i32::from(x(3));
+                } else {
+                    let half = |step: usize| u32::from(i16::from(x(step)) as u16);
+                    words[i] = half(0) | half(1) << 16;
+                    sum[i] += i32::from(x(0)) + i32::from(x(1));
+                }
+            }
+            let to = to.at_row(index).at.cast::<u32>().wrapping_add(column);
+            // SAFETY: as the caller promises; a row has a multiple of such blocks.
+            unsafe { to.cast::<[u32; N]>().write_unaligned(words) };
+        }
+        let at = sums.wrapping_add(column).cast::<[i32; N]>();
+        // SAFETY: as the caller promises.
+        unsafe {
+            if accumulate {
+                let before = at.read_unaligned();
+                (0..N).for_each(
+                    #[inline(always)]
+                    |i| sum[i] += before[i],
+                );
+            }
+            at.write_unaligned(sum);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`SumScaling::run`].
+#[inline(always)]
+unsafe fn scale_tile(tile: &ScaledTile) {
+    let Extent { rows, columns } = tile.extent;
+    for row in 0..rows {
+        // SAFETY: as the caller promises: there is a sum of each row, if there are zero points.
+        let of_row = if tile.zeros.is_null() { 0 } else { unsafe { tile.rows.add(row).read() } };
+        let sums = tile.sums.at_row(row).at.cast::<u32>();
+        for column in (0..columns).step_by(BLOCK) {
+            let count = BLOCK.min(columns - column);
+            let at = sums.wrapping_add(column);
+            // SAFETY: as the caller promises; the other arrays have whole blocks.
+            unsafe {
+                let array = |of: *const i32| of.wrapping_add(column).cast::<[i32; BLOCK]>().read_unaligned();
+                let mut subtracted = array(tile.columns);
+                if !tile.zeros.is_null() {
+                    let zeros = array(tile.zeros);
+                    for i in 0..BLOCK {
+                        subtracted[i] = subtracted[i].wrapping_add(zeros[i].wrapping_mul(of_row));
+                    }
+                }
+                let scales = tile.scales.wrapping_add(column).cast::<[f64; BLOCK]>().read_unaligned();
+                let mut block = [0u32; BLOCK];
+                match count {
+                    BLOCK => block = at.cast::<[u32; BLOCK]>().read_unaligned(),
+                    _ => block.as_mut_ptr().copy_from_nonoverlapping(at, count),
+                }
+                for i in 0..BLOCK {
+                    let sum = (block[i] as i32).wrapping_sub(subtracted[i]);
+                    // A sum of nothing but 0 is +0, as it is in f32, whatever the sign of the scale.
+                    block[i] = ((f64::from(sum) * scales[i]) as f32 + 0.0).to_bits();
+                }
+                store(at.cast(), &block, 4 * count);
+            }
+        }
+    }
+}
