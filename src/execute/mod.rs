@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 mod attention;
+mod attention_backward;
 mod awake;
 mod bindings;
 mod chunks;
@@ -49,6 +50,7 @@ fn run_phases<'p>(
             Phase::Pack(phase) => gemm::run_pack(phase, plan, bindings, &runner)?,
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
             Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
+            Phase::AttentionBackward(phase) => attention_backward::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }

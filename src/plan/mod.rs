@@ -7,6 +7,7 @@
 
 mod access;
 mod attention;
+mod attention_backward;
 mod gemm;
 mod nest;
 mod phase;
@@ -20,6 +21,10 @@ mod tile_program;
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
     AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
+};
+pub(crate) use self::attention_backward::{
+    BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
+    OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
 };
 pub(crate) use self::gemm::{Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, PackPhase};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};

@@ -16,6 +16,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::access::{Access, Base};
 use super::attention::AttentionPhase;
+use super::attention_backward::BackwardPhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
@@ -38,6 +39,8 @@ pub(crate) enum Phase {
     Gemm(Box<GemmPhase>),
     /// Two products with a SoftMax between them, block of queries by block of queries.
     Attention(Box<AttentionPhase>),
+    /// The gradients of attention, head by head.
+    AttentionBackward(Box<BackwardPhase>),
     /// The classes of tiles of masked scores, written to a table in an internal buffer.
     Classify(Box<ClassifyPhase>),
 }
@@ -51,6 +54,7 @@ impl Phase {
             Self::Pack(_) => PhaseKind::Pack,
             Self::Gemm(_) => PhaseKind::Gemm,
             Self::Attention(_) => PhaseKind::Attention,
+            Self::AttentionBackward(_) => PhaseKind::AttentionBackward,
             Self::Classify(_) => PhaseKind::Classify,
         }
     }
@@ -63,6 +67,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.tiles(),
             Self::Gemm(gemm) => gemm.nest.tiles(),
             Self::Attention(attention) => attention.tasks(),
+            Self::AttentionBackward(backward) => backward.tasks(),
             Self::Classify(classify) => classify.tasks(),
         }
     }
@@ -75,6 +80,7 @@ impl Phase {
             Self::Pack(_) => SCRATCH,
             Self::Gemm(gemm) => gemm.layout.end,
             Self::Attention(attention) => attention.layout.end,
+            Self::AttentionBackward(backward) => backward.layout.end,
             Self::Classify(_) => 0,
         }
     }
@@ -87,6 +93,7 @@ impl Phase {
             Self::Pack(_) | Self::Classify(_) => smallvec![],
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
+            Self::AttentionBackward(backward) => backward.nests(),
         }
     }
 
@@ -101,7 +108,11 @@ impl Phase {
                 (nest, nest.program.steps.iter().filter_map(to).collect())
             }
             Self::Pack(pack) => (&pack.nest, vec![PackPhase::TO]),
-            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) | Self::Classify(_) => return None,
+            Self::Rows(_)
+            | Self::Gemm(_)
+            | Self::Attention(_)
+            | Self::AttentionBackward(_)
+            | Self::Classify(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
@@ -120,6 +131,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.program.accesses[PackPhase::FROM].base == Base::Port(port),
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
             Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
+            Self::AttentionBackward(backward) => backward.reads().any(|base| base == Base::Port(port)),
             Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
         }
     }
@@ -144,6 +156,10 @@ impl Phase {
                 let classes = attention.classes.iter().map(|table| table.base);
                 attention.nests().into_iter().flat_map(of_nest).chain(classes).collect()
             }
+            Self::AttentionBackward(backward) => {
+                let classes = backward.classes.iter().map(|table| table.base);
+                backward.nests().into_iter().flat_map(of_nest).chain(classes).collect()
+            }
             Self::Classify(classify) => classify.reads().chain([classify.table]).collect(),
         }
     }
@@ -160,6 +176,7 @@ impl Phase {
             Self::Pack(pack) => pack.nest.program.bases_mut().collect(),
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
             Self::Attention(attention) => attention.bases_mut(),
+            Self::AttentionBackward(backward) => backward.bases_mut(),
             Self::Classify(classify) => classify.bases_mut().collect(),
         }
     }
