@@ -104,7 +104,7 @@ fn cost_of(kind: OpKind) -> usize {
 
 /// A tensor as an operand of iterations.
 trait Along {
-    /// The strides along axes of which each is a dim of the tensor, or none; a dim of 1 is repeated.
+    /// The strides along axes: each axis is a dim of the tensor, or none; a dim of 1 is repeated.
     fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand;
 
     /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
@@ -209,7 +209,7 @@ struct Program {
 struct RowsLowering<'b, 'a> {
     builder: &'b mut PlanBuilder<'a>,
     fused: Fused,
-    /// An input and an output, by port, of which the output may replace the input.
+    /// An input and an output, by port; the output may replace the input.
     in_place: Option<(usize, usize)>,
 }
 

@@ -45,6 +45,40 @@ pub(super) trait TileOperands<'a> {
     fn jump(&mut self) {}
 }
 
+/// Operands that stay with their driver, so that making an interpreter does not move them
+/// (decision: operands-in-place).
+impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
+    #[inline(always)]
+    fn cursor(&self) -> &Cursor<'a> {
+        (**self).cursor()
+    }
+
+    #[inline(always)]
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        (**self).cursor_mut()
+    }
+
+    #[inline(always)]
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        (**self).prefetch_queue()
+    }
+
+    #[inline(always)]
+    fn at(&mut self, access: usize) -> *mut u8 {
+        (**self).at(access)
+    }
+
+    #[inline(always)]
+    fn begin_step(&mut self, step: usize) {
+        (**self).begin_step(step);
+    }
+
+    #[inline(always)]
+    fn jump(&mut self) {
+        (**self).jump();
+    }
+}
+
 /// Runs a tile program on the tiles of one nest, on one thread; one copy of the code for each driver.
 pub(super) struct Interpreter<'a, O> {
     program: &'a TileProgram,
