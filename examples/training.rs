@@ -5,6 +5,7 @@
 //! one. `cargo run --release --example training` prints the loss.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use sterna::{
     Attention, AttentionBackward, Attr, AttrValue, Causal, CompiledPartition, DataType, Engine, Graph,
@@ -245,8 +246,8 @@ impl Training {
                 tensors.get(&port.id()).map_or(port.clone(), |tensor| tensor.desc().clone())
             };
             for port in partition.inputs() {
-                if !tensors.contains_key(&port.id()) {
-                    tensors.insert(port.id(), TensorBuf::zeroed(port.clone(), engine)?);
+                if let Entry::Vacant(place) = tensors.entry(port.id()) {
+                    place.insert(TensorBuf::zeroed(port.clone(), engine)?);
                 }
             }
             let inputs: Vec<LogicalTensor> =

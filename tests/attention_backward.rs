@@ -129,6 +129,42 @@ fn any_type_layout_and_choice_of_gradients_is_right() {
 }
 
 #[test]
+fn what_follows_the_gradients_is_right() {
+    let mut rows: Vec<Row> = Vec::new();
+    for weights in WEIGHTS {
+        for what in ["moves", "casts and numbers", "a sum over tokens", "a sum over another axis each"] {
+            let of = Gradients::new(Heads::new(D::Bf16, &[2, 3], [70, 90], 8), weights);
+            let (mut builder, results) = of.graph(2, causal);
+            let axes = |axis: i64| [(Attr::Axes, [axis].as_slice().into()), (Attr::KeepDims, true.into())];
+            for (place, result) in results.iter().flatten().enumerate() {
+                let tokens = result.dims[2];
+                match what {
+                    "moves" => {
+                        let moved = builder.transpose(result, &[0, 2, 1, 3]);
+                        let moved = builder.reshape(&moved, &[2, tokens, 24]);
+                        builder.reorder(&moved);
+                    }
+                    "casts and numbers" => {
+                        let wide = builder.op(K::TypeCast, &[result], D::F32);
+                        let factor = builder.scalar(D::F32, 0.5);
+                        builder.op(K::Multiply, &[&wide, &factor], D::F32);
+                    }
+                    "a sum over tokens" => {
+                        builder.op_with(K::ReduceSum, &[result], &[D::Bf16], &axes(-2));
+                    }
+                    _ => {
+                        let axis = [0, 1, 0][place];
+                        builder.op_with(K::ReduceSum, &[result], &[D::Bf16], &axes(axis));
+                    }
+                }
+            }
+            rows.push((format!("{what}, {weights:?}"), builder.finish()));
+        }
+    }
+    report(&wrong(&rows, &engines()));
+}
+
+#[test]
 fn every_mask_in_every_form_is_right() {
     let mut rows: Vec<Row> = Vec::new();
     let mut next = 0;

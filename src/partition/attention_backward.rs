@@ -83,7 +83,7 @@ impl Pattern {
             return Err(Mismatch::Why("more products use the weights than gradients do"));
         }
         let is_product = |op: &usize| finder.ends.contains(op);
-        if is_product(&scores) || finder.products.iter().any(|product| is_product(product)) {
+        if is_product(&scores) || finder.products.iter().any(is_product) {
             return Err(Mismatch::Why("a product of gradients makes the scores"));
         }
         let around = finder.around();
@@ -216,9 +216,7 @@ impl Finder<'_, '_> {
                     let is_one = moves::keeps_elements(graph.ops[op]) || !moves::moves(graph.ops[op]);
                     Pointwise::of(graph.ops[op]).is_some() && is_one
                 };
-                !is_inside(&op)
-                    && (is_of_rows || is_pointwise())
-                    && graph.producers[op].iter().all(|producer| is_inside(producer))
+                !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers[op].iter().all(is_inside)
             });
             let Some(op) = next.filter(|_| has_room(&around)) else { break };
             around.push(op);
