@@ -20,7 +20,7 @@ use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
 use crate::plan::tile_class::MaskTiles;
-use crate::plan::{Base, ClassifyPhase, Phase, Plan};
+use crate::plan::{Base, ClassifyPhase, InPlacePorts, Phase, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -103,9 +103,9 @@ impl CompiledPartition {
         ports: Vec<LogicalTensor>,
         input_count: usize,
     ) -> Self {
-        let pair = |&(input, output): &(usize, usize)| InPlacePair {
+        let pair = |&InPlacePorts { input, output }: &InPlacePorts| InPlacePair {
             input: ports[input].id(),
-            output: ports[input_count + output].id(),
+            output: ports[output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
@@ -448,7 +448,7 @@ impl CompiledInner {
     fn check_pair(&self, input: TensorId, output: TensorId) -> Result<usize, ExecuteFault> {
         let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
         let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
-        Ok(self.input_count + self.plan.in_place[pair].1)
+        Ok(self.plan.in_place[pair].output)
     }
 
     /// Finds the outputs that are in place of an input, and refuses every other overlap.
@@ -463,13 +463,14 @@ impl CompiledInner {
         for output in self.input_count..self.facts.len() {
             let own = range(output);
             for other in (0..output).filter(|&other| overlap(own, range(other))) {
-                let is_pair = bindings.ports[other] == bindings.ports[output]
-                    && self.plan.in_place.contains(&(other, output - self.input_count));
+                let pair = InPlacePorts { input: other, output };
+                let is_pair =
+                    bindings.ports[other] == bindings.ports[output] && self.plan.in_place.contains(&pair);
                 if !is_pair {
                     let (output, other) = (self.facts[output].id, self.facts[other].id);
                     return Err(ExecuteFault::Overlap { output, other });
                 }
-                bindings.in_place.push((other, output));
+                bindings.in_place.push(pair);
             }
         }
         Ok(())

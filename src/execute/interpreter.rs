@@ -9,7 +9,7 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Base, Branch, Dest, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
+    Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -397,13 +397,13 @@ pub(super) enum SelectDest {
 pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
 
 /// Resolves where selects write, given the pairs of ports that share one buffer.
-pub(super) fn select_dests(program: &TileProgram, in_place: &[(usize, usize)]) -> SelectDests {
+pub(super) fn select_dests(program: &TileProgram, in_place: &[InPlacePorts]) -> SelectDests {
     if in_place.is_empty() {
         return SelectDests::new();
     }
     let is_over = |branch: &Branch, to: Dest| {
         let Dest::Access(access) = to else { return false };
-        let is_of = |&(input, output): &(usize, usize)| {
+        let is_of = |&InPlacePorts { input, output }: &InPlacePorts| {
             branch.in_place_of == Some(input) && program.accesses[access].base == Base::Port(output)
         };
         in_place.iter().any(is_of)
