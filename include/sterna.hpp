@@ -156,7 +156,7 @@ enum class accuracy : int {
 enum class phase_kind : int {
     map = STERNA_PHASE_KIND_MAP, rows = STERNA_PHASE_KIND_ROWS, pack = STERNA_PHASE_KIND_PACK,
     gemm = STERNA_PHASE_KIND_GEMM, attention = STERNA_PHASE_KIND_ATTENTION,
-    classify = STERNA_PHASE_KIND_CLASSIFY,
+    classify = STERNA_PHASE_KIND_CLASSIFY, attention_backward = STERNA_PHASE_KIND_ATTENTION_BACKWARD,
 };
 
 enum class cpu_isa : int {

@@ -78,6 +78,7 @@ pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_c
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
 pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
+pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]
 pub use graph::json::JsonNote;
 pub use graph::logical_tensor::{Layout, LogicalTensor};

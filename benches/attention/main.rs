@@ -10,11 +10,15 @@
 //! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
 //!   ops over indices. It is measured by turns with the unmasked row; `of ideal` is the unmasked time times
 //!   the share of 64 x 64 tiles that the mask keeps, divided by the time;
+//! - `... full backward`, `... causal tensor backward`: the gradients of queries, keys and values, with the
+//!   statistics and the result of forward given. It is measured by turns with forward of the same mask; `of
+//!   ideal` is then its time divided by that of forward;
 //! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
 //!   values;
 //! - `f32 small 4x32x64`.
 //!
-//! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none.
+//! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
+//! backward counts 10 · depth.
 //! `--serve ROW` answers questions on standard input instead; `peers.py` asks them.
 
 mod masks;
@@ -49,6 +53,12 @@ const K: usize = 1;
 const V: usize = 2;
 const DST: usize = 3;
 const MASK: usize = 4;
+/// The result of forward, its gradient, and the statistics, behind all other tensors.
+const RESULT: usize = 1 << 20;
+const D_RESULT: usize = RESULT + 1;
+const STATS: usize = RESULT + 2;
+/// The first gradient.
+const GRADIENTS: usize = RESULT + 3;
 /// The first list of a mask; the tensors between the ops come behind the lists.
 const LISTS: usize = 5;
 const BETWEEN: usize = 20;
@@ -72,6 +82,7 @@ struct Row {
     mask: Option<(usize, Form)>,
     /// Whether the bytes of keys and values limit it, and not arithmetic.
     is_decode: bool,
+    is_backward: bool,
 }
 
 impl Row {
@@ -83,8 +94,17 @@ impl Row {
         {
             let name = format!("{t} {HEADS}x{size}x{depth}");
             let (heads, queries, keys) = (HEADS, size, size);
-            let plain =
-                Self { name, data_type: t, heads, queries, keys, depth, mask: None, is_decode: false };
+            let plain = Self {
+                name,
+                data_type: t,
+                heads,
+                queries,
+                keys,
+                depth,
+                mask: None,
+                is_decode: false,
+                is_backward: false,
+            };
             rows.push(Self { name: format!("{} full", plain.name), ..plain.clone() });
             for (number, mask) in Mask::all(size).iter().enumerate() {
                 let forms = [(Form::Tensor, "tensor"), (Form::Expression, "expression")];
@@ -103,7 +123,17 @@ impl Row {
             for heads in [1, HEADS] {
                 let (depth, mask) = (128, None);
                 let name = format!("{t} decode {heads}x{keys}x{depth} rows {queries}");
-                rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: true });
+                rows.push(Self {
+                    name,
+                    data_type: t,
+                    heads,
+                    queries,
+                    keys,
+                    depth,
+                    mask,
+                    is_decode: true,
+                    is_backward: false,
+                });
             }
         }
         for (t, depth) in TYPES.into_iter().flat_map(|t| DEPTHS.map(|depth| (t, depth))) {
@@ -114,8 +144,27 @@ impl Row {
         for t in TYPES {
             let name = format!("{t} small 4x32x64");
             let (heads, queries, keys, depth, mask) = (4, 32, 32, 64, None);
-            rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: false });
+            rows.push(Self {
+                name,
+                data_type: t,
+                heads,
+                queries,
+                keys,
+                depth,
+                mask,
+                is_decode: false,
+                is_backward: false,
+            });
         }
+        // Under `cargo test` one row is enough.
+        let is_trained = |row: &&Self| {
+            let is_large = row.queries > SIZES[0] || row.mask.is_none();
+            row.queries > 32 && row.queries <= 4096 && is_large && !row.is_decode
+        };
+        let backward =
+            |row: &Self| Self { name: format!("{} backward", row.name), is_backward: true, ..row.clone() };
+        let backward: Vec<Self> = rows.iter().filter(is_trained).map(backward).collect();
+        rows.extend(backward);
         rows
     }
 
@@ -145,6 +194,11 @@ impl Row {
             })),
             (None, _) => {}
         }
+        if self.is_backward {
+            inputs.push(desc(RESULT, t, &[1, heads, queries, depth]));
+            inputs.push(desc(D_RESULT, t, &[1, heads, queries, depth]));
+            inputs.push(desc(STATS, DataType::F32, &[1, heads, queries, 1]));
+        }
         inputs
     }
 
@@ -163,19 +217,62 @@ impl Row {
             let nothing = builder.constant(DataType::F32, f32::NEG_INFINITY);
             scores = builder.op(OpKind::Select, &[&condition, &scores, &nothing], DataType::F32);
         }
+        if self.is_backward {
+            self.add_gradients(&mut builder, inputs, &scores, &scale);
+            return finished(builder);
+        }
         let softmax = Op::new(builder.ops.len(), OpKind::SoftMax).attr(Attr::Axis, -1i64);
         let weights = builder.add(softmax.attr(Attr::Mode, "inf_as_zero"), &[&scores], t);
         let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, inputs[V].clone()]);
         builder.ops.push(product.output(LogicalTensor::unknown(DST, t)));
-
-        // The description of an input that ops name by id alone.
-        let mut graph = Graph::new();
-        for op in builder.ops {
-            graph.add_op(op).expect("the ops fit their schema");
-        }
-        graph.finalize().expect("the graph is whole");
-        graph
+        finished(builder)
     }
+
+    /// The ops of the gradients, from what entered the SoftMax on.
+    fn add_gradients(
+        &self,
+        builder: &mut Builder,
+        inputs: &[LogicalTensor],
+        scores: &LogicalTensor,
+        scale: &LogicalTensor,
+    ) {
+        let t = self.data_type;
+        let given = |id: usize| inputs.iter().find(|desc| desc.id() == id).expect("it is an input");
+        let [result, d_result, stats] = [RESULT, D_RESULT, STATS].map(given);
+        let product = |builder: &Builder, transposed: Attr| {
+            Op::new(builder.ops.len(), OpKind::MatMul).attr(transposed, true)
+        };
+        let below = builder.op(OpKind::Subtract, &[scores, stats], DataType::F32);
+        let weights = builder.op(OpKind::Exp, &[&below], DataType::F32);
+        let op = product(builder, Attr::TransposeB);
+        let d_weights = builder.add(op, &[d_result, &inputs[V]], DataType::F32);
+        let both = builder.op(OpKind::Multiply, &[result, d_result], DataType::F32);
+        let sum = Op::new(builder.ops.len(), OpKind::ReduceSum).attr(Attr::Axes, &[-1i64][..]);
+        let sums = builder.add(sum.attr(Attr::KeepDims, true), &[&both], DataType::F32);
+        let distance = builder.op(OpKind::Subtract, &[&d_weights, &sums], DataType::F32);
+        let slopes = builder.op(OpKind::Multiply, &[&weights, &distance], DataType::F32);
+        let mut slopes = builder.op(OpKind::Multiply, &[&slopes, scale], DataType::F32);
+        let mut weights = weights;
+        if t != DataType::F32 {
+            slopes = builder.op(OpKind::TypeCast, &[&slopes], t);
+            weights = builder.op(OpKind::TypeCast, &[&weights], t);
+        }
+        let rows = [(&slopes, &inputs[K], false), (&slopes, &inputs[Q], true), (&weights, d_result, true)];
+        for (place, (left, right, is_transposed)) in rows.into_iter().enumerate() {
+            let op = Op::new(builder.ops.len(), OpKind::MatMul).attr(Attr::TransposeA, is_transposed);
+            let op = op.inputs_from([left.clone(), right.clone()]);
+            builder.ops.push(op.output(LogicalTensor::unknown(GRADIENTS + place, t)));
+        }
+    }
+}
+
+fn finished(builder: Builder) -> Graph {
+    let mut graph = Graph::new();
+    for op in builder.ops {
+        graph.add_op(op).expect("the ops fit their schema");
+    }
+    graph.finalize().expect("the graph is whole");
+    graph
 }
 
 /// Numbers from -1 to 1, always the same.
@@ -421,16 +518,25 @@ fn main() -> Result<(), String> {
 fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
     let engine = Engine::builder().threads(threads).build();
     let mut ready = Ready::new(row, &engine);
-    let full = Row { mask: None, ..row.clone() };
-    let mut full = row.mask.map(|_| Ready::new(&full, &engine));
+    // Forward beside backward, or the row without its mask.
+    let full = match row.is_backward {
+        true => Row { is_backward: false, ..row.clone() },
+        false => Row { mask: None, ..row.clone() },
+    };
+    let is_compared = row.is_backward || row.mask.is_some();
+    let mut full = is_compared.then(|| Ready::new(&full, &engine));
     let mut all: Vec<&mut Ready> = [&mut ready].into_iter().chain(full.as_mut()).collect();
     let best = best_by_turns(rounds, &mut all);
     let Kept { pairs, tiles } = ready.kept;
-    let flops = 4.0 * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;
+    let products = if row.is_backward { 10.0 } else { 4.0 };
+    let flops = products * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;
     let bytes = 2 * row.heads * row.keys * row.depth * row.data_type.size().unwrap_or(4);
     let arithmetic = flops / limits.arithmetic(row.data_type);
     let limit = if row.is_decode { arithmetic.max(bytes as f64 / limits.reading) } else { arithmetic };
-    let ideal = best.get(1).map_or("".into(), |full| format!("{:.2}", full * tiles / best[0]));
+    let ideal = best.get(1).map_or("".into(), |full| match row.is_backward {
+        true => format!("{:.2} x fwd", best[0] / full),
+        false => format!("{:.2}", full * tiles / best[0]),
+    });
     println!(
         "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}",
         row.name,

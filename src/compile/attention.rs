@@ -176,7 +176,7 @@ fn add(
 }
 
 /// Makes blocks of keys the innermost loop; they are the last but one.
-fn keys_innermost(nest: &mut LoopNest) {
+pub(super) fn keys_innermost(nest: &mut LoopNest) {
     let (keys, queries) = (nest.row_blocks, nest.column_blocks);
     nest.loops.swap(keys, queries);
     nest.program.invalidated_by.swap(keys, queries);
@@ -184,7 +184,7 @@ fn keys_innermost(nest: &mut LoopNest) {
 }
 
 /// Lets the roots of a program run in each tile, because their results are overwritten.
-fn rewrite_roots(program: &mut TileProgram) {
+pub(super) fn rewrite_roots(program: &mut TileProgram) {
     let roots = &program.roots;
     program.invalidated_by.iter_mut().for_each(|steps| roots.iter().for_each(|&root| steps.insert(root)));
 }

@@ -160,7 +160,7 @@ impl Shape {
 }
 
 /// Whether a value is another one in another type of floating-point numbers.
-fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
+pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize) -> bool {
     while value != of {
         match group.converted(value) {
             Some(operand) => value = operand,

@@ -1,6 +1,7 @@
 //! From a partition and concrete tensors to a plan.
 
 mod attention;
+mod attention_backward;
 mod attention_shape;
 pub(crate) mod cache;
 mod decode;
@@ -91,6 +92,7 @@ impl Partition {
             Lowering::Rows => rows::lower(self, &inputs, &outputs, machine.level, machine.single_thread),
             Lowering::Matmul => gemm::lower(self, &inputs, &outputs, machine),
             Lowering::Attention => attention::lower(self, &inputs, &outputs, machine),
+            Lowering::AttentionBackward => attention_backward::lower(self, &inputs, &outputs, machine),
         })?;
 
         let mut ports = Vec::with_capacity(inputs.len() + outputs.len());

@@ -288,6 +288,18 @@ impl<'a> PlanBuilder<'a> {
         self.program(space, supplied, &[(value, target)])
     }
 
+    /// As [`slot_program`](Self::slot_program) for several values, each with its slot.
+    pub(super) fn slots_program(
+        &mut self,
+        space: &DriverSpace,
+        supplied: &[(usize, usize)],
+        targets: &[(usize, usize)],
+    ) -> Result<LoopNest> {
+        let to_slot = |&(value, slot)| (value, Stored { base: Base::Driver(slot), strides: None });
+        let targets: Vec<(usize, Stored<'_>)> = targets.iter().map(to_slot).collect();
+        self.program(space, supplied, &targets)
+    }
+
     /// As [`slot_program`](Self::slot_program) for one supplied value and a value on which nothing decides
     /// but masks, for tiles in which no mask masks anything. `None` if there are no masks.
     pub(super) fn unmasked_program(

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a plan is run on raw memory that was checked before")]
 
 mod attention;
+mod attention_backward;
 mod awake;
 mod bindings;
 mod chunks;
@@ -43,6 +44,7 @@ fn run(phases: &[Phase], without: &[usize], plan: &Plan, bindings: &Bindings, en
             Phase::Gemm(phase) => gemm::run(phase, plan, bindings, &runner)?,
             Phase::Attention(phase) => attention::run(phase, plan, bindings, &runner)?,
             Phase::Decode(phase) => decode::run(phase, plan, bindings, &runner)?,
+            Phase::AttentionBackward(phase) => attention_backward::run(phase, plan, bindings, &runner)?,
             Phase::Classify(phase) => tile_class::run(phase, plan, bindings, &runner)?,
         }
     }

@@ -237,18 +237,29 @@ impl Graph {
     /// [`Error::Attention`] for an option whose value, type or shape does not do, or that needs a size which
     /// is unknown; whatever [`add_op`](Self::add_op) answers with. After an error the graph is as it was.
     pub fn attention(&mut self, options: &Attention) -> Result<AttentionIds> {
+        self.add_sequence(options, &[], |sequence, heads| sequence.attention(options, heads))
+    }
+
+    /// Adds the ops that a function makes for some options and further tensors of the caller.
+    pub(super) fn add_sequence(
+        &mut self,
+        options: &Attention,
+        more: &[&LogicalTensor],
+        make: impl FnOnce(&mut OpSequence, Option<Heads>) -> Result<[TensorId; 3]>,
+    ) -> Result<AttentionIds> {
         if self.is_finalized() {
             return Err(GraphFault::Finalized.into());
         }
         let after = |ids: &mut dyn Iterator<Item = usize>| ids.max().map_or(0, |id| id.saturating_add(1));
         let mentioned = self.ops().iter().flat_map(|op| op.inputs().iter().chain(op.outputs()));
-        let taken: FxHashSet<TensorId> = mentioned.chain(options.tensors()).map(LogicalTensor::id).collect();
+        let taken: FxHashSet<TensorId> =
+            mentioned.chain(options.tensors()).chain(more.iter().copied()).map(LogicalTensor::id).collect();
         let first_op = options.first_op.unwrap_or_else(|| after(&mut self.ops().iter().map(Op::id)));
         let first_tensor = options.first_tensor.unwrap_or_else(|| after(&mut taken.iter().copied()));
 
         let heads = Heads::of(options)?;
         let mut sequence = OpSequence { ops: Vec::new(), first_op, next_tensor: first_tensor };
-        let [scores, masked_scores, probabilities] = sequence.attention(options, heads)?;
+        let [scores, masked_scores, probabilities] = make(&mut sequence, heads)?;
         let tensors = first_tensor..sequence.next_tensor;
         let Some(end) = first_op.checked_add(sequence.ops.len()).filter(|_| tensors.end < TensorId::MAX)
         else {
@@ -268,16 +279,16 @@ impl Graph {
     }
 }
 
-fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
+pub(super) fn value(option: &'static str, given: impl ToString, rule: &'static str) -> Error {
     AttentionFault::Value { option, given: given.to_string(), rule }.into()
 }
 
-fn unknown(option: &'static str, what: &'static str, tensor: &LogicalTensor) -> Error {
+pub(super) fn unknown(option: &'static str, what: &'static str, tensor: &LogicalTensor) -> Error {
     AttentionFault::Unknown { option, what, tensor: tensor.id() }.into()
 }
 
 /// A dim counted from the end, if it is known.
-fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
+pub(super) fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
     let dims = tensor.dims()?;
     let dim = *dims.get(dims.len().checked_sub(back)?)?;
     (dim != UNKNOWN_DIM).then_some(dim)
@@ -285,10 +296,10 @@ fn from_end(tensor: &LogicalTensor, back: usize) -> Option<i64> {
 
 /// The heads of tensors of rank 4, which need reshapes to share heads of keys.
 #[derive(Debug, Clone, Copy)]
-struct Heads {
-    of_queries: i64,
-    of_keys: i64,
-    groups: i64,
+pub(super) struct Heads {
+    pub(super) of_queries: i64,
+    pub(super) of_keys: i64,
+    pub(super) groups: i64,
 }
 
 impl Heads {
@@ -339,8 +350,8 @@ impl Heads {
 }
 
 /// The ops so far.
-struct OpSequence {
-    ops: Vec<Op>,
+pub(super) struct OpSequence {
+    pub(super) ops: Vec<Op>,
     first_op: OpId,
     next_tensor: TensorId,
 }
@@ -394,7 +405,7 @@ impl OpSequence {
     }
 
     /// The factor, and the cap.
-    fn scaled(&mut self, options: &Attention, scores: LogicalTensor) -> Result<LogicalTensor> {
+    pub(super) fn scaled(&mut self, options: &Attention, scores: LogicalTensor) -> Result<LogicalTensor> {
         let t = options.score_type;
         let scale = match options.scale {
             Some(scale) => f64::from(scale),
@@ -418,7 +429,7 @@ impl OpSequence {
     }
 
     /// The Selects.
-    fn masked(
+    pub(super) fn masked(
         &mut self,
         options: &Attention,
         heads: Option<Heads>,
@@ -491,7 +502,7 @@ impl OpSequence {
     }
 
     /// A mask, a bias or an offset, which broadcasts to scores of rank 5 if heads are grouped.
-    fn mask_of_heads(
+    pub(super) fn mask_of_heads(
         &mut self,
         mask: &LogicalTensor,
         option: &'static str,
@@ -537,7 +548,7 @@ impl OpSequence {
     }
 
     /// A tensor of rank 4 with its heads as two dims.
-    fn regrouped(
+    pub(super) fn regrouped(
         &mut self,
         tensor: &LogicalTensor,
         name: &'static str,
@@ -555,7 +566,7 @@ impl OpSequence {
         Ok(regrouped)
     }
 
-    fn reshape(&mut self, name: &str, from: LogicalTensor, shape: Vec<i64>, to: LogicalTensor) {
+    pub(super) fn reshape(&mut self, name: &str, from: LogicalTensor, shape: Vec<i64>, to: LogicalTensor) {
         let op = self.op(OpKind::StaticReshape, name).attr(Attr::Shape, shape).attr(Attr::SpecialZero, true);
         self.ops.push(op.input(from).output(to));
     }
@@ -575,7 +586,7 @@ impl OpSequence {
     }
 
     /// An op on two tensors.
-    fn pair(
+    pub(super) fn pair(
         &mut self,
         kind: OpKind,
         name: &str,
@@ -590,20 +601,20 @@ impl OpSequence {
     }
 
     /// A scalar that the graph knows.
-    fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
+    pub(super) fn constant(&mut self, name: &str, t: DataType, number: f32) -> Result<LogicalTensor> {
         let scalar = LogicalTensor::strided(self.next(t).id(), t, &[])?;
         let op = self.op(OpKind::Fill, name).attr(Attr::Shape, Vec::<i64>::new()).attr(Attr::Value, number);
         self.ops.push(op.output(scalar.clone()));
         Ok(scalar)
     }
 
-    fn op(&self, kind: OpKind, name: &str) -> Op {
+    pub(super) fn op(&self, kind: OpKind, name: &str) -> Op {
         let id = self.first_op.wrapping_add(self.ops.len());
         Op::new(id, kind).named(format!("attention_{name}_{id}"))
     }
 
     /// The next tensor between the ops; its shape is inferred when a partition is compiled.
-    fn next(&mut self, t: DataType) -> LogicalTensor {
+    pub(super) fn next(&mut self, t: DataType) -> LogicalTensor {
         let tensor = LogicalTensor::unknown(self.next_tensor, t);
         self.next_tensor = self.next_tensor.saturating_add(1);
         tensor
@@ -611,7 +622,7 @@ impl OpSequence {
 }
 
 /// Checks what no op checks.
-fn check(options: &Attention) -> Result<()> {
+pub(super) fn check(options: &Attention) -> Result<()> {
     let of_type = |option, tensor: &LogicalTensor, allowed: &[DataType], rule| {
         let given = tensor.data_type();
         match allowed.contains(&given) {

@@ -1,6 +1,7 @@
 //! The description of a graph: ops on logical tensors. Pure data, no memory.
 
 pub(crate) mod attention;
+pub(crate) mod attention_backward;
 mod extensions;
 pub(crate) mod function;
 pub(crate) mod infer;

@@ -43,6 +43,8 @@ pub(crate) enum Lowering {
     Matmul,
     /// To two products with a SoftMax between them, whose scores are never in memory as a whole.
     Attention,
+    /// To the gradients of attention, whose scores are never in memory as a whole.
+    AttentionBackward,
 }
 
 coded_enum! {

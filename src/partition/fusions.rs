@@ -1,6 +1,7 @@
 //! The table of fusions, by priority. To add a fusion is to add a row.
 
 use super::attention;
+use super::attention_backward;
 use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
 use super::moves;
 use super::pointwise::Pointwise;
@@ -15,7 +16,18 @@ use crate::types::kind::{OpKind, TensorId};
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] = &[ATTENTION, MATMUL, ROWS, POINTWISE];
+pub(super) const FUSIONS: &[Fusion] = &[ATTENTION_BACKWARD, ATTENTION, MATMUL, ROWS, POINTWISE];
+
+/// The gradients of attention: the weights again, from scores and their statistics or by a SoftMax, and the
+/// products that use them.
+const ATTENTION_BACKWARD: Fusion = Fusion {
+    name: "attention_backward",
+    seed: attention_backward::is_seed,
+    grow: |group, op| attention_backward::grow(group, op, MAX_OPS),
+    accept: |group| attention_backward::accept(group, MAX_OPS),
+    lowering: Lowering::AttentionBackward,
+    accuracy: |_| Accuracy::Bounded,
+};
 
 /// Two products with a SoftMax between them, and the pointwise ops between and around.
 const ATTENTION: Fusion = Fusion {

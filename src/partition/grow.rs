@@ -95,12 +95,11 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     let accuracy = (fusion.accuracy)(&GroupView { graph: self.graph, members: &ops });
                     self.form(ops, Some((fusion.lowering, accuracy)));
                 }
-                (self.explain)(Explanation {
-                    fusion: fusion.name,
-                    seed: op.op_ref(),
-                    neighbour: None,
-                    verdict,
-                });
+                // A fusion says nothing on ops that are something else.
+                if verdict != FusionVerdict::NoMatch {
+                    let (fusion, seed) = (fusion.name, op.op_ref());
+                    (self.explain)(Explanation { fusion, seed, neighbour: None, verdict });
+                }
             }
         }
         for op in 0..self.graph.ops.len() {
@@ -161,7 +160,10 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                 }
             }
         }
-        for candidate in candidates.iter().filter(|candidate| candidate.state == State::Refused) {
+        let is_other =
+            (fusion.accept)(&GroupView { graph: self.graph, members: &members }) == FusionVerdict::NoMatch;
+        let refused = candidates.iter().filter(|candidate| candidate.state == State::Refused);
+        for candidate in refused.filter(|_| !is_other) {
             let neighbour = self.graph.ops[candidate.op];
             let group = GroupView { graph: self.graph, members: &members };
             let verdict = match (fusion.grow)(&group, candidate.op) {

@@ -1,6 +1,7 @@
 //! Which ops go together: from a graph to partitions.
 
 mod attention;
+mod attention_backward;
 mod convexity;
 pub(crate) mod fusion;
 mod fusions;

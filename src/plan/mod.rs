@@ -7,6 +7,7 @@
 
 mod access;
 mod attention;
+mod attention_backward;
 mod decode;
 mod gemm;
 mod nest;
@@ -21,6 +22,10 @@ mod tile_program;
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
     AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
+};
+pub(crate) use self::attention_backward::{
+    BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
+    OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
 };
 pub(crate) use self::decode::{CHUNK, CHUNK_TILES, DECODE_ROWS, DecodePhase, DecodeScratch, row_type};
 pub(crate) use self::gemm::{

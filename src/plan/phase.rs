@@ -16,6 +16,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::access::{Access, Base};
 use super::attention::AttentionPhase;
+use super::attention_backward::BackwardPhase;
 use super::decode::DecodePhase;
 use super::gemm::{GemmPhase, PackPhase};
 use super::nest::LoopNest;
@@ -41,6 +42,8 @@ pub(crate) enum Phase {
     Attention(Box<AttentionPhase>),
     /// The same for few queries, chunk of keys by chunk of keys.
     Decode(Box<DecodePhase>),
+    /// The gradients of attention, head by head.
+    AttentionBackward(Box<BackwardPhase>),
     /// The classes of tiles of masked scores, written to a table in an internal buffer.
     Classify(Box<ClassifyPhase>),
 }
@@ -54,6 +57,7 @@ impl Phase {
             Self::Pack(_) => PhaseKind::Pack,
             Self::Gemm(_) => PhaseKind::Gemm,
             Self::Attention(_) | Self::Decode(_) => PhaseKind::Attention,
+            Self::AttentionBackward(_) => PhaseKind::AttentionBackward,
             Self::Classify(_) => PhaseKind::Classify,
         }
     }
@@ -67,6 +71,7 @@ impl Phase {
             Self::Gemm(gemm) => gemm.nest.tiles(),
             Self::Attention(attention) => attention.tasks(),
             Self::Decode(decode) => decode.groups() * decode.chunks(),
+            Self::AttentionBackward(backward) => backward.tasks(),
             Self::Classify(classify) => classify.tasks(),
         }
     }
@@ -80,6 +85,7 @@ impl Phase {
             Self::Gemm(gemm) => gemm.layout.end,
             Self::Attention(attention) => attention.layout.end,
             Self::Decode(decode) => decode.layout.end,
+            Self::AttentionBackward(backward) => backward.layout.end,
             Self::Classify(_) => 0,
         }
     }
@@ -93,6 +99,7 @@ impl Phase {
             Self::Gemm(gemm) => smallvec![&gemm.nest],
             Self::Attention(attention) => attention.nests(),
             Self::Decode(decode) => decode.nests(),
+            Self::AttentionBackward(backward) => backward.nests(),
         }
     }
 
@@ -112,9 +119,12 @@ impl Phase {
                 let accesses = pack.nest.program.accesses.len();
                 (&pack.nest, written.into_iter().filter(|&to| to < accesses).collect())
             }
-            Self::Rows(_) | Self::Gemm(_) | Self::Attention(_) | Self::Decode(_) | Self::Classify(_) => {
-                return None;
-            }
+            Self::Rows(_)
+            | Self::Gemm(_)
+            | Self::Attention(_)
+            | Self::AttentionBackward(_)
+            | Self::Decode(_)
+            | Self::Classify(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
         let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
@@ -134,6 +144,7 @@ impl Phase {
             Self::Gemm(gemm) => gemm.reads().any(|base| base == Base::Port(port)),
             Self::Attention(attention) => attention.reads().any(|base| base == Base::Port(port)),
             Self::Decode(decode) => decode.reads().any(|base| base == Base::Port(port)),
+            Self::AttentionBackward(backward) => backward.reads().any(|base| base == Base::Port(port)),
             Self::Classify(classify) => classify.reads().any(|base| base == Base::Port(port)),
         }
     }
@@ -161,6 +172,10 @@ impl Phase {
             Self::Decode(decode) => {
                 decode.nests().into_iter().flat_map(of_nest).chain(decode.buffers()).collect()
             }
+            Self::AttentionBackward(backward) => {
+                let classes = backward.classes.iter().map(|table| table.base);
+                backward.nests().into_iter().flat_map(of_nest).chain(classes).collect()
+            }
             Self::Classify(classify) => classify.reads().chain([classify.table]).collect(),
         }
     }
@@ -178,6 +193,7 @@ impl Phase {
             Self::Gemm(gemm) => gemm.nest.program.bases_mut().collect(),
             Self::Attention(attention) => attention.bases_mut(),
             Self::Decode(decode) => decode.bases_mut(),
+            Self::AttentionBackward(backward) => backward.bases_mut(),
             Self::Classify(classify) => classify.bases_mut().collect(),
         }
     }

@@ -4,9 +4,9 @@ use std::fmt::{self, Display, Formatter};
 
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    AttentionOperand, AttentionPhase, Base, CLASS_TILE, ClassifyPhase, DecodePhase, Dest, FoldWork,
-    FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase, Plan,
-    RowPlace, RowWork, RowsPhase, Step,
+    AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
+    DecodePhase, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand,
+    PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::{InnerStride, StorePolicy};
@@ -191,6 +191,7 @@ impl Phase {
             Self::Gemm(gemm) => gemm.summary(ids, threads),
             Self::Attention(attention) => attention.summary(ids, threads),
             Self::Decode(decode) => decode.summary(ids, threads),
+            Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
         };
         NestSummary { kind: self.kind(), tasks: self.tasks(), scratch: self.scratch(), ..nest }
@@ -473,6 +474,56 @@ impl AttentionSteps<'_> {
         summary.steps = steps;
         summary.tiles = self.nest.tiles();
         summary
+    }
+}
+
+impl BackwardPhase {
+    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
+        use BackwardOperand as O;
+        let accessed = |operand: O| self.chain.nest.accessed(self.access(operand), ids);
+        let product = |task: String, operands: &[O]| {
+            let tile = StepOperand::Phase;
+            let operands = operands.iter().map(|&operand| accessed(operand));
+            let operands = if operands.len() == 1 {
+                [tile].into_iter().chain(operands).collect()
+            } else {
+                operands.collect()
+            };
+            driver_step(task, operands, tile)
+        };
+        let (depth, columns) = (self.depth, self.value_columns);
+        let mut steps = vec![product(format!("scores, products of depth {depth}"), &[O::Queries, O::Keys])];
+        let of_weights = format!("gradients of weights, products of depth {columns}");
+        let add = |steps: &mut Vec<StepSummary>, nest: &LoopNest| {
+            let by = steps.len();
+            let mut chain = nest.summary(ids, threads).steps;
+            for step in &mut chain {
+                for operand in &mut step.operands {
+                    if let StepOperand::Step(step) = operand {
+                        *step += by;
+                    }
+                }
+            }
+            steps.extend(chain);
+        };
+        if self.slopes.is_some() {
+            steps.push(product(of_weights, &[O::Gradients, O::Values]));
+        }
+        add(&mut steps, &self.chain.nest);
+        if let Some(softmax) = &self.softmax {
+            let task = "SoftMax along keys, and its gradient".to_owned();
+            steps.push(driver_step(task, vec![StepOperand::Phase], StepOperand::Phase));
+            softmax.behind.iter().for_each(|chain| add(&mut steps, &chain.nest));
+        }
+        let right = [O::KeysOfSlopes, O::QueriesOfSlopes, O::GradientsOfFactors];
+        let names = ["queries", "keys", "values"];
+        for ((result, operand), name) in self.results.iter().zip(right).zip(names) {
+            if let Some(result) = result {
+                steps.push(product(format!("sums of the gradients of {name}"), &[operand]));
+                add(&mut steps, &result.nest);
+            }
+        }
+        NestSummary { tiles: self.chain.nest.tiles(), steps, ..self.chain.nest.summary(ids, threads) }
     }
 }
 

@@ -108,9 +108,11 @@ impl Enclosure {
 ///
 /// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
 /// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
-/// converts elements around them. Such partitions depart from their ops run one by one: **a masked key does
+/// converts elements around them; or the gradients of all this, with SoftMaxBackward and ReduceSum. Such
+/// partitions depart from their ops run one by one: **a masked key does
 /// not exist**. A key is masked for a query if SoftMax gives it 0, where numbers whose exponential is 0 in
-/// f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN or ∞.
+/// f32 count as 0; the key then adds nothing to the product with the values, even if its value is NaN or ∞,
+/// and the pair of query and key nothing to any gradient. In gradients, an Exp may stand for the SoftMax.
 /// And a −∞ that does not depend on the product of queries and keys, added to a score, makes it −∞, even a
 /// score that is NaN or ∞.
 ///
@@ -376,22 +378,36 @@ fn represents(data_type: DataType, number: f64) -> bool {
 struct MaskRoles {
     /// For each op the input whose −∞ masks a score.
     masks: Vec<Option<usize>>,
-    /// The tensors that follow from a SoftMax by ops on elements.
+    /// The tensors that follow by ops on elements from the weights: from a SoftMax, or, in gradients without
+    /// one, from an Exp.
     shares: Vec<TensorId>,
+    /// Whether some product sums up over the queries of the weights: then a weight of 0 makes all that is
+    /// multiplied by it 0.
+    is_backward: bool,
 }
 
 impl MaskRoles {
     fn of(ops: &[Op]) -> Self {
+        let has_softmax = ops.iter().any(|op| op.kind() == K::SoftMax);
+        let weights = if has_softmax { K::SoftMax } else { K::Exp };
         let mut shares: Vec<TensorId> = Vec::new();
         for op in ops {
             let is_pointwise =
                 Function::of(op).is_some_and(|f| !matches!(f, Function::Index | Function::Fill(_)));
-            let follows = is_pointwise && op.inputs().iter().any(|port| shares.contains(&port.id()));
-            if op.kind() == K::SoftMax || follows {
+            let is_followed = is_pointwise || op.kind() == K::SoftMaxBackward;
+            let follows = is_followed && op.inputs().iter().any(|port| shares.contains(&port.id()));
+            if op.kind() == weights || follows {
                 shares.push(op.outputs()[0].id());
             }
         }
-        Self { masks: additive_masks(ops), shares }
+        let sums_queries = |op: &Op| {
+            op.kind() == K::MatMul && op.bool_attr(Attr::TransposeA) && shares.contains(&op.inputs()[0].id())
+        };
+        let is_backward = ops.iter().any(sums_queries);
+        if !has_softmax && !is_backward {
+            shares.clear();
+        }
+        Self { masks: additive_masks(ops), shares, is_backward }
     }
 
     fn run(&self, place: usize, op: &Op, given: &[&EnclosedTensor]) -> Result<Vec<EnclosedTensor>> {
@@ -410,7 +426,19 @@ impl MaskRoles {
                 let skips = self.shares.contains(&op.inputs()[0].id());
                 Ok(vec![product(op, given, &shapes[0], skips)?])
             }
-            Semantics::Tensors(_) if op.kind() == K::SoftMax => softmax(op, given[0], &shapes),
+            Semantics::Tensors(_) if op.kind() == K::SoftMax => {
+                softmax(op, given[0], &shapes, self.is_backward)
+            }
+            Semantics::Tensors(_) if op.kind() == K::SoftMaxBackward => {
+                softmax_backward(op, [given[0], given[1]], &shapes[0])
+            }
+            Semantics::Tensors(function) if op.kind() == K::ReduceSum && given.len() == 1 => {
+                let wide = &widened_outputs(op);
+                let sums = |value: &Value| {
+                    Ok(numbers(&function(wide, std::slice::from_ref(value), &shapes)?.remove(0)))
+                };
+                Ok(vec![sum(op, given[0], sums, &shapes[0])?])
+            }
             Semantics::Tensors(function) if MOVING.contains(&op.kind()) => {
                 let op = &widened_outputs(op);
                 let results = corners(given, |values| Ok(function(op, values, &shapes)?.remove(0)))?;
@@ -430,6 +458,12 @@ impl MaskRoles {
                 let placement =
                     infer::placement(op, &dims)?.ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
                 let mut result = on_elements(op, function, given, &placement)?;
+                let share = |port: &LogicalTensor| self.shares.contains(&port.id());
+                if self.is_backward && op.kind() == K::Multiply {
+                    for port in (0..2).filter(|&port| share(&op.inputs()[port])) {
+                        result = without_masked(result, given[port], &placement, port)?;
+                    }
+                }
                 if let Some(mask) = self.masks[place] {
                     result = masked(result, given[mask], &placement, mask)?;
                 }
@@ -442,8 +476,10 @@ impl MaskRoles {
 /// Kinds that move elements.
 const MOVING: &[OpKind] = &[K::Concat, K::Reorder, K::Slice, K::StaticReshape, K::StaticTranspose];
 
-/// Kinds between numbers and the integers or small floats that stand for them.
-const CONVERTING: &[OpKind] = &[K::Dequantize, K::DynamicDequantize, K::DynamicQuantize, K::Quantize];
+/// Kinds between numbers and the integers or small floats that stand for them; and Dropout, which multiplies
+/// by a number or by 0.
+const CONVERTING: &[OpKind] =
+    &[K::Dequantize, K::Dropout, K::DynamicDequantize, K::DynamicQuantize, K::Quantize];
 
 /// The op with outputs of the types in which they are held here.
 fn widened_outputs(op: &Op) -> Op {
@@ -640,8 +676,128 @@ fn masked(
     EnclosedTensor::of(elements, D::F64, &placement.result)
 }
 
+/// What is multiplied by a weight of 0 is 0, whatever it was.
+fn without_masked(
+    result: EnclosedTensor,
+    weights: &EnclosedTensor,
+    placement: &Placement,
+    port: usize,
+) -> Result<EnclosedTensor> {
+    let dims = weights.centre.dims();
+    let odometer = Odometer::broadcast(dims, &placement.result, placement.starts[port]);
+    let mut places: Vec<usize> = zeroed(count(&placement.result))?;
+    odometer.read(0..count(&placement.result), &mut places, |at| at);
+    let of_weights = weights.elements();
+    let mut elements = result.elements();
+    for (element, place) in elements.iter_mut().zip(places) {
+        *element = by_weight(of_weights[place], *element);
+    }
+    EnclosedTensor::of(elements, D::F64, &placement.result)
+}
+
+/// A product with a weight: 0 if the weight is 0, even if the other factor is not finite.
+fn by_weight(weight: ElementRange, product: ElementRange) -> ElementRange {
+    match weight {
+        _ if weight.is_exact() && weight.centre == 0.0 => ElementRange::exactly(0.0),
+        _ if weight.low <= 0.0 && weight.high >= 0.0 && !product.is_finite() => ANYTHING,
+        _ => product,
+    }
+}
+
+/// A sum of elements, given what sums them up in f64.
+fn sum(
+    op: &Op,
+    given: &EnclosedTensor,
+    sums: impl Fn(&Value) -> Result<Vec<f64>>,
+    result: &[i64],
+) -> Result<EnclosedTensor> {
+    let to = op.outputs()[0].data_type();
+    let of = |part: fn(&ElementRange) -> f64| -> Result<Vec<f64>> {
+        let numbers: Vec<f64> = given.elements().iter().map(part).collect();
+        sums(&dense_value(&numbers, D::F64, given.centre.dims())?)
+    };
+    let (centre, low, high) = (of(|x| x.centre)?, of(|x| x.low)?, of(|x| x.high)?);
+    let most = of(|x| x.centre.abs().max(x.low.abs()).max(x.high.abs()))?;
+    let terms = count(given.centre.dims()).checked_div(centre.len()).unwrap_or(0) as f64 * HALF_A_UNIT;
+    let element = |at: usize| match centre[at] {
+        x if x.is_nan() => ElementRange::exactly(x),
+        _ if low[at].is_nan() || high[at].is_nan() => ANYTHING,
+        x if !x.is_finite() => ElementRange::exactly(x),
+        _ if most[at] >= f64::from(f32::MAX) => ANYTHING,
+        x => {
+            let room = (terms + 1e-14) * most[at] + 1e-36;
+            ElementRange { centre: x, low: low[at] - room, high: high[at] + room }.rounded(to, 0.0)
+        }
+    };
+    EnclosedTensor::of((0..centre.len()).map(element).collect(), D::F64, result)
+}
+
+/// The gradient of SoftMax: `w · (g − Σ w · g)`, in which a weight of 0 makes 0.
+fn softmax_backward(op: &Op, given: [&EnclosedTensor; 2], dims: &Dims) -> Result<Vec<EnclosedTensor>> {
+    let rows = rows_along_axis(op, given[1].centre.dims())?;
+    let to = op.outputs()[0].data_type();
+    let ranges = |of: &EnclosedTensor| -> Result<Vec<ElementRange>> {
+        let (low, high) = of.ends.as_ref().map_or((&of.centre, &of.centre), |[low, high]| (low, high));
+        let ends = rows.numbers(low)?.into_iter().zip(rows.numbers(high)?);
+        let range = |(centre, (low, high))| ElementRange { centre, low, high };
+        Ok(rows.numbers(&of.centre)?.into_iter().zip(ends).map(range).collect())
+    };
+    let (gradients, weights) = (ranges(given[0])?, ranges(given[1])?);
+    let multiply = |a: ElementRange, b: ElementRange| match a.is_anything() || b.is_anything() {
+        true => ANYTHING,
+        false => {
+            let ends = [(a.low, b.low), (a.low, b.high), (a.high, b.low), (a.high, b.high)];
+            ElementRange::hull(a.centre * b.centre, ends.into_iter().map(|(x, y)| x * y))
+        }
+    };
+    let mut results = Vec::with_capacity(weights.len());
+    for row in 0..rows.count {
+        let of_row = row * rows.length..(row + 1) * rows.length;
+        let pairs = || weights[of_row.clone()].iter().zip(&gradients[of_row.clone()]);
+        let mut mean = ElementRange::exactly(0.0);
+        let mut most = 0.0;
+        for (&weight, &gradient) in pairs() {
+            let term = by_weight(weight, multiply(weight, gradient));
+            let is_known = !mean.is_anything() && !term.is_anything();
+            mean = ElementRange {
+                centre: if is_known { mean.centre + term.centre } else { 1.0 },
+                low: mean.low + term.low,
+                high: mean.high + term.high,
+            };
+            most += term.low.abs().max(term.high.abs());
+        }
+        let room = (rows.length as f64 + 8.0) * HALF_A_UNIT * most + 1e-36;
+        let mean = if mean.is_finite() {
+            ElementRange { low: mean.low - room, high: mean.high + room, ..mean }
+        } else {
+            mean
+        };
+        results.extend(pairs().map(|(&weight, &gradient)| {
+            let distance = match gradient.is_anything() || mean.is_anything() {
+                true => ANYTHING,
+                false => {
+                    let ends = [gradient.low - mean.high, gradient.high - mean.low];
+                    ElementRange::hull(gradient.centre - mean.centre, ends.into_iter())
+                }
+            };
+            by_weight(weight, multiply(weight, distance.rounded(D::F32, 0.0))).rounded(to, 4.0 * HALF_A_UNIT)
+        }));
+    }
+    let part = |of: fn(&ElementRange) -> f64| {
+        rows.value(&results.iter().map(of).collect::<Vec<f64>>(), D::F64, dims)
+    };
+    let centre = part(|x| x.centre)?;
+    let ends = Some([part(|x| x.low)?, part(|x| x.high)?]);
+    Ok(vec![EnclosedTensor { centre, ends }])
+}
+
 /// SoftMax, and its statistics if the op gives them.
-fn softmax(op: &Op, given: &EnclosedTensor, shapes: &[Dims]) -> Result<Vec<EnclosedTensor>> {
+fn softmax(
+    op: &Op,
+    given: &EnclosedTensor,
+    shapes: &[Dims],
+    is_backward: bool,
+) -> Result<Vec<EnclosedTensor>> {
     let rows = rows_along_axis(op, given.centre.dims())?;
     let inf_as_zero = op.str_attr(Attr::Mode) == Some("inf_as_zero");
     let to = op.outputs()[0].data_type();
@@ -660,7 +816,13 @@ fn softmax(op: &Op, given: &EnclosedTensor, shapes: &[Dims]) -> Result<Vec<Enclo
             .zip(of(&low).into_iter().zip(of(&high)))
             .map(|(centre, (low, high))| ElementRange { centre, low, high })
             .collect();
-        let (row, statistic) = shares_of(&scores, inf_as_zero, to);
+        let (mut row, statistic) = shares_of(&scores, inf_as_zero, to);
+        // A pair of query and key that is masked does not exist, whatever the others of the query hold.
+        for (share, score) in row.iter_mut().zip(&scores).filter(|_| is_backward) {
+            if score.is_exact() && score.centre == f64::NEG_INFINITY {
+                *share = ElementRange::exactly(0.0);
+            }
+        }
         shares.extend(row);
         statistics.push(statistic);
     }

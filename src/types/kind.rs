@@ -328,6 +328,8 @@ coded_enum! {
         Attention = 4 => "attention",
         /// Which tiles of the scores of an attention the mask leaves out.
         Classify = 5 => "classify",
+        /// The gradients of attention, head by head.
+        AttentionBackward = 6 => "attention_backward",
     }
 }
 

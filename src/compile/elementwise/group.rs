@@ -129,7 +129,7 @@ impl ShapedGroup {
         }
         let mut anchors = Vec::new();
         let masks = match partition.lowering() {
-            Some(Lowering::Attention) => additive_masks(partition.ops()),
+            Some(Lowering::Attention | Lowering::AttentionBackward) => additive_masks(partition.ops()),
             _ => Vec::new(),
         };
         for (index, op) in partition.ops().iter().enumerate() {

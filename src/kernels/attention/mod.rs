@@ -9,6 +9,7 @@
 //! Or it takes two passes over all tiles: [`maxima`](AttentionKernels::maxima), then
 //! [`exponentials`](AttentionKernels::exponentials).
 
+mod backward;
 mod decode;
 mod finite;
 mod lanes;
@@ -51,6 +52,26 @@ shells! {
 
     fn masked_product[](tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
         results::masked_product::<I>(tile, v, dims, result)
+    }
+
+    fn weights[](tile: ScoreTile, state: &SoftmaxState) {
+        backward::weights::<I>(tile, state)
+    }
+
+    fn clear_masked[](weights: ScoreTile, to: *mut f32) {
+        backward::clear_masked::<I>(weights, to)
+    }
+
+    fn softmax_gradients[](weights: ScoreTile, to: *mut f32, means: &[f32; QUERIES]) {
+        backward::softmax_gradients::<I>(weights, to, means)
+    }
+
+    fn weighted_sums[](weights: ScoreTile, gradients: *const f32, sums: &mut [f32; QUERIES]) {
+        backward::weighted_sums::<I>(weights, gradients, sums)
+    }
+
+    fn masked_rows[](factors: ScoreTile, rows: Matrix, columns: usize, to: *mut f32, to_row: isize) {
+        backward::masked_rows::<I>(factors, rows, columns, to, to_row)
     }
 
     fn finite_32[](extent: Extent, from: Matrix, exponent: u32) -> bool {
@@ -173,6 +194,75 @@ impl AttentionKernels {
     pub(crate) unsafe fn masked_product(&self, tile: ScoreTile, v: Matrix, dims: usize, result: *mut f32) {
         debug_assert!(tile.queries <= QUERIES);
         at_level!(self, masked_product(tile, v, dims, result))
+    }
+
+    /// Turns a tile of what enters a SoftMax into weights, under the maxima and sums of all keys. −∞ becomes
+    /// 0, whatever the other keys of the query hold; weights below 1.7e-38 may become 0.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn weights(&self, tile: ScoreTile, state: &SoftmaxState) {
+        debug_assert!(tile.queries <= QUERIES);
+        at_level!(self, weights(tile, state))
+    }
+
+    /// Puts 0 into a tile where a weight is 0, and NaN where a weight is NaN; `to` has the rows of the
+    /// weights.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn clear_masked(&self, weights: ScoreTile, to: *mut f32) {
+        debug_assert!(weights.queries <= QUERIES);
+        at_level!(self, clear_masked(weights, to))
+    }
+
+    /// Turns gradients of the results of a SoftMax into those of what entered it: `w · (x − mean)`, where
+    /// `mean` is the sum of `w · x` over all keys of the query. Where the weight is 0, the result is 0.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn softmax_gradients(&self, weights: ScoreTile, to: *mut f32, means: &[f32; QUERIES]) {
+        debug_assert!(weights.queries <= QUERIES);
+        at_level!(self, softmax_gradients(weights, to, means))
+    }
+
+    /// Adds the products of weights and gradients to the sums of their queries, but nothing where a weight is
+    /// 0.
+    ///
+    /// # Safety
+    ///
+    /// See the type.
+    pub(crate) unsafe fn weighted_sums(
+        &self,
+        weights: ScoreTile,
+        gradients: *const f32,
+        sums: &mut [f32; QUERIES],
+    ) {
+        debug_assert!(weights.queries <= QUERIES);
+        at_level!(self, weighted_sums(weights, gradients, sums))
+    }
+
+    /// Adds to row `k` of `to` the product of row `k` of a tile of factors and a row for each query, query by
+    /// query, but nothing where a factor is 0. So a row that is not finite does not reach a key that its
+    /// query masks.
+    ///
+    /// # Safety
+    ///
+    /// See the type; `rows` has `columns` contiguous elements of f32 in a row, `to` as many in rows that are
+    /// `to_row` bytes apart.
+    pub(crate) unsafe fn masked_rows(
+        &self,
+        factors: ScoreTile,
+        rows: Matrix,
+        columns: usize,
+        to: *mut f32,
+        to_row: isize,
+    ) {
+        debug_assert!(factors.queries <= QUERIES);
+        at_level!(self, masked_rows(factors, rows, columns, to, to_row))
     }
 
     /// Whether all elements of a matrix of f32, bf16 or f16 are finite.

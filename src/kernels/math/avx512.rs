@@ -84,7 +84,9 @@ impl OfVector for Exp {
         unsafe {
             let x = _mm512_min_ps(all(90.0), _mm512_max_ps(all(-105.0), x));
             let (n, e) = reduced(x, all(-0.0));
-            _mm512_scalef_ps(_mm512_add_ps(e, all(1.0)), n)
+            // A result that underflows takes long to scale, and masked scores are −∞.
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, all(-104.0));
+            _mm512_maskz_scalef_ps(is_kept, _mm512_add_ps(e, all(1.0)), n)
         }
     }
 }

@@ -1,0 +1,501 @@
+//! Runs the gradients of attention: place by place, group of blocks of queries by group, and in each group
+//! block of keys by block of keys.
+#![allow(unsafe_code, reason = "gradients are computed on raw memory that was checked before")]
+
+mod operands;
+
+use self::operands::{ChainOperands, ChainSlots, ROW};
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::task_runner::TaskRunner;
+use crate::error::Result;
+use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{
+    BackwardOperand, BackwardPhase, BackwardSoftmax, Base, GROUP, LoopNest, Plan, TileChain, TileClass,
+    class, largest_constant,
+};
+
+use BackwardOperand as O;
+
+/// Computes the gradients of all places.
+pub(super) fn run(
+    phase: &BackwardPhase,
+    plan: &Plan,
+    bindings: &Bindings,
+    runner: &TaskRunner<'_>,
+) -> Result<()> {
+    let dests = |nest: &LoopNest| select_dests(&nest.program, &bindings.in_place);
+    let chain = dests(&phase.chain.nest);
+    let behind = phase.softmax.as_ref().and_then(|softmax| softmax.behind.as_ref());
+    let behind = behind.map_or_else(SelectDests::new, |behind| dests(&behind.nest));
+    let results: [SelectDests; 3] = [0, 1, 2].map(|place| {
+        phase.results[place].as_ref().map_or_else(SelectDests::new, |result| dests(&result.nest))
+    });
+    runner.run(phase.tasks(), |thread, ranges| {
+        let scratch = bindings.scratch_of(thread, plan.scratch);
+        let mut driver = Driver::new(phase, plan, bindings, scratch, [&chain, &behind], &results);
+        ranges.for_each(|tasks| tasks.for_each(|task| driver.run(task)));
+    })
+}
+
+/// What is done with a tile before the gradients, where the SoftMax is computed here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StatisticsPass {
+    /// Maxima, sums, and sums of the gradients by weight, at once: they are corrected if a maximum grows.
+    Online,
+    /// Maxima alone.
+    Maxima,
+    /// Sums under the maxima of all keys, without the gradients of keys whose weight is 0.
+    Exact,
+}
+
+/// A block of queries of the present group.
+struct Block {
+    state: SoftmaxState,
+    /// Sums of the gradients of the weights, by weight: later divided by the sums of the state.
+    means: [f32; QUERIES],
+    /// Whether tiles of constants have weights that are not 0.
+    has_constants: bool,
+    /// Whether all queries, and all gradients of the result, are finite.
+    finite_queries: bool,
+    finite_gradients: bool,
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            state: SoftmaxState::new(),
+            means: [0.0; QUERIES],
+            has_constants: false,
+            finite_queries: true,
+            finite_gradients: true,
+        }
+    }
+}
+
+/// Computes the gradients of one place after another.
+struct Driver<'a> {
+    phase: &'a BackwardPhase,
+    chain: Interpreter<'a, ChainOperands<'a>>,
+    behind: Option<Interpreter<'a, ChainSlots<'a>>>,
+    results: [Option<Interpreter<'a, ChainSlots<'a>>>; 3],
+    blocks: [Block; GROUP],
+    /// The table of classes, if there is one.
+    table: Option<*const u8>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(
+        phase: &'a BackwardPhase,
+        plan: &'a Plan,
+        bindings: &Bindings,
+        scratch: *mut u8,
+        [chain, behind]: [&'a [SelectDest]; 2],
+        results: &'a [SelectDests; 3],
+    ) -> Self {
+        let cursor = |nest| Cursor::new(nest, &plan.constants, bindings);
+        let at = |place: usize| scratch.wrapping_add(place);
+        let layout = &phase.layout;
+        let operands = ChainOperands {
+            phase,
+            scratch,
+            cursor: cursor(&phase.chain.nest),
+            block: 0,
+            has_scores: false,
+            has_gradients: false,
+            has_typed: [false; 2],
+            queue: PrefetchQueue::default(),
+        };
+        let behind = phase.softmax.as_ref().and_then(|softmax| softmax.behind.as_ref()).map(|of| {
+            let slots = of.slots.map(|slot| match slot {
+                Some(slot) => at(slot.typed.map_or(slot.tile, |typed| typed.place)),
+                None => std::ptr::null_mut(),
+            });
+            let operands = ChainSlots { slots, cursor: cursor(&of.nest), queue: PrefetchQueue::default() };
+            Interpreter::new(&of.nest.program, behind, at(layout.behind), operands)
+        });
+        let result = |place: usize| {
+            let of = phase.results[place].as_ref()?;
+            let operands = ChainSlots {
+                slots: [std::ptr::null_mut(); 5],
+                cursor: cursor(&of.nest),
+                queue: PrefetchQueue::default(),
+            };
+            Some(Interpreter::new(&of.nest.program, &results[place], at(layout.results[place]), operands))
+        };
+        Self {
+            phase,
+            chain: Interpreter::new(&phase.chain.nest.program, chain, scratch, operands),
+            behind,
+            results: [0, 1, 2].map(result),
+            blocks: std::array::from_fn(|_| Block::new()),
+            table: phase.classes.as_ref().and_then(|table| match table.base {
+                Base::Buffer(buffer) => Some(bindings.buffers[buffer].cast_const()),
+                _ => None,
+            }),
+        }
+    }
+
+    fn at(&self, place: usize) -> *mut u8 {
+        self.chain.operands.scratch.wrapping_add(place)
+    }
+
+    /// Computes the gradients of a task.
+    fn run(&mut self, task: usize) {
+        let phase = self.phase;
+        // The first place, and the first tile of each result.
+        let (mut rest, mut first, mut tiles) = (task, 0, [0; 3]);
+        for axis in phase.axes.iter().rev().filter(|axis| !axis.is_summed) {
+            let index = rest % axis.extent;
+            rest /= axis.extent;
+            first += index * axis.places;
+            tiles.iter_mut().zip(axis.result_tiles).for_each(|(tile, step)| *tile += index * step);
+        }
+        self.zero_sums();
+        let summed: usize = phase.axes.iter().filter(|axis| axis.is_summed).map(|axis| axis.extent).product();
+        for member in 0..summed {
+            let (mut rest, mut place, mut of_queries) = (member, first, tiles[0]);
+            for axis in phase.axes.iter().rev().filter(|axis| axis.is_summed) {
+                let index = rest % axis.extent;
+                rest /= axis.extent;
+                place += index * axis.places;
+                of_queries += index * axis.result_tiles[0];
+            }
+            self.place(place, of_queries);
+        }
+        let layout = &phase.layout;
+        let sums = [(1, layout.key_sums, layout.key_row, phase.depth)];
+        let sums = sums.into_iter().chain([(2, layout.value_sums, layout.value_row, phase.value_columns)]);
+        for (result, at, row, columns) in sums {
+            let tile = phase.chain.nest.tile.rows;
+            for block in 0..phase.key_blocks() {
+                let from = self.at(at).wrapping_add(block * tile * row);
+                let rows = tile.min(phase.chain.nest.space.rows - block * tile);
+                let extent = Extent { rows, columns };
+                self.finish(result, tiles[result], block, from, extent, [row, columns]);
+            }
+        }
+    }
+
+    fn zero_sums(&self) {
+        let (phase, layout) = (self.phase, &self.phase.layout);
+        let keys = phase.chain.nest.space.rows;
+        let sums = [(1, layout.key_sums, layout.key_row), (2, layout.value_sums, layout.value_row)];
+        for (result, at, row) in sums {
+            if phase.results[result].is_some() {
+                // SAFETY: the scratch has room for a row for each key.
+                unsafe { self.at(at).write_bytes(0, keys * row) };
+            }
+        }
+    }
+
+    /// Takes a block of sums out, whose rows are so many bytes apart; rounded ones have so many elements.
+    fn finish(
+        &mut self,
+        result: usize,
+        first: usize,
+        block: usize,
+        from: *mut u8,
+        extent: Extent,
+        [row, typed]: [usize; 2],
+    ) {
+        let to = self.at(self.phase.layout.typed_result);
+        let (Some(of), Some(interpreter)) = (&self.phase.results[result], &mut self.results[result]) else {
+            return;
+        };
+        interpreter.operands.slots[0] = match of.round {
+            None => from,
+            Some(round) => {
+                let from = Source { at: from, row_stride: row as isize };
+                let target = Target { at: to, row_stride: 2 * typed as isize };
+                // SAFETY: both are scratch of this thread and do not overlap.
+                unsafe { round(extent, from, target, &[0.0; 2], &mut PrefetchQueue::default()) };
+                to
+            }
+        };
+        interpreter.go_to(first + block * of.block_tiles);
+        interpreter.run_here();
+    }
+
+    /// Adds what one place gives, and takes the gradients of its queries out; `of_queries` is their first
+    /// tile.
+    fn place(&mut self, place: usize, of_queries: usize) {
+        let phase = self.phase;
+        let (query_blocks, key_blocks) = (phase.query_blocks(), phase.key_blocks());
+        self.chain.go_to(place * query_blocks * key_blocks);
+        self.chain.operands.convert_keys();
+        self.find_finite_keys(place);
+        for first in (0..query_blocks).step_by(GROUP) {
+            let blocks = GROUP.min(query_blocks - first);
+            for block in 0..blocks {
+                self.begin(place, first, block);
+            }
+            for key_block in 0..key_blocks {
+                for block in 0..blocks {
+                    let row = place * query_blocks + first + block;
+                    if self.is_computed(row, key_block, block) {
+                        self.tile(row, key_block, block);
+                    }
+                }
+            }
+            let sums = phase.layout.query_sums;
+            for block in (0..blocks).filter(|_| phase.results[0].is_some()) {
+                let tile = phase.chain.nest.tile.columns;
+                let columns = tile.min(phase.chain.nest.space.columns - (first + block) * tile);
+                let from = self.at(sums + block * phase.layout.group_step);
+                let extent = Extent { rows: phase.depth, columns };
+                self.finish(0, of_queries, first + block, from, extent, [ROW as usize, QUERIES]);
+            }
+        }
+    }
+
+    /// Whether a tile adds anything to the gradients.
+    fn is_computed(&self, row: usize, key_block: usize, block: usize) -> bool {
+        match self.classes(row).map(|classes| class(classes, key_block)) {
+            Some(TileClass::Masked) => false,
+            Some(TileClass::Constant) if self.phase.softmax.is_some() => self.blocks[block].has_constants,
+            _ => true,
+        }
+    }
+
+    /// The classes of the tiles of a block of queries, counted over all places.
+    fn classes(&self, row: usize) -> Option<&'a [u8]> {
+        let (table, at) = (self.phase.classes.as_ref()?, self.table?);
+        let row = table.row(row);
+        // SAFETY: an earlier phase has written the table, which has a row for each block, and nobody writes
+        // to the table any more.
+        Some(unsafe { std::slice::from_raw_parts(at.wrapping_add(row.start), row.len()) })
+    }
+
+    /// Goes to a tile, of the block of queries with this row, and forgets what was computed for others.
+    fn go_to(&mut self, row: usize, key_block: usize, block: usize) {
+        self.chain.go_to(row * self.phase.key_blocks() + key_block);
+        self.chain.operands.begin_tile(block);
+    }
+
+    /// Notes for each block of keys whether all are finite.
+    fn find_finite_keys(&mut self, place: usize) {
+        let phase = self.phase;
+        if phase.results[0].is_none() {
+            return;
+        }
+        let row = place * phase.query_blocks();
+        for key_block in 0..phase.key_blocks() {
+            self.chain.go_to(row * phase.key_blocks() + key_block);
+            let keys = self.chain.operands.cursor.extent().rows;
+            let is_finite = self.chain.operands.is_finite(O::KeysOfSlopes, keys, phase.depth);
+            // SAFETY: the scratch has room for a byte for each block.
+            unsafe { self.at(phase.layout.finite_keys).add(key_block).write(is_finite.into()) };
+        }
+    }
+
+    /// Brings a block of queries to scratch, and finds its maxima and sums if the SoftMax is computed here.
+    fn begin(&mut self, place: usize, first: usize, block: usize) {
+        let phase = self.phase;
+        let row = place * phase.query_blocks() + first + block;
+        self.go_to(row, 0, block);
+        let operands = &self.chain.operands;
+        let queries = operands.cursor.extent().columns;
+        operands.bring_queries(queries);
+        self.blocks[block] = Block::new();
+        self.blocks[block].finite_queries = operands.is_finite(O::QueriesOfSlopes, queries, phase.depth);
+        self.blocks[block].finite_gradients =
+            operands.is_finite(O::GradientsOfFactors, queries, phase.value_columns);
+        if phase.results[0].is_some() {
+            let sums = self.at(phase.layout.query_sums + block * phase.layout.group_step);
+            // SAFETY: the scratch has room for a row for each element of a query.
+            unsafe { sums.write_bytes(0, phase.depth * ROW as usize) };
+        }
+        let Some(softmax) = &phase.softmax else { return };
+        self.pass(softmax, row, block, StatisticsPass::Online);
+        if self.blocks[block].means[..queries].iter().any(|mean| !mean.is_finite()) {
+            // A weight of 0 times a gradient that is not finite is no number: such keys are left out exactly.
+            let of = &mut self.blocks[block];
+            (of.state, of.means) = (SoftmaxState::new(), [0.0; QUERIES]);
+            self.pass(softmax, row, block, StatisticsPass::Maxima);
+            self.pass(softmax, row, block, StatisticsPass::Exact);
+        }
+        let Block { state, means, .. } = &mut self.blocks[block];
+        for (mean, &sum) in means.iter_mut().zip(&state.sum) {
+            *mean = if sum == 0.0 { 0.0 } else { *mean / sum };
+        }
+    }
+
+    /// Goes through the blocks of keys for the maxima and sums of a block of queries.
+    fn pass(&mut self, softmax: &'a BackwardSoftmax, row: usize, block: usize, pass: StatisticsPass) {
+        let key_blocks = self.phase.key_blocks();
+        let classes = self.classes(row);
+        let class_of =
+            |key_block: usize| classes.map_or(TileClass::Partial, |classes| class(classes, key_block));
+        for key_block in 0..key_blocks {
+            match class_of(key_block) {
+                TileClass::Masked | TileClass::Constant => {}
+                TileClass::Full | TileClass::Partial => {
+                    self.statistics(softmax, row, key_block, block, pass);
+                }
+            }
+        }
+        let Some(classes) = classes else { return };
+        let mut constants =
+            (0..key_blocks).filter(|&key_block| class_of(key_block) == TileClass::Constant).peekable();
+        if constants.peek().is_some() && self.weighs(largest_constant(classes), block) {
+            self.blocks[block].has_constants = true;
+            constants.for_each(|key_block| self.statistics(softmax, row, key_block, block, pass));
+        }
+    }
+
+    /// Whether a number that enters the SoftMax has a weight that is not 0 in f32, for any query.
+    fn weighs(&self, number: f32, block: usize) -> bool {
+        /// From here on, the exponential of a number below 0 rounds to 0.
+        const NOTHING: f64 = 104.0;
+        let queries = self.chain.operands.cursor.extent().columns;
+        self.blocks[block].state.max[..queries].iter().any(|&max| {
+            let below = f64::from(max) - f64::from(number);
+            below.is_nan() || below < NOTHING
+        })
+    }
+
+    /// Takes a tile into the maxima and sums of a block of queries.
+    fn statistics(
+        &mut self,
+        softmax: &BackwardSoftmax,
+        row: usize,
+        key_block: usize,
+        block: usize,
+        pass: StatisticsPass,
+    ) {
+        let tile = self.logits(softmax, row, key_block, block);
+        let kernels = &self.phase.kernels;
+        let gradients = softmax.gradients.map(|place| self.at(place).cast::<f32>().cast_const());
+        let Block { state, means, .. } = &mut self.blocks[block];
+        // SAFETY: the tiles are scratch of this thread; the plan's level was available when the plan was
+        // made.
+        unsafe {
+            match pass {
+                StatisticsPass::Maxima => return kernels.maxima(tile, state),
+                StatisticsPass::Exact => kernels.exponentials(tile, state),
+                StatisticsPass::Online => {
+                    if kernels.accumulate(tile, state) {
+                        means.iter_mut().zip(&state.factor).for_each(|(mean, factor)| *mean *= factor);
+                    }
+                }
+            }
+            if let Some(gradients) = gradients {
+                kernels.weighted_sums(tile, gradients, means);
+            }
+        }
+    }
+
+    /// The tile that enters the SoftMax, in f32; that of the gradients of its result is there then as well.
+    fn logits(&mut self, softmax: &BackwardSoftmax, row: usize, key_block: usize, block: usize) -> ScoreTile {
+        self.go_to(row, key_block, block);
+        self.chain.run_here();
+        let operands = &mut self.chain.operands;
+        operands.widen(TileChain::LOGITS);
+        operands.widen(TileChain::FACTORS);
+        if !softmax.makes_logits {
+            operands.compute_scores();
+        }
+        if softmax.gradients.is_some() && !softmax.makes_gradients {
+            operands.compute_gradients();
+        }
+        operands.tile(self.phase.weights)
+    }
+
+    /// Adds what a tile gives to all sums.
+    fn tile(&mut self, row: usize, key_block: usize, block: usize) {
+        let phase = self.phase;
+        let kernels = &phase.kernels;
+        let weights = match &phase.softmax {
+            None => {
+                self.go_to(row, key_block, block);
+                self.chain.run_here();
+                let made = [TileChain::LOGITS, TileChain::FACTORS, TileChain::SLOPES];
+                made.into_iter().for_each(|slot| self.chain.operands.widen(slot));
+                self.chain.operands.tile(phase.weights)
+            }
+            Some(softmax) => self.weights(softmax, row, key_block, block),
+        };
+        let operands = &self.chain.operands;
+        let place = |place: usize| operands.scratch.wrapping_add(place).cast::<f32>();
+        for made in [phase.factors, phase.slopes].into_iter().flatten().filter(|&made| made != phase.weights)
+        {
+            // SAFETY: the tiles are scratch of this thread; the plan's level was available when the plan was
+            // made.
+            unsafe { kernels.clear_masked(weights, place(made)) };
+        }
+        let layout = &phase.layout;
+        let at_row = |sums: usize, row: usize| {
+            let first = key_block * phase.chain.nest.tile.rows * row;
+            operands.scratch.wrapping_add(sums + first).cast::<f32>()
+        };
+        let of = &self.blocks[block];
+        if let Some(factors) = phase.factors {
+            let (to, columns) = (at_row(layout.value_sums, layout.value_row), phase.value_columns);
+            let tile = ScoreTile { at: place(factors), ..weights };
+            let right = (O::GradientsOfFactors, of.finite_gradients);
+            operands.add_rows(tile, right, columns, to, layout.value_row);
+        }
+        let Some(slopes) = phase.slopes else { return };
+        let tile = ScoreTile { at: place(slopes), ..weights };
+        if phase.results[1].is_some() {
+            let (to, columns) = (at_row(layout.key_sums, layout.key_row), phase.depth);
+            operands.add_rows(tile, (O::QueriesOfSlopes, of.finite_queries), columns, to, layout.key_row);
+        }
+        if phase.results[0].is_some() {
+            // SAFETY: the byte of the block was written.
+            let is_finite = unsafe { *operands.scratch.add(layout.finite_keys + key_block) } != 0;
+            operands.add_keys(tile, is_finite);
+        }
+    }
+
+    /// The tile of weights that the SoftMax gives; the gradients of what entered it follow in their tile.
+    fn weights(
+        &mut self,
+        softmax: &BackwardSoftmax,
+        row: usize,
+        key_block: usize,
+        block: usize,
+    ) -> ScoreTile {
+        let tile = self.logits(softmax, row, key_block, block);
+        let phase = self.phase;
+        let kernels = &phase.kernels;
+        let of = &self.blocks[block];
+        // SAFETY: all tiles are scratch of this thread; the plan's level was available when the plan was
+        // made.
+        unsafe {
+            kernels.weights(tile, &of.state);
+            if let Some(gradients) = softmax.gradients {
+                kernels.softmax_gradients(tile, self.at(gradients).cast(), &of.means);
+            }
+        }
+        let (Some(program), Some(interpreter)) = (&softmax.behind, &mut self.behind) else { return tile };
+        let operands = &mut self.chain.operands;
+        // The products that its steps may ask for.
+        if program.slots[TileChain::GRADIENTS].is_some_and(|slot| slot.tile == phase.layout.gradients)
+            && softmax.gradients.is_none()
+        {
+            operands.compute_gradients();
+        }
+        let supplied = [TileChain::SCORES, TileChain::GRADIENTS];
+        let scores = program.slots[TileChain::LOGITS].filter(|slot| slot.tile == phase.layout.scores);
+        if scores.is_some() {
+            operands.compute_scores();
+        }
+        let given = supplied.into_iter().filter_map(|slot| program.slots[slot]).chain(scores);
+        for slot in given {
+            operands.round(slot.tile, slot.typed);
+        }
+        interpreter.go_to(row * phase.key_blocks() + key_block);
+        interpreter.run_here();
+        for slot in [TileChain::FACTORS, TileChain::SLOPES] {
+            if let Some(slot) = program.slots[slot] {
+                operands.widen_tile(slot.tile, slot.typed);
+            }
+        }
+        tile
+    }
+}

@@ -1,0 +1,323 @@
+//! The operands of the tile programs of gradients, and the products of a tile.
+#![allow(unsafe_code, reason = "gradients are computed on raw memory that was checked before")]
+
+use crate::execute::cursor::Cursor;
+use crate::execute::interpreter::TileOperands;
+use crate::kernels::attention::{QUERIES, ScoreTile};
+use crate::kernels::gemm::{Matrix, Panels, Product};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::kernels::{Extent, Source, Target};
+use crate::plan::{BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
+
+use BackwardOperand as O;
+
+/// Bytes of a row of a tile of f32.
+pub(super) const ROW: isize = 4 * QUERIES as isize;
+
+/// The operands of the first chain: tiles of scores, and of gradients of weights, are computed if a step asks
+/// for them.
+pub(super) struct ChainOperands<'a> {
+    pub(super) phase: &'a BackwardPhase,
+    pub(super) scratch: *mut u8,
+    pub(super) cursor: Cursor<'a>,
+    /// The block of queries in its group.
+    pub(super) block: usize,
+    /// Whether the tiles of the present scores and gradients are in scratch, and so in their types.
+    pub(super) has_scores: bool,
+    pub(super) has_gradients: bool,
+    pub(super) has_typed: [bool; 2],
+    pub(super) queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for ChainOperands<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        let Base::Driver(number) = self.cursor.base(access) else { return self.cursor.at(access) };
+        match number {
+            TileChain::SCORES => self.compute_scores(),
+            TileChain::GRADIENTS => self.compute_gradients(),
+            _ => {}
+        }
+        let Some(slot) = self.phase.chain.slots[number] else { return self.scratch };
+        if let (Some(typed), Some(has_typed)) = (slot.typed, self.has_typed.get_mut(number))
+            && !std::mem::replace(has_typed, true)
+        {
+            self.round(slot.tile, Some(typed));
+        }
+        self.place(slot.typed.map_or(slot.tile, |typed| typed.place))
+    }
+}
+
+impl ChainOperands<'_> {
+    fn place(&self, offset: usize) -> *mut u8 {
+        self.scratch.wrapping_add(offset)
+    }
+
+    /// Begins with the tile of a block of a group.
+    pub(super) fn begin_tile(&mut self, block: usize) {
+        self.block = block;
+        (self.has_scores, self.has_gradients, self.has_typed) = (false, false, [false; 2]);
+    }
+
+    /// A tile of f32 at a place, of the present extent.
+    pub(super) fn tile(&self, place: usize) -> ScoreTile {
+        let Extent { rows: keys, columns: queries } = self.cursor.extent();
+        ScoreTile { at: self.place(place).cast(), keys, queries }
+    }
+
+    /// Where the tokens of an operand lie in the present tile, in their type.
+    fn given(&self, operand: O) -> Matrix {
+        let access = self.phase.access(operand);
+        let of = &self.phase.chain.nest.program.accesses[access];
+        Matrix { at: self.cursor.at(access), row_stride: of.row_stride, col_stride: of.col_stride }
+    }
+
+    fn row(&self, operand: O) -> usize {
+        let layout = &self.phase.layout;
+        match operand {
+            O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => layout.key_row,
+            O::Gradients | O::Values | O::GradientsOfFactors => layout.value_row,
+        }
+    }
+
+    fn columns(&self, operand: O) -> usize {
+        match operand {
+            O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => self.phase.depth,
+            O::Gradients | O::Values | O::GradientsOfFactors => self.phase.value_columns,
+        }
+    }
+
+    /// The keys or values of the present block in f32.
+    fn keys(&self, operand: O) -> Matrix {
+        match self.phase.operands[operand as usize].form {
+            OperandForm::Same(other) => self.keys(other),
+            OperandForm::Rows(_, place) => {
+                let row = self.row(operand);
+                let first = self.cursor.tile() % self.phase.key_blocks() * self.phase.chain.nest.tile.rows;
+                let at = self.place(place + first * row);
+                Matrix { at, row_stride: row as isize, col_stride: 4 }
+            }
+            _ => self.given(operand),
+        }
+    }
+
+    /// Converts all keys and values of the present place to f32, if they are not.
+    pub(super) fn convert_keys(&self) {
+        for operand in [O::Keys, O::Values, O::KeysOfSlopes] {
+            let OperandForm::Rows(pack, place) = self.phase.operands[operand as usize].form else { continue };
+            let to = Target { at: self.place(place), row_stride: self.row(operand) as isize };
+            let all = Extent { rows: self.phase.chain.nest.space.rows, columns: self.columns(operand) };
+            // SAFETY: the present tile is the first of its place, so all tokens can be read from there; the
+            // scratch has room for a row for each, and for the kernel.
+            unsafe { pack.run(all, self.given(operand), to, self.place(self.phase.layout.pack)) };
+        }
+    }
+
+    /// Brings the queries of the present block, and their gradients, to scratch.
+    pub(super) fn bring_queries(&self, queries: usize) {
+        let phase = self.phase;
+        let step = self.block * phase.layout.group_step;
+        let scratch = self.place(phase.layout.pack);
+        let lanes = phase.product.panel_columns();
+        for operand in [O::Queries, O::Gradients, O::QueriesOfSlopes, O::GradientsOfFactors] {
+            let (tokens, columns) = (self.given(operand), self.columns(operand));
+            match phase.operands[operand as usize].form {
+                OperandForm::Panels(pack, place) => {
+                    for (panel, first) in (0..queries).step_by(lanes).enumerate() {
+                        let from = Matrix {
+                            at: tokens.at.wrapping_offset(tokens.row_stride * first as isize),
+                            row_stride: tokens.col_stride,
+                            col_stride: tokens.row_stride,
+                        };
+                        let to = self.place(place + step + panel * pack.panel_bytes(columns));
+                        // SAFETY: the queries of the block can be read; the scratch has room for their
+                        // panels, and for the kernel.
+                        unsafe { pack.run(columns, lanes.min(queries - first), from, to, scratch) };
+                    }
+                }
+                OperandForm::Rows(pack, place) => {
+                    let to = Target { at: self.place(place + step), row_stride: self.row(operand) as isize };
+                    // SAFETY: as above.
+                    unsafe { pack.run(Extent { rows: queries, columns }, tokens, to, scratch) };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the first tokens of an operand in the present tile are finite.
+    pub(super) fn is_finite(&self, operand: O, tokens: usize, columns: usize) -> bool {
+        let of = &self.phase.operands[operand as usize];
+        if matches!(of.form, OperandForm::Unused) {
+            return true;
+        }
+        let extent = Extent { rows: tokens, columns };
+        // SAFETY: the tokens of the block can be read, and the plan's level was available when the plan was
+        // made.
+        unsafe { self.phase.kernels.is_finite(extent, self.given(operand), of.data_type) }
+    }
+
+    /// Computes the scores of the present tile, unless they are there.
+    pub(super) fn compute_scores(&mut self) {
+        if !std::mem::replace(&mut self.has_scores, true) {
+            self.product(O::Keys, O::Queries, self.phase.layout.scores);
+        }
+    }
+
+    /// Computes the gradients of the weights of the present tile, unless they are there.
+    pub(super) fn compute_gradients(&mut self) {
+        if !std::mem::replace(&mut self.has_gradients, true) {
+            self.product(O::Values, O::Gradients, self.phase.layout.gradients);
+        }
+    }
+
+    /// Multiplies a block of keys or values by a block of queries or gradients.
+    fn product(&self, left: O, right: O, to: usize) {
+        let phase = self.phase;
+        let OperandForm::Panels(pack, place) = phase.operands[right as usize].form else { return };
+        let Extent { rows: keys, columns: queries } = self.cursor.extent();
+        let depth = self.columns(right);
+        // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
+        // was available when the plan was made.
+        unsafe {
+            phase.product.run(&Product {
+                rows: keys,
+                columns: queries,
+                depth,
+                left: self.keys(left),
+                right: Panels {
+                    at: self.place(place + self.block * phase.layout.group_step),
+                    row_stride: pack.row_bytes() as isize,
+                    panel_stride: pack.panel_bytes(depth) as isize,
+                },
+                to: self.place(to).cast(),
+                to_row: ROW,
+                accumulate: false,
+            });
+        }
+    }
+
+    /// Adds the product of a tile and the rows of a block of queries to sums of keys.
+    pub(super) fn add_rows(
+        &self,
+        tile: ScoreTile,
+        (operand, is_finite): (O, bool),
+        columns: usize,
+        to: *mut f32,
+        to_row: usize,
+    ) {
+        let phase = self.phase;
+        let OperandForm::Rows(_, place) = phase.operands[operand as usize].form else { return };
+        let at = self.place(place + self.block * phase.layout.group_step);
+        let row_stride = self.row(operand) as isize;
+        // SAFETY: the tile, the rows and the sums are scratch of this thread, and the plan's level was
+        // available when the plan was made.
+        unsafe {
+            if !is_finite {
+                let rows = Matrix { at, row_stride, col_stride: 4 };
+                return phase.kernels.masked_rows(tile, rows, columns, to, to_row as isize);
+            }
+            phase.product.run(&Product {
+                rows: tile.keys,
+                columns,
+                depth: tile.queries,
+                left: Matrix { at: tile.at.cast(), row_stride: ROW, col_stride: 4 },
+                right: Panels { at, row_stride, panel_stride: 4 * phase.product.panel_columns() as isize },
+                to,
+                to_row: to_row as isize,
+                accumulate: true,
+            });
+        }
+    }
+
+    /// Adds the product of the keys of the present block and a tile to the sums of the block of queries.
+    pub(super) fn add_keys(&self, tile: ScoreTile, is_finite: bool) {
+        let phase = self.phase;
+        let keys = self.keys(O::KeysOfSlopes);
+        let to = self.place(phase.layout.query_sums + self.block * phase.layout.group_step).cast();
+        // SAFETY: as for `add_rows`; the keys of the block can be read.
+        unsafe {
+            if !is_finite {
+                return phase.kernels.masked_product(tile, keys, phase.depth, to);
+            }
+            phase.product.run(&Product {
+                rows: phase.depth,
+                columns: tile.queries,
+                depth: tile.keys,
+                left: Matrix { at: keys.at, row_stride: keys.col_stride, col_stride: keys.row_stride },
+                right: Panels {
+                    at: tile.at.cast(),
+                    row_stride: ROW,
+                    panel_stride: 4 * phase.product.panel_columns() as isize,
+                },
+                to,
+                to_row: ROW,
+                accumulate: true,
+            });
+        }
+    }
+
+    /// Rounds a tile to its type, if that is not f32.
+    pub(super) fn round(&self, tile: usize, typed: Option<TypedTile>) {
+        let Some(typed) = typed else { return };
+        let from = Source { at: self.place(tile), row_stride: ROW };
+        let to = Target { at: self.place(typed.place), row_stride: (QUERIES * typed.width) as isize };
+        // SAFETY: both tiles are scratch of this thread and do not overlap.
+        unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+    }
+
+    /// Widens what a slot of the chain has made.
+    pub(super) fn widen(&self, slot: usize) {
+        if let Some(slot) = self.phase.chain.slots[slot] {
+            self.widen_tile(slot.tile, slot.typed);
+        }
+    }
+
+    /// Widens a tile from its type, if that is not f32.
+    pub(super) fn widen_tile(&self, tile: usize, typed: Option<TypedTile>) {
+        let Some(typed) = typed else { return };
+        let from = Source { at: self.place(typed.place), row_stride: (QUERIES * typed.width) as isize };
+        let to = Target { at: self.place(tile), row_stride: ROW };
+        // SAFETY: both tiles are scratch of this thread and do not overlap.
+        unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
+    }
+}
+
+/// The operands of a program whose tiles are in slots.
+pub(super) struct ChainSlots<'a> {
+    pub(super) slots: [*mut u8; 5],
+    pub(super) cursor: Cursor<'a>,
+    pub(super) queue: PrefetchQueue,
+}
+
+impl<'a> TileOperands<'a> for ChainSlots<'a> {
+    fn cursor(&self) -> &Cursor<'a> {
+        &self.cursor
+    }
+
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
+    }
+
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
+    }
+
+    fn at(&mut self, access: usize) -> *mut u8 {
+        match self.cursor.base(access) {
+            Base::Driver(slot) => self.slots[slot],
+            _ => self.cursor.at(access),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Which ops go together as the gradients of attention.
+//!
+//! The weights are the result of a SoftMax, or of an Exp of the scores less their statistics. One product
+//! makes the scores. At least one product sums up over the queries: a transposed left operand follows from
+//! the weights. Another product, of the gradients of the result with the values, may make the gradients of
+//! the weights. A pattern is found from the op that makes the weights, as a whole; its [core](Pattern::core)
+//! must share the partition, what stands around may.
+
+use super::fusion::{FusionVerdict, GroupView};
+use super::moves;
+use super::op_graph::OpGraph;
+use super::pointwise::Pointwise;
+use super::rows::is_on_rows;
+use crate::graph::infer;
+use crate::graph::op::Op;
+use crate::types::kind::{Attr, OpKind};
+
+/// Whether a group may start at an op.
+pub(super) fn is_seed(op: &Op) -> bool {
+    match op.kind() {
+        OpKind::SoftMax => is_on_rows(op),
+        OpKind::Exp => Pointwise::of(op).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether a group has the core of a pattern.
+pub(super) fn accept(group: &GroupView<'_>, most: usize) -> FusionVerdict {
+    let mut verdict = FusionVerdict::NoMatch;
+    for &seed in group.members.iter().filter(|&&op| is_seed(group.graph.ops[op])) {
+        match Pattern::new(group.graph, seed, most) {
+            Ok(pattern) if pattern.core.iter().all(|op| group.members.contains(op)) => {
+                return FusionVerdict::Matched;
+            }
+            Ok(_) => verdict = FusionVerdict::Rejected("a path would leave the gradients and come back"),
+            Err(Mismatch::Why(why)) => verdict = FusionVerdict::Rejected(why),
+            Err(Mismatch::Other) => {}
+        }
+    }
+    verdict
+}
+
+/// Whether a group absorbs an op.
+pub(super) fn grow(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
+    let Some(&seed) = group.members.first() else { return FusionVerdict::NoMatch };
+    match Pattern::new(group.graph, seed, most) {
+        Ok(pattern) if pattern.core.contains(&op) || pattern.around.contains(&op) => FusionVerdict::Matched,
+        _ => FusionVerdict::NoMatch,
+    }
+}
+
+/// The ops of a pattern.
+struct Pattern {
+    /// From the product that makes the scores to those that give gradients.
+    core: Vec<usize>,
+    /// What makes masks and statistics of gradients, brings operands to products, or follows the results.
+    around: Vec<usize>,
+}
+
+/// Why there is no pattern.
+enum Mismatch {
+    /// The ops are something else.
+    Other,
+    /// They would be a pattern but for the reason that the text gives.
+    Why(&'static str),
+}
+
+/// Most ops that are looked at for one answer about an op.
+const MOST_STEPS: usize = 64;
+
+impl Pattern {
+    /// The pattern around the op that makes the weights.
+    fn new(graph: &OpGraph<'_>, seed: usize, most: usize) -> Result<Self, Mismatch> {
+        let mut finder = Finder { graph, most, core: vec![seed], products: Vec::new(), ends: Vec::new() };
+        finder.before(seed)?;
+        let [scores] = finder.products[..] else { return Err(Mismatch::Other) };
+        finder.behind(seed)?;
+        let sums_queries = |&&end: &&usize| graph.ops[end].bool_attr(Attr::TransposeA);
+        if finder.ends.iter().filter(sums_queries).count() == 0 {
+            return Err(Mismatch::Other);
+        }
+        if finder.ends.len() > 3 || finder.products.len() > 2 {
+            return Err(Mismatch::Why("more products use the weights than gradients do"));
+        }
+        let is_product = |op: &usize| finder.ends.contains(op);
+        if is_product(&scores) || finder.products.iter().any(is_product) {
+            return Err(Mismatch::Why("a product of gradients makes the scores"));
+        }
+        let around = finder.around();
+        let core = finder.core;
+        let is_inside = |op: &usize| core.contains(op) || around.contains(op);
+        let is_hidden = |op: &usize| finder.ends.contains(op) || graph.consumers[*op].iter().all(is_inside);
+        // What nobody consumes is an output of the graph.
+        let is_used = |op: &usize| {
+            let uses = |tensor| graph.consumers[*op].iter().any(|&user| uses(graph.ops[user], tensor));
+            finder.ends.contains(op) || graph.ops[*op].outputs().iter().all(|output| uses(output.id()))
+        };
+        match core.iter().all(|op| is_hidden(op) && is_used(op)) {
+            true => Ok(Self { core, around }),
+            false => Err(Mismatch::Why("an op outside of the group uses scores or weights")),
+        }
+    }
+}
+
+/// Whether an op uses a tensor.
+fn uses(op: &Op, tensor: usize) -> bool {
+    op.inputs().iter().any(|input| input.id() == tensor)
+}
+
+/// Finds the core of a pattern.
+struct Finder<'a, 'g> {
+    graph: &'a OpGraph<'g>,
+    most: usize,
+    core: Vec<usize>,
+    /// The products that make scores and gradients of weights.
+    products: Vec<usize>,
+    /// The products that give gradients.
+    ends: Vec<usize>,
+}
+
+impl Finder<'_, '_> {
+    /// Takes an op into the core; whether it is new there.
+    fn take(&mut self, op: usize) -> Result<bool, Mismatch> {
+        if self.core.contains(&op) {
+            return Ok(false);
+        }
+        if self.core.len() == self.most {
+            return Err(Mismatch::Other);
+        }
+        self.core.push(op);
+        Ok(true)
+    }
+
+    /// Takes the pointwise ops and products that lead to an op of the core.
+    fn before(&mut self, op: usize) -> Result<(), Mismatch> {
+        let graph = self.graph;
+        let mut open = graph.producers[op].clone();
+        while let Some(op) = open.pop() {
+            let kind = graph.ops[op].kind();
+            if kind == OpKind::MatMul && graph.ops[op].inputs().len() == 2 {
+                if self.take(op)? {
+                    self.products.push(op);
+                }
+            } else if leads_from_product(graph, op) {
+                if moves::moves(graph.ops[op]) {
+                    return Err(Mismatch::Other);
+                }
+                if self.take(op)? {
+                    open.extend(&graph.producers[op]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what follows from the weights, up to the products that give gradients, and what leads there.
+    fn behind(&mut self, seed: usize) -> Result<(), Mismatch> {
+        let graph = self.graph;
+        let mut open = vec![seed];
+        let mut followed = vec![seed];
+        while let Some(from) = open.pop() {
+            for &op in &graph.consumers[from] {
+                let (of, user) = (graph.ops[from], graph.ops[op]);
+                let result = of.outputs()[0].id();
+                let is_input =
+                    |place: usize| user.inputs().get(place).is_some_and(|input| input.id() == result);
+                if followed.contains(&op) || self.ends.contains(&op) {
+                    continue;
+                }
+                match user.kind() {
+                    OpKind::MatMul => {
+                        if !is_input(0) || is_input(1) || user.inputs().len() != 2 {
+                            return Err(Mismatch::Other);
+                        }
+                        self.take(op)?;
+                        self.ends.push(op);
+                        continue;
+                    }
+                    OpKind::GenIndex => continue,
+                    OpKind::SoftMaxBackward if is_on_rows(user) && is_input(1) && !is_input(0) => {}
+                    _ if Pointwise::of(user).is_none() || moves::moves(user) => return Err(Mismatch::Other),
+                    _ => {}
+                }
+                followed.push(op);
+                self.take(op)?;
+                open.push(op);
+            }
+        }
+        followed.iter().try_for_each(|&op| self.before(op))
+    }
+
+    /// What the partition takes around the core.
+    fn around(&self) -> Vec<usize> {
+        let graph = self.graph;
+        let mut around: Vec<usize> = Vec::new();
+        let has_room = |around: &Vec<usize>| self.core.len() + around.len() < self.most;
+        // Ops before: all that use them are members.
+        loop {
+            let is_inside = |op: &usize| self.core.contains(op) || around.contains(op);
+            let members = self.core.iter().chain(&around);
+            let mut open = members
+                .flat_map(|&user| graph.producers[user].iter().map(move |&op| (user, op)))
+                .filter(|(_, op)| !is_inside(op) && graph.consumers[*op].iter().all(is_inside));
+            let next = open.find(|&(user, op)| self.takes_before(user, op));
+            let Some((_, op)) = next.filter(|_| has_room(&around)) else { break };
+            around.push(op);
+        }
+        // Ops behind: all that they use are members, or given to the graph.
+        let mut behind: Vec<usize> = self.ends.clone();
+        loop {
+            let is_inside = |op: &usize| self.core.contains(op) || around.contains(op);
+            let mut open = behind.iter().flat_map(|&of| &graph.consumers[of]).copied();
+            let next = open.find(|&op| {
+                let is_of_rows = infer::is_reduction(graph.ops[op]) && is_on_rows(graph.ops[op]);
+                let is_pointwise = || {
+                    let is_one = moves::keeps_elements(graph.ops[op]) || !moves::moves(graph.ops[op]);
+                    Pointwise::of(graph.ops[op]).is_some() && is_one
+                };
+                !is_inside(&op) && (is_of_rows || is_pointwise()) && graph.producers[op].iter().all(is_inside)
+            });
+            let Some(op) = next.filter(|_| has_room(&around)) else { break };
+            around.push(op);
+            behind.push(op);
+        }
+        around
+    }
+
+    /// Whether an op that a member uses belongs to the pattern.
+    fn takes_before(&self, user: usize, op: usize) -> bool {
+        let graph = self.graph;
+        let (of, is_operand) = (graph.ops[op], graph.ops[user].kind() == OpKind::MatMul);
+        let is_behind_anchor =
+            || graph.producers[op].iter().any(|&producer| Pointwise::of(graph.ops[producer]).is_none());
+        if moves::keeps_elements(graph.ops[user]) && !self.core.contains(&user) || is_operand {
+            // What leads to an operand of a product.
+            return moves::keeps_elements(of) || of.kind() == OpKind::TypeCast && !is_behind_anchor();
+        }
+        match of.kind() {
+            // Sums of the gradients of the result.
+            _ if infer::is_reduction(of) => is_on_rows(of) && !is_on_rows(graph.ops[user]),
+            _ => Pointwise::of(of).is_some() && !moves::moves(of),
+        }
+    }
+}
+
+/// Whether pointwise ops lead from a product to an op, and not only from its shape; the op is pointwise.
+fn leads_from_product(graph: &OpGraph<'_>, op: usize) -> bool {
+    let mut open = vec![op];
+    for _ in 0..MOST_STEPS {
+        let Some(next) = open.pop() else { return false };
+        match graph.ops[next].kind() {
+            OpKind::MatMul => return next != op,
+            OpKind::GenIndex => {}
+            _ if Pointwise::of(graph.ops[next]).is_some() => open.extend(&graph.producers[next]),
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,248 @@
+//! The phase of the gradients of attention: five products of a tile of scores, which is never in memory as a
+//! whole.
+//!
+//! A task is one place along the outer axes, or the places of all heads whose gradients of keys and values
+//! are summed up. It goes through groups of blocks of queries, and for each group through blocks of keys. For
+//! each tile, with a row for each key and a column for each query, it computes the scores and the gradients
+//! of the weights, makes weights and gradients of scores from them, and adds their products with queries,
+//! keys and gradients of the result to sums in f32. The sums of keys and values stay in the scratch of the
+//! thread, those of queries as long as their group. So no sum depends on threads.
+
+use smallvec::SmallVec;
+
+use super::access::Base;
+use super::nest::LoopNest;
+use super::tile_class::ClassTable;
+use crate::kernels::attention::AttentionKernels;
+use crate::kernels::gemm::GemmKernel;
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
+use crate::kernels::pointwise::Kernel1;
+use crate::types::dtype::DataType;
+
+/// Blocks of queries that go through the blocks of keys together: a block of keys, and the sums that belong
+/// to it, are fetched once for all of them.
+pub(crate) const GROUP: usize = 4;
+
+/// The gradients of two products with a SoftMax between them.
+#[derive(Debug)]
+pub(crate) struct BackwardPhase {
+    /// The loops over the outer axes, blocks of queries and, innermost, blocks of keys; the rows of a tile
+    /// are keys and its columns queries. Its accesses are followed by those of [`BackwardOperand`].
+    pub(crate) chain: TileChain,
+    /// The index of the first access of the operands.
+    pub(crate) first_access: usize,
+    /// The operands, in the order of [`BackwardOperand`]; what nobody needs is the queries again.
+    pub(crate) operands: [PhaseOperand; OPERANDS],
+    /// The SoftMax, if it is computed here; otherwise the chain makes the weights.
+    pub(crate) softmax: Option<BackwardSoftmax>,
+    /// Elements of a query and of a key, and of a value.
+    pub(crate) depth: usize,
+    pub(crate) value_columns: usize,
+    pub(crate) product: GemmKernel,
+    pub(crate) kernels: AttentionKernels,
+    /// The tile of weights.
+    pub(crate) weights: usize,
+    /// The tile that is multiplied by the gradients of the result, and the one that is multiplied by queries
+    /// and keys, as far as a gradient needs them.
+    pub(crate) factors: Option<usize>,
+    pub(crate) slopes: Option<usize>,
+    /// The classes of the tiles of what enters the exponential, if something masks it.
+    pub(crate) classes: Option<ClassTable>,
+    /// The outer axes, in the order of the loops.
+    pub(crate) axes: SmallVec<[OuterAxis; 6]>,
+    /// The gradients of queries, keys and values, if they are wanted.
+    pub(crate) results: [Option<BackwardResult>; 3],
+    pub(crate) layout: BackwardScratch,
+}
+
+/// The operands of the products. Their row strides go from token to token, and the others along the elements
+/// of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BackwardOperand {
+    /// Queries and keys of the scores.
+    Queries,
+    Keys,
+    /// Gradients of the result and values, of the gradients of weights.
+    Gradients,
+    Values,
+    /// Right operands of the gradients of queries, keys and values.
+    KeysOfSlopes,
+    QueriesOfSlopes,
+    GradientsOfFactors,
+}
+
+/// Number of operands.
+pub(crate) const OPERANDS: usize = 7;
+
+/// An operand of a product.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PhaseOperand {
+    pub(crate) data_type: DataType,
+    /// How its tokens are brought to scratch.
+    pub(crate) form: OperandForm,
+}
+
+/// How the tokens of an operand are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OperandForm {
+    /// Nobody reads the operand.
+    Unused,
+    /// Where they are.
+    InPlace,
+    /// As another operand's, which are the same.
+    Same(BackwardOperand),
+    /// As rows of f32, at a place in scratch: all keys of a place, or the queries of a block.
+    Rows(RowPack, usize),
+    /// As panels of a block of queries, at a place in scratch.
+    Panels(PackPanel, usize),
+}
+
+/// A tile program, and the tiles that it takes and makes.
+#[derive(Debug)]
+pub(crate) struct TileChain {
+    pub(crate) nest: LoopNest,
+    pub(crate) slots: [Option<ChainSlot>; SLOTS],
+}
+
+/// Slots of a chain.
+pub(crate) const SLOTS: usize = 5;
+
+impl TileChain {
+    /// The scores, or behind the SoftMax the weights.
+    pub(crate) const SCORES: usize = 0;
+    /// The gradients of the weights, or behind the SoftMax those of what entered it.
+    pub(crate) const GRADIENTS: usize = 1;
+    /// The chain makes of them: what enters the SoftMax, or without one the weights;
+    pub(crate) const LOGITS: usize = 2;
+    /// what is multiplied by the gradients of the result, or, before a SoftMax, the gradients of its result;
+    pub(crate) const FACTORS: usize = 3;
+    /// and what is multiplied by queries and keys.
+    pub(crate) const SLOPES: usize = 4;
+}
+
+/// A tile that a chain takes or makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChainSlot {
+    /// The tile in f32.
+    pub(crate) tile: usize,
+    /// The tile in its type, unless that is f32.
+    pub(crate) typed: Option<TypedTile>,
+}
+
+/// A tile in a type that is not f32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TypedTile {
+    pub(crate) place: usize,
+    pub(crate) width: usize,
+    /// Rounds a tile that the chain takes, and widens one that it makes.
+    pub(crate) convert: Kernel1,
+}
+
+/// A SoftMax between the scores and the gradients.
+#[derive(Debug)]
+pub(crate) struct BackwardSoftmax {
+    /// The tile of the gradients of its result, which become those of what enters it.
+    pub(crate) gradients: Option<usize>,
+    /// What follows the SoftMax and its gradient, if anything does.
+    pub(crate) behind: Option<TileChain>,
+    /// Whether a step of the first chain makes the tile that enters the SoftMax, or that of the gradients;
+    /// what no step makes is computed as it is.
+    pub(crate) makes_logits: bool,
+    pub(crate) makes_gradients: bool,
+}
+
+/// An axis around the tiles of scores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OuterAxis {
+    pub(crate) extent: usize,
+    /// Whether gradients of keys and values are summed up along the axis, by one task.
+    pub(crate) is_summed: bool,
+    /// Places from one index to the next.
+    pub(crate) places: usize,
+    /// Tiles of each result from one index to the next.
+    pub(crate) result_tiles: [usize; 3],
+}
+
+/// How the sums of a gradient leave the phase.
+#[derive(Debug)]
+pub(crate) struct BackwardResult {
+    /// Blocks of queries or keys, and one block of columns. Its program takes the block from slot 0.
+    pub(crate) nest: LoopNest,
+    /// Tiles from one block of queries or keys to the next.
+    pub(crate) block_tiles: usize,
+    /// Rounds a block to the type of the product.
+    pub(crate) round: Option<Kernel1>,
+}
+
+/// Places in the scratch of a thread, in bytes; the scratch of all tile programs, of which none keeps a
+/// result for long, comes first.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BackwardScratch {
+    /// The scratch of the program behind the SoftMax, and of those that take results out.
+    pub(crate) behind: usize,
+    pub(crate) results: [usize; 3],
+    /// Tiles of scores and of gradients of weights.
+    pub(crate) scores: usize,
+    pub(crate) gradients: usize,
+    /// Bytes of a converted key or query, and of a value or a gradient of the result.
+    pub(crate) key_row: usize,
+    pub(crate) value_row: usize,
+    /// Bytes from what belongs to a block of queries of a group to the same of the next block.
+    pub(crate) group_step: usize,
+    /// Sums of the gradients of queries for a block: a row for each element.
+    pub(crate) query_sums: usize,
+    /// Sums of the gradients of keys and of values: a row for each token of the place.
+    pub(crate) key_sums: usize,
+    pub(crate) value_sums: usize,
+    /// For each block of keys a byte that is not 0 if all keys are finite.
+    pub(crate) finite_keys: usize,
+    /// A block of results in its type.
+    pub(crate) typed_result: usize,
+    /// Scratch of the kernels that pack.
+    pub(crate) pack: usize,
+    /// All of it.
+    pub(crate) end: usize,
+}
+
+impl BackwardPhase {
+    /// Number of blocks of keys, and of queries.
+    pub(crate) fn key_blocks(&self) -> usize {
+        self.chain.nest.loops[self.chain.nest.row_blocks].extent
+    }
+
+    pub(crate) fn query_blocks(&self) -> usize {
+        self.chain.nest.loops[self.chain.nest.column_blocks].extent
+    }
+
+    /// Number of tasks.
+    pub(crate) fn tasks(&self) -> usize {
+        self.axes.iter().filter(|axis| !axis.is_summed).map(|axis| axis.extent).product()
+    }
+
+    /// The index of an access in the nest.
+    pub(crate) fn access(&self, operand: BackwardOperand) -> usize {
+        self.first_access + operand as usize
+    }
+
+    /// The nests of its programs.
+    pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
+        let behind = self.softmax.iter().filter_map(|softmax| softmax.behind.as_ref());
+        let results = self.results.iter().flatten().map(|result| &result.nest);
+        [&self.chain.nest].into_iter().chain(behind.map(|chain| &chain.nest)).chain(results).collect()
+    }
+
+    /// The starts of all accesses, and of the table of classes, to be changed.
+    pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
+        let behind = self.softmax.iter_mut().filter_map(|softmax| softmax.behind.as_mut());
+        let results = self.results.iter_mut().flatten().map(|result| &mut result.nest);
+        let nests =
+            [&mut self.chain.nest].into_iter().chain(behind.map(|chain| &mut chain.nest)).chain(results);
+        let classes = self.classes.iter_mut().map(|table| &mut table.base);
+        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
+    }
+
+    /// The starts of what the phase reads beside its programs.
+    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+        (0..OPERANDS).map(|operand| self.chain.nest.program.accesses[self.first_access + operand].base)
+    }
+}

@@ -1,0 +1,51 @@
+//! Promise: a transformer learns with graphs of Sterna alone, forward and backward, and its gradients are the
+//! slopes of its loss.
+
+mod common;
+#[path = "../examples/training.rs"]
+#[allow(unreachable_pub, reason = "an example is a program")]
+mod training;
+
+use common::report;
+use sterna::Engine;
+use training::Training;
+
+#[test]
+fn the_loss_falls() {
+    let mut training = Training::new(&Engine::new()).unwrap();
+    assert_eq!(training.partitions().1, 2, "each layer's gradients of attention are one partition");
+    let first = training.run().unwrap();
+    for _ in 0..120 {
+        training.step();
+        training.run().unwrap();
+    }
+    let last = training.run().unwrap();
+    assert!(first > 1.5 && last < 0.2 * first, "the loss is {first} first and {last} at the end");
+}
+
+#[test]
+fn gradients_are_the_slopes_of_the_loss() {
+    const STEP: f32 = 1.0 / 256.0;
+    let mut training = Training::new(&Engine::new()).unwrap();
+    training.run().unwrap();
+    let parameters = training.parameters.clone();
+    let gradients: Vec<Vec<f32>> = (0..parameters.len()).map(|place| training.gradient(place)).collect();
+    let mut wrong = Vec::new();
+    for (&(id, _), gradient) in parameters.iter().zip(&gradients) {
+        let numbers = training.read(id);
+        for at in (0..numbers.len()).step_by(numbers.len() / 5) {
+            let mut loss = |step: f32| {
+                let mut moved = numbers.clone();
+                moved[at] += step;
+                training.write(id, &moved);
+                training.run().unwrap()
+            };
+            let slope = (loss(STEP) - loss(-STEP)) / (2.0 * STEP);
+            if (slope - gradient[at]).abs() > 2e-3 * (1.0 + slope.abs()) {
+                wrong.push((id, at, gradient[at], slope));
+            }
+        }
+        training.write(id, &numbers);
+    }
+    report(&wrong);
+}
