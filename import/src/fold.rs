@@ -38,6 +38,28 @@ pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Valu
     Value::new(value.data_type(), dims, bytes)
 }
 
+/// The slices of a value at places along an axis, in the shape of the result. Each place is within the dim.
+pub(crate) fn gathered(
+    value: &Value,
+    axis: usize,
+    places: &[i64],
+    dims: &[i64],
+) -> Result<Value, sterna::Error> {
+    let own = value.dims();
+    let size = value.data_type().size().unwrap_or(0);
+    let inner = own[axis + 1..].iter().product::<i64>() as usize * size;
+    let outer = own[..axis].iter().product::<i64>() as usize;
+    let stride = own[axis] as usize * inner;
+    let mut bytes = room(outer * places.len() * inner)?;
+    for row in 0..outer {
+        for &place in places {
+            let first = row * stride + place as usize * inner;
+            bytes.extend_from_slice(&value.bytes()[first..first + inner]);
+        }
+    }
+    Value::new(value.data_type(), dims, bytes)
+}
+
 /// Why a range is not computed.
 #[derive(Debug, PartialEq)]
 pub(crate) enum NoRange {
