@@ -1,6 +1,6 @@
 //! ONNX: a message of protobuf, with the elements of large constants in files of their own.
 //!
-//! Models of opsets 7 to 28 are read. The nodes of the types that [`op_types`] names become ops; whatever
+//! Models of opsets 7 to 28 are read, and earlier ones as far as their ops are those of opset 7. The nodes of the types that [`op_types`] names become ops; whatever
 //! differs in meaning becomes a composition of ops that means the same, or an error that names the node, its
 //! type, the input or attribute, and what would be needed. Calls of a model's own functions become what their
 //! bodies become. What of a model no output hangs on is left out.
@@ -40,11 +40,15 @@ use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
 
-/// The opsets whose ops are known.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
+/// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
+/// refused.
+const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// The words for [`OPSETS`].
-const NEEDED_OPSET: &str = "one of the opsets 7 to 28";
+const NEEDED_OPSET: &str = "one of the opsets 1 to 28";
+
+/// The domain of ops that are not settled yet.
+const PREVIEW: &str = "ai.onnx.preview";
 
 /// Calls of functions within functions.
 const DEEPEST_CALL: usize = 32;
@@ -175,7 +179,6 @@ fn imported(bytes: &[u8], folder: Option<&Path>, options: &Options) -> Result<Im
     let mut reader =
         Reader { model: &model, folder, options, builder, functions, used: BTreeSet::new(), calls: 0 };
     reader.graph(graph)?;
-    reader.check_used()?;
     reader.builder.finish()
 }
 
@@ -234,6 +237,7 @@ impl<'a> Reader<'a> {
                 return Err(twice(&info.name));
             }
         }
+        self.check_used()?;
         for (index, text) in graph.initializers.iter().enumerate() {
             let given_anew =
                 self.options.values.contains_key(&text.name) && tensors.contains_key(&*text.name);
@@ -339,7 +343,10 @@ impl<'a> Reader<'a> {
             let outputs = match self.functions.get(&called) {
                 Some(&function) => self.call(node, index, function, &inputs, scope)?,
                 None => {
-                    let outputs = self.mapped(node, &inputs, scope);
+                    let outputs = match called {
+                        (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
+                        _ => self.called(node, &inputs, scope).and_then(ops::map),
+                    };
                     self.or_wildcard(node, index, &inputs, outputs, scope)?
                 }
             };
@@ -352,14 +359,16 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn mapped(
-        &mut self,
-        node: &'a NodeText,
+    /// A node as its mapping sees it.
+    fn called<'s>(
+        &'s mut self,
+        node: &'s NodeText,
         inputs: &[Option<TensorId>],
-        scope: &Scope<'a, '_>,
-    ) -> Result<Vec<TensorId>, Fault> {
+        scope: &'s Scope<'a, '_>,
+    ) -> Result<Call<'s, 'a>, Fault> {
         let standard = ["", "ai.onnx"];
-        if !standard.contains(&&*node.domain) {
+        let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
+        if !standard.contains(&&*node.domain) && !is_preview {
             return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() });
         }
         let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
@@ -380,7 +389,7 @@ impl<'a> Reader<'a> {
         let declared = declared.and_then(|info| tensors::described(info).1);
         let declared = declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
-        ops::map(Call {
+        Ok(Call {
             name: &node.name,
             kind: &node.op_type,
             attributes,
@@ -391,6 +400,68 @@ impl<'a> Reader<'a> {
             folder: self.folder,
             opset,
         })
+    }
+
+    /// Attention with graphs that change its scores and its shares.
+    fn flex_attention(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let graph = |name: &str| {
+            let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
+            attribute.and_then(|attribute| attribute.graph.as_ref())
+        };
+        let (of_scores, of_shares) = (graph("score_mod"), graph("prob_mod"));
+        let whole = of_scores.is_some() || of_shares.is_some();
+        let mut flex = ops::FlexAttention::new(&mut self.called(node, inputs, scope)?, whole)?;
+        if let Some(graph) = of_scores {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.softmax(&mut self.called(node, inputs, scope)?)?;
+        if let Some(graph) = of_shares {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.result(&mut self.called(node, inputs, scope)?).map(|result| vec![result])
+    }
+
+    /// What a graph in an attribute makes of a tensor.
+    fn changed(
+        &mut self,
+        graph: &'a GraphText,
+        tensor: TensorId,
+        outer: &Scope<'a, '_>,
+    ) -> Result<TensorId, Fault> {
+        let one = |what: &'static str| Fault::Unsupported { needed: format!("a graph with one {what}") };
+        let [input] = &*graph.inputs else { return Err(one("input")) };
+        let [output] = &*graph.outputs else { return Err(one("output")) };
+        if outer.depth == DEEPEST_CALL {
+            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
+            return Err(Fault::Limit { what: Limited::Depth, given, most });
+        }
+        // The names around the node are known within as well.
+        let mut tensors = outer.tensors.clone();
+        tensors.insert(&input.name, tensor);
+        for text in &graph.initializers {
+            let value = tensors::value(text, self.folder, &mut self.builder)?;
+            tensors.insert(&text.name, self.builder.constant(value)?);
+        }
+        let wanted = wanted(&graph.nodes, std::iter::once(&*output.name));
+        let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
+        let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
+        let mut scope = Scope { tensors, absent, opsets, attributes, declared, depth };
+        self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {
+            Error::Layer { fault, .. } => *fault,
+            _ => Fault::Unsupported { needed: "a well-formed graph in the attribute".into() },
+        })?;
+        let result = scope.tensors.get(&*output.name).copied();
+        let result = result.ok_or_else(|| unnamed(0))?;
+        let (given, needed) = (self.builder.known_dims(result), self.builder.known_dims(tensor));
+        if given != needed || self.builder.data_type(result) != self.builder.data_type(tensor) {
+            return Err(Fault::Unsupported { needed: "a graph that keeps shape and type".into() });
+        }
+        Ok(result)
     }
 
     /// A call of a function of the model: what its body becomes.

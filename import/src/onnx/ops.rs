@@ -21,6 +21,8 @@ use crate::error::{Fault, PortRef};
 use crate::names::Shown;
 use crate::weights::integers;
 
+pub(super) use attention::FlexAttention;
+
 use Contents::{Float, Floats, Int, Ints, Tensor, Text};
 use OpKind as K;
 
@@ -163,6 +165,25 @@ const ROWS: &[Row] = &[
     .least(3)
     .outputs(4)
     .since(23),
+    row(
+        "Attention",
+        &["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"],
+        &[
+            ("is_causal", Int),
+            ("kv_num_heads", Int),
+            ("left_window_size", Int),
+            ("q_num_heads", Int),
+            ("qk_matmul_output_mode", Int),
+            ("right_window_size", Int),
+            ("scale", Float),
+            ("softcap", Float),
+            ("softmax_precision", Int),
+        ],
+        Map::Several(attention::attention),
+    )
+    .least(3)
+    .outputs(4)
+    .since(25),
     row("Cast", INPUT, &[("to", Int), ("saturate", Int), ("round_mode", Text)], Map::By(arithmetic::cast)),
     row(
         "CastLike",
@@ -334,7 +355,7 @@ const ROWS: &[Row] = &[
 /// The types that are mapped.
 pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     let repeats = |(i, row): &(usize, &Row)| *i == 0 || ROWS[i - 1].name != row.name;
-    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name)
+    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention"])
 }
 
 fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
@@ -342,7 +363,7 @@ fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
     if named.peek().is_none() {
         return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
     }
-    let row = named.filter(|row| row.since <= opset).last();
+    let row = named.filter(|row| row.since <= opset.max(7)).last();
     row.ok_or(Fault::Version { needed: "an opset that has the op" })
 }
 

@@ -4,13 +4,14 @@
 //! steps between are f32, so that only the result is rounded. Integers that an op lacks are computed as wider
 //! ones: what wraps around in the wider type has the right low bits.
 
+use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Call;
-use crate::compose::{is_float, is_integer};
+use crate::compose::{folded, is_float, is_integer};
 use crate::error::Fault;
 use crate::onnx::tensors;
-use crate::weights::{integers, one_float};
+use crate::weights::integers;
 
 use DataType as D;
 use OpKind as K;
@@ -142,36 +143,76 @@ pub(super) fn modulo(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.cast(rest, data_type)
 }
 
-/// One constant exponent for all elements.
+/// The most exponents that are told apart.
+const MOST_EXPONENTS: usize = 32;
+
+/// Constant exponents: a power of the base for each of them, between which truth values choose.
 pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    const WHY: &str = "a constant of one number; an op that raises to a power of its own for each element";
+    const WHY: &str = "a constant; an op that raises to powers that are computed";
     let (base, data_type) = (node.input(0), node.data_type(0));
-    let exponent = node.value(1, WHY)?;
-    let whole = integers(exponent).filter(|list| list.windows(2).all(|pair| pair[0] == pair[1]));
-    let whole = whole.and_then(|list| list.first().copied());
-    let number = whole.map(|number| number as f64).or_else(|| one_float(exponent));
-    let number = number.ok_or_else(|| node.bad_value(1, WHY))?;
-    let (exponent, rank) = (exponent.dims().to_vec(), node.builder.dims(base).map(<[i64]>::len));
-    if exponent.iter().any(|&dim| dim != 1) || rank.is_none_or(|rank| rank < exponent.len()) {
-        return Err(node.unfit(1, "a shape that leaves that of the base as it is"));
+    let exponents = node.value(1, WHY)?;
+    let dims = exponents.dims().to_vec();
+    let whole = integers(exponents).map(|list| list.iter().map(|&n| n as f64).collect());
+    let numbers: Option<Vec<f64>> = whole.or_else(|| each_float(exponents));
+    let numbers = numbers.ok_or_else(|| node.bad_type(1, "numbers"))?;
+    let mut different: Vec<f64> = Vec::new();
+    for &number in &numbers {
+        if !different.iter().any(|other| other.to_bits() == number.to_bits()) {
+            different.push(number);
+        }
     }
+    if different.is_empty() || different.len() > MOST_EXPONENTS {
+        return Err(node.bad_value(1, format!("1 to {MOST_EXPONENTS} different exponents")));
+    }
+    let mut result = None;
+    for exponent in different {
+        let power = one_power(node, base, data_type, exponent)?;
+        let places: Vec<bool> = numbers.iter().map(|number| number.to_bits() == exponent.to_bits()).collect();
+        let places = Value::from_slice(&dims, &places)?;
+        let places = folded(node.builder, places)?;
+        // The first choice is between twice the same, and gives the shape of both operands.
+        result = Some(match result {
+            None if dims.is_empty() => power,
+            None => node.select(places, power, power)?,
+            Some(rest) => node.select(places, power, rest)?,
+        });
+    }
+    result.ok_or_else(|| node.bad_value(1, WHY))
+}
+
+fn one_power(
+    node: &mut Call<'_, '_>,
+    base: TensorId,
+    data_type: DataType,
+    exponent: f64,
+) -> Result<TensorId, Fault> {
     if is_float(data_type) {
-        return node.emit(K::Pow, &[(Attr::Beta, (number as f32).into())], &[base], data_type);
+        return node.emit(K::Pow, &[(Attr::Beta, (exponent as f32).into())], &[base], data_type);
     }
     // Products wrap around as powers do.
-    let times = (0..=64).find(|&times| f64::from(times) == number);
-    let times = times
-        .filter(|_| is_integer(data_type))
-        .ok_or_else(|| node.bad_type(0, "f32, bf16, f16; whole numbers to a whole power from 0 to 64"))?;
+    let times = (0..=64).find(|&times| f64::from(times) == exponent);
+    let times = times.filter(|_| is_integer(data_type));
+    let needed = "f32, bf16, f16; whole numbers to a whole power from 0 to 64";
+    let times = times.ok_or_else(|| node.bad_type(0, needed))?;
     let one = node.number(data_type, 1.0)?;
-    let mut product = match node.builder.known_dims(base).map(<[i64]>::to_vec) {
-        Some(dims) => node.enlarged(one, &dims)?,
-        None => return Err(node.unfit(0, "known dims")),
-    };
+    let dims = node.builder.known_dims(base).map(<[i64]>::to_vec);
+    let dims = dims.ok_or_else(|| node.unfit(0, "known dims"))?;
+    let mut product = node.enlarged(one, &dims)?;
     for _ in 0..times {
         product = pair(node, K::Multiply, product, base)?;
     }
     Ok(product)
+}
+
+/// The elements of a floating-point value.
+fn each_float(value: &Value) -> Option<Vec<f64>> {
+    Some(match value.data_type() {
+        D::F64 => value.elements::<f64>()?,
+        D::F32 => value.elements::<f32>()?.into_iter().map(f64::from).collect(),
+        D::F16 => value.elements::<half::f16>()?.into_iter().map(f64::from).collect(),
+        D::Bf16 => value.elements::<half::bf16>()?.into_iter().map(f64::from).collect(),
+        _ => return None,
+    })
 }
 
 pub(super) fn mean(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {

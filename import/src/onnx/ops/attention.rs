@@ -46,10 +46,75 @@ impl Heads {
     }
 }
 
+/// The tensors of attention before the masks, and their dims as [batch, heads, rows, columns].
+struct Scores {
+    heads: Heads,
+    /// The dims of the scores.
+    full: [i64; 4],
+    /// The scaled products of queries and keys, in f32.
+    scaled: TensorId,
+    /// The values, with the heads of keys.
+    v: TensorId,
+    /// The last dim of the values.
+    columns: i64,
+}
+
+/// A tensor, and its dims as [batch, heads, rows, columns].
+type InHeads = (TensorId, [i64; 4]);
+
+/// The scaled products of queries and keys.
+fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result<Scores, Fault> {
+    let heads = Heads { queries: q.1[1], keys: k.1[1] };
+    let divides = heads.keys > 0 && heads.queries % heads.keys == 0;
+    if !divides || v.1[1] != heads.keys || v.1[2] != k.1[2] {
+        return Err(node.unfit(0, "a number of heads that those of keys and values divide, as many of both"));
+    }
+    let [batch, _, rows, depth] = q.1;
+    let full = [batch, heads.queries, rows, k.1[2]];
+    let q = node.in_shape(q.0, &heads.of_queries(q.1))?;
+    let k = node.in_shape(k.0, &heads.of_keys(k.1))?;
+    let columns = v.1[3];
+    let v = node.in_shape(v.0, &heads.of_keys(v.1))?;
+    let products = node.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
+    let scale = match node.attribute("scale") {
+        Some(scale) => scale.float,
+        None => (depth.max(1) as f64).sqrt().recip() as f32,
+    };
+    let scale = node.number(D::F32, scale.into())?;
+    let scaled = node.both(K::Multiply, products, scale)?;
+    Ok(Scores { heads, full, scaled, v, columns })
+}
+
+impl Scores {
+    /// The sums of the values by their shares.
+    fn result(&self, node: &mut Call<'_, '_>, shares: TensorId) -> Result<TensorId, Fault> {
+        let [batch, heads, rows, _] = self.full;
+        let data_type = node.builder.data_type(self.v);
+        let shares = node.cast(shares, data_type)?;
+        let result = node.emit(K::MatMul, &[], &[shares, self.v], data_type)?;
+        node.in_shape(result, &[batch, heads, rows, self.columns])
+    }
+}
+
+/// The shares of the scores of a row. What is left out throughout has none.
+fn softmax(node: &mut Call<'_, '_>, scores: TensorId, data_type: DataType) -> Result<TensorId, Fault> {
+    let whole: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
+    node.emit(K::SoftMax, &whole, &[scores], data_type)
+}
+
+/// Refuses steps of SoftMax in a type that no op computes in.
+fn precision(node: &Call<'_, '_>) -> Result<(), Fault> {
+    match tensors::data_type(node.int("softmax_precision", 1)) {
+        Ok(D::F32 | D::F16 | D::Bf16) => Ok(()),
+        _ => Err(Fault::of_attribute("softmax_precision", "f32, bf16, f16")),
+    }
+}
+
 pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let data_type = floats(node)?;
     node.one_type(0, 1)?;
-    let (q, q_dims) = heads_apart(node, 0, "q_num_heads")?;
+    precision(node)?;
+    let q = heads_apart(node, 0, "q_num_heads")?;
     let mut k = heads_apart(node, 1, "kv_num_heads")?;
     let mut v = heads_apart(node, 2, "kv_num_heads")?;
 
@@ -64,60 +129,76 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     } else if node.optional(4).is_some() || node.optional(5).is_some() {
         return Err(node.unfit(0, "past keys and past values together"));
     }
-    let present = [k.0, v.0];
-    let heads = Heads { queries: q_dims[1], keys: k.1[1] };
-    if heads.keys == 0 || heads.queries % heads.keys.max(1) != 0 || v.1[1] != heads.keys || v.1[2] != k.1[2] {
-        return Err(node.unfit(0, "a number of heads that those of keys and values divide, as many of both"));
+    let scores = scores(node, q, k, v)?;
+    let [batch, heads, rows, _] = scores.full;
+    let capped = capped(node, scores.scaled)?;
+    let masked = masked(node, capped, scores.heads, scores.full, past)?;
+    let shares = softmax(node, masked, data_type)?;
+    let mut result = scores.result(node, shares)?;
+    if node.rank(0)? == 3 {
+        let together = transposed(node, result, &[0, 2, 1, 3])?;
+        result = node.in_shape(together, &[batch, rows, heads * scores.columns])?;
     }
-    let [batch, _, rows, _] = q_dims;
-    let keys = k.1[2];
-    let full = [batch, heads.queries, rows, keys];
-
-    let q = node.in_shape(q, &heads.of_queries(q_dims))?;
-    let k_in_heads = node.in_shape(k.0, &heads.of_keys(k.1))?;
-    let v_in_heads = node.in_shape(v.0, &heads.of_keys(v.1))?;
-    let transpose = [(Attr::TransposeB, true.into())];
-    let scores = node.emit(K::MatMul, &transpose, &[q, k_in_heads], D::F32)?;
-    let scale = match node.attribute("scale") {
-        Some(scale) => f64::from(scale.float),
-        None => (q_dims[3].max(1) as f64).sqrt().recip(),
-    };
-    let scale = node.number(D::F32, f64::from(scale as f32))?;
-    let scaled = node.both(K::Multiply, scores, scale)?;
-    let capped = capped(node, scaled)?;
-    let masked = masked(node, capped, heads, full, past)?;
-    let precision = node.int("softmax_precision", 1);
-    if !matches!(tensors::data_type(precision), Ok(D::F32 | D::F16 | D::Bf16)) {
-        return Err(Fault::of_attribute("softmax_precision", "f32, bf16, f16"));
-    }
-    let whole: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
-    let shares = node.emit(K::SoftMax, &whole, &[masked], data_type)?;
-    let v_type = node.builder.data_type(v_in_heads);
-    let shares_of_v = node.cast(shares, v_type)?;
-    let result = node.emit(K::MatMul, &[], &[shares_of_v, v_in_heads], v_type)?;
-    let result = node.in_shape(result, &[batch, heads.queries, rows, v.1[3]])?;
-    let result = match node.rank(0)? {
-        3 => {
-            let together = transposed(node, result, &[0, 2, 1, 3])?;
-            node.in_shape(together, &[batch, rows, heads.queries * v.1[3]])?
-        }
-        _ => result,
-    };
-    let result = node.cast(result, data_type)?;
-    let mut outputs = vec![result, present[0], present[1]];
+    let mut outputs = vec![node.cast(result, data_type)?, k.0, v.0];
     if node.outputs > 3 {
         let step = match node.int("qk_matmul_output_mode", 0) {
-            0 => scaled,
+            0 => scores.scaled,
             1 => capped,
             2 => masked,
             3 => shares,
             _ => return Err(Fault::of_attribute("qk_matmul_output_mode", "0, 1, 2, 3")),
         };
-        let step = node.in_shape(step, &full)?;
+        let step = node.in_shape(step, &scores.full)?;
         outputs.push(node.cast(step, data_type)?);
     }
     outputs.truncate(node.outputs.max(1));
     Ok(outputs)
+}
+
+/// The op `FlexAttention`, whose scores and shares graphs of the model may change in between.
+pub(in crate::onnx) struct FlexAttention {
+    /// The scores, and then the shares.
+    pub(in crate::onnx) scores: TensorId,
+    of: Scores,
+    /// Whether graphs see the scores, and with the heads as one dim.
+    whole: bool,
+}
+
+impl FlexAttention {
+    pub(in crate::onnx) fn new(node: &mut Call<'_, '_>, whole: bool) -> Result<Self, Fault> {
+        const KNOWN: [&str; 4] = ["prob_mod", "scale", "score_mod", "softmax_precision"];
+        if let Some(other) = node.attributes.keys().find(|name| !KNOWN.contains(name)) {
+            return Err(Fault::UnknownAttribute { attribute: crate::names::Shown(other).to_string() });
+        }
+        if node.inputs.len() != 3 || node.inputs.contains(&None) || node.outputs != 1 {
+            let (direction, given) = (sterna::Direction::Input, node.inputs.len());
+            return Err(Fault::PortCount { direction, given, needed: "3, and one output".into() });
+        }
+        floats(node)?;
+        node.one_type(0, 1)?;
+        match node.int("softmax_precision", 1) {
+            1 => {}
+            _ => return Err(Fault::of_attribute("softmax_precision", "1, which is f32")),
+        }
+        let [q, k, v] = [four(node, 0)?, four(node, 1)?, four(node, 2)?];
+        let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v))?;
+        let scores = if whole { node.in_shape(of.scaled, &of.full)? } else { of.scaled };
+        Ok(Self { scores, of, whole })
+    }
+
+    pub(in crate::onnx) fn softmax(&mut self, node: &mut Call<'_, '_>) -> Result<(), Fault> {
+        self.scores = softmax(node, self.scores, D::F32)?;
+        Ok(())
+    }
+
+    pub(in crate::onnx) fn result(self, node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+        let mut shares = self.scores;
+        if self.whole {
+            shares = node.in_shape(shares, &self.of.heads.of_queries(self.of.full))?;
+        }
+        let result = self.of.result(node, shares)?;
+        node.cast(result, node.data_type(0))
+    }
 }
 
 /// The dims of an input of rank 4.
@@ -127,11 +208,7 @@ fn four(node: &Call<'_, '_>, input: usize) -> Result<[i64; 4], Fault> {
 }
 
 /// Queries, keys or values with their heads as a dim of their own, and their dims.
-fn heads_apart(
-    node: &mut Call<'_, '_>,
-    input: usize,
-    attribute: &'static str,
-) -> Result<(TensorId, [i64; 4]), Fault> {
+fn heads_apart(node: &mut Call<'_, '_>, input: usize, attribute: &'static str) -> Result<InHeads, Fault> {
     let (x, dims) = (node.input(input), node.known_dims(input, "known dims")?);
     match *dims {
         [batch, heads, rows, columns] => Ok((x, [batch, heads, rows, columns])),
@@ -190,8 +267,18 @@ fn masked(
             Some(node.in_shape(lengths, &beside)?)
         }
     };
-    let mut keeps = None;
-    if node.flag("is_causal", false) {
+    let mut keeps: Option<TensorId> = None;
+    let add = |node: &mut Call<'_, '_>, keeps: Option<TensorId>, also: TensorId| match keeps {
+        Some(keeps) => node.both(K::LogicalAnd, keeps, also).map(Some),
+        None => Ok(Some(also)),
+    };
+    let causal = node.flag("is_causal", false);
+    let (left, right) = (node.int("left_window_size", -1), node.int("right_window_size", -1));
+    if left < -1 || right < -1 {
+        let name = if left < -1 { "left_window_size" } else { "right_window_size" };
+        return Err(Fault::of_attribute(name, "a number from −1 on"));
+    }
+    if causal || left >= 0 || right >= 0 {
         let (query, key) = (index(node, -2)?, index(node, -1)?);
         let before = match lengths {
             None => node.number(D::S32, past as f64)?,
@@ -200,16 +287,24 @@ fn masked(
                 node.both(K::Subtract, lengths, rows)?
             }
         };
-        let last = node.both(K::Add, query, before)?;
-        keeps = Some(node.emit(K::GreaterEqual, &[], &[last, key], D::Boolean)?);
+        let position = node.both(K::Add, query, before)?;
+        if causal {
+            let also = node.emit(K::GreaterEqual, &[], &[position, key], D::Boolean)?;
+            keeps = add(node, keeps, also)?;
+        }
+        // Beyond all keys one window is as good as another.
+        let sides = [(left, K::Subtract, K::LessEqual), (right, K::Add, K::GreaterEqual)];
+        for (window, step, order) in sides.into_iter().filter(|(window, ..)| *window >= 0) {
+            let window = node.number(D::S32, window.min(1 << 24) as f64)?;
+            let edge = node.both(step, position, window)?;
+            let also = node.emit(order, &[], &[edge, key], D::Boolean)?;
+            keeps = add(node, keeps, also)?;
+        }
     }
     if let Some(lengths) = lengths {
         let key = index(node, -1)?;
         let within = node.emit(K::Less, &[], &[key, lengths], D::Boolean)?;
-        keeps = Some(match keeps {
-            Some(keeps) => node.both(K::LogicalAnd, keeps, within)?,
-            None => within,
-        });
+        keeps = add(node, keeps, within)?;
     }
     match keeps {
         Some(keeps) => node.select(keeps, scores, nothing),
