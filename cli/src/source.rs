@@ -231,8 +231,8 @@ impl GraphArgs {
     }
 }
 
-/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole numbers,
-/// as shapes and axes are, and if that is not enough with all that are given.
+/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
+/// numbers, as shapes and axes are, and if that is not enough with all that are given.
 fn read_with_values(
     read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
     options: &mut Options,

@@ -1,13 +1,13 @@
-//! Promise: models of ONNX run, are shown, timed and converted as graphs are, with inputs and outputs by name,
-//! from `.npy` files, from the test data of ONNX and from small values; what follows from values that are
-//! given need not be in the model.
+//! Promise: models of ONNX run, are shown, timed and converted as graphs are, with inputs and outputs by
+//! name, from `.npy` files, from the test data of ONNX and from small values; what follows from values that
+//! are given need not be in the model.
 
 #[path = "../../import/tests/common/onnx.rs"]
 mod bytes;
 mod common;
 
 use bytes::{Onnx, field, floats, integers, node, value};
-use common::{Room, none_of, npy, sterna, sterna_reading};
+use common::{Room, none_of, npy, sterna, sterna_reading_bytes};
 
 /// `y = Where(m, x, -1)` on x of {2,3}.
 fn masked() -> Onnx {
@@ -34,7 +34,7 @@ fn a_model_runs() {
             wrong.push(format!("{x}: {} {} {}", ended.code, ended.out, ended.err));
         }
     }
-    let ended = sterna_reading(masked().bytes(), &["run", "-", "--input", X, "--input", M]);
+    let ended = sterna_reading_bytes(&masked().bytes(), &["run", "-", "--input", X, "--input", M]);
     if !ended.out.ends_with(RESULT) {
         wrong.push(format!("standard input: {} {}", ended.out, ended.err));
     }

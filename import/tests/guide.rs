@@ -1,5 +1,5 @@
-//! Promise: the guide's tables of layers and nodes name those that are mapped, and its example is the one that
-//! the tests run.
+//! Promise: the guide's tables of layers and nodes name those that are mapped, and its example is the one
+//! that the tests run.
 
 mod common;
 

@@ -74,11 +74,13 @@ fn what_is_not_mapped_is_named() {
     let rows = [
         (
             with("Tan", &[]),
-            "layer `y` (id 0, type Tan): layers of this type are not mapped; needed: ops of Sterna that compute the same",
+            "layer `y` (id 0, type Tan): layers of this type are not mapped; needed: ops of Sterna that \
+             compute the same",
         ),
         (
             with("Exp", &[int("axis", 1)]),
-            "layer `y` (id 0, type Exp): attribute `axis` is not known here, and might change what the layer computes",
+            "layer `y` (id 0, type Exp): attribute `axis` is not known here, and might change what the \
+             layer computes",
         ),
         (
             with("Concat", &[[field(1, b"axis"), bytes::number(20, 1)].concat()]),
@@ -89,7 +91,8 @@ fn what_is_not_mapped_is_named() {
         (with("Not", &[]), "layer `y` (id 0, type Not): input port 0 (`X`) is f32; needed: boolean"),
         (
             Onnx::of(node("Reshape", &["x", "x"], &["y"], &[]), &[2]),
-            "layer `y` (id 0, type Reshape): input port 1 (`shape`) is no constant; needed: a constant of whole numbers",
+            "layer `y` (id 0, type Reshape): input port 1 (`shape`) is no constant; needed: a constant \
+             of whole numbers",
         ),
         (
             Onnx::of(node("Exp", &["z"], &["y"], &[]), &[2]),
@@ -97,11 +100,13 @@ fn what_is_not_mapped_is_named() {
         ),
         (
             Onnx::of(node_of("com.example", "Exp", &["x"], &["y"], &[]), &[2]),
-            "layer `y` (id 0, type Exp): layers of this type are not mapped; needed: an op of ONNX itself, or a function",
+            "layer `y` (id 0, type Exp): layers of this type are not mapped; needed: an op of ONNX \
+             itself, or a function",
         ),
         (
             Onnx { inputs: vec![value("x", 8, &[2])], ..with("Exp", &[]) },
-            "layer `x` (id 0, type input): output port 0 is string; needed: a type whose elements are whole bytes, and no FNUZ or scale type",
+            "layer `x` (id 0, type input): output port 0 is string; needed: a type whose elements are \
+             whole bytes, and no FNUZ or scale type",
         ),
     ];
     let mut wrong = Vec::new();
@@ -151,7 +156,7 @@ fn values_and_shapes_are_given() {
     // The model that the guide shows.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/reshape.onnx");
     if env::var_os("STERNA_REWRITE").is_some() {
-        fs::write(&file, &of_guide.bytes()).expect("the file can be written");
+        fs::write(&file, of_guide.bytes()).expect("the file can be written");
     }
     assert!(fs::read(&file).is_ok_and(|held| held == of_guide.bytes()), "STERNA_REWRITE=1 writes it anew");
     assert!(matches!(onnx::read(&bytes), Err(Error::Layer { .. })));

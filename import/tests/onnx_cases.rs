@@ -229,15 +229,16 @@ fn floats(value: &Value) -> Option<Vec<f64>> {
 const ABOUT: &str = "\
 # The node cases of ONNX
 
-The package `onnx` 1.23.2 has cases for each op of opsets 1 to 28: a model of one node, or of the nodes that its function is
-written out as, with inputs and expected outputs. A test reads each of them with `onnx::read_with`, runs it, and compares at
-the tolerance of the package: a relative error of 10⁻³ (bf16: 2⁻⁶), or an absolute one of 10⁻⁷; whole numbers are equal. It
-writes this page (`STERNA_REWRITE=1 cargo test -p sterna-import --test onnx_cases`), and fails if a case gives something
-else than it should, or if fewer pass than before.
+The package `onnx` 1.23.2 has cases for each op of opsets 1 to 28: a model of one node, or of the nodes that
+its function is written out as, with inputs and expected outputs. A test reads each of them with
+`onnx::read_with`, runs it, and compares at the tolerance of the package: a relative error of 10⁻³ (bf16:
+2⁻⁶), or an absolute one of 10⁻⁷; whole numbers are equal. It writes this page (`STERNA_REWRITE=1 cargo test
+-p sterna-import --test onnx_cases`), and fails if a case gives something else than it should, or if fewer
+pass than before.
 
-Compiled says that partitions ran every op; interpreted, that the reference interpreter ran at least one of them. A case
-whose node needs a shape, an axis or the like as a constant is read with the values of its inputs.
-[Coming from ONNX](guide/onnx.md) says what is mapped.
+Compiled says that partitions ran every op; interpreted, that the reference interpreter ran at least one of
+them. A case whose node needs a shape, an axis or the like as a constant is read with the values of its
+inputs. [Coming from ONNX](guide/onnx.md) says what is mapped.
 
 ";
 

@@ -1,9 +1,10 @@
 //! ONNX: a message of protobuf, with the elements of large constants in files of their own.
 //!
-//! Models of opsets 7 to 28 are read, and earlier ones as far as their ops are those of opset 7. The nodes of the types that [`op_types`] names become ops; whatever
-//! differs in meaning becomes a composition of ops that means the same, or an error that names the node, its
-//! type, the input or attribute, and what would be needed. Calls of a model's own functions become what their
-//! bodies become. What of a model no output hangs on is left out.
+//! Models of opsets 7 to 28 are read, and earlier ones as far as their ops are those of opset 7. The nodes of
+//! the types that [`op_types`] names become ops; whatever differs in meaning becomes a composition of ops
+//! that means the same, or an error that names the node, its type, the input or attribute, and what would be
+//! needed. Calls of a model's own functions become what their bodies become. What of a model no output hangs
+//! on is left out.
 //!
 //! Shapes, axes and the like are often inputs of nodes. They must follow from constants, from known shapes or
 //! from inputs whose values are given ([`read_with`]): such values are computed when the model is read.

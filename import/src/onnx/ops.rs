@@ -363,7 +363,7 @@ fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
     if named.peek().is_none() {
         return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
     }
-    let row = named.filter(|row| row.since <= opset.max(7)).last();
+    let row = named.rfind(|row| row.since <= opset.max(7));
     row.ok_or(Fault::Version { needed: "an opset that has the op" })
 }
 
