@@ -82,6 +82,44 @@ fn claims_are_checked_before_memory_is_taken() {
 }
 
 #[test]
+fn beside_a_dim_of_zero_others_are_of_any_size() {
+    const HUGE: i64 = 1 << 40;
+    let dims = [0, HUGE, HUGE];
+    let constant = || tensor("c", 1, &dims, &[]);
+    let of = |node: Vec<u8>, lists: &[(&str, &[i64])], opset: i64| {
+        let lists = lists.iter().map(|(name, list)| integers(name, list));
+        let constants = lists.chain([constant()]).collect();
+        Onnx { constants, opset: Some(opset), ..Onnx::of(node, &dims) }
+    };
+    // None of these may do more than be refused.
+    for data in ["x", "c"] {
+        let models = [
+            of(node("Flatten", &[data], &["y"], &[]), &[], 18),
+            of(node("Flatten", &[data], &["y"], &[bytes::int("axis", 3)]), &[], 18),
+            of(node("Softmax", &[data], &["y"], &[]), &[], 11),
+            of(node("Gather", &[data, "i"], &["y"], &[bytes::int("axis", 1)]), &[("i", &[0, 7])], 18),
+            of(node("Gather", &[data, "i"], &["y"], &[]), &[("i", &[])], 18),
+            of(node("Expand", &[data, "i"], &["y"], &[]), &[("i", &[HUGE, 1, 1, 1])], 18),
+            of(node("Split", &[data], &["y"], &[bytes::int("num_outputs", 1)]), &[], 18),
+            of(node("Pad", &[data, "i"], &["y"], &[]), &[("i", &[i64::MIN; 6])], 18),
+            of(node("Pad", &[data, "i"], &["y"], &[]), &[("i", &[i64::MAX; 6])], 18),
+            of(node("Reshape", &[data, "i"], &["y"], &[]), &[("i", &[-1, 0])], 18),
+            of(node("Size", &[data], &["y"], &[]), &[], 18),
+            of(node("ReduceSum", &[data], &["y"], &[]), &[], 18),
+        ];
+        for model in models {
+            let _ = onnx::read(&model.bytes());
+        }
+    }
+    let attention = |dims: &[i64]| {
+        let mut model = Onnx::of(node("Attention", &["x", "x", "x"], &["y"], &[]), dims);
+        model.opset = Some(24);
+        model.bytes()
+    };
+    let _ = (onnx::read(&attention(&[0, HUGE, 4, HUGE])), onnx::read(&attention(&[0, 4, HUGE, HUGE])));
+}
+
+#[test]
 fn calls_end() {
     // A function that calls itself; and functions each of which calls the next one twice.
     let itself = function("F", &["a"], &["b"], &[], &[node_of("own", "F", &["a"], &["b"], &[])]);

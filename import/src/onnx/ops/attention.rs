@@ -124,8 +124,8 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
         past = four(node, 4)?[2];
         k.0 = joined(node, vec![past_k, k.0], 2)?;
         v.0 = joined(node, vec![past_v, v.0], 2)?;
-        k.1[2] += past;
-        v.1[2] += four(node, 5)?[2];
+        k.1[2] = k.1[2].saturating_add(past);
+        v.1[2] = v.1[2].saturating_add(four(node, 5)?[2]);
     } else if node.optional(4).is_some() || node.optional(5).is_some() {
         return Err(node.unfit(0, "past keys and past values together"));
     }
@@ -137,7 +137,7 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let mut result = scores.result(node, shares)?;
     if node.rank(0)? == 3 {
         let together = transposed(node, result, &[0, 2, 1, 3])?;
-        result = node.in_shape(together, &[batch, rows, heads * scores.columns])?;
+        result = node.in_shape(together, &[batch, rows, heads.saturating_mul(scores.columns)])?;
     }
     let mut outputs = vec![node.cast(result, data_type)?, k.0, v.0];
     if node.outputs > 3 {

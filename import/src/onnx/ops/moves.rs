@@ -60,7 +60,7 @@ pub(super) fn constant_of_shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fau
         Some(text) => tensors::value(text, node.folder, node.builder)?,
         None => Value::from_slice(&[], &[0.0f32])?,
     };
-    if value.dims().iter().product::<i64>() != 1 {
+    if compose::element_count(value.dims()) != Some(1) {
         return Err(Fault::of_attribute("value", "one number"));
     }
     let number = stored(node.builder, fold::reshaped(&value, &[])?)?;
@@ -125,7 +125,9 @@ pub(super) fn flatten(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_attribute("axis", format!("one of the {rank} dims, or behind them")));
     }
     let (front, back) = dims.split_at(place as usize);
-    node.in_shape(node.input(0), &[front.iter().product(), back.iter().product()])
+    let shape = compose::element_count(front).zip(compose::element_count(back));
+    let (front, back) = shape.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
+    node.in_shape(node.input(0), &[front, back])
 }
 
 pub(super) fn squeeze(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -288,7 +290,7 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
                 return Err(Fault::of_attribute("num_outputs", "as many as there are outputs"));
             }
             // The last part is what is left.
-            let each = (length + count - 1) / count.max(1);
+            let each = length.saturating_add(count - 1) / count.max(1);
             (0..count).map(|i| (length - i * each).clamp(0, each)).collect()
         }
     };
@@ -404,7 +406,8 @@ fn padded(
     for (i, &axis) in axes.iter().enumerate() {
         let (mut front, mut back) = (pads[i], pads[axes.len() + i]);
         if front < 0 || back < 0 {
-            let kept = [(-front.min(0)).min(dims[axis]), dims[axis] + back.min(0).max(-dims[axis])];
+            let kept =
+                [front.min(0).saturating_neg().min(dims[axis]), dims[axis] + back.min(0).max(-dims[axis])];
             x = part(node, x, axis, kept)?;
             dims[axis] = (kept[1] - kept[0]).max(0);
             (front, back) = (front.max(0), back.max(0));

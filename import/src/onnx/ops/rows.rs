@@ -4,7 +4,7 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Call;
 use super::arithmetic::floats;
-use crate::compose::resolved_axes;
+use crate::compose::{element_count, resolved_axes};
 use crate::error::Fault;
 
 use DataType as D;
@@ -119,8 +119,9 @@ pub(super) fn log_softmax_of_rows(node: &mut Call<'_, '_>) -> Result<TensorId, F
 fn of_rows(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, some of which become one")?;
     let axis = node.axis(1, dims.len())?;
-    let flat = [dims[..axis].iter().product(), dims[axis..].iter().product::<i64>()];
-    let rows = node.in_shape(node.input(0), &flat)?;
+    let flat = element_count(&dims[..axis]).zip(element_count(&dims[axis..]));
+    let flat = flat.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
+    let rows = node.in_shape(node.input(0), &[flat.0, flat.1])?;
     let result = node.emit(kind, &[(Attr::Axis, 1i64.into())], &[rows], node.data_type(0))?;
     node.in_shape(result, &dims)
 }
