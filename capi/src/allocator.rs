@@ -106,7 +106,7 @@ impl Block {
     pub(crate) fn zeroed(callbacks: Callbacks, size: usize, element: usize) -> Result<Self, Fault> {
         let placed = callbacks.place(size, ALIGNMENT, element);
         let placed = placed.ok_or(sterna::Error::OutOfMemory { size, align: ALIGNMENT })?;
-        // SAFETY: the memory has so many bytes, and nobody else knows it.
+        // SAFETY: the memory has that number of bytes, and nobody else knows it.
         unsafe { placed.start.write_bytes(0, size) };
         Ok(Self { callbacks, placed })
     }

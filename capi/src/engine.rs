@@ -49,7 +49,7 @@ impl Engine {
 /// An engine handle: shared by everything that keeps the engine.
 pub(crate) type Shared = Arc<Engine>;
 
-/// Takes a share in an engine that a caller lends.
+/// Takes a share in a caller's engine.
 ///
 /// # Safety
 ///

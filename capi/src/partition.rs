@@ -66,7 +66,7 @@ pub unsafe extern "C" fn sterna_partition_get_ops(
         if num != ops.len() {
             return Err(Fault::count("ops", num, ops.len()));
         }
-        // SAFETY: the caller promises room for so many.
+        // SAFETY: the caller promises room for that number.
         unsafe { fill(ids, ops.iter().map(sterna::Op::id), "ids") }
     })
 }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn sterna_partition_get_input_ports(
     num: usize,
     inputs: *mut LogicalTensor,
 ) -> Status {
-    // SAFETY: the caller promises room for so many.
+    // SAFETY: the caller promises room for that number.
     ffi_guard(|| unsafe { ports(require(partition, "partition")?.core.inputs(), num, inputs) })
 }
 
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn sterna_partition_get_output_ports(
     num: usize,
     outputs: *mut LogicalTensor,
 ) -> Status {
-    // SAFETY: the caller promises room for so many.
+    // SAFETY: the caller promises room for that number.
     ffi_guard(|| unsafe { ports(require(partition, "partition")?.core.outputs(), num, outputs) })
 }
 

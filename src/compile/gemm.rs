@@ -44,7 +44,7 @@ const FEW_COLUMNS: usize = 4;
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 /// Rows and columns of any other tile, if there are enough tiles.
 const TILE: Extent = Extent { rows: 144, columns: 256 };
-/// Tiles are made smaller until there are so many, unless they take less than `SMALL_TILE` FLOPs.
+/// Tiles are made smaller until there are this many, unless they take less than `SMALL_TILE` FLOPs.
 const ENOUGH_TILES: usize = 16;
 const SMALL_TILE: usize = 8 << 20;
 /// Rows of the right operand in a block that is packed by one task.

@@ -208,7 +208,7 @@ pub(super) fn threading(cost: Cost) -> Threading {
     }
 }
 
-/// Elements of the depth of a product in a block, if a block of so many rows of both operands is to stay in
+/// Elements of the depth of a product in a block, if a block of `rows` rows of both operands is to stay in
 /// half of the second-level cache.
 pub(super) fn product_depth(rows: usize) -> usize {
     (PRODUCT_BLOCK.get() / (4 * rows.max(1))).max(64) & !1

@@ -1,5 +1,5 @@
-//! Values by key. Each is made once, however many threads ask for it at once; the least recently used is
-//! evicted first.
+//! Values by key. Each is made once, however many threads look it up at the same time; the least recently
+//! used is evicted first.
 //!
 //! The locks come from the parent module, so that `tests/interleavings` can replace them by those of a model
 //! checker.

@@ -18,8 +18,8 @@ use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, FoldFinish, FoldWork, FusedRows, Loop, LoopNest, PART, Packed, Phase, PlaceNumbers,
-    PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+    Access, Base, FoldFinish, FoldWork, FusedRows, InPlacePorts, Loop, LoopNest, PART, Packed, Phase,
+    PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -62,8 +62,8 @@ pub(super) fn lower(
     }
     let mut plan = builder.finish()?;
     // The kernels read a row of the source before they write it; nothing else may read it.
-    let is_pair = |&(input, output): &(usize, usize)| {
-        let group = &shaped.group;
+    let is_pair = |&InPlacePorts { input, output }: &InPlacePorts| {
+        let (group, output) = (&shaped.group, output - inputs.len());
         let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
         let own = plan.phases.iter().filter_map(|phase| match phase {
             Phase::Rows(rows) => Some(&rows.nest),
@@ -77,9 +77,8 @@ pub(super) fn lower(
             && value.dims == result.dims
             && inputs[input].strides() == Some(&plan.outputs[output].1)
     };
-    let pairs: Vec<(usize, usize)> =
-        in_place.into_iter().map(|(input, output)| (input, output - inputs.len())).filter(is_pair).collect();
-    plan.in_place.extend(pairs);
+    in_place.retain(is_pair);
+    plan.in_place.extend(in_place);
     Ok(plan)
 }
 
@@ -88,7 +87,7 @@ pub(super) fn add(
     shaped: &ShapedPartition<'_>,
     builder: &mut PlanBuilder<'_>,
     anchor: usize,
-) -> Result<Option<(usize, usize)>> {
+) -> Result<Option<InPlacePorts>> {
     let op = &shaped.partition.ops()[shaped.group.anchors[anchor].op];
     RowsLowering { builder, fused: Fused::default(), in_place: None }.run(op, anchor)
 }
@@ -104,7 +103,7 @@ fn cost_of(kind: OpKind) -> usize {
 
 /// A tensor as an operand of iterations.
 trait Along {
-    /// The strides along axes of which each is a dim of the tensor, or none; a dim of 1 is repeated.
+    /// The strides along axes: each axis is a dim of the tensor, or none; a dim of 1 is repeated.
     fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand;
 
     /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
@@ -209,14 +208,14 @@ struct Program {
 struct RowsLowering<'b, 'a> {
     builder: &'b mut PlanBuilder<'a>,
     fused: Fused,
-    /// An input and an output, by port, of which the output may replace the input.
-    in_place: Option<(usize, usize)>,
+    /// The output may replace the input.
+    in_place: Option<InPlacePorts>,
 }
 
 impl RowsLowering<'_, '_> {
     /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that
     /// may share memory.
-    fn run(mut self, op: &Op, anchor: usize) -> Result<Option<(usize, usize)>> {
+    fn run(mut self, op: &Op, anchor: usize) -> Result<Option<InPlacePorts>> {
         let group = self.builder.group();
         let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);
         let (source, result) = (operands[0], results[0]);
@@ -446,7 +445,7 @@ impl RowsLowering<'_, '_> {
     /// Notes that a result may replace the source.
     fn may_replace(&mut self, source: &PlacedTensor, result: Option<&PlacedTensor>) {
         if let (Base::Port(input), Some(Base::Port(output))) = (source.base, result.map(|to| to.base)) {
-            self.in_place = Some((input, output));
+            self.in_place = Some(InPlacePorts { input, output });
         }
     }
 

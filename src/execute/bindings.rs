@@ -4,6 +4,8 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
+use crate::plan::InPlacePorts;
+
 /// Addresses of a plan's ports. Every port has been checked to be memory that fits the plan, and no output
 /// overlaps an input that it is not in place of.
 #[derive(Default)]
@@ -11,8 +13,8 @@ pub(super) struct Bindings {
     /// The address of each port, inputs first. Inputs are never written: steps write to destinations, which
     /// are outputs, internal buffers or scratch.
     pub(super) ports: SmallVec<[*mut u8; 8]>,
-    /// Pairs of ports that share one buffer: an input and the output that is in place of it.
-    pub(super) in_place: SmallVec<[(usize, usize); 2]>,
+    /// The ports that do share one buffer.
+    pub(super) in_place: SmallVec<[InPlacePorts; 2]>,
     /// The address of each internal buffer, aligned; all threads share them.
     pub(super) buffers: SmallVec<[*mut u8; 4]>,
     /// The plan's scratch, aligned, for as many threads as may run the plan.

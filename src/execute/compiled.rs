@@ -12,15 +12,15 @@ use smallvec::SmallVec;
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
 use super::prepared::{PreparationRole, PreparedConstants};
+use super::run;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
 use super::tensor::{Tensor, TensorMut};
-use super::{run, run_phases};
 use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
 use crate::plan::tile_class::MaskTiles;
-use crate::plan::{Base, ClassifyPhase, Phase, Plan};
+use crate::plan::{Base, ClassifyPhase, InPlacePorts, Phase, Plan};
 use crate::types::kind::TensorId;
 use crate::types::shape;
 
@@ -103,9 +103,9 @@ impl CompiledPartition {
         ports: Vec<LogicalTensor>,
         input_count: usize,
     ) -> Self {
-        let pair = |&(input, output): &(usize, usize)| InPlacePair {
+        let pair = |&InPlacePorts { input, output }: &InPlacePorts| InPlacePair {
             input: ports[input].id(),
-            output: ports[input_count + output].id(),
+            output: ports[output].id(),
         };
         let in_place = plan.in_place.iter().map(pair).collect();
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
@@ -149,7 +149,7 @@ impl CompiledPartition {
     }
 
     /// Bytes that an execution reads and writes, each distinct element counted once; `usize::MAX` where there
-    /// are more, which only shapes can ask for that no memory holds.
+    /// are more, as for shapes that no memory holds.
     pub fn bytes_moved(&self) -> usize {
         self.inner.plan.cost.bytes
     }
@@ -206,11 +206,11 @@ impl CompiledPartition {
         self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 && inner.plan.buffers.is_empty() {
-            return run(&inner.plan, &bindings, &inner.engine, &[]);
+            return run(&inner.plan.phases, &[], &inner.plan, &bindings, &inner.engine);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
-        let result = inner.run(bindings);
+        let result = inner.run(&mut bindings);
         inner.scratch.put(scratch);
         result
     }
@@ -238,7 +238,7 @@ impl CompiledPartition {
         let start = scratchpad.as_mut_ptr().cast::<u8>();
         let gap = start.addr().wrapping_neg() % ALIGNMENT;
         self.inner.bind_scratch(&mut bindings, start.wrapping_add(gap));
-        self.inner.run(bindings)
+        self.inner.run(&mut bindings)
     }
 
     /// The classes of the tiles of masked scores, for these inputs: which tiles an execution leaves out.
@@ -311,7 +311,7 @@ impl CompiledPartition {
 
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
-        let result = run_phases(phases.iter(), &inner.plan, &bindings, &inner.engine);
+        let result = run(phases, &[], &inner.plan, &bindings, &inner.engine);
         // SAFETY: the buffer has room for the table, and the phase has written all of it.
         let table = result.map(|()| unsafe { copied(bindings.buffers[table], classify) });
         inner.scratch.put(scratch);
@@ -387,25 +387,27 @@ impl CompiledInner {
     /// Hands aligned memory out: to the internal buffers first, then to the threads.
     fn bind_scratch(&self, bindings: &mut Bindings, start: *mut u8) {
         let buffers = self.plan.buffer_offsets().map(|(offset, _)| start.wrapping_add(offset));
-        bindings.buffers = buffers.collect();
+        bindings.buffers.extend(buffers);
         bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
     }
 
     /// Runs the plan, and lets what it makes of constant inputs alone be kept.
-    fn run(&self, mut bindings: Bindings) -> Result<()> {
+    fn run(&self, bindings: &mut Bindings) -> Result<()> {
         let Self { plan, engine, .. } = self;
+        let run_without =
+            |without: &[usize], bindings: &Bindings| run(&plan.phases, without, plan, bindings, engine);
         if plan.preparation.phases.is_empty() {
-            return run(plan, &bindings, engine, &[]);
+            return run_without(&[], bindings);
         }
-        match self.prepared.take(plan, engine, &bindings) {
-            PreparationRole::Own => run(plan, &bindings, engine, &[]),
+        match self.prepared.take(plan, engine, bindings) {
+            PreparationRole::Own => run_without(&[], bindings),
             PreparationRole::Ready(prepared) => {
-                prepared.bind(plan, &mut bindings);
-                run(plan, &bindings, engine, &plan.preparation.phases)
+                prepared.bind(plan, bindings);
+                run_without(&plan.preparation.phases, bindings)
             }
             PreparationRole::Making(making) => {
-                making.bind(plan, &mut bindings);
-                run(plan, &bindings, engine, &[])?;
+                making.bind(plan, bindings);
+                run_without(&[], bindings)?;
                 making.finish();
                 Ok(())
             }
@@ -446,7 +448,7 @@ impl CompiledInner {
     fn check_pair(&self, input: TensorId, output: TensorId) -> Result<usize, ExecuteFault> {
         let pair = self.in_place.iter().position(|&pair| pair == InPlacePair { input, output });
         let pair = pair.ok_or(ExecuteFault::NotInPlace { output, input })?;
-        Ok(self.input_count + self.plan.in_place[pair].1)
+        Ok(self.plan.in_place[pair].output)
     }
 
     /// Finds the outputs that are in place of an input, and refuses every other overlap.
@@ -461,13 +463,14 @@ impl CompiledInner {
         for output in self.input_count..self.facts.len() {
             let own = range(output);
             for other in (0..output).filter(|&other| overlap(own, range(other))) {
-                let is_pair = bindings.ports[other] == bindings.ports[output]
-                    && self.plan.in_place.contains(&(other, output - self.input_count));
+                let pair = InPlacePorts { input: other, output };
+                let is_pair =
+                    bindings.ports[other] == bindings.ports[output] && self.plan.in_place.contains(&pair);
                 if !is_pair {
                     let (output, other) = (self.facts[output].id, self.facts[other].id);
                     return Err(ExecuteFault::Overlap { output, other });
                 }
-                bindings.in_place.push((other, output));
+                bindings.in_place.push(pair);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Base, Branch, Dest, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
+    Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -43,6 +43,40 @@ pub(super) trait TileOperands<'a> {
     /// Learns that the next tile does not follow the present one.
     #[inline(always)]
     fn jump(&mut self) {}
+}
+
+/// Operands that stay with their driver, so that making an interpreter does not move them
+/// (decision: operands-in-place).
+impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
+    #[inline(always)]
+    fn cursor(&self) -> &Cursor<'a> {
+        (**self).cursor()
+    }
+
+    #[inline(always)]
+    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+        (**self).cursor_mut()
+    }
+
+    #[inline(always)]
+    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+        (**self).prefetch_queue()
+    }
+
+    #[inline(always)]
+    fn at(&mut self, access: usize) -> *mut u8 {
+        (**self).at(access)
+    }
+
+    #[inline(always)]
+    fn begin_step(&mut self, step: usize) {
+        (**self).begin_step(step);
+    }
+
+    #[inline(always)]
+    fn jump(&mut self) {
+        (**self).jump();
+    }
 }
 
 /// Runs a tile program on the tiles of one nest, on one thread; one copy of the code for each driver.
@@ -363,13 +397,13 @@ pub(super) enum SelectDest {
 pub(super) type SelectDests = SmallVec<[SelectDest; 64]>;
 
 /// Resolves where selects write, given the pairs of ports that share one buffer.
-pub(super) fn select_dests(program: &TileProgram, in_place: &[(usize, usize)]) -> SelectDests {
+pub(super) fn select_dests(program: &TileProgram, in_place: &[InPlacePorts]) -> SelectDests {
     if in_place.is_empty() {
         return SelectDests::new();
     }
     let is_over = |branch: &Branch, to: Dest| {
         let Dest::Access(access) = to else { return false };
-        let is_of = |&(input, output): &(usize, usize)| {
+        let is_of = |&InPlacePorts { input, output }: &InPlacePorts| {
             branch.in_place_of == Some(input) && program.accesses[access].base == Base::Port(output)
         };
         in_place.iter().any(is_of)

@@ -18,8 +18,8 @@ pub(super) fn run(nest: &LoopNest, plan: &Plan, bindings: &Bindings, runner: &Ta
     let select_dests = select_dests(&nest.program, &bindings.in_place);
     runner.run(nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
-        let operands = MapOperands::new(nest, &plan.constants, bindings);
-        let mut interpreter = Interpreter::new(&nest.program, &select_dests, scratch, operands);
+        let mut operands = MapOperands::new(nest, &plan.constants, bindings);
+        let mut interpreter = Interpreter::new(&nest.program, &select_dests, scratch, &mut operands);
         ranges.for_each(|tiles| tiles.for_each(|tile| interpreter.run(tile)));
     })
 }

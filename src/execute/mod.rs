@@ -27,22 +27,14 @@ use self::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::plan::{Phase, Plan};
 
-/// Runs the phases of a plan, each after the one before it has ended, without those at some indices.
-fn run(plan: &Plan, bindings: &Bindings, engine: &Engine, without: &[usize]) -> Result<()> {
-    let phases = plan.phases.iter().enumerate().filter(|(index, _)| !without.contains(index));
-    run_phases(phases.map(|(_, phase)| phase), plan, bindings, engine)
-}
-
-/// Runs some phases of a plan.
-fn run_phases<'p>(
-    phases: impl Iterator<Item = &'p Phase>,
-    plan: &Plan,
-    bindings: &Bindings,
-    engine: &Engine,
-) -> Result<()> {
+/// Runs some phases of a plan, each after the one before it has ended, without those at some indices.
+fn run(phases: &[Phase], without: &[usize], plan: &Plan, bindings: &Bindings, engine: &Engine) -> Result<()> {
     let small = engine.begin_small(plan.threading);
     let runner = TaskRunner::new(plan, engine, small.as_ref());
-    for phase in phases {
+    for (index, phase) in phases.iter().enumerate() {
+        if !without.is_empty() && without.contains(&index) {
+            continue;
+        }
         match phase {
             Phase::Map(nest) => map::run(nest, plan, bindings, &runner)?,
             Phase::Rows(rows) => rows::run(rows, plan, bindings, &runner)?,

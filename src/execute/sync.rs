@@ -8,7 +8,7 @@ pub(super) use std::thread::{Thread, current, park};
 pub(super) const SPINS: usize = 10_000;
 
 /// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside
-/// more callers than that, each of which has a thread.
+/// more callers than that, and each has a thread.
 pub(super) const MIN_SLOTS: usize = 16;
 
 /// The cell of the standard library, with the methods of the one that a model checker watches.

@@ -185,7 +185,7 @@ impl Attention {
         Self { window: Some(window), ..self }
     }
 
-    /// Lets so many heads of queries share each head of keys and values.
+    /// Lets this number of heads of queries share each head of keys and values.
     ///
     /// Tensors of rank 5 have them as a dim: `q` is [batch, key heads, groups, queries, d], `k` is
     /// [batch, key heads, 1, keys, d]. Tensors of rank 4, [batch, heads, .., d], are reshaped by ops of the

@@ -313,7 +313,7 @@ impl LogicalTensor {
         in_layout.filter(|_| both_ranked).or(in_property)
     }
 
-    /// This description with what it leaves open as another one, which does not contradict it, has it. `None`
+    /// This description, completed by another one that does not contradict it. `None`
     /// where the dims of one and the strides of the other go beyond the address space together.
     pub(crate) fn completed(&self, other: &Self) -> Option<Self> {
         if !self.has_rank || !other.has_rank {

@@ -10,9 +10,9 @@ use crate::types::features::CpuFeatures;
 #[cfg(target_arch = "x86_64")]
 use crate::types::kind::{CpuFeature, Level};
 
-/// Multiplies and adds in registers, so many steps of independent chains, by the widest instructions in use
-/// for products of a type: pairs of bf16 if the CPU has them, else f32. Returns the number of floating-point
-/// operations done, a multiplication and an addition counted as two.
+/// Multiplies and adds in registers, a number of steps of independent chains, by the widest instructions in
+/// use for products of a type: pairs of bf16 if the CPU has them, else f32. Returns the number of
+/// floating-point operations done, a multiplication and an addition counted as two.
 ///
 /// The time that it takes is the limit of a product, whatever the memory does.
 ///

@@ -100,7 +100,7 @@ unsafe fn elements<U: LaneBits>(extent: Extent, from: Source, col_stride: isize,
     }
 }
 
-/// Rows that are written by turns.
+/// Rows that are written alternately.
 const BLOCK: usize = 16;
 
 /// Blocks of vectors: each part of 16 bytes of a vector is read from a row of memory of its own, and elements
@@ -122,13 +122,13 @@ mod blocks {
         /// Reads each part from its own address.
         unsafe fn load(at: impl Fn(usize) -> *const __m128i) -> Self;
 
-        /// The elements of the lower and of the upper halves of all parts of two vectors by turns, for the
-        /// bytes of an element.
+        /// The elements of the lower and of the upper halves of all parts of two vectors, interleaved, for
+        /// the bytes of an element.
         unsafe fn interleave(a: Self, b: Self, bytes: usize) -> (Self, Self);
 
         unsafe fn store(self, to: *mut u8);
 
-        /// Stores past the caches, to an address that is a multiple of the vector's size.
+        /// Stores non-temporally, to an address that is a multiple of the vector's size.
         unsafe fn stream(self, to: *mut u8);
     }
 

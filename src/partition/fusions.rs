@@ -102,7 +102,7 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
 }
 
 /// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
-/// in what follows it; or from so many ops that no group has them all.
+/// in what follows it; or from more ops than one group can have.
 fn follows_anchor(group: &GroupView<'_>, index: usize) -> bool {
     let graph = group.graph;
     let (mut open, mut seen) = (vec![index], vec![index]);

@@ -153,7 +153,7 @@ impl<'g, E: FnMut(Explanation)> Growth<'g, E> {
                     self.candidate[neighbour] = (self.grown, candidates.len());
                     candidates.push(Candidate { op: neighbour, direction, state: State::Waiting });
                 } else if candidates[place].state == State::Refused {
-                    // Each path that would come back passes a neighbour of the candidate. The op that has
+                    // Each path back into the group passes a neighbour of the candidate. The op that has
                     // joined may be that neighbour.
                     candidates[place].state = State::Waiting;
                     again.push(Reverse(place));

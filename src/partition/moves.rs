@@ -46,7 +46,7 @@ fn movement(op: &Op) -> Option<Movement> {
     }
 }
 
-/// Whether an op is a reshape of known dims, one of which begins and ends within dims of the other.
+/// Whether an op is a reshape of known dims in which one dim begins and ends within dims of the other side.
 fn renumbers(op: &Op) -> bool {
     if movement(op) != Some(Movement::Reshape) {
         return false;

@@ -118,7 +118,7 @@ impl Finish {
 /// Places in the scratch of a thread, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GemmScratch {
-    /// The epilogue's own scratch comes first; this is where that of the product starts.
+    /// The epilogue's own scratch comes first; the scratch of the product starts here.
     pub(crate) left: usize,
     /// Bytes from one row of the left block to the next.
     pub(crate) left_row: usize,

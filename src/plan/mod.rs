@@ -39,6 +39,13 @@ pub(crate) use self::tile_program::{
 use crate::kernels::{LINE, StorePolicy};
 use crate::types::shape::Dims;
 
+/// An input and an output that may share one buffer, as indices among all ports, inputs first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InPlacePorts {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+}
+
 /// A partition compiled for concrete shapes and layouts.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -46,9 +53,8 @@ pub(crate) struct Plan {
     pub(crate) outputs: Vec<(Dims, Dims)>,
     /// Bytes from the first to the last element of each port, inputs first; 0 for shape-only inputs.
     pub(crate) sizes: Vec<usize>,
-    /// Pairs of an input and an output that may share one buffer: indices among the inputs and among the
-    /// outputs.
-    pub(crate) in_place: Vec<(usize, usize)>,
+    /// The ports that may share one buffer.
+    pub(crate) in_place: Vec<InPlacePorts>,
     /// Bytes of each internal buffer, through which phases hand tensors to later ones. All threads of an
     /// execution share them; each starts at a cache line.
     pub(crate) buffers: Vec<usize>,

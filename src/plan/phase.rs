@@ -90,7 +90,8 @@ impl Phase {
         }
     }
 
-    /// What it reads, and what it writes, if it computes elements on their own or packs an operand.
+    /// The bases that it reads and the one that it writes, if it computes single elements or packs an
+    /// operand.
     pub(crate) fn reads_and_writes(&self) -> Option<(Vec<Base>, Vec<Base>)> {
         let (nest, written): (&LoopNest, Vec<usize>) = match self {
             Self::Map(nest) => {

@@ -200,7 +200,7 @@ pub(crate) struct PlaceNumbers {
     pub(crate) place: RowPlace,
     /// For numbers that differ along rows instead: the loops along a row, as in [`PlacedRows`].
     pub(crate) along: SmallVec<[(usize, isize); 2]>,
-    /// The kernel between f64 and the type in memory, and the bytes of that.
+    /// The kernel between f64 and the type in memory, and the bytes of an element in memory.
     pub(crate) convert: Option<Kernel1>,
     pub(crate) bytes: usize,
     /// Offsets in the scratch: of the numbers in f64, and in the type in memory.

@@ -216,7 +216,7 @@ impl ClassifyPhase {
         }
     }
 
-    /// The starts of what it reads.
+    /// The bases that it reads.
     pub(crate) fn reads(&self) -> impl Iterator<Item = Base> {
         self.expr.nodes.iter().filter_map(|node| match &node.op {
             MaskOp::Element(element) => Some(element.base),
@@ -224,7 +224,7 @@ impl ClassifyPhase {
         })
     }
 
-    /// The starts of what it reads, and of its table.
+    /// The bases that it reads, and the base of its table.
     pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
         let reads = self.expr.nodes.iter_mut().filter_map(|node| match &mut node.op {
             MaskOp::Element(element) => Some(&mut element.base),

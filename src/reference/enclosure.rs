@@ -104,7 +104,7 @@ impl Enclosure {
     }
 }
 
-/// Runs ops as one in the order given, and gives an interval for each element of the tensors asked for.
+/// Runs ops as one in the order given, and gives an interval for each element of the tensors named.
 ///
 /// This is the reference of partitions whose accuracy is [`Bounded`](crate::Accuracy::Bounded): the product
 /// of queries and keys, a chain of pointwise ops, SoftMax and the product with the values, with what moves or
@@ -859,7 +859,7 @@ impl Special {
     }
 }
 
-/// What a product of two numbers, one of which is not finite, adds to a sum.
+/// What a product of two numbers adds to a sum if one of them is not finite.
 enum SpecialTerm {
     None,
     Number(f64),

@@ -20,7 +20,7 @@ pub(super) struct Odometer {
     wheels: SmallVec<[Wheel; 6]>,
 }
 
-/// So many steps, each of so many elements of the operand.
+/// A number of steps, each of a number of elements of the operand.
 #[derive(Debug, Clone, Copy)]
 struct Wheel {
     count: usize,
@@ -128,8 +128,8 @@ fn dense(dims: &[i64]) -> Dims {
     strides
 }
 
-/// Calls a function with the number and the elements of each piece of so many, on all threads if there are
-/// more than one.
+/// Calls a function with the number and the elements of each piece of a given length, on all threads if there
+/// are more than one.
 pub(super) fn in_pieces<T: Send>(all: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     if all.len() <= size {
         if !all.is_empty() {

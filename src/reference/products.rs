@@ -123,7 +123,7 @@ fn multiply(rows: &[f64], columns: &[f64], k: usize, sums: &mut [f64]) {
     }
 }
 
-/// The sums of the products of a row and so many columns.
+/// The sums of the products of a row and some columns.
 fn dots<const N: usize>(row: &[f64], columns: &[f64]) -> [f64; N] {
     let k = row.len();
     let columns: [&[f64]; N] = std::array::from_fn(|i| &columns[i * k..][..k]);

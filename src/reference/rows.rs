@@ -558,8 +558,8 @@ fn bounds_by_row(rows: &Rows, src: &Value, of_row: impl Fn(&mut [f64]) + Sync + 
     numbers_of(&rows.value(&numbers, DataType::F64, src.dims())?, &Odometer::dense(src.dims()))
 }
 
-/// The sum and the exponential are off by so many half units in the last place, and the exponential by as
-/// many as the number is below the maximum.
+/// The sum and the exponential are off by this number of half units in the last place, and the exponential by
+/// as many as the number is below the maximum.
 fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
     const STEPS: f64 = 32.0;
     let max = largest(row);
@@ -576,7 +576,7 @@ fn bounds_of_softmax(op: &Op, row: &mut [f64]) {
     });
 }
 
-/// Mean and deviation are off by so many half units in the last place of the mean size.
+/// Mean and deviation are off by this number of half units in the last place of the mean size.
 fn bounds_of_norm(op: &Op, row: &mut [f64], is_centred: bool) {
     const STEPS: f64 = 32.0;
     let n = row.len().max(1) as f64;

@@ -35,7 +35,7 @@ impl Value {
     /// # Errors
     ///
     /// [`Error::Value`] for the type `undef`, for dims that no tensor has or that are unknown, and for bytes
-    /// that are not as many as type and dims ask for.
+    /// whose number does not fit type and dims.
     pub fn new(data_type: DataType, dims: &[i64], mut bytes: Vec<u8>) -> Result<Self> {
         let (needed, given) = (byte_count(data_type, dims)?, bytes.len());
         if given != needed {
@@ -169,7 +169,7 @@ impl Value {
         })
     }
 
-    /// A value whose elements a function writes, so many at a time: it is given which, and their bytes.
+    /// A value whose elements a function writes, some at a time: the function gets their index and bytes.
     pub(super) fn compute(
         data_type: DataType,
         dims: &[i64],
@@ -232,7 +232,7 @@ pub(super) fn count(dims: &[i64]) -> usize {
     shape::element_count(dims).expect("checked when the value was made") as usize
 }
 
-/// An empty vector with room for so many.
+/// An empty vector with room for a number of elements.
 pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     let mut room = Vec::new();
     let (size, align) = (count.saturating_mul(size_of::<T>()), align_of::<T>());

@@ -22,7 +22,7 @@ pub(super) struct IterationSpace {
 
 impl IterationSpace {
     /// The loops of a nest: those that the driver of the phase gives, or as few as accesses and steps allow,
-    /// of which the innermost runs along the memory of one access.
+    /// whose innermost runs along the memory of one access.
     pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
         match expr.driver {
             Some(driver) => Self::given(expr, driver),

@@ -144,7 +144,7 @@ impl Expansion<'_> {
         Ok(Scaling { scale, zero_point })
     }
 
-    /// A constant of so many parameters along each dim of the source.
+    /// A constant with a number of parameters along each dim of the source.
     fn constants(&mut self, elements: Vec<f32>, counts: &[i64]) -> Placed {
         match elements.len() {
             1 => self.constant(elements, &[], DataType::F32),
@@ -152,7 +152,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// An input that holds so many parameters along each dim of the source, or one for all.
+    /// An input with a number of parameters along each dim of the source, or one for all.
     fn parameter(&mut self, port: usize, counts: &[i64]) -> Placed {
         let (input, given) = (PartOperand::Input(port), self.inputs[port]);
         let several = |dims: &[i64]| -> SmallVec<[usize; 6]> {
@@ -249,7 +249,7 @@ impl Expansion<'_> {
         (PartOperand::Part(self.parts.len() - 1), 0)
     }
 
-    /// The parts, of which some are the outputs of the op, as many as it has.
+    /// The parts; some of them are the outputs of the op, as many as it has.
     fn giving(self, results: &[PartOperand]) -> CompositeParts {
         let part = |operand: &PartOperand| match operand {
             PartOperand::Part(part) => Some(*part),

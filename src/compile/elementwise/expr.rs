@@ -63,7 +63,7 @@ enum Blocked {
 /// Why no nest over an index space computes a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NestObstacle {
-    /// An axis has to be split for a value, with so many iterations inside.
+    /// An axis has to be split for a value, with a number of iterations inside.
     Split { axis: usize, inner: i64, of: usize },
     /// The nest has to be cut at an iteration of an axis.
     Cut { axis: usize, at: i64 },

@@ -283,7 +283,7 @@ impl ShapedGroup {
         has_masks.then_some(group)
     }
 
-    /// The value of which another one is the same in another type of floating-point numbers.
+    /// The value that another one repeats in another type of floating-point numbers.
     pub(in crate::compile) fn converted(&self, value: usize) -> Option<usize> {
         let def = self.values[value].def.as_ref()?;
         let (operand, _) = *def.operands.first()?;

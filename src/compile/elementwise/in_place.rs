@@ -1,7 +1,7 @@
 //! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
-use crate::plan::{Access, Base, Dest, Instr, LoopNest, Operand, Phase};
+use crate::plan::{Access, Base, Dest, InPlacePorts, Instr, LoopNest, Operand, Phase};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
 /// size, each access to the input goes along as that to the output does, and nothing reads the input once the
@@ -10,7 +10,7 @@ pub(in crate::compile) fn pairs(
     phases: &[Phase],
     group: &ShapedGroup,
     ports: &[&[i64]],
-) -> Vec<(usize, usize)> {
+) -> Vec<InPlacePorts> {
     let inputs = group.inputs;
     let mut pairs = Vec::new();
     for (index, phase) in phases.iter().enumerate() {
@@ -18,8 +18,7 @@ pub(in crate::compile) fn pairs(
         for (place, nest) in nests.iter().enumerate() {
             for root in 0..nest.program.roots.len() {
                 let Some(port) = written(nest, nest.program.roots[root]) else { continue };
-                let output = port - inputs;
-                let result = &group.values[group.outputs[output]];
+                let result = &group.values[group.outputs[port - inputs]];
                 for input in 0..inputs {
                     let value = &group.values[input];
                     let is_alike = value.dims == result.dims
@@ -40,14 +39,14 @@ pub(in crate::compile) fn pairs(
                     };
                     let is_safe = || goes_along(nest, input, port) && is_whole();
                     if is_alike && is_read_before(nest, root, input) && !is_read_elsewhere() && is_safe() {
-                        pairs.push((output, input));
+                        pairs.push(InPlacePorts { input, output: port });
                     }
                 }
             }
         }
     }
-    pairs.sort_unstable();
-    pairs.into_iter().map(|(output, input)| (input, output)).collect()
+    pairs.sort_unstable_by_key(|pair| (pair.output, pair.input));
+    pairs
 }
 
 /// Whether a step of a nest reads an input.

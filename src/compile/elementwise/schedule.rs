@@ -373,7 +373,7 @@ impl Builder<'_> {
 
     /// The step that completes an output whose value lies transposed in memory, without a detour through
     /// scratch; `None` if the value is another or has been packed, or if the rows of the output share cache
-    /// lines that are to be stored past the caches.
+    /// lines that are to be stored non-temporally.
     fn transposed(&self, root: &Root) -> Option<UnplacedStep> {
         let ExprRef::AxisAccess(from) = root.value else { return None };
         let width = self.expr.accesses[from].width;

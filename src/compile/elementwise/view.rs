@@ -32,7 +32,7 @@ pub(in crate::compile) struct Term {
 /// Why a view of an operand cannot be told for the axes of a nest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::compile) enum Obstacle {
-    /// An axis goes through two dims of the operand: it has to be split, with so many iterations inside.
+    /// An axis goes through two dims of the operand: it has to be split, with a number of iterations inside.
     Split { axis: usize, inner: i64 },
     /// An axis goes through two operands of a concatenation: the nest has to be cut at an iteration.
     Cut { axis: usize, at: i64 },
@@ -89,8 +89,8 @@ impl NestBox {
         View { runs: self.runs.iter().enumerate().map(run).collect() }
     }
 
-    /// The box with one axis as two, the inner one of so many iterations; `None` if a nest has no room for
-    /// one more.
+    /// The box with one axis as two, the inner one of a number of iterations; `None` if a nest has no room
+    /// for one more.
     pub(in crate::compile) fn split(&self, axis: usize, inner: i64) -> Option<Self> {
         let BoxAxis { run, step, extent } = self.axes[axis];
         let mut split = self.clone();
@@ -148,7 +148,7 @@ impl View {
         Ok(operand)
     }
 
-    /// The view of an operand of which a value has a range of each dim, by first elements and steps.
+    /// The view of an operand if a value has a range of each of its dims, by first elements and steps.
     pub(in crate::compile) fn sliced(
         &self,
         dims: &[i64],
@@ -325,7 +325,7 @@ impl DimRun {
                 return Err(Obstacle::Inexpressible);
             }
             if place > 0 && step.abs().saturating_mul(extent - 1) >= end {
-                // The axis goes on in the next dim.
+                // The axis continues in the next dim.
                 let inner = end / step.abs();
                 let fits = end % step == 0 && extent % inner == 0;
                 return Err(if fits { Obstacle::Split { axis, inner } } else { Obstacle::Inexpressible });

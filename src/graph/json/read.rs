@@ -63,7 +63,7 @@ impl Graph {
         Ok(Self::from_json_with_notes(text)?.0)
     }
 
-    /// Reads a graph as [`from_json`](Graph::from_json) does, and answers as well with what it read in
+    /// Reads a graph as [`from_json`](Graph::from_json) does, and also returns what it read in
     /// another way than it is written.
     ///
     /// # Errors

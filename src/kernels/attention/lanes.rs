@@ -218,7 +218,7 @@ fn masks_256(count: usize) -> [__m256i; 2] {
     unsafe { [_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(8).cast())] }
 }
 
-/// Consecutive vectors of a row, of which the last has `count` numbers if they are a `PART`; the others are
+/// Consecutive vectors of a row; the last has `count` numbers if they are a `PART`; the others are
 /// `pad`.
 ///
 /// # Safety

@@ -64,7 +64,7 @@ shells! {
 /// # Safety of the methods
 ///
 /// The machine runs the level. A tile, and rows that are called so, have [`QUERIES`] elements from one row to
-/// the next, of which the columns of at most as many queries are used; these can be read, and written through
+/// the next; the columns of at most as many queries are used; these can be read, and written through
 /// a pointer that is not `const`. Operands of one call do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttentionKernels {

@@ -170,6 +170,7 @@ impl FusedProgram {
     /// Whether a tile runs as one column of blocks, each a row: the slots are then set once, not for every
     /// row (decision: single-block-column). Non-temporal stores prefetch the ends of rows, so they run row by
     /// row.
+    #[inline(always)]
     fn runs_as_column(&self, extent: Extent, sources: &[Source], to: Target) -> bool {
         if extent.rows == 1 || extent.columns > BLOCK || self.store.is_non_temporal() {
             return false;

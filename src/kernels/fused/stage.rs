@@ -24,8 +24,8 @@ pub(super) struct OperandEntries {
     pub(super) broadcast: Option<EntryPoint>,
     /// Clones of the contiguous entry point, for further operands.
     ///
-    /// If one instruction loads two operands by turns, it misleads the prefetcher that follows the stride of
-    /// single instructions (decision: clone-per-operand). So each operand gets its own clone.
+    /// If one instruction loads two operands alternately, it misleads the prefetcher that follows the stride
+    /// of single instructions (decision: clone-per-operand). So each operand gets its own clone.
     pub(super) clones: &'static [EntryPoint],
 }
 

@@ -267,7 +267,7 @@ instances! {
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
 }
 
-/// The micro-kernel for a tile of so many rows and vectors.
+/// The micro-kernel for a tile of a number of rows and vectors.
 #[inline]
 pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize) -> Micro {
     #[cfg(target_arch = "x86_64")]

@@ -115,7 +115,7 @@ pub(crate) struct PackPanel {
 impl PackPanel {
     /// `None` if the type is not one of f32, bf16 and f16.
     ///
-    /// The panels are those of a matrix of so many columns: those of a narrow one are narrower.
+    /// The panels are those of a matrix of this number of columns: a narrow matrix has narrow panels.
     pub(crate) fn new(level: Level, data_type: DataType, form: Form, columns: usize) -> Option<Self> {
         let to = if form == Form::Bf16Pairs { DataType::Bf16 } else { DataType::F32 };
         Some(Self {
@@ -203,7 +203,7 @@ with_features! {
     ///
     /// # Safety
     ///
-    /// So many elements can be read, so many pairs can be written, and the machine runs the level.
+    /// `count` elements can be read, as many pairs can be written, and the machine runs the level.
     unsafe fn interleave(count: usize, low: *const u16, high: *const u16, to: *mut u32) {
         for i in 0..count {
             // SAFETY: as the caller promises.

@@ -9,7 +9,7 @@ use crate::kernels::isa::{Avx2, Avx512, Portable};
 ///
 /// # Safety of the methods
 ///
-/// The machine runs the level. The lanes that are asked for can be read or written at the address.
+/// The machine runs the level. The lanes that the caller names can be read or written at the address.
 pub(super) trait Simd: 'static {
     /// Elements of a vector.
     const LANES: usize;

@@ -33,7 +33,7 @@ const FINE: [f64; 10] = [
 /// `x = n·ln 2 + r`: returns `2ⁿ`, which is 0 or infinite for the largest |x|, and `eʳ − 1`.
 #[inline(always)]
 fn reduced<I: Isa>(x: f64, coefficients: &[f64]) -> (f64, f64) {
-    // The high part of ln 2 has so many trailing zeros that its product with n is exact.
+    // The high part of ln 2 has enough trailing zeros for its product with n to be exact.
     const LN_2: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
     let x = if x > 710.0 { 710.0 } else { x };
     let x = if x < -709.0 { -709.0 } else { x };

@@ -85,7 +85,7 @@ unsafe fn tile(extent: Extent, index: LinearIndex, parameters: KeepParameters, t
                 let skipped = at as usize % WORDS;
                 let count = (BLOCK - skipped).min(extent.columns - column);
                 let block = generator.block(at & !(WORDS as u64 - 1));
-                // SAFETY: as above; so many elements of the block are behind those that are skipped.
+                // SAFETY: as above; the block has as many elements behind those that are skipped.
                 unsafe { target.copy_from_nonoverlapping(block.as_ptr().add(skipped), count) };
                 count
             } else {
@@ -130,7 +130,7 @@ impl Generator {
             *index = first.wrapping_add((WORDS * lane) as u64);
         }
         let words = self.words(&indices);
-        // The four elements of a counter, of which the first is in the lowest byte.
+        // The four elements of a counter; the first is in the lowest byte.
         let mut of_counters = [0u32; LANES];
         for lane in 0..LANES {
             let byte = |word: usize| u32::from(words[word][lane] > self.bound) << (8 * word);

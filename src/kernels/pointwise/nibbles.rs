@@ -1,4 +1,4 @@
-//! Elements of four bits, of which a byte holds two, the first in its low half.
+//! Elements of four bits: a byte holds two, the first in its low half.
 
 use super::is_kept::LinearIndex;
 use crate::kernels::isa::{ByLevel, shells};

@@ -15,8 +15,8 @@ pub(super) struct E4m3(u8);
 const MAGNITUDE: u32 = u32::MAX >> 1;
 const NAN_FROM: u32 = f32::INFINITY.to_bits() + 1;
 
-/// The magnitude in f32 of a finite float with so many bits of mantissa, given the exponent of its smallest
-/// normal number. No step takes or gives a subnormal f32, which machines handle slowly.
+/// The magnitude in f32 of a finite float with a number of bits of mantissa, given the exponent of its
+/// smallest normal number. No step takes or gives a subnormal f32, which machines handle slowly.
 #[inline(always)]
 fn widened<const MANTISSA: u32>(magnitude: u32, least_exponent: i32) -> u32 {
     let rebase = ((127 + least_exponent - 1) as u32) << 23;
@@ -26,7 +26,7 @@ fn widened<const MANTISSA: u32>(magnitude: u32, least_exponent: i32) -> u32 {
     if magnitude < 1 << MANTISSA { subnormal } else { normal }
 }
 
-/// The magnitude of a float with so many bits of mantissa that is nearest to an f32, of two the even one, as
+/// The magnitude of the float with a number of bits of mantissa that is nearest to an f32, ties to even, as
 /// bits that may be beyond the largest number; given the exponent of its smallest normal number.
 #[inline(always)]
 fn narrowed<const MANTISSA: u32>(magnitude: u32, least_exponent: i32) -> u32 {

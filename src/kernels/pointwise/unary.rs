@@ -139,8 +139,8 @@ impl Function1 for Pow {
     }
 }
 
-/// The sine of a number and so many quarter turns: 0 for the sine, 1 for the cosine. Large numbers, which are
-/// rare, are tested for once a block.
+/// The sine of a number and a number of quarter turns: 0 for the sine, 1 for the cosine. Large numbers, which
+/// are rare, are tested for once a block.
 struct Sine<const QUARTERS: u64>;
 
 impl<const QUARTERS: u64> Function1 for Sine<QUARTERS> {

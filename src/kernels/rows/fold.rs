@@ -57,7 +57,7 @@ pub(crate) type FoldRows = unsafe fn(extent: Extent, from: Source, float: RowTyp
 pub(crate) type FoldColumns =
     unsafe fn(extent: Extent, from: Source, float: RowType, first: usize, partial: *mut f64);
 
-/// Combines the partial results of each of so many columns. The results, rounded up to whole vectors, are the
+/// Combines the partial results of each column. The results, rounded up to whole vectors, are the
 /// first partial results afterwards.
 ///
 /// # Safety

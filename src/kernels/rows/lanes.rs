@@ -306,7 +306,7 @@ fn exp_of_each<I: Isa>(x: [f32; LANES]) -> [f32; LANES] {
     to
 }
 
-/// Longest row, in bytes, of which the next row is prefetched: both fit into the first level.
+/// Longest row, in bytes, for which the next row is prefetched: both fit into the first level.
 const PREFETCHED: usize = 16 << 10;
 
 /// Prefetches the elements of a step, a row further on than these, if rows are short enough.
@@ -483,8 +483,8 @@ impl Lanes for Portable {
     }
 }
 
-/// An array of the values of an expression for so many indices. The methods of arrays would do, but they are
-/// not compiled for the level, nor are the instructions inside them.
+/// An array of the values of an expression for all indices below a number. The methods of arrays would do,
+/// but they are not compiled for the level, nor are the instructions inside them.
 macro_rules! each {
     (2, |$i:ident| $value:expr) => {
         [each!(@ $i = 0, $value), each!(@ $i = 1, $value)]

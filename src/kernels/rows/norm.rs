@@ -48,7 +48,7 @@ shells! {
     }
 }
 
-/// Numbers that are added up in f32 before their sum goes on in f64.
+/// Numbers that are added up in f32 before their sum is added to one in f64.
 const SEGMENT: usize = 16 * STEP;
 
 /// Below this mean, squares may have lost bits to underflow.

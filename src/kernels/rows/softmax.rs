@@ -51,7 +51,7 @@ shells! {
     }
 }
 
-/// Numbers that are added up in f32 before their sum goes on in f64.
+/// Numbers that are added up in f32 before their sum is added to one in f64.
 const SEGMENT: usize = 16 * STEP;
 
 /// # Safety

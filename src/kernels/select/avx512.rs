@@ -22,7 +22,7 @@ const fn chunk_blocks<U: LaneBits>() -> usize {
     if blocks > PROBE_BLOCKS { blocks } else { PROBE_BLOCKS }
 }
 
-/// Blocks of a chunk that are tested first: so many that conditions agree seldom by chance, and the branch is
+/// Blocks of a chunk that are tested first: enough that conditions seldom agree by chance, and the branch is
 /// predicted (decision: select-probe).
 const PROBE_BLOCKS: usize = 4;
 

@@ -313,7 +313,7 @@ fn groups_are_those_of_the_plain_way() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Forms of graphs of about so many ops, by name.
+/// Forms of graphs of about a number of ops, by name.
 fn forms(count: usize) -> BTreeMap<&'static str, Form> {
     use OpKind::{Abs, Add, Exp};
     let half = count / 2;

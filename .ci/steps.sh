@@ -1,0 +1,143 @@
+# What `.ci/run` and `.ci/long` share: how steps run, the tools that they install, and the checks of which the one runs a
+# sample and the other everything. To be sourced by bash.
+set -euo pipefail
+shopt -s nullglob
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset STERNA_MAX_CPU_ISA STERNA_NUM_THREADS OMP_NUM_THREADS RUSTDOCFLAGS
+# Everything is built once, and what fails is run again by hand where lines are wanted.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+
+readonly cargo_fuzz_version=0.13.1
+readonly cargo_c_version=0.10.24+cargo-0.98.0
+readonly onednn_version=2026.1.0
+readonly openvino_version=2026.4.1
+readonly onnx_version=1.23.2
+readonly torch_version=2.15.0
+readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
+readonly onednn=$caches/sterna-onednn/$onednn_version
+readonly openvino=$caches/sterna-openvino/$openvino_version
+readonly onnx=$caches/sterna-onnx/$onnx_version
+readonly torch=$caches/sterna-torch/$torch_version
+host=$(rustc -vV | sed -n 's/^host: //p')
+readonly host
+
+current=start
+log=$(mktemp)
+asides=$(mktemp -d)
+declare -A pids
+finish() {
+    local code=$?
+    kill $(jobs -p) 2>/dev/null || true
+    rm -rf "$log" "$asides"
+    if [ "$code" -ne 0 ]; then echo "FAILED in step: $current" >&2; fi
+}
+trap finish EXIT
+
+# step NAME COMMAND...: runs a command and says how long it took.
+step() {
+    current=$1
+    shift
+    echo
+    echo "==> $current"
+    local began=$SECONDS
+    "$@"
+    echo "<== $current: $((SECONDS - began)) s"
+}
+
+# aside NAME COMMAND...: starts a command that leaves cores idle, beside the steps that follow.
+aside() {
+    local name=$1
+    shift
+    "$@" >"$asides/$name" 2>&1 &
+    pids[$name]=$!
+}
+
+# join NAME: waits for what was started aside, and shows what it said.
+join() {
+    local code=0
+    wait "${pids[$1]}" || code=$?
+    cat "$asides/$1"
+    return "$code"
+}
+
+# debian PACKAGE...: installs Debian packages, where there are any to install.
+debian() {
+    if [ "$#" -gt 0 ]; then
+        apt-get update -qq && apt-get install --yes -qq --no-install-recommends "$@"
+    fi
+}
+
+# crate NAME VERSION COMMAND OPTION...: installs a tool from the registry, if COMMAND does not say that it is there.
+crate() {
+    local name=$1 version=$2 command=$3
+    shift 3
+    if [[ "$($command --version 2>/dev/null)" != *"${version%%+*}"* ]]; then
+        cargo install "$name" --version "$version" --locked "$@"
+    fi
+}
+
+# python_packages FOLDER PACKAGE...: a virtual environment with these packages of PyPI, made once.
+python_packages() {
+    local folder=$1
+    shift
+    if [ ! -e "$folder/complete" ]; then
+        python3 -m venv "$folder"
+        "$folder/bin/pip" install --quiet "$@"
+        touch "$folder/complete"
+    fi
+}
+
+# What tests run where they are told that it is there: C compilers and valgrind, CMake and pkg-config, Chromium, cargo-c,
+# qemu, and, from PyPI, oneDNN, OpenVINO and ONNX.
+tools() {
+    local packages=() command version
+    for command in clang valgrind cmake pkg-config chromium g++; do
+        command -v "$command" >/dev/null || packages+=("$command")
+    done
+    command -v chromedriver >/dev/null || packages+=(chromium-driver)
+    command -v qemu-x86_64 >/dev/null || packages+=(qemu-user)
+    python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+    debian "${packages[@]}"
+    # What AddressSanitizer of clang links is a package of its own, by the version of clang.
+    version=$(clang -dumpversion)
+    if [ ! -e "$(clang -print-file-name=libclang_rt.asan-x86_64.a)" ]; then
+        debian "libclang-rt-${version%%.*}-dev"
+    fi
+    crate cargo-c "$cargo_c_version" "cargo cinstall"
+    python_packages "$onednn" "onednn==$onednn_version" "onednn-devel==$onednn_version"
+    python_packages "$openvino" "openvino==$openvino_version"
+    python_packages "$onnx" "onnx==$onnx_version"
+}
+
+# The sources of the fuzzers are held to the same form as all others.
+fuzz_sources() {
+    crate cargo-fuzz "$cargo_fuzz_version" "cargo fuzz"
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
+    cargo clippy --manifest-path fuzz/Cargo.toml --locked --all-targets --no-default-features -- -D warnings
+}
+
+# sanitized SANITIZER ARGUMENT...: tests of the library under a sanitizer. The standard library comes without it; other
+# people's code needs no optimisation here.
+sanitized() {
+    local sanitizer=$1
+    shift
+    RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer" \
+        cargo +nightly test --config 'profile.test.package."*".opt-level=0' \
+        --target "$host" --package sterna --all-features "$@"
+}
+
+# thread_sanitizer TEST...: tests that share things among threads, the same one left out.
+thread_sanitizer() {
+    local tests=() test
+    for test in "$@"; do tests+=(--test "$test"); done
+    TSAN_OPTIONS="suppressions=$PWD/.ci/thread-sanitizer.supp" sanitized thread "${tests[@]}" -- \
+        --skip one_to_eight_threads_give_the_same_bits
+}
+
+# emulated CPU TEST...: tests on another processor, by qemu.
+emulated() {
+    local cpu=$1 tests=() test
+    shift
+    for test in "$@"; do tests+=(--test "$test"); done
+    env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test "${tests[@]}"
+}
