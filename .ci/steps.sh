@@ -11,10 +11,12 @@ readonly cargo_fuzz_version=0.13.1
 readonly cargo_c_version=0.10.24+cargo-0.98.0
 readonly onednn_version=2026.1.0
 readonly openvino_version=2026.4.1
+readonly onnx_version=1.23.2
 readonly torch_version=2.15.0
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
 readonly onednn=$caches/sterna-onednn/$onednn_version
 readonly openvino=$caches/sterna-openvino/$openvino_version
+readonly onnx=$caches/sterna-onnx/$onnx_version
 readonly torch=$caches/sterna-torch/$torch_version
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly host
@@ -86,7 +88,7 @@ python_packages() {
 }
 
 # What tests run where they are told that it is there: C compilers and valgrind, CMake and pkg-config, Chromium, cargo-c,
-# qemu, and, from PyPI, oneDNN and OpenVINO.
+# qemu, and, from PyPI, oneDNN, OpenVINO and ONNX.
 tools() {
     local packages=() command version
     for command in clang valgrind cmake pkg-config chromium g++; do
@@ -104,6 +106,7 @@ tools() {
     crate cargo-c "$cargo_c_version" "cargo cinstall"
     python_packages "$onednn" "onednn==$onednn_version" "onednn-devel==$onednn_version"
     python_packages "$openvino" "openvino==$openvino_version"
+    python_packages "$onnx" "onnx==$onnx_version"
 }
 
 # The sources of the fuzzers are held to the same form as all others.

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly seconds=${1:?how many seconds}
 shift
-if [ "$#" -eq 0 ]; then set -- attention c_abi graph_json openvino pointwise rust_api select; fi
+if [ "$#" -eq 0 ]; then set -- attention c_abi graph_json onnx openvino pointwise rust_api select; fi
 
 # Both cores build; what is lost in speed is little.
 export units=--codegen-units=16
@@ -18,6 +18,7 @@ fuzz() {
         folders+=(../examples/graphs)
         flags=(-max_len=8192 -dict=graph_json.dict)
     fi
+    if [ "$2" = onnx ]; then flags=(-max_len=4096 -dict=onnx.dict); fi
     if [ "$2" = openvino ]; then flags=(-max_len=8192 -dict=openvino.dict); fi
     mkdir -p "corpus/$2" artifacts
     # Standard output is closed: it is full of what the library says there, and of nothing else.

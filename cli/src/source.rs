@@ -1,5 +1,5 @@
-//! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of
-//! OpenVINO, with the shapes that options give.
+//! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of ONNX
+//! or OpenVINO, with the shapes that options give.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use sterna::reference::Value;
-use sterna::{Error, Graph, JsonFault, TensorId};
-use sterna_import::{Imported, Options, Port, openvino};
+use sterna::{DataType, Error, Graph, JsonFault, LogicalTensor, TensorId};
+use sterna_import::{Fault, Imported, Options, Port, onnx, openvino};
 
 use crate::ending::Ending;
 use crate::given::Given;
@@ -20,14 +20,14 @@ use crate::shapes::settle;
 /// Which graph.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArgs {
-    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input.
+    /// The graph in JSON, or a model of ONNX or OpenVINO; `-` reads standard input.
     pub(crate) graph: PathBuf,
     /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are
     /// inferred anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only
     /// if its shape does not follow from those of the op's inputs.
-    #[arg(long, value_name = "ID=SHAPE", value_parser = parse::key_and_shape)]
+    #[arg(long, visible_alias = "shape", value_name = "ID=SHAPE", value_parser = parse::key_and_shape)]
     pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
-    /// The constants of a model; unless given, the file beside it that ends in .bin.
+    /// The constants of a model of OpenVINO; unless given, the file beside it that ends in .bin.
     #[arg(long, value_name = "FILE.bin")]
     pub(crate) weights: Option<PathBuf>,
     /// Takes a model although layers of it cannot be mapped: each of them becomes a Wildcard op.
@@ -112,9 +112,27 @@ impl GraphArgs {
     /// The graph. `given` are the values of inputs, from which a model takes types and shapes that it does
     /// not say.
     pub(crate) fn load(&self, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
-        let text = read(&self.graph).map_err(Ending::usage)?;
+        let bytes = read(&self.graph).map_err(Ending::usage)?;
+        if is_onnx(&self.graph, &bytes) {
+            if self.weights.is_some() {
+                return Err(Ending::usage(anyhow!("--weights goes with a model of OpenVINO")));
+            }
+            let is_stdin = self.graph == Path::new("-");
+            return self.model(
+                &|options| match is_stdin {
+                    true => onnx::read_under(&bytes, options),
+                    // Constants may have their elements in files beside it.
+                    false => onnx::read_file(&self.graph, options),
+                },
+                given,
+                true,
+            );
+        }
+        let text = String::from_utf8(bytes).ok().with_context(|| format!("{} is no text", self.name()));
+        let text = text.map_err(Ending::usage)?;
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
-            return self.model(&text, given);
+            let weights = self.weights_of().map_err(Ending::usage)?;
+            return self.model(&|options| openvino::read_with(&text, &weights, options), given, false);
         }
         if let Some(option) =
             [("--weights", self.weights.is_some()), ("--partial", self.partial)].iter().find(|o| o.1)
@@ -135,15 +153,17 @@ impl GraphArgs {
         Ok(Loaded { graph: settle(loaded.graph, &shapes)?, ..Loaded::unnamed(Graph::new()) })
     }
 
-    /// A model.
-    fn model(&self, text: &str, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
-        let weights = self.weights_of().map_err(Ending::usage)?;
-        let read = |options: &Options| {
-            let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
-            openvino::read_with(text, &weights, options).map_err(failed)
-        };
+    /// A model. If `takes_values`, its reader computes what follows from the values of inputs.
+    fn model(
+        &self,
+        read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
+        given: &[(Key, Given)],
+        takes_values: bool,
+    ) -> Result<Loaded, Ending> {
+        let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
         // The names of its inputs, even if parts of it cannot be mapped as they are.
-        let survey = loaded(read(&Options { partial: true, ..Options::default() })?);
+        let survey = read(&Options { partial: true, ..Options::default() }).map_err(failed)?;
+        let survey = loaded(survey);
         let Some(named) = &survey.named else { unreachable!("a model has names") };
         let input = |id: TensorId| named.inputs.iter().find(|port| port.tensor.id() == id);
 
@@ -156,9 +176,15 @@ impl GraphArgs {
                 None => inner.push((id, dims)),
             }
         }
+        let mut values = BTreeMap::new();
         for (id, given) in survey.resolve("--input", given, Side::Inputs).map_err(Ending::usage)? {
             let Some(port) = input(id) else { continue };
             let (data_type, dims) = given.description().map_err(Ending::usage)?;
+            if takes_values {
+                let desc = LogicalTensor::strided(id, port.tensor.data_type(), &dims);
+                let value = desc.map_err(Into::into).and_then(|desc| given.value(&desc));
+                values.insert(port.name().to_owned(), value.map_err(Ending::usage)?);
+            }
             options.types.extend(data_type.map(|data_type| (port.name().to_owned(), data_type)));
             if port.tensor.known_dims().is_none() {
                 options.shapes.entry(port.name().into()).or_insert(dims);
@@ -168,8 +194,25 @@ impl GraphArgs {
         let mut loaded = match as_it_stands && (self.partial || survey.notes.is_empty()) {
             true => survey,
             false => {
+                let open: Vec<String> = named
+                    .inputs
+                    .iter()
+                    .filter(|port| port.tensor.known_dims().is_none())
+                    .filter(|port| !options.shapes.contains_key(port.name()))
+                    .map(|port| format!("--shape {}=...", port.name()))
+                    .collect();
                 drop(survey);
-                loaded(read(&options)?)
+                loaded(read_with_values(read, &mut options, &values).map_err(|error| match &error {
+                    sterna_import::Error::Layer { fault, .. }
+                        if matches!(**fault, Fault::UnknownShape { .. }) && !open.is_empty() =>
+                    {
+                        let (name, open) = (self.name(), open.join(" "));
+                        Ending::failed(anyhow!(
+                            "cannot read a model from {name}: {error}; {open} gives a shape"
+                        ))
+                    }
+                    _ => failed(error),
+                })?)
             }
         };
         loaded.graph = settle(loaded.graph, &inner)?;
@@ -188,6 +231,36 @@ impl GraphArgs {
     }
 }
 
+/// Reads a model; if a node of it needs a constant, with the values of inputs that are lists of whole
+/// numbers, as shapes and axes are, and if that is not enough with all that are given.
+fn read_with_values(
+    read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
+    options: &mut Options,
+    values: &BTreeMap<String, Value>,
+) -> Result<Imported, sterna_import::Error> {
+    let is_list =
+        |value: &Value| matches!(value.data_type(), DataType::S32 | DataType::S64) && value.dims().len() <= 1;
+    let mut imported = read(options);
+    for takes_all in [false, true] {
+        let wants_constant = |error: &sterna_import::Error| match error {
+            sterna_import::Error::Layer { fault, .. } => matches!(**fault, Fault::NotConstant { .. }),
+            _ => false,
+        };
+        if !imported.as_ref().is_err_and(wants_constant) || values.is_empty() {
+            break;
+        }
+        let taken = values.iter().filter(|(_, value)| takes_all || is_list(value));
+        options.values = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
+        imported = read(options);
+    }
+    imported
+}
+
+/// Whether a file is a model of ONNX, by its name or, as standard input has none, by its first field.
+fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
+    path.extension().is_some_and(|extension| extension == "onnx") || bytes.first() == Some(&8)
+}
+
 fn loaded(imported: Imported) -> Loaded {
     let note = |error: &sterna_import::Error| format!("{error}; it became a Wildcard op");
     Loaded {
@@ -198,14 +271,15 @@ fn loaded(imported: Imported) -> Loaded {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     if path == Path::new("-") {
-        return io::read_to_string(io::stdin()).context("cannot read a graph from standard input");
+        io::stdin().read_to_end(&mut bytes).context("cannot read a graph from standard input")?;
+        return Ok(bytes);
     }
-    let mut text = String::new();
     let mut file = fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    file.read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text)
+    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(bytes)
 }
 
 /// The line of a text at fault, with a mark below the column; of a long line the part around it.

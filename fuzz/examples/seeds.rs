@@ -12,7 +12,10 @@ use sterna::{
 use sterna_fuzz::PLAIN_OPS;
 use sterna_fuzz::common::Random;
 use sterna_fuzz::common::graphs::RandomGraph;
-use sterna_import::openvino;
+use sterna_import::{onnx, openvino};
+
+#[path = "../../import/tests/common/onnx.rs"]
+mod bytes;
 
 /// The targets that take bytes, with how many bytes a seed has: enough for a case, or some dozens of calls.
 const OF_BYTES: &[(&str, usize)] =
@@ -107,7 +110,51 @@ fn main() -> std::io::Result<()> {
         bytes.extend(fs::read(file.with_extension("bin")).unwrap_or_default());
         fs::write(seeds.join("openvino").join(model), bytes)?;
     }
-    fs::write(folder.join("openvino.dict"), openvino_dictionary())
+    fs::write(folder.join("openvino.dict"), openvino_dictionary())?;
+    fs::create_dir_all(seeds.join("onnx"))?;
+    for kind in onnx::op_types() {
+        fs::write(seeds.join("onnx").join(kind), onnx_model(kind))?;
+    }
+    let words: Vec<String> = onnx::op_types().map(|kind| format!("\"{kind}\"\n")).collect();
+    fs::write(folder.join("onnx.dict"), words.concat())
+}
+
+/// A model of one node, with as many inputs as it has: numbers or truth values, and lists as constants.
+fn onnx_model(kind: &str) -> Vec<u8> {
+    use bytes::{Onnx, field, int, integers, node, value};
+    let model = |count: usize, data_type: i64, list: &[i64], attributes: &[Vec<u8>]| {
+        let names = ["x", "a", "b", "c"];
+        let inputs = &names[..count];
+        let dims: &[i64] = if kind == "Attention" { &[1, 2, 2, 3] } else { &[2, 3] };
+        // What is no list is an input.
+        let is_list = |place: usize| !list.is_empty() && place > 0;
+        let places = || inputs.iter().enumerate();
+        Onnx {
+            nodes: vec![node(kind, inputs, &["y"], attributes)],
+            inputs: places()
+                .filter(|(place, _)| !is_list(*place))
+                .map(|(_, name)| value(name, data_type, dims))
+                .collect(),
+            constants: places()
+                .filter(|(place, _)| is_list(*place))
+                .map(|(_, name)| integers(name, list))
+                .collect(),
+            outputs: vec![field(1, b"y")],
+            opset: Some(24),
+            ..Onnx::default()
+        }
+        .bytes()
+    };
+    let attributes = [vec![], vec![int("axis", 1)], vec![int("to", 6)]];
+    let lists: [&[i64]; 5] = [&[], &[0], &[0, 1], &[2, 3], &[1, 1, 1, 1]];
+    let tried = attributes.iter().flat_map(|attributes| {
+        lists.iter().flat_map(move |list| {
+            (0..=4).flat_map(move |count| [1, 9].map(|of| model(count, of, list, attributes)))
+        })
+    });
+    let read = |bytes: &Vec<u8>| onnx::read(bytes).is_ok();
+    // A node that needs more is worth a look all the same.
+    tried.into_iter().find(read).unwrap_or_else(|| model(2, 1, &[], &[]))
 }
 
 /// A lone layer of a type, with as many inputs as it has.

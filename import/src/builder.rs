@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sterna::reference::{self, Value};
 use sterna::{
-    Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpKind, Property, TensorId, UNKNOWN_DIM,
+    Attr, AttrValue, DataType, Dims, Graph, LogicalTensor, Op, OpKind, Property, Schema, ShapeRule, TensorId,
+    UNKNOWN_DIM,
 };
 
 use crate::error::{Error, Fault, Limited};
@@ -279,7 +280,9 @@ impl<'a> Builder<'a> {
                 reference::supports(&unknown)?;
                 match inputs {
                     // What computes each element from one has the shape of what it computes from.
-                    [input] if kind != OpKind::StaticReshape => self.dims(*input).map(Dims::from),
+                    [input] if Schema::of(kind).shape_rule == ShapeRule::Identity => {
+                        self.dims(*input).map(Dims::from)
+                    }
                     _ => otherwise.map(Dims::from),
                 }
             }

@@ -46,6 +46,12 @@ pub enum Error {
         /// The right form.
         needed: &'static str,
     },
+    /// The file of a model cannot be read.
+    #[error("the file cannot be read: {what}")]
+    File {
+        /// The kind of the fault, as the system calls it.
+        what: String,
+    },
     /// An edge has an end that does not exist, or shares its target with another edge.
     #[error("the edge from layer {} port {} to layer {} port {}: {what}", .from[0], .from[1], .to[0], .to[1])]
     Edge {
@@ -324,6 +330,12 @@ pub enum Fault {
         given: u64,
         /// Bytes of type and shape.
         needed: u64,
+    },
+    /// Elements of a constant that stand in a file of their own.
+    #[error("the file with the elements of the constant: {what}")]
+    External {
+        /// The fault.
+        what: &'static str,
     },
     /// A limit is reached.
     #[error("{what}: {given} is more than the limit of {most}")]

@@ -19,7 +19,8 @@ pub(crate) fn reshaped(value: &Value, dims: &[i64]) -> Result<Value, sterna::Err
 /// 1, and as many elements as the value.
 pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Value, sterna::Error> {
     let size = value.data_type().size().unwrap_or(0);
-    let count = dims.iter().product::<i64>() as usize;
+    // Beside a dim of 0, the others may be of any size.
+    let count = if dims.contains(&0) { 0 } else { dims.iter().product::<i64>() as usize };
     let mut bytes = room(count * size)?;
     let mut index = vec![0i64; dims.len()];
     for _ in 0..count {
@@ -33,6 +34,32 @@ pub(crate) fn repeated(value: &Value, view: &[i64], dims: &[i64]) -> Result<Valu
                 break;
             }
             *i = 0;
+        }
+    }
+    Value::new(value.data_type(), dims, bytes)
+}
+
+/// The slices of a value at places along an axis, in the shape of the result. Each place is within the dim.
+pub(crate) fn gathered(
+    value: &Value,
+    axis: usize,
+    places: &[i64],
+    dims: &[i64],
+) -> Result<Value, sterna::Error> {
+    let own = value.dims();
+    // Beside a dim of 0, the others may be of any size.
+    if value.bytes().is_empty() {
+        return Value::new(value.data_type(), dims, Vec::new());
+    }
+    let size = value.data_type().size().unwrap_or(0);
+    let inner = own[axis + 1..].iter().product::<i64>() as usize * size;
+    let outer = own[..axis].iter().product::<i64>() as usize;
+    let stride = own[axis] as usize * inner;
+    let mut bytes = room(outer * places.len() * inner)?;
+    for row in 0..outer {
+        for &place in places {
+            let first = row * stride + place as usize * inner;
+            bytes.extend_from_slice(&value.bytes()[first..first + inner]);
         }
     }
     Value::new(value.data_type(), dims, bytes)

@@ -1,4 +1,4 @@
-//! The page of the guide about OpenVINO, so that its code in Rust is compiled and run by the documentation
+//! The pages of the guide about models, so that their code in Rust is compiled and run by the documentation
 //! tests.
 
 macro_rules! pages {
@@ -11,5 +11,6 @@ macro_rules! pages {
 }
 
 pages! {
+    onnx "onnx.md";
     openvino "openvino.md";
 }

@@ -34,12 +34,14 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod compose;
 mod error;
 mod fold;
 #[cfg(doctest)]
 mod guide;
 mod limits;
 mod names;
+pub mod onnx;
 pub mod openvino;
 mod weights;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sterna::DataType;
+use sterna::reference::Value;
 
 use crate::error::{Error, Limited};
 
@@ -69,7 +70,7 @@ impl Limits {
 /// assert_eq!(imported.outputs[0].tensor.known_dims(), Some(&[8][..]));
 /// # Ok::<(), sterna_import::Error>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// The limits of the file.
     pub limits: Limits,
@@ -81,4 +82,7 @@ pub struct Options {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Types of inputs, by name, for files that say none: a lone layer of OpenVINO's specification.
     pub types: BTreeMap<String, DataType>,
+    /// Values of inputs, by name, of which the model then keeps what follows: they are constants. Readers of
+    /// ONNX take them.
+    pub values: BTreeMap<String, Value>,
 }

@@ -19,7 +19,7 @@ use crate::parse::{Key, join, key_and_fill, key_and_shape};
     after_help = join(&[HOW, EXAMPLES, EXIT_CODES])
 )]
 pub(crate) struct BenchArgs {
-    /// The graph in JSON, or a model of OpenVINO in XML; `-` reads standard input. Each partition that runs
+    /// The graph in JSON, or a model of ONNX or OpenVINO; `-` reads standard input. Each partition that runs
     /// is a case, on inputs filled at random.
     pub(crate) graph: Option<PathBuf>,
     /// Measures cases that are built in.
@@ -46,6 +46,7 @@ pub(crate) struct BenchArgs {
     /// Gives a tensor of GRAPH another shape, as `sterna run` does.
     #[arg(
         long,
+        visible_alias = "shape",
         value_name = "ID=SHAPE",
         value_parser = key_and_shape,
         conflicts_with_all = ["suite", "load"]

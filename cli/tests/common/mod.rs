@@ -20,6 +20,10 @@ pub fn sterna(args: &[&str]) -> Ended {
 }
 
 pub fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
+    sterna_reading_bytes(stdin.as_bytes(), args)
+}
+
+pub fn sterna_reading_bytes(stdin: &[u8], args: &[&str]) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sterna"))
         .args(args)
         .stdin(Stdio::piped())
@@ -28,7 +32,7 @@ pub fn sterna_reading(stdin: &str, args: &[&str]) -> Ended {
         .spawn()
         .unwrap();
     // A process that refuses its arguments never reads.
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
     Ended {
         code: output.status.code().unwrap_or(-1),

@@ -11,8 +11,8 @@ use sterna::{
 use super::types::Element;
 use super::xml::Layer;
 use crate::builder::{Builder, is_known};
+use crate::compose::{self as steps, is_integer};
 use crate::error::{Braced, Fault, PortRef};
-use crate::weights;
 
 use Class::{Truth, Value as Plain};
 use OpKind as K;
@@ -359,17 +359,8 @@ impl Context<'_, '_> {
     /// A number of rank 0 beside an input of a type: made by an op where the number has an exact form in f32,
     /// else a constant.
     pub(super) fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
-        let value = match data_type {
-            DataType::Boolean => Value::from_slice(&[], &[number != 0.0]).ok(),
-            _ => weights::scalar(data_type, number),
-        };
-        let value =
-            value.ok_or_else(|| Fault::of_type(self.port(0), data_type, "a type that holds the number"))?;
-        let narrow = number as f32;
-        Ok(match f64::from(narrow) == number {
-            true => self.builder.number(value, narrow)?,
-            false => self.builder.constant(value)?,
-        })
+        let tensor = steps::number(self.builder, data_type, number)?;
+        tensor.ok_or_else(|| Fault::of_type(self.port(0), data_type, "a type that holds the number"))
     }
 
     /// The two operands of one type, as `auto_broadcast` lays them beside each other, and that attribute.
@@ -498,17 +489,6 @@ impl Context<'_, '_> {
             _ => Ok(()),
         }
     }
-}
-
-/// The whole numbers.
-pub(super) fn is_integer(data_type: DataType) -> bool {
-    use DataType as D;
-    matches!(data_type, D::S8 | D::S16 | D::S32 | D::S64 | D::U8 | D::U16 | D::U32 | D::U64)
-}
-
-/// The floating-point types that arithmetic takes.
-pub(super) fn is_float(data_type: DataType) -> bool {
-    matches!(data_type, DataType::F32 | DataType::F16 | DataType::Bf16)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
-use super::{Context, is_float, is_integer};
+use super::Context;
 use crate::builder::is_known;
+use crate::compose::{self, is_float, is_integer};
 use crate::error::Fault;
 use crate::weights::one_float;
 
@@ -61,13 +62,10 @@ fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Faul
         let zero = layer.number(from, 0.0)?;
         return layer.emit(K::NotEqual, &[], &[source, zero], to);
     }
-    // A kind of oneDNN, if it has these types.
-    let is_known_elsewhere = is_float(from) && is_float(to) && (from == D::F32 || to == D::F32);
-    let kind = if is_known_elsewhere { K::TypeCast } else { K::Cast };
     if !D::NUMERIC.contains(&to) {
         return Err(Fault::of_type(layer.port(0), from, format!("an op that converts to {to}")));
     }
-    layer.emit(kind, &[], &[source], to)
+    compose::cast(layer.builder, &layer.layer.name, source, to)
 }
 
 /// Integers are rounded down, as the attribute says unless it says that they are cut off.

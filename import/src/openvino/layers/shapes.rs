@@ -1,16 +1,15 @@
 //! Layers that move elements or compute shapes: folded on constants, and on other tensors if an op does the
 //! same.
 
-use sterna::reference::Value;
-use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
+use sterna::{DataType, TensorId};
 
-use super::{Context, is_integer};
+use super::Context;
+use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::weights::{byte_count, integers};
+use crate::weights::integers;
 
 use DataType as D;
-use OpKind as K;
 
 /// The operands under mode numpy whose result is that of mode pdpd: the second one aligned to the axis.
 pub(super) fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Result<[TensorId; 2], Fault> {
@@ -35,7 +34,7 @@ pub(super) fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Re
     };
     let padded: Vec<i64> = own.iter().copied().chain(std::iter::repeat_n(1, behind)).collect();
     let value = fold::reshaped(value, &padded)?;
-    Ok([a, stored(layer, value)?])
+    Ok([a, stored(layer.builder, value)?])
 }
 
 /// The dims of the input.
@@ -46,7 +45,7 @@ pub(super) fn shape_of(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_attribute("output_type", "i32, i64"));
     }
     let value = fold::integers_of(to, &dims).ok_or_else(|| layer.unfit(0, format!("dims that fit {to}")))?;
-    folded(layer, value)
+    folded(layer.builder, value)
 }
 
 /// Consecutive numbers, all known.
@@ -66,7 +65,7 @@ pub(super) fn range(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         NoRange::Inexact => layer.bad_value(2, format!("a step whose multiples are exact in {to}")),
         NoRange::TooLong => layer.bad_value(1, "at most 2^24 numbers"),
     })?;
-    folded(layer, value)
+    folded(layer.builder, value)
 }
 
 /// The elements in the shape that a constant gives, whose 0 stands for the dim of the input and whose −1 for
@@ -75,21 +74,7 @@ pub(super) fn reshape(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let pattern = numbers(layer, 1)?;
     let special_zero = layer.truth("special_zero", false)?;
     let dims = layer.known_dims(0, "known dims, from which the shape follows")?;
-    let resolved = (|| {
-        let mut result = pattern.clone();
-        if special_zero {
-            for (axis, dim) in result.iter_mut().enumerate().filter(|(_, dim)| **dim == 0) {
-                *dim = *dims.get(axis)?;
-            }
-        }
-        let count = element_count(&dims)?;
-        if let Some(rest) = result.iter().position(|&dim| dim == -1) {
-            result[rest] = 1;
-            let others = element_count(&result).filter(|&others| others > 0 && count % others == 0)?;
-            result[rest] = count / others;
-        }
-        (element_count(&result) == Some(count)).then_some(result)
-    })();
+    let resolved = resolved_shape(&dims, &pattern, special_zero);
     let result = resolved.ok_or_else(|| layer.unfit(0, "as many elements as the shape asked for has"))?;
     in_shape(layer, &result)
 }
@@ -99,11 +84,7 @@ pub(super) fn unsqueeze(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
     let dims = layer.known_dims(0, "known dims, beside which others are put")?;
     let axes = numbers(layer, 1)?;
     let axes = resolved_axes(layer, &axes, dims.len() + axes.len())?;
-    let mut rest = dims.into_iter();
-    let count = rest.len() + axes.len();
-    let result: Vec<i64> =
-        (0..count).filter_map(|axis| if axes.contains(&axis) { Some(1) } else { rest.next() }).collect();
-    in_shape(layer, &result)
+    in_shape(layer, &with_ones(&dims, &axes))
 }
 
 /// Fewer dims of 1: those at the axes that a constant gives, or all.
@@ -120,9 +101,7 @@ pub(super) fn squeeze(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     if axes.iter().any(|&axis| dims[axis] != 1) {
         return Err(layer.unfit(0, "a dim of 1 at each of the axes"));
     }
-    let kept = dims.iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
-    let result: Vec<i64> = kept.map(|(_, &dim)| dim).collect();
-    in_shape(layer, &result)
+    in_shape(layer, &without(&dims, &axes))
 }
 
 /// How a tensor is laid beside the shape that it is repeated to.
@@ -188,49 +167,21 @@ pub(super) fn broadcast(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
     if result == dims {
         return Ok(layer.inputs[0]);
     }
-    let data_type = layer.data_type(0);
-    let size = byte_count(data_type, &result)?.unwrap_or(usize::MAX);
-    if layer.builder.value(layer.inputs[0]).is_some() && layer.builder.charge_folded(size).is_ok() {
-        let value = layer.constant(0, "")?;
-        let value = fold::repeated(value, &view, &result)?;
-        return Ok(layer.builder.constant(value)?);
-    }
+    let mut source = layer.inputs[0];
     if view != padded(result.len()) {
-        let needed = "a constant of moderate size, or axes that are the last ones of the shape";
-        return Err(Fault::NotConstant { port: layer.port(0), needed: needed.into() });
+        if layer.builder.value(source).is_none() {
+            let needed = "a constant, or axes that are the last ones of the shape";
+            return Err(Fault::NotConstant { port: layer.port(0), needed: needed.into() });
+        }
+        source = in_shape(layer, &view)?;
     }
-    let shape: AttrValue = result.into();
-    let everywhere =
-        layer.emit(K::Fill, &[(Attr::Shape, shape), (Attr::Value, 1.0f32.into())], &[], D::Boolean)?;
-    let source = layer.inputs[0];
-    let enlarged = [(Attr::AutoBroadcast, AutoBroadcast::Multidirectional.into())];
-    layer.emit(K::Select, &enlarged, &[everywhere, source, source], data_type)
+    compose::enlarged(layer.builder, &layer.layer.name, source, &result)
 }
 
 /// The first input in another shape of as many elements.
 fn in_shape(layer: &mut Context<'_, '_>, dims: &[i64]) -> Result<TensorId, Fault> {
     let source = layer.inputs[0];
-    if layer.builder.known_dims(source) == Some(dims) {
-        return Ok(source);
-    }
-    if let Some(value) = layer.builder.value(source) {
-        let value = fold::reshaped(value, dims)?;
-        return stored(layer, value);
-    }
-    let attrs: [(Attr, AttrValue); 2] = [(Attr::Shape, dims.into()), (Attr::SpecialZero, false.into())];
-    layer.emit(K::StaticReshape, &attrs, &[source], layer.data_type(0))
-}
-
-/// A constant as large as one that is stored.
-fn stored(layer: &mut Context<'_, '_>, value: Value) -> Result<TensorId, Fault> {
-    layer.builder.charge_stored(value.bytes().len())?;
-    Ok(layer.builder.constant(value)?)
-}
-
-/// A constant that is computed.
-fn folded(layer: &mut Context<'_, '_>, value: Value) -> Result<TensorId, Fault> {
-    layer.builder.charge_folded(value.bytes().len())?;
-    Ok(layer.builder.constant(value)?)
+    compose::in_shape(layer.builder, &layer.layer.name, source, dims)
 }
 
 /// A constant list of whole numbers; one of rank 0 is a list of one.
@@ -246,24 +197,6 @@ fn numbers(layer: &Context<'_, '_>, input: usize) -> Result<Vec<i64>, Fault> {
 
 /// Axes as indices of dims; negative ones count from the end.
 fn resolved_axes(layer: &Context<'_, '_>, axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
-    let rank = rank as i64;
-    let resolved: Vec<usize> = axes
-        .iter()
-        .filter(|axis| (-rank..rank).contains(*axis))
-        .map(|axis| axis.rem_euclid(rank) as usize)
-        .collect();
-    let repeats = resolved.iter().enumerate().any(|(i, axis)| resolved[..i].contains(axis));
-    if resolved.len() != axes.len() || repeats {
-        return Err(layer.bad_value(1, "axes within the dims, each once"));
-    }
-    Ok(resolved)
-}
-
-/// The number of elements; `None` if a dim is negative or the number leaves i64.
-fn element_count(dims: &[i64]) -> Option<i64> {
-    let product = |product: i64, &dim: &i64| if dim < 0 { None } else { product.checked_mul(dim) };
-    match dims.contains(&0) {
-        true => dims.iter().all(|&dim| dim >= 0).then_some(0),
-        false => dims.iter().try_fold(1, product),
-    }
+    let resolved = compose::resolved_axes(axes, rank);
+    resolved.ok_or_else(|| layer.bad_value(1, "axes within the dims, each once"))
 }

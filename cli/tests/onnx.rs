@@ -1,0 +1,107 @@
+//! Promise: models of ONNX run, are shown, timed and converted as graphs are, with inputs and outputs by
+//! name, from `.npy` files, from the test data of ONNX and from small values; what follows from values that
+//! are given need not be in the model.
+
+#[path = "../../import/tests/common/onnx.rs"]
+mod bytes;
+mod common;
+
+use bytes::{Onnx, field, floats, integers, node, value};
+use common::{Room, none_of, npy, sterna, sterna_reading_bytes};
+
+/// `y = Where(m, x, -1)` on x of {2,3}.
+fn masked() -> Onnx {
+    let mut model = Onnx::of(node("Where", &["m", "x", "least"], &["y"], &[]), &[2, 3]);
+    model.inputs.push(value("m", 9, &[1, 3]));
+    model.constants.push(floats("least", &[], &[-1.0]));
+    model
+}
+
+const X: &str = "x=[[1,2,3],[4,5,6]]";
+const M: &str = "m=[[1,0,1]]";
+const RESULT: &str = "\ny = [[1, -1, 3], [4, -1, 6]]\n";
+
+#[test]
+fn a_model_runs() {
+    let (room, mut wrong) = (Room::new(), Vec::new());
+    let model = room.write("model.onnx", masked().bytes());
+    let numbers: Vec<u8> = (1..=6).flat_map(|x| (x as f32).to_le_bytes()).collect();
+    let x_npy = room.write("x.npy", npy("<f4", false, "(2, 3)", &numbers));
+    let x_pb = room.write("input_0.pb", floats("x", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    for x in [X.to_owned(), format!("x={x_npy}"), format!("x={x_pb}")] {
+        let ended = sterna(&["run", &model, "--check", "--input", &x, "--input", M]);
+        if ended.code != 0 || !ended.out.ends_with(RESULT) {
+            wrong.push(format!("{x}: {} {} {}", ended.code, ended.out, ended.err));
+        }
+    }
+    let ended = sterna_reading_bytes(&masked().bytes(), &["run", "-", "--input", X, "--input", M]);
+    if !ended.out.ends_with(RESULT) {
+        wrong.push(format!("standard input: {} {}", ended.out, ended.err));
+    }
+    none_of(wrong);
+    let other = room.write("other.pb", integers("x", &[1, 2]));
+    let refused = sterna(&["run", &model, "--input", &format!("x={other}"), "--input", M]);
+    assert!(refused.code != 0 && refused.err.contains("but the tensor is f32"), "{}", refused.err);
+    let weights = sterna(&["run", &model, "--weights", &other]);
+    assert!(
+        weights.code == 2 && weights.err.contains("--weights goes with a model of OpenVINO"),
+        "{}",
+        weights.err
+    );
+}
+
+#[test]
+fn a_model_is_shown_timed_and_converted() {
+    let room = Room::new();
+    let model = room.write("model.onnx", masked().bytes());
+    let shown = sterna(&["inspect", &model]);
+    assert!(shown.code == 0 && shown.out.contains("Select"), "{} {}", shown.out, shown.err);
+    let timed = sterna(&["bench", &model, "--time", "0.01", "--threads", "1"]);
+    assert_eq!(timed.code, 0, "{} {}", timed.out, timed.err);
+    let (graph, folder) = (room.path("graph.json"), room.path("constants"));
+    let converted = sterna(&["convert", &model, "-o", &graph, "--constants", &folder]);
+    assert_eq!(converted.code, 0, "{}", converted.err);
+    assert_eq!(sterna(&["run", &graph, "--check"]).code, 0);
+}
+
+#[test]
+fn what_a_model_leaves_open_is_given() {
+    let room = Room::new();
+    let mut reshaped = Onnx::of(node("Reshape", &["x", "shape"], &["y"], &[]), &[-1, 3]);
+    reshaped.inputs.push(value("shape", 7, &[2]));
+    let model = room.write("model.onnx", reshaped.bytes());
+    let ended = sterna(&["run", &model, "--input", X, "--input", "shape=[3,2]"]);
+    assert!(ended.out.ends_with("\ny = [[1, 2], [3, 4], [5, 6]]\n"), "{} {}", ended.out, ended.err);
+    // Without the value there is no shape.
+    let refused = sterna(&["run", &model, "--input", X]);
+    assert!(
+        refused.code == 1 && refused.err.contains("input port 1 (`shape`) is no constant"),
+        "{}",
+        refused.err
+    );
+    // A shape is asked for by the option that gives it.
+    let open = Onnx::of(node("Flatten", &["x"], &["y"], &[]), &[-1, 3]);
+    let model = room.write("open.onnx", open.bytes());
+    let refused = sterna(&["run", &model]);
+    assert!(refused.code == 1 && refused.err.contains("--shape x=..."), "{}", refused.err);
+    let ended = sterna(&["run", &model, "--shape", "x=2x3", "--check"]);
+    assert_eq!(ended.code, 0, "{} {}", ended.out, ended.err);
+}
+
+#[test]
+fn what_is_no_model_is_refused() {
+    let room = Room::new();
+    let refused = sterna(&["run", &room.write("no.onnx", field(1, b"sesame"))]);
+    assert!(refused.code == 1 && refused.err.contains("no ONNX file"), "{}", refused.err);
+    assert!(!refused.err.contains("sesame"), "{}", refused.err);
+    let tan = room.write("tan.onnx", Onnx::of(node("Tan", &["x"], &["y"], &[]), &[2]).bytes());
+    let refused = sterna(&["run", &tan]);
+    assert!(refused.code == 1 && refused.err.contains("type Tan"), "{}", refused.err);
+    let partial = sterna(&["inspect", &tan, "--partial"]);
+    assert!(
+        partial.code == 0 && partial.err.contains("it became a Wildcard op"),
+        "{} {}",
+        partial.out,
+        partial.err
+    );
+}

@@ -1,0 +1,618 @@
+//! ONNX: a message of protobuf, with the elements of large constants in files of their own.
+//!
+//! Models of opsets 7 to 28 are read, and earlier ones as far as their ops are those of opset 7. The nodes of
+//! the types that [`op_types`] names become ops; whatever differs in meaning becomes a composition of ops
+//! that means the same, or an error that names the node, its type, the input or attribute, and what would be
+//! needed. Calls of a model's own functions become what their bodies become. What of a model no output hangs
+//! on is left out.
+//!
+//! Shapes, axes and the like are often inputs of nodes. They must follow from constants, from known shapes or
+//! from inputs whose values are given ([`read_with`]): such values are computed when the model is read.
+//!
+//! ```
+//! use sterna::OpKind;
+//! use sterna_import::onnx;
+//! // The bytes of a model of one node: `y = Exp(x)` on float32 of 2 × 3.
+//! let model = b"\x08\x0a\x3a\x31\x0a\x0b\x0a\x01x\x12\x01y\"\x03ExpZ\x13\x0a\x01x\x12\x0e\
+//!               \x0a\x0c\x08\x01\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03b\x0d\x0a\x01y\x12\x08\x0a\x06\
+//!               \x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
+//! let imported = onnx::read(model)?;
+//! assert_eq!(imported.graph.ops()[0].kind(), OpKind::Exp);
+//! assert_eq!(imported.input("x")?.tensor.known_dims(), Some(&[2, 3][..]));
+//! # Ok::<(), sterna_import::Error>(())
+//! ```
+
+mod ops;
+mod proto;
+mod tensors;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use sterna::reference::Value;
+use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
+
+use self::ops::Call;
+use self::proto::{Attribute, Function, GraphText, Model, NodeText, OperatorSet, ValueInfo};
+use crate::builder::{Builder, Imported};
+use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
+use crate::limits::{Limits, Options};
+use crate::names::Shown;
+
+/// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
+/// refused.
+const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
+
+/// The words for [`OPSETS`].
+const NEEDED_OPSET: &str = "one of the opsets 1 to 28";
+
+/// The domain of ops that are not settled yet.
+const PREVIEW: &str = "ai.onnx.preview";
+
+/// Calls of functions within functions.
+const DEEPEST_CALL: usize = 32;
+
+/// Reads a model: the bytes of an `.onnx` file that holds all its constants.
+///
+/// # Errors
+///
+/// [`Error`]; a node that cannot be mapped is one.
+///
+/// ```
+/// use sterna_import::{Error, onnx};
+/// assert!(matches!(onnx::read(b"no model"), Err(Error::Document { .. })));
+/// ```
+pub fn read(model: &[u8]) -> Result<Imported, Error> {
+    read_under(model, &Options::default())
+}
+
+/// Reads a model as [`read`] does, with the values of some of its inputs, by name: what follows from them
+/// alone is computed.
+///
+/// # Errors
+///
+/// [`Error`]; [`Error::Name`] as well for the value of an input that is not there.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use sterna_import::{Error, onnx};
+/// use sterna::reference::Value;
+/// // `y = Exp(x)`.
+/// let model = b"\x08\x0a\x3a\x31\x0a\x0b\x0a\x01x\x12\x01y\"\x03ExpZ\x13\x0a\x01x\x12\x0e\
+///               \x0a\x0c\x08\x01\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03b\x0d\x0a\x01y\x12\x08\x0a\x06\
+///               \x08\x01\x12\x02\x0a\x00B\x04\x0a\x00\x10\x0d";
+/// let x = Value::from_slice(&[2, 3], &[0.0f32; 6]).unwrap();
+/// let imported = onnx::read_with(model, &BTreeMap::from([("x".into(), x.clone())]))?;
+/// assert!(imported.weights.values().any(|value| *value == x));
+/// let error = onnx::read_with(model, &BTreeMap::from([("z".into(), x)])).unwrap_err();
+/// assert_eq!(error.to_string(), "no input is named `z`; there are `x`");
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+pub fn read_with(model: &[u8], values: &BTreeMap<String, Value>) -> Result<Imported, Error> {
+    read_under(model, &Options { values: values.clone(), ..Options::default() })
+}
+
+/// Reads a model as [`read`] does, under [`Options`].
+///
+/// # Errors
+///
+/// [`Error`]; [`Error::Name`] as well for a shape, type or value of an input that is not there.
+///
+/// ```
+/// use sterna_import::{Error, Limits, Options, onnx};
+/// let limits = Limits { elements: 1, ..Limits::default() };
+/// let refused = onnx::read_under(b"\x08\x0a\x08\x0a", &Options { limits, ..Options::default() });
+/// assert!(matches!(refused, Err(Error::Limit { given: 2, most: 1, .. })));
+/// ```
+pub fn read_under(model: &[u8], options: &Options) -> Result<Imported, Error> {
+    imported(model, None, options)
+}
+
+/// Reads a model as [`read_under`] does out of a file. Constants may have their elements in files beneath its
+/// folder.
+///
+/// # Errors
+///
+/// [`Error`]; [`Error::File`] if the file cannot be read.
+///
+/// ```
+/// use std::path::Path;
+/// use sterna_import::{Error, Options, onnx};
+/// let missing = onnx::read_file(Path::new("no/such.onnx"), &Options::default());
+/// assert!(matches!(missing, Err(Error::File { .. })));
+/// ```
+pub fn read_file(path: &Path, options: &Options) -> Result<Imported, Error> {
+    let unread = |error: std::io::Error| Error::File { what: error.kind().to_string() };
+    let file = File::open(path).map_err(unread)?;
+    let most = options.limits.text_bytes.saturating_add(options.limits.constant_bytes);
+    let length = usize::try_from(file.metadata().map_err(unread)?.len()).unwrap_or(usize::MAX);
+    Limits::check(Limited::TextBytes, length, most)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| sterna::Error::OutOfMemory { size: length, align: 1 })?;
+    file.take(most as u64).read_to_end(&mut bytes).map_err(unread)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    imported(&bytes, Some(folder.unwrap_or(Path::new("."))), options)
+}
+
+/// A tensor as a file of its own holds it, which ONNX uses for inputs and expected outputs: its name, and its
+/// value.
+///
+/// # Errors
+///
+/// [`Error`].
+///
+/// ```
+/// use sterna_import::onnx;
+/// let (name, value) = onnx::tensor(b"\x08\x02\x10\x06B\x01n\x4a\x08\x01\0\0\0\x02\0\0\0")?;
+/// assert_eq!((&*name, value.elements::<i32>().unwrap()), ("n", vec![1, 2]));
+/// # Ok::<(), sterna_import::Error>(())
+/// ```
+pub fn tensor(bytes: &[u8]) -> Result<(String, Value), Error> {
+    let limits = Limits::default();
+    let text = proto::tensor(bytes, &limits)?;
+    let value = tensors::value(&text, None, &mut Builder::new(&limits));
+    match value {
+        Ok(value) => Ok((text.name, value)),
+        Err(fault) => Err(of(&text.name, 0, "tensor", fault)),
+    }
+}
+
+/// The types of the nodes that are mapped.
+///
+/// ```
+/// assert!(sterna_import::onnx::op_types().any(|name| name == "Where"));
+/// ```
+pub fn op_types() -> impl Iterator<Item = &'static str> {
+    ops::mapped()
+}
+
+fn imported(bytes: &[u8], folder: Option<&Path>, options: &Options) -> Result<Imported, Error> {
+    let model = proto::model(bytes, &options.limits)?;
+    let document = |what: &str, needed| Error::Document { what: what.into(), needed };
+    let graph = model.graph.as_ref().ok_or_else(|| document("the file holds no graph", "a model"))?;
+    if model.ir_version < 3 {
+        return Err(document("the version of the format is too old", "version 3 of the format, or later"));
+    }
+    let functions = model.functions.iter().map(|function| (key(function), function)).collect();
+    let builder = Builder::new(&options.limits);
+    let mut reader =
+        Reader { model: &model, folder, options, builder, functions, used: BTreeSet::new(), calls: 0 };
+    reader.graph(graph)?;
+    reader.builder.finish()
+}
+
+/// What a call names a function by.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+fn key(function: &Function) -> Key<'_> {
+    (&function.domain, &function.name, &function.overload)
+}
+
+/// A model that is being read.
+struct Reader<'a> {
+    model: &'a Model,
+    folder: Option<&'a Path>,
+    options: &'a Options,
+    builder: Builder<'a>,
+    functions: BTreeMap<Key<'a>, &'a Function>,
+    /// The names of the options that have been found.
+    used: BTreeSet<&'a str>,
+    /// The nodes that have been mapped, those of each call of a function anew.
+    calls: usize,
+}
+
+/// The surroundings of nodes: the graph, or the call of a function.
+struct Scope<'a, 'b> {
+    /// The tensors that have names, so far.
+    tensors: BTreeMap<&'a str, TensorId>,
+    /// The inputs of the function that the call leaves out.
+    absent: BTreeSet<&'a str>,
+    opsets: &'a [OperatorSet],
+    /// The attributes of the call.
+    attributes: &'b BTreeMap<&'a str, &'a Attribute>,
+    /// What the file says of the shapes of tensors.
+    declared: BTreeMap<&'a str, &'a ValueInfo>,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
+        if !graph.sparse_initializers.is_empty() {
+            return Err(Error::Document {
+                what: "the graph has sparse constants".into(),
+                needed: "dense constants",
+            });
+        }
+        let mut tensors = BTreeMap::new();
+        let wanted = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
+        let constants: BTreeSet<&str> = graph.initializers.iter().map(|text| &*text.name).collect();
+        for (index, info) in graph.inputs.iter().enumerate() {
+            // A constant that is an input as well has a value that may be given anew.
+            if constants.contains(&*info.name) && !self.options.values.contains_key(&info.name) {
+                continue;
+            }
+            let tensor = self.input(info).map_err(|fault| of(&info.name, index, "input", fault))?;
+            if tensors.insert(&*info.name, tensor).is_some() {
+                return Err(twice(&info.name));
+            }
+        }
+        self.check_used()?;
+        for (index, text) in graph.initializers.iter().enumerate() {
+            let given_anew =
+                self.options.values.contains_key(&text.name) && tensors.contains_key(&*text.name);
+            if given_anew || !wanted.names.contains(&*text.name) {
+                continue;
+            }
+            let value = tensors::value(text, self.folder, &mut self.builder);
+            let tensor = value.and_then(|value| Ok(self.builder.constant(value)?));
+            let tensor = tensor.map_err(|fault| of(&text.name, index, "initializer", fault))?;
+            if tensors.insert(&*text.name, tensor).is_some() {
+                return Err(twice(&text.name));
+            }
+        }
+        let described = graph.values.iter().chain(&graph.outputs);
+        let declared = match self.options.shapes.is_empty() {
+            true => described.map(|info| (&*info.name, info)).collect(),
+            // Shapes in the file are those before others were given.
+            false => BTreeMap::new(),
+        };
+        let none = BTreeMap::new();
+        let opsets = &self.model.opsets;
+        let absent = BTreeSet::new();
+        let mut scope = Scope { tensors, absent, opsets, attributes: &none, declared, depth: 0 };
+        self.nodes(&graph.nodes, &wanted.nodes, &mut scope)?;
+        for (index, info) in graph.outputs.iter().enumerate() {
+            let tensor = scope.tensors.get(&*info.name);
+            let tensor = *tensor.ok_or_else(|| of(&info.name, index, "output", unnamed(0)))?;
+            if let (Ok(declared), _) = tensors::described(info)
+                && declared != self.builder.data_type(tensor)
+                && self.builder.data_type(tensor) != DataType::Undef
+            {
+                let (declared, found) = (declared.to_string(), self.builder.data_type(tensor).to_string());
+                let port = PortRef { direction: Direction::Output, id: index as u64, name: "" };
+                return Err(of(&info.name, index, "output", Fault::Declared { port, declared, found }));
+            }
+            self.builder.output(vec![info.name.clone()], tensor);
+        }
+        Ok(())
+    }
+
+    /// An input of the model, or the constant whose value the options give it.
+    fn input(&mut self, info: &ValueInfo) -> Result<TensorId, Fault> {
+        let options = self.options;
+        let port = PortRef { direction: Direction::Output, id: 0, name: "" };
+        let (data_type, declared) = tensors::described(info);
+        let data_type = match (data_type, options.types.get_key_value(&info.name)) {
+            (Ok(data_type), _) => data_type,
+            (Err(_), Some((name, data_type))) => {
+                self.used.insert(name);
+                *data_type
+            }
+            (Err(_), None) if options.partial => DataType::Undef,
+            (Err(given), None) => return Err(tensors::no_type(given)),
+        };
+        let unfit = |given: &[i64], needed: String| Fault::Shape { port, given: given.into(), needed };
+        let beside = |given: &[i64]| match &declared {
+            Some(dims) if dims.len() != given.len() => {
+                Err(unfit(given, format!("{} dims, as many as in the file", dims.len())))
+            }
+            _ => Ok(()),
+        };
+        if let Some((name, value)) = options.values.get_key_value(&info.name) {
+            self.used.insert(name);
+            if value.data_type() != data_type {
+                return Err(Fault::of_type(port, value.data_type(), data_type.to_string()));
+            }
+            beside(value.dims())?;
+            self.builder.charge_stored(value.bytes().len())?;
+            self.builder.input(vec![info.name.clone()], data_type, Some(value.dims().into()))?;
+            return Ok(self.builder.constant(value.clone())?);
+        }
+        let dims = match options.shapes.get_key_value(&info.name) {
+            Some((name, dims)) => {
+                self.used.insert(name);
+                beside(dims)?;
+                Some(Dims::from(&**dims))
+            }
+            None => declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect()),
+        };
+        Ok(self.builder.input(vec![info.name.clone()], data_type, dims)?)
+    }
+
+    /// The nodes of a graph or function on which something hangs.
+    fn nodes(
+        &mut self,
+        nodes: &'a [NodeText],
+        wanted: &[bool],
+        scope: &mut Scope<'a, '_>,
+    ) -> Result<(), Error> {
+        for (index, node) in nodes.iter().enumerate().filter(|(index, _)| wanted[*index]) {
+            self.calls += 1;
+            Limits::check(Limited::Layers, self.calls, self.options.limits.layers)?;
+            let fault = |fault| of_node(node, index, fault);
+            let mut inputs: Vec<Option<TensorId>> = Vec::with_capacity(node.inputs.len());
+            for (place, name) in node.inputs.iter().enumerate() {
+                inputs.push(match &**name {
+                    "" => None,
+                    name if scope.absent.contains(name) => None,
+                    name => Some(*scope.tensors.get(name).ok_or_else(|| fault(unnamed(place)))?),
+                });
+            }
+            let called = (&*node.domain, &*node.op_type, &*node.overload);
+            let outputs = match self.functions.get(&called) {
+                Some(&function) => self.call(node, index, function, &inputs, scope)?,
+                None => {
+                    let outputs = match called {
+                        (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
+                        _ => self.called(node, &inputs, scope).and_then(ops::map),
+                    };
+                    self.or_wildcard(node, index, &inputs, outputs, scope)?
+                }
+            };
+            for (name, tensor) in node.outputs.iter().zip(outputs) {
+                if !name.is_empty() && scope.tensors.insert(name, tensor).is_some() {
+                    return Err(twice(name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node as its mapping sees it.
+    fn called<'s>(
+        &'s mut self,
+        node: &'s NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &'s Scope<'a, '_>,
+    ) -> Result<Call<'s, 'a>, Fault> {
+        let standard = ["", "ai.onnx"];
+        let is_preview = node.domain == PREVIEW && node.op_type == "FlexAttention";
+        if !standard.contains(&&*node.domain) && !is_preview {
+            return Err(Fault::Unsupported { needed: "an op of ONNX itself, or a function".into() });
+        }
+        let opset = scope.opsets.iter().find(|set| standard.contains(&&*set.domain));
+        let opset = opset.map(|set| set.version).filter(|version| OPSETS.contains(version));
+        let opset = opset.ok_or(Fault::Version { needed: NEEDED_OPSET })?;
+        let mut attributes = BTreeMap::new();
+        for attribute in &node.attributes {
+            match &*attribute.refers_to {
+                "" => attributes.insert(&*attribute.name, attribute),
+                // An attribute that the call leaves out is left out here.
+                name => match scope.attributes.get(name) {
+                    Some(&given) => attributes.insert(&*attribute.name, given),
+                    None => None,
+                },
+            };
+        }
+        let declared = node.outputs.first().and_then(|name| scope.declared.get(&**name));
+        let declared = declared.and_then(|info| tensors::described(info).1);
+        let declared = declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
+        let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+        Ok(Call {
+            name: &node.name,
+            kind: &node.op_type,
+            attributes,
+            builder: &mut self.builder,
+            inputs: inputs.to_vec(),
+            outputs,
+            declared,
+            folder: self.folder,
+            opset,
+        })
+    }
+
+    /// Attention with graphs that change its scores and its shares.
+    fn flex_attention(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let graph = |name: &str| {
+            let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
+            attribute.and_then(|attribute| attribute.graph.as_ref())
+        };
+        let (of_scores, of_shares) = (graph("score_mod"), graph("prob_mod"));
+        let whole = of_scores.is_some() || of_shares.is_some();
+        let mut flex = ops::FlexAttention::new(&mut self.called(node, inputs, scope)?, whole)?;
+        if let Some(graph) = of_scores {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.softmax(&mut self.called(node, inputs, scope)?)?;
+        if let Some(graph) = of_shares {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.result(&mut self.called(node, inputs, scope)?).map(|result| vec![result])
+    }
+
+    /// What a graph in an attribute makes of a tensor.
+    fn changed(
+        &mut self,
+        graph: &'a GraphText,
+        tensor: TensorId,
+        outer: &Scope<'a, '_>,
+    ) -> Result<TensorId, Fault> {
+        let one = |what: &'static str| Fault::Unsupported { needed: format!("a graph with one {what}") };
+        let [input] = &*graph.inputs else { return Err(one("input")) };
+        let [output] = &*graph.outputs else { return Err(one("output")) };
+        if outer.depth == DEEPEST_CALL {
+            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
+            return Err(Fault::Limit { what: Limited::Depth, given, most });
+        }
+        // The names around the node are known within as well.
+        let mut tensors = outer.tensors.clone();
+        tensors.insert(&input.name, tensor);
+        for text in &graph.initializers {
+            let value = tensors::value(text, self.folder, &mut self.builder)?;
+            tensors.insert(&text.name, self.builder.constant(value)?);
+        }
+        let wanted = wanted(&graph.nodes, std::iter::once(&*output.name));
+        let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
+        let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
+        let mut scope = Scope { tensors, absent, opsets, attributes, declared, depth };
+        self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {
+            Error::Layer { fault, .. } => *fault,
+            _ => Fault::Unsupported { needed: "a well-formed graph in the attribute".into() },
+        })?;
+        let result = scope.tensors.get(&*output.name).copied();
+        let result = result.ok_or_else(|| unnamed(0))?;
+        let (given, needed) = (self.builder.known_dims(result), self.builder.known_dims(tensor));
+        if given != needed || self.builder.data_type(result) != self.builder.data_type(tensor) {
+            return Err(Fault::Unsupported { needed: "a graph that keeps shape and type".into() });
+        }
+        Ok(result)
+    }
+
+    /// A call of a function of the model: what its body becomes.
+    fn call(
+        &mut self,
+        node: &'a NodeText,
+        index: usize,
+        function: &'a Function,
+        inputs: &[Option<TensorId>],
+        outer: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Error> {
+        let fault = |fault| of_node(node, index, fault);
+        if outer.depth == DEEPEST_CALL {
+            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
+            return Err(fault(Fault::Limit { what: Limited::Depth, given, most }));
+        }
+        let count = |direction, given, most: usize| {
+            fault(Fault::PortCount { direction, given, needed: format!("at most {most}") })
+        };
+        if inputs.len() > function.inputs.len() {
+            return Err(count(Direction::Input, inputs.len(), function.inputs.len()));
+        }
+        if node.outputs.len() > function.outputs.len() {
+            return Err(count(Direction::Output, node.outputs.len(), function.outputs.len()));
+        }
+        let mut attributes: BTreeMap<&str, &Attribute> =
+            function.defaults.iter().map(|attribute| (&*attribute.name, attribute)).collect();
+        for attribute in &node.attributes {
+            let known =
+                function.attributes.contains(&attribute.name) || attributes.contains_key(&*attribute.name);
+            if !known {
+                let attribute = Shown(&attribute.name).to_string();
+                return Err(fault(Fault::UnknownAttribute { attribute }));
+            }
+            match &*attribute.refers_to {
+                "" => attributes.insert(&attribute.name, attribute),
+                name => {
+                    outer.attributes.get(name).and_then(|given| attributes.insert(&attribute.name, given))
+                }
+            };
+        }
+        let names = function.inputs.iter().zip(inputs);
+        let tensors: BTreeMap<&str, TensorId> =
+            names.filter_map(|(name, tensor)| Some((&**name, (*tensor)?))).collect();
+        let asked = || function.outputs.iter().zip(&node.outputs).filter(|(_, to)| !to.is_empty());
+        let wanted = wanted(&function.nodes, asked().map(|(name, _)| &**name));
+        // An input that the call leaves out is left out in the body.
+        let absent =
+            function.inputs.iter().map(|name| &**name).filter(|name| !tensors.contains_key(name)).collect();
+        let declared = BTreeMap::new();
+        let opsets = &function.opsets;
+        let depth = outer.depth + 1;
+        let mut scope = Scope { tensors, absent, opsets, attributes: &attributes, declared, depth };
+        self.nodes(&function.nodes, &wanted.nodes, &mut scope)?;
+        let mut outputs = Vec::new();
+        for (place, (name, to)) in function.outputs.iter().zip(&node.outputs).enumerate() {
+            match scope.tensors.get(&**name) {
+                Some(tensor) => outputs.push(*tensor),
+                // Nobody asks for it; any tensor keeps its place.
+                None if to.is_empty() && !outputs.is_empty() => outputs.push(outputs[0]),
+                None => return Err(fault(unnamed(place))),
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// The results of a node; those of an op `Wildcard` if it cannot be mapped and the options allow that.
+    fn or_wildcard(
+        &mut self,
+        node: &NodeText,
+        index: usize,
+        inputs: &[Option<TensorId>],
+        outputs: Result<Vec<TensorId>, Fault>,
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Error> {
+        let error = match outputs {
+            Ok(outputs) => return Ok(outputs),
+            Err(fault) => of_node(node, index, fault),
+        };
+        if !self.options.partial {
+            return Err(error);
+        }
+        let describe = |name: &String| {
+            let described = scope.declared.get(&**name).map(|info| tensors::described(info));
+            let (data_type, dims) = described.unwrap_or((Err(""), None));
+            let dims = dims.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
+            (data_type.unwrap_or(DataType::Undef), dims)
+        };
+        let described: Vec<(DataType, Option<Dims>)> = node.outputs.iter().map(describe).collect();
+        let inputs: Vec<TensorId> = inputs.iter().flatten().copied().collect();
+        let outputs = self.builder.wildcard(&node.name, &inputs, &described)?;
+        self.builder.skipped.push(error);
+        Ok(outputs)
+    }
+
+    /// Checks that the inputs in the options exist.
+    fn check_used(&self) -> Result<(), Error> {
+        let Options { shapes, types, values, .. } = self.options;
+        let names = shapes.keys().chain(types.keys()).chain(values.keys());
+        match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
+            // A type that a file says already, or the shape of a value, needs none of the options.
+            Some(name) if self.builder.has_input(name) => Ok(()),
+            Some(name) => {
+                let known = self.builder.input_names().map(|name| Shown(name).to_string()).collect();
+                Err(Error::Name { what: "input", name: Shown(name).to_string(), known })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What of a list of nodes the outputs hang on.
+struct Wanted<'a> {
+    /// For each node, whether something does.
+    nodes: Vec<bool>,
+    /// The names of all tensors on which something hangs.
+    names: BTreeSet<&'a str>,
+}
+
+/// The nodes stand in an order in which each follows those that it uses.
+fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'a str>) -> Wanted<'a> {
+    let mut wanted = Wanted { nodes: vec![false; nodes.len()], names: outputs.collect() };
+    for (index, node) in nodes.iter().enumerate().rev() {
+        if node.outputs.iter().any(|output| !output.is_empty() && wanted.names.contains(&**output)) {
+            wanted.nodes[index] = true;
+            wanted.names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
+        }
+    }
+    wanted
+}
+
+/// A tensor of which nothing before has the name.
+fn unnamed(place: usize) -> Fault {
+    Fault::Unconnected { port: PortRef { direction: Direction::Input, id: place as u64, name: "" } }
+}
+
+fn twice(name: &str) -> Error {
+    Error::Document {
+        what: format!("two tensors are named `{}`", Shown(name)),
+        needed: "a name of its own for each tensor",
+    }
+}
+
+fn of(name: &str, index: usize, kind: &str, fault: Fault) -> Error {
+    let layer = LayerRef { name: name.into(), id: index as u64, kind: kind.into() };
+    Error::Layer { layer, fault: Box::new(fault) }
+}
+
+/// A node goes by its name, or else by its first output.
+fn of_node(node: &NodeText, index: usize, fault: Fault) -> Error {
+    let name = Some(&node.name).filter(|name| !name.is_empty()).or(node.outputs.first());
+    of(name.map_or("", String::as_str), index, &node.op_type, fault)
+}

@@ -1,0 +1,669 @@
+//! The table of op types and what they become. A new type is a new row.
+
+mod arithmetic;
+mod attention;
+mod moves;
+mod quantization;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sterna::reference::Value;
+use sterna::{
+    Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, Error as Refusal, OpFault, OpKind, TensorId,
+};
+
+use super::proto::{Attribute, TensorText};
+use crate::builder::Builder;
+use crate::compose::{self, is_integer};
+use crate::error::{Fault, PortRef};
+use crate::names::Shown;
+use crate::weights::integers;
+
+pub(super) use attention::FlexAttention;
+
+use Contents::{Float, Floats, Int, Ints, Tensor, Text};
+use OpKind as K;
+
+/// The mapping of an op type, from an opset on.
+struct Row {
+    name: &'static str,
+    /// The first opset whose op of this name the row describes; 7 stands for all before, too.
+    since: i64,
+    /// The names of the inputs, in order; the last ones may be missing if there are more than `least`.
+    inputs: &'static [&'static str],
+    /// The least number of inputs.
+    least: usize,
+    /// Whether the last input stands for any number of them.
+    variadic: bool,
+    /// The most outputs.
+    outputs: usize,
+    attributes: &'static [(&'static str, Contents)],
+    map: Map,
+}
+
+/// What an attribute holds, by its number in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Float = 1,
+    Int = 2,
+    Text = 3,
+    Tensor = 4,
+    Floats = 6,
+    Ints = 7,
+}
+
+type Mapping = fn(&mut Call<'_, '_>) -> Result<TensorId, Fault>;
+type Mappings = fn(&mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>;
+
+/// The way from a node to ops.
+enum Map {
+    /// An op of one input and its type, without attributes.
+    Unary(OpKind),
+    /// As `Unary`; integers that the op lacks are computed as wider ones.
+    Signed(OpKind),
+    /// A question to a floating-point number.
+    Question(OpKind),
+    /// Arithmetic on two inputs of one type; integers that the op lacks are computed as wider ones, and wrap.
+    Arithmetic(OpKind),
+    /// The larger or the smaller one of any number of inputs.
+    Extreme(OpKind),
+    /// An op of two inputs of one type with a truth value.
+    Comparison(OpKind),
+    /// An op of truth values.
+    Logic(OpKind),
+    /// One number for the elements along some axes.
+    Reduction(rows::Reduction),
+    /// Anything else with one output.
+    By(Mapping),
+    /// Anything else.
+    Several(Mappings),
+}
+
+const fn row(
+    name: &'static str,
+    inputs: &'static [&'static str],
+    attributes: &'static [(&'static str, Contents)],
+    map: Map,
+) -> Row {
+    let least = inputs.len();
+    Row { name, since: 7, inputs, least, variadic: false, outputs: 1, attributes, map }
+}
+
+impl Row {
+    const fn since(self, since: i64) -> Self {
+        Self { since, ..self }
+    }
+
+    const fn least(self, least: usize) -> Self {
+        Self { least, ..self }
+    }
+
+    const fn variadic(self) -> Self {
+        Self { variadic: true, ..self }
+    }
+
+    const fn outputs(self, outputs: usize) -> Self {
+        Self { outputs, ..self }
+    }
+}
+
+const X: &[&str] = &["X"];
+const INPUT: &[&str] = &["input"];
+const PAIR: &[&str] = &["A", "B"];
+const DATA: &[&str] = &["data"];
+const DATA_AXES: &[&str] = &["data", "axes"];
+const AXIS: &[(&str, Contents)] = &[("axis", Int)];
+const OF_AXES: &[(&str, Contents)] = &[("axes", Ints), ("keepdims", Int)];
+const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes", Int)];
+
+const fn unary(name: &'static str, map: Map) -> Row {
+    row(name, X, &[], map)
+}
+
+const fn binary(name: &'static str, kind: OpKind) -> Row {
+    row(name, PAIR, &[], Map::Arithmetic(kind))
+}
+
+const fn comparison(name: &'static str, kind: OpKind) -> Row {
+    row(name, PAIR, &[], Map::Comparison(kind))
+}
+
+const fn logic(name: &'static str, kind: OpKind) -> Row {
+    row(name, PAIR, &[], Map::Logic(kind))
+}
+
+/// A reduction whose axes are an attribute, before they became an input.
+const fn by_attribute(name: &'static str, reduction: rows::Reduction) -> Row {
+    row(name, DATA, OF_AXES, Map::Reduction(reduction))
+}
+
+const fn by_input(name: &'static str, since: i64, reduction: rows::Reduction) -> Row {
+    row(name, DATA_AXES, BY_AXES, Map::Reduction(reduction)).least(1).since(since)
+}
+
+/// The types that are mapped, by name and opset.
+const ROWS: &[Row] = &[
+    unary("Abs", Map::Signed(K::Abs)),
+    binary("Add", K::Add),
+    logic("And", K::LogicalAnd),
+    row(
+        "Attention",
+        &["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"],
+        &[
+            ("is_causal", Int),
+            ("kv_num_heads", Int),
+            ("q_num_heads", Int),
+            ("qk_matmul_output_mode", Int),
+            ("scale", Float),
+            ("softcap", Float),
+            ("softmax_precision", Int),
+        ],
+        Map::Several(attention::attention),
+    )
+    .least(3)
+    .outputs(4)
+    .since(23),
+    row(
+        "Attention",
+        &["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"],
+        &[
+            ("is_causal", Int),
+            ("kv_num_heads", Int),
+            ("left_window_size", Int),
+            ("q_num_heads", Int),
+            ("qk_matmul_output_mode", Int),
+            ("right_window_size", Int),
+            ("scale", Float),
+            ("softcap", Float),
+            ("softmax_precision", Int),
+        ],
+        Map::Several(attention::attention),
+    )
+    .least(3)
+    .outputs(4)
+    .since(25),
+    row("Cast", INPUT, &[("to", Int), ("saturate", Int), ("round_mode", Text)], Map::By(arithmetic::cast)),
+    row(
+        "CastLike",
+        &["input", "target_type"],
+        &[("saturate", Int), ("round_mode", Text)],
+        Map::By(arithmetic::cast_like),
+    )
+    .since(15),
+    unary("Ceil", Map::Unary(K::Ceil)),
+    row("Celu", X, &[("alpha", Float)], Map::By(arithmetic::celu)).since(12),
+    row("Clip", INPUT, &[("max", Float), ("min", Float)], Map::By(arithmetic::clip_to_attributes)),
+    row("Clip", &["input", "min", "max"], &[], Map::By(arithmetic::clip)).least(1).since(11),
+    row("Concat", &["inputs"], AXIS, Map::By(moves::concat)).variadic(),
+    row(
+        "Constant",
+        &[],
+        &[
+            ("value", Tensor),
+            ("value_float", Float),
+            ("value_floats", Floats),
+            ("value_int", Int),
+            ("value_ints", Ints),
+        ],
+        Map::By(moves::constant),
+    ),
+    row("ConstantOfShape", INPUT, &[("value", Tensor)], Map::By(moves::constant_of_shape)).since(9),
+    unary("Cos", Map::Unary(K::Cos)),
+    row(
+        "DequantizeLinear",
+        &["x", "x_scale", "x_zero_point"],
+        &[("axis", Int), ("block_size", Int), ("output_dtype", Int)],
+        Map::By(quantization::dequantize),
+    )
+    .least(2)
+    .since(10),
+    row("Div", PAIR, &[], Map::By(arithmetic::divide)),
+    row("Elu", X, &[("alpha", Float)], Map::By(arithmetic::elu)),
+    comparison("Equal", K::Equal),
+    unary("Exp", Map::Unary(K::Exp)),
+    row("Expand", &["input", "shape"], &[], Map::By(moves::expand)).since(8),
+    row("Flatten", INPUT, AXIS, Map::By(moves::flatten)),
+    unary("Floor", Map::Unary(K::Floor)),
+    row("Gather", &["data", "indices"], AXIS, Map::By(moves::gather)),
+    row("Gelu", X, &[("approximate", Text)], Map::By(arithmetic::gelu)).since(20),
+    row(
+        "Gemm",
+        &["A", "B", "C"],
+        &[("alpha", Float), ("beta", Float), ("transA", Int), ("transB", Int)],
+        Map::By(rows::gemm),
+    )
+    .least(2),
+    comparison("Greater", K::Greater),
+    comparison("GreaterOrEqual", K::GreaterEqual).since(12),
+    row("HardSigmoid", X, &[("alpha", Float), ("beta", Float)], Map::By(arithmetic::hard_sigmoid)),
+    unary("HardSwish", Map::Unary(K::HardSwish)).since(14),
+    row("Identity", INPUT, &[], Map::By(moves::identity)),
+    row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], Map::By(arithmetic::is_inf))
+        .since(10),
+    unary("IsNaN", Map::Question(K::IsNaN)).since(9),
+    row(
+        "LayerNormalization",
+        &["X", "Scale", "B"],
+        &[("axis", Int), ("epsilon", Float), ("stash_type", Int)],
+        Map::Several(rows::layer_normalization),
+    )
+    .least(2)
+    .outputs(3)
+    .since(17),
+    row("LeakyRelu", X, &[("alpha", Float)], Map::By(arithmetic::leaky_relu)),
+    comparison("Less", K::Less),
+    comparison("LessOrEqual", K::LessEqual).since(12),
+    unary("Log", Map::Unary(K::Log)),
+    row("LogSoftmax", INPUT, AXIS, Map::By(rows::log_softmax_of_rows)),
+    row("LogSoftmax", INPUT, AXIS, Map::By(rows::log_softmax)).since(13),
+    row("MatMul", PAIR, &[], Map::By(rows::matmul)),
+    row("Max", &["data_0"], &[], Map::Extreme(K::Maximum)).variadic(),
+    row("Mean", &["data_0"], &[], Map::By(arithmetic::mean)).variadic(),
+    row("Min", &["data_0"], &[], Map::Extreme(K::Minimum)).variadic(),
+    unary("Mish", Map::Unary(K::Mish)).since(18),
+    row("Mod", PAIR, &[("fmod", Int)], Map::By(arithmetic::modulo)).since(10),
+    binary("Mul", K::Multiply),
+    unary("Neg", Map::Signed(K::Negative)),
+    unary("Not", Map::Unary(K::LogicalNot)),
+    logic("Or", K::LogicalOr),
+    row("PRelu", &["X", "slope"], &[], Map::By(arithmetic::prelu)),
+    row("Pad", DATA, &[("mode", Text), ("pads", Ints), ("value", Float)], Map::By(moves::pad_by_attributes)),
+    row("Pad", &["data", "pads", "constant_value", "axes"], &[("mode", Text)], Map::By(moves::pad))
+        .least(2)
+        .since(11),
+    row("Pow", &["X", "Y"], &[], Map::By(arithmetic::power)),
+    row(
+        "QuantizeLinear",
+        &["x", "y_scale", "y_zero_point"],
+        &[("axis", Int), ("block_size", Int), ("output_dtype", Int), ("precision", Int), ("saturate", Int)],
+        Map::By(quantization::quantize),
+    )
+    .least(2)
+    .since(10),
+    row(
+        "RMSNormalization",
+        &["X", "scale"],
+        &[("axis", Int), ("epsilon", Float), ("stash_type", Int)],
+        Map::By(rows::rms_normalization),
+    )
+    .since(23),
+    row("Range", &["start", "limit", "delta"], &[("stash_type", Int)], Map::By(moves::range)).since(11),
+    unary("Reciprocal", Map::Unary(K::Reciprocal)),
+    by_attribute("ReduceL1", rows::Reduction::One(K::ReduceL1)),
+    by_input("ReduceL1", 18, rows::Reduction::One(K::ReduceL1)),
+    by_attribute("ReduceL2", rows::Reduction::One(K::ReduceL2)),
+    by_input("ReduceL2", 18, rows::Reduction::One(K::ReduceL2)),
+    by_attribute("ReduceLogSum", rows::Reduction::LogSum),
+    by_input("ReduceLogSum", 18, rows::Reduction::LogSum),
+    by_attribute("ReduceLogSumExp", rows::Reduction::LogSumExp),
+    by_input("ReduceLogSumExp", 18, rows::Reduction::LogSumExp),
+    by_attribute("ReduceMax", rows::Reduction::One(K::ReduceMax)),
+    by_input("ReduceMax", 18, rows::Reduction::One(K::ReduceMax)),
+    by_attribute("ReduceMean", rows::Reduction::One(K::ReduceMean)),
+    by_input("ReduceMean", 18, rows::Reduction::One(K::ReduceMean)),
+    by_attribute("ReduceMin", rows::Reduction::One(K::ReduceMin)),
+    by_input("ReduceMin", 18, rows::Reduction::One(K::ReduceMin)),
+    by_attribute("ReduceProd", rows::Reduction::One(K::ReduceProd)),
+    by_input("ReduceProd", 18, rows::Reduction::One(K::ReduceProd)),
+    by_attribute("ReduceSum", rows::Reduction::One(K::ReduceSum)),
+    by_input("ReduceSum", 13, rows::Reduction::One(K::ReduceSum)),
+    by_attribute("ReduceSumSquare", rows::Reduction::SumSquare),
+    by_input("ReduceSumSquare", 18, rows::Reduction::SumSquare),
+    row("Relu", X, &[], Map::By(arithmetic::relu)),
+    row("Reshape", &["data", "shape"], &[("allowzero", Int)], Map::By(moves::reshape)),
+    unary("Round", Map::Unary(K::Round)).since(11),
+    row("Selu", X, &[("alpha", Float), ("gamma", Float)], Map::By(arithmetic::selu)),
+    row("Shape", DATA, &[("start", Int), ("end", Int)], Map::By(moves::shape)),
+    unary("Sigmoid", Map::Unary(K::Sigmoid)),
+    row("Sign", INPUT, &[], Map::By(arithmetic::sign)).since(9),
+    unary("Sin", Map::Unary(K::Sin)),
+    row("Size", DATA, &[], Map::By(moves::size)),
+    row(
+        "Slice",
+        DATA,
+        &[("axes", Ints), ("ends", Ints), ("starts", Ints)],
+        Map::By(moves::slice_by_attributes),
+    ),
+    row("Slice", &["data", "starts", "ends", "axes", "steps"], &[], Map::By(moves::slice)).least(3).since(10),
+    row("Softmax", INPUT, AXIS, Map::By(rows::softmax_of_rows)),
+    row("Softmax", INPUT, AXIS, Map::By(rows::softmax)).since(13),
+    unary("Softplus", Map::Unary(K::SoftPlus)),
+    unary("Softsign", Map::By(arithmetic::softsign)),
+    row("Split", INPUT, &[("axis", Int), ("split", Ints)], Map::Several(moves::split)).outputs(usize::MAX),
+    row("Split", &["input", "split"], &[("axis", Int), ("num_outputs", Int)], Map::Several(moves::split))
+        .least(1)
+        .outputs(usize::MAX)
+        .since(13),
+    unary("Sqrt", Map::Unary(K::Sqrt)),
+    row("Squeeze", DATA, &[("axes", Ints)], Map::By(moves::squeeze)),
+    row("Squeeze", DATA_AXES, &[], Map::By(moves::squeeze)).least(1).since(13),
+    binary("Sub", K::Subtract),
+    row("Sum", &["data_0"], &[], Map::Extreme(K::Add)).variadic(),
+    row("Swish", X, &[("alpha", Float)], Map::By(arithmetic::swish)).since(24),
+    unary("Tanh", Map::Unary(K::Tanh)),
+    row("ThresholdedRelu", X, &[("alpha", Float)], Map::By(arithmetic::thresholded_relu)).since(10),
+    row("Transpose", DATA, &[("perm", Ints)], Map::By(moves::transpose)),
+    row("Trilu", &["input", "k"], &[("upper", Int)], Map::By(moves::trilu)).least(1).since(14),
+    row("Unsqueeze", DATA, &[("axes", Ints)], Map::By(moves::unsqueeze)),
+    row("Unsqueeze", DATA_AXES, &[], Map::By(moves::unsqueeze)).since(13),
+    row("Where", &["condition", "X", "Y"], &[], Map::By(moves::choice)).since(9),
+    logic("Xor", K::LogicalXor),
+];
+
+/// The types that are mapped.
+pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
+    let repeats = |(i, row): &(usize, &Row)| *i == 0 || ROWS[i - 1].name != row.name;
+    ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention"])
+}
+
+fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
+    let mut named = ROWS.iter().filter(|row| row.name == name).peekable();
+    if named.peek().is_none() {
+        return Err(Fault::Unsupported { needed: "ops of Sterna that compute the same".into() });
+    }
+    let row = named.rfind(|row| row.since <= opset.max(7));
+    row.ok_or(Fault::Version { needed: "an opset that has the op" })
+}
+
+/// A node that is being mapped.
+pub(super) struct Call<'a, 'b> {
+    pub(super) name: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) attributes: BTreeMap<&'a str, &'a Attribute>,
+    pub(super) builder: &'a mut Builder<'b>,
+    /// The tensors at its inputs; `None` for one that is left out.
+    pub(super) inputs: Vec<Option<TensorId>>,
+    /// The number of outputs up to the last that has a name.
+    pub(super) outputs: usize,
+    /// What the file says of the dims of the first output.
+    pub(super) declared: Option<Dims>,
+    /// Where files with the elements of constants lie.
+    pub(super) folder: Option<&'a Path>,
+    pub(super) opset: i64,
+}
+
+/// The results of a node, in order.
+pub(super) fn map(mut call: Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let row = row_of(call.kind, call.opset)?;
+    while call.inputs.last() == Some(&None) {
+        call.inputs.pop();
+    }
+    let given = call.inputs.len();
+    let missing = (0..row.least).find(|&place| call.inputs.get(place).is_none_or(Option::is_none));
+    if missing.is_some() || (given > row.inputs.len() && !row.variadic) {
+        let needed = match (row.variadic, row.least == row.inputs.len()) {
+            (true, _) => "one or more".into(),
+            (_, true) => row.least.to_string(),
+            _ => format!("{} to {}", row.least, row.inputs.len()),
+        };
+        return Err(Fault::PortCount { direction: Direction::Input, given, needed });
+    }
+    if row.variadic && call.inputs.contains(&None) {
+        return Err(Fault::PortCount { direction: Direction::Input, given, needed: "no gap".into() });
+    }
+    if call.outputs > row.outputs {
+        let (direction, given) = (Direction::Output, call.outputs);
+        return Err(Fault::PortCount { direction, given, needed: format!("at most {}", row.outputs) });
+    }
+    for (name, attribute) in &call.attributes {
+        match row.attributes.iter().find(|(known, _)| known == name) {
+            None => return Err(Fault::UnknownAttribute { attribute: Shown(name).to_string() }),
+            // Files of version 3 of the format may leave the type out.
+            Some((_, contents)) if ![0, *contents as i32].contains(&attribute.kind) => {
+                return Err(Fault::of_attribute(name, format!("an attribute of type {contents:?}")));
+            }
+            Some(_) => {}
+        }
+    }
+    let mut node = call;
+    node.run(row).map_err(|fault| node.named(row, fault))
+}
+
+impl<'a> Call<'a, '_> {
+    fn run(&mut self, row: &Row) -> Result<Vec<TensorId>, Fault> {
+        let one = match &row.map {
+            Map::Several(function) => return function(self),
+            Map::By(function) => function(self)?,
+            Map::Unary(kind) => self.same(*kind, self.input(0))?,
+            Map::Signed(kind) => arithmetic::signed(self, *kind, self.input(0))?,
+            Map::Question(kind) => self.emit(*kind, &[], &[self.input(0)], DataType::Boolean)?,
+            Map::Arithmetic(kind) => arithmetic::pair(self, *kind, self.input(0), self.input(1))?,
+            Map::Extreme(kind) => {
+                let rest: Vec<TensorId> = self.inputs.iter().flatten().copied().collect();
+                let mut one = rest[0];
+                for other in &rest[1..] {
+                    one = arithmetic::pair(self, *kind, one, *other)?;
+                }
+                one
+            }
+            Map::Comparison(kind) => arithmetic::compare(self, *kind, self.input(0), self.input(1))?,
+            Map::Logic(kind) => {
+                self.one_type(0, 1)?;
+                self.emit_declared(*kind, &[], &[self.input(0), self.input(1)], DataType::Boolean)?
+            }
+            Map::Reduction(reduction) => rows::reduce(self, *reduction)?,
+        };
+        Ok(vec![one])
+    }
+
+    /// An input that the row asks for.
+    fn input(&self, input: usize) -> TensorId {
+        self.inputs[input].expect("the row asks for the input")
+    }
+
+    /// An input that may be left out.
+    fn optional(&self, input: usize) -> Option<TensorId> {
+        self.inputs.get(input).copied().flatten()
+    }
+
+    /// The type of an input that the row asks for.
+    fn data_type(&self, input: usize) -> DataType {
+        self.builder.data_type(self.input(input))
+    }
+
+    /// An input, for messages.
+    fn port(&self, input: usize) -> PortRef {
+        let name = row_of(self.kind, self.opset).ok().and_then(|row| row.inputs.get(input).copied());
+        PortRef { direction: Direction::Input, id: input as u64, name: name.unwrap_or("") }
+    }
+
+    /// Refuses two inputs of different types.
+    fn one_type(&self, first: usize, second: usize) -> Result<(), Fault> {
+        let (a, b) = (self.data_type(first), self.data_type(second));
+        if a == b {
+            return Ok(());
+        }
+        Err(Fault::of_type(self.port(second), b, format!("{a}, the type of the other input")))
+    }
+
+    /// Adds an op, or works it out.
+    fn emit(
+        &mut self,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        data_type: DataType,
+    ) -> Result<TensorId, Fault> {
+        self.builder.op(self.name, kind, attrs, inputs, data_type, None)
+    }
+
+    /// Adds an op whose result has the dims that the file declares, if they do not follow.
+    fn emit_declared(
+        &mut self,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        data_type: DataType,
+    ) -> Result<TensorId, Fault> {
+        self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared.as_deref())
+    }
+
+    /// Adds an op of one input and its type.
+    fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
+        self.emit(kind, &[], &[input], self.builder.data_type(input))
+    }
+
+    /// Adds an op of two inputs and the type of the first.
+    fn both(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
+        self.emit(kind, &[], &[a, b], self.builder.data_type(a))
+    }
+
+    /// Adds a choice, whose three operands broadcast to each other.
+    fn select(&mut self, cond: TensorId, then: TensorId, other: TensorId) -> Result<TensorId, Fault> {
+        let mode = [(Attr::AutoBroadcast, AutoBroadcast::Multidirectional.into())];
+        self.emit(K::Select, &mode, &[cond, then, other], self.builder.data_type(then))
+    }
+
+    /// A tensor in another numeric type.
+    fn cast(&mut self, tensor: TensorId, to: DataType) -> Result<TensorId, Fault> {
+        compose::cast(self.builder, self.name, tensor, to)
+    }
+
+    /// A tensor in another shape of as many elements.
+    fn in_shape(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
+        compose::in_shape(self.builder, self.name, tensor, dims)
+    }
+
+    /// A tensor repeated to a shape.
+    fn enlarged(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
+        compose::enlarged(self.builder, self.name, tensor, dims)
+    }
+
+    /// A number of rank 0.
+    fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
+        let tensor = compose::number(self.builder, data_type, number)?;
+        tensor.ok_or_else(|| Fault::of_type(self.port(0), data_type, "a type that holds the number"))
+    }
+
+    /// An attribute that is there, whose contents [`map`] has checked.
+    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
+        self.attributes.get(name).copied()
+    }
+
+    fn int(&self, name: &str, default: i64) -> i64 {
+        self.attribute(name).map_or(default, |attribute| attribute.int)
+    }
+
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default.into()) != 0
+    }
+
+    fn float(&self, name: &str, default: f32) -> f32 {
+        self.attribute(name).map_or(default, |attribute| attribute.float)
+    }
+
+    fn ints(&self, name: &str) -> Option<&'a [i64]> {
+        self.attribute(name).map(|attribute| &*attribute.ints)
+    }
+
+    fn tensor(&self, name: &str) -> Option<&'a TensorText> {
+        self.attribute(name).and_then(|attribute| attribute.tensor.as_ref())
+    }
+
+    /// An attribute that is one of some words.
+    fn word<T: Copy>(&self, name: &str, words: &[(&str, T)], default: T) -> Result<T, Fault> {
+        let Some(attribute) = self.attribute(name) else { return Ok(default) };
+        match words.iter().find(|(word, _)| word.as_bytes() == attribute.string) {
+            Some((_, value)) => Ok(*value),
+            None => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                Err(Fault::of_attribute(name, words.join(", ")))
+            }
+        }
+    }
+
+    /// The value of an input.
+    fn value(&self, input: usize, needed: &str) -> Result<&Value, Fault> {
+        let value = self.builder.value(self.input(input));
+        value.ok_or_else(|| Fault::NotConstant { port: self.port(input), needed: needed.into() })
+    }
+
+    /// The whole shape of an input.
+    fn known_dims(&self, input: usize, needed: &str) -> Result<Vec<i64>, Fault> {
+        let dims = self.builder.known_dims(self.input(input));
+        let fault = || Fault::UnknownShape { port: self.port(input), needed: needed.into() };
+        dims.map(<[i64]>::to_vec).ok_or_else(fault)
+    }
+
+    /// The rank of an input.
+    fn rank(&self, input: usize) -> Result<usize, Fault> {
+        let rank = self.builder.dims(self.input(input)).map(<[i64]>::len);
+        rank.ok_or_else(|| Fault::UnknownShape { port: self.port(input), needed: "a known rank".into() })
+    }
+
+    /// A constant list of whole numbers; one of rank 0 is a list of one.
+    fn numbers(&self, input: usize) -> Result<Vec<i64>, Fault> {
+        let value = self.value(input, "a constant of whole numbers")?;
+        if !is_integer(value.data_type()) {
+            return Err(Fault::of_type(self.port(input), value.data_type(), "a type of whole numbers"));
+        }
+        let list = integers(value).filter(|_| value.dims().len() <= 1);
+        list.ok_or_else(|| self.bad_value(input, "a list of whole numbers"))
+    }
+
+    /// The list at an input, or the attribute that it was in earlier opsets.
+    fn list(&self, input: usize, attribute: &str) -> Result<Option<Vec<i64>>, Fault> {
+        match self.optional(input) {
+            Some(_) => self.numbers(input).map(Some),
+            None => Ok(self.ints(attribute).map(<[i64]>::to_vec)),
+        }
+    }
+
+    /// An attribute `axis`, as the index of a dim.
+    fn axis(&self, default: i64, rank: usize) -> Result<usize, Fault> {
+        let axes = compose::resolved_axes(&[self.int("axis", default)], rank);
+        let axis = axes.and_then(|axes| axes.first().copied());
+        axis.ok_or_else(|| Fault::of_attribute("axis", format!("one of the {rank} dims")))
+    }
+
+    /// An input whose shape does not suit.
+    fn unfit(&self, input: usize, needed: impl Into<String>) -> Fault {
+        let given = self.builder.dims(self.input(input)).unwrap_or(&[]).into();
+        Fault::Shape { port: self.port(input), given, needed: needed.into() }
+    }
+
+    /// A constant whose value does not suit.
+    fn bad_value(&self, input: usize, needed: impl Into<String>) -> Fault {
+        Fault::Value { port: self.port(input), needed: needed.into() }
+    }
+
+    /// An input whose type does not suit.
+    fn bad_type(&self, input: usize, needed: impl Into<String>) -> Fault {
+        Fault::of_type(self.port(input), self.data_type(input), needed)
+    }
+
+    /// Names the input of the node, where the op that it becomes is refused for the type of one.
+    fn named(&self, row: &Row, fault: Fault) -> Fault {
+        let Fault::Op(Refusal::Op { fault: refused, .. }) = &fault else { return fault };
+        let (tensor, needed) = match refused {
+            OpFault::Type { port, allowed, .. } => {
+                let names: Vec<&str> = allowed.iter().map(|data_type| data_type.name()).collect();
+                (port.tensor, names.join(", "))
+            }
+            OpFault::TypesDiffer { port, expected, .. } => (port.tensor, expected.to_string()),
+            _ => return fault,
+        };
+        match self.inputs.iter().position(|input| *input == Some(tensor)) {
+            Some(input) => {
+                let name = row.inputs.get(input).copied().unwrap_or("");
+                let port = PortRef { direction: Direction::Input, id: input as u64, name };
+                Fault::of_type(port, self.builder.data_type(tensor), needed)
+            }
+            None => fault,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_say_what_they_take() {
+        let keys: Vec<(&str, i64)> = ROWS.iter().map(|row| (row.name, row.since)).collect();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+        assert!(ROWS.iter().all(|row| row.least <= row.inputs.len() && row.outputs > 0));
+    }
+}

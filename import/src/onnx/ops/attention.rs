@@ -1,0 +1,345 @@
+//! The op `Attention`: the ops of masked attention, as `Graph::attention` writes them, which partitions fuse.
+
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+
+use super::Call;
+use super::arithmetic::{converted, floats};
+use super::moves::{joined, transposed};
+use crate::error::Fault;
+use crate::onnx::tensors;
+
+use DataType as D;
+use OpKind as K;
+
+/// Dims of [batch, heads, rows, columns] with the heads of queries in groups that share a head of keys.
+#[derive(Debug, Clone, Copy)]
+struct Heads {
+    queries: i64,
+    keys: i64,
+}
+
+impl Heads {
+    fn groups(self) -> i64 {
+        self.queries / self.keys
+    }
+
+    fn is_grouped(self) -> bool {
+        self.queries != self.keys
+    }
+
+    /// The shape of a tensor that has the heads of queries, or one for all.
+    fn of_queries(self, dims: [i64; 4]) -> Vec<i64> {
+        let [batch, heads, rows, columns] = dims;
+        match (self.is_grouped(), heads) {
+            (false, _) => dims.to_vec(),
+            (true, 1) => vec![batch, 1, 1, rows, columns],
+            (true, _) => vec![batch, self.keys, self.groups(), rows, columns],
+        }
+    }
+
+    /// The shape of a tensor that has the heads of keys.
+    fn of_keys(self, [batch, heads, rows, columns]: [i64; 4]) -> Vec<i64> {
+        match self.is_grouped() {
+            false => vec![batch, heads, rows, columns],
+            true => vec![batch, heads, 1, rows, columns],
+        }
+    }
+}
+
+/// The tensors of attention before the masks, and their dims as [batch, heads, rows, columns].
+struct Scores {
+    heads: Heads,
+    /// The dims of the scores.
+    full: [i64; 4],
+    /// The scaled products of queries and keys, in f32.
+    scaled: TensorId,
+    /// The values, with the heads of keys.
+    v: TensorId,
+    /// The last dim of the values.
+    columns: i64,
+}
+
+/// A tensor, and its dims as [batch, heads, rows, columns].
+type InHeads = (TensorId, [i64; 4]);
+
+/// The scaled products of queries and keys.
+fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result<Scores, Fault> {
+    let heads = Heads { queries: q.1[1], keys: k.1[1] };
+    let divides = heads.keys > 0 && heads.queries % heads.keys == 0;
+    if !divides || v.1[1] != heads.keys || v.1[2] != k.1[2] {
+        return Err(node.unfit(0, "a number of heads that those of keys and values divide, as many of both"));
+    }
+    let [batch, _, rows, depth] = q.1;
+    let full = [batch, heads.queries, rows, k.1[2]];
+    let q = node.in_shape(q.0, &heads.of_queries(q.1))?;
+    let k = node.in_shape(k.0, &heads.of_keys(k.1))?;
+    let columns = v.1[3];
+    let v = node.in_shape(v.0, &heads.of_keys(v.1))?;
+    let products = node.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
+    let scale = match node.attribute("scale") {
+        Some(scale) => scale.float,
+        None => (depth.max(1) as f64).sqrt().recip() as f32,
+    };
+    let scale = node.number(D::F32, scale.into())?;
+    let scaled = node.both(K::Multiply, products, scale)?;
+    Ok(Scores { heads, full, scaled, v, columns })
+}
+
+impl Scores {
+    /// The sums of the values by their shares.
+    fn result(&self, node: &mut Call<'_, '_>, shares: TensorId) -> Result<TensorId, Fault> {
+        let [batch, heads, rows, _] = self.full;
+        let data_type = node.builder.data_type(self.v);
+        let shares = node.cast(shares, data_type)?;
+        let result = node.emit(K::MatMul, &[], &[shares, self.v], data_type)?;
+        node.in_shape(result, &[batch, heads, rows, self.columns])
+    }
+}
+
+/// The shares of the scores of a row. What is left out throughout has none.
+fn softmax(node: &mut Call<'_, '_>, scores: TensorId, data_type: DataType) -> Result<TensorId, Fault> {
+    let whole: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
+    node.emit(K::SoftMax, &whole, &[scores], data_type)
+}
+
+/// Refuses steps of SoftMax in a type that no op computes in.
+fn precision(node: &Call<'_, '_>) -> Result<(), Fault> {
+    match tensors::data_type(node.int("softmax_precision", 1)) {
+        Ok(D::F32 | D::F16 | D::Bf16) => Ok(()),
+        _ => Err(Fault::of_attribute("softmax_precision", "f32, bf16, f16")),
+    }
+}
+
+pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let data_type = floats(node)?;
+    node.one_type(0, 1)?;
+    precision(node)?;
+    let q = heads_apart(node, 0, "q_num_heads")?;
+    let mut k = heads_apart(node, 1, "kv_num_heads")?;
+    let mut v = heads_apart(node, 2, "kv_num_heads")?;
+
+    // What was there before comes first.
+    let mut past = 0;
+    if let (Some(past_k), Some(past_v)) = (node.optional(4), node.optional(5)) {
+        past = four(node, 4)?[2];
+        k.0 = joined(node, vec![past_k, k.0], 2)?;
+        v.0 = joined(node, vec![past_v, v.0], 2)?;
+        k.1[2] = k.1[2].saturating_add(past);
+        v.1[2] = v.1[2].saturating_add(four(node, 5)?[2]);
+    } else if node.optional(4).is_some() || node.optional(5).is_some() {
+        return Err(node.unfit(0, "past keys and past values together"));
+    }
+    let scores = scores(node, q, k, v)?;
+    let [batch, heads, rows, _] = scores.full;
+    let capped = capped(node, scores.scaled)?;
+    let masked = masked(node, capped, scores.heads, scores.full, past)?;
+    let shares = softmax(node, masked, data_type)?;
+    let mut result = scores.result(node, shares)?;
+    if node.rank(0)? == 3 {
+        let together = transposed(node, result, &[0, 2, 1, 3])?;
+        result = node.in_shape(together, &[batch, rows, heads.saturating_mul(scores.columns)])?;
+    }
+    let mut outputs = vec![node.cast(result, data_type)?, k.0, v.0];
+    if node.outputs > 3 {
+        let step = match node.int("qk_matmul_output_mode", 0) {
+            0 => scores.scaled,
+            1 => capped,
+            2 => masked,
+            3 => shares,
+            _ => return Err(Fault::of_attribute("qk_matmul_output_mode", "0, 1, 2, 3")),
+        };
+        let step = node.in_shape(step, &scores.full)?;
+        outputs.push(node.cast(step, data_type)?);
+    }
+    outputs.truncate(node.outputs.max(1));
+    Ok(outputs)
+}
+
+/// The op `FlexAttention`, whose scores and shares graphs of the model may change in between.
+pub(in crate::onnx) struct FlexAttention {
+    /// The scores, and then the shares.
+    pub(in crate::onnx) scores: TensorId,
+    of: Scores,
+    /// Whether graphs see the scores, and with the heads as one dim.
+    whole: bool,
+}
+
+impl FlexAttention {
+    pub(in crate::onnx) fn new(node: &mut Call<'_, '_>, whole: bool) -> Result<Self, Fault> {
+        const KNOWN: [&str; 4] = ["prob_mod", "scale", "score_mod", "softmax_precision"];
+        if let Some(other) = node.attributes.keys().find(|name| !KNOWN.contains(name)) {
+            return Err(Fault::UnknownAttribute { attribute: crate::names::Shown(other).to_string() });
+        }
+        if node.inputs.len() != 3 || node.inputs.contains(&None) || node.outputs != 1 {
+            let (direction, given) = (sterna::Direction::Input, node.inputs.len());
+            return Err(Fault::PortCount { direction, given, needed: "3, and one output".into() });
+        }
+        floats(node)?;
+        node.one_type(0, 1)?;
+        match node.int("softmax_precision", 1) {
+            1 => {}
+            _ => return Err(Fault::of_attribute("softmax_precision", "1, which is f32")),
+        }
+        let [q, k, v] = [four(node, 0)?, four(node, 1)?, four(node, 2)?];
+        let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v))?;
+        let scores = if whole { node.in_shape(of.scaled, &of.full)? } else { of.scaled };
+        Ok(Self { scores, of, whole })
+    }
+
+    pub(in crate::onnx) fn softmax(&mut self, node: &mut Call<'_, '_>) -> Result<(), Fault> {
+        self.scores = softmax(node, self.scores, D::F32)?;
+        Ok(())
+    }
+
+    pub(in crate::onnx) fn result(self, node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+        let mut shares = self.scores;
+        if self.whole {
+            shares = node.in_shape(shares, &self.of.heads.of_queries(self.of.full))?;
+        }
+        let result = self.of.result(node, shares)?;
+        node.cast(result, node.data_type(0))
+    }
+}
+
+/// The dims of an input of rank 4.
+fn four(node: &Call<'_, '_>, input: usize) -> Result<[i64; 4], Fault> {
+    let dims = node.known_dims(input, "known dims")?;
+    dims.try_into().map_err(|_| node.unfit(input, "four dims: batch, heads, rows and columns"))
+}
+
+/// Queries, keys or values with their heads as a dim of their own, and their dims.
+fn heads_apart(node: &mut Call<'_, '_>, input: usize, attribute: &'static str) -> Result<InHeads, Fault> {
+    let (x, dims) = (node.input(input), node.known_dims(input, "known dims")?);
+    match *dims {
+        [batch, heads, rows, columns] => Ok((x, [batch, heads, rows, columns])),
+        [batch, rows, width] => {
+            let heads = node.int(attribute, 0);
+            if heads < 1 || width % heads != 0 {
+                return Err(Fault::of_attribute(attribute, format!("a number that divides {width}")));
+            }
+            let columns = width / heads;
+            let split = node.in_shape(x, &[batch, rows, heads, columns])?;
+            Ok((transposed(node, split, &[0, 2, 1, 3])?, [batch, heads, rows, columns]))
+        }
+        _ => Err(node.unfit(input, "three or four dims")),
+    }
+}
+
+/// `c · tanh(x / c)`.
+fn capped(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
+    let cap = node.float("softcap", 0.0);
+    if cap == 0.0 {
+        return Ok(x);
+    }
+    let cap = node.number(D::F32, cap.into())?;
+    let share = node.both(K::Divide, x, cap)?;
+    let bent = node.same(K::Tanh, share)?;
+    node.both(K::Multiply, bent, cap)
+}
+
+/// The scores with what the mask, the positions and the lengths leave out at −∞.
+fn masked(
+    node: &mut Call<'_, '_>,
+    mut scores: TensorId,
+    heads: Heads,
+    full: [i64; 4],
+    past: i64,
+) -> Result<TensorId, Fault> {
+    let [batch, _, rows, keys] = full;
+    let nothing = node.number(D::F32, f64::NEG_INFINITY)?;
+    if let Some(mask) = node.optional(3) {
+        let is_truth = node.builder.data_type(mask) == D::Boolean;
+        let mask = as_long(node, mask, keys, is_truth)?;
+        let mask = beside(node, mask, heads, full)?;
+        scores = match is_truth {
+            true => node.select(mask, scores, nothing)?,
+            false => node.both(K::Add, scores, mask)?,
+        };
+    }
+    let index = |node: &mut Call<'_, '_>, axis: i64| {
+        node.emit(K::GenIndex, &[(Attr::Axis, axis.into())], &[scores], D::S32)
+    };
+    let lengths = match node.optional(6) {
+        None => None,
+        Some(lengths) => {
+            let lengths = converted(node, lengths, D::S32)?;
+            let beside = heads.of_queries([batch, 1, 1, 1]);
+            Some(node.in_shape(lengths, &beside)?)
+        }
+    };
+    let mut keeps: Option<TensorId> = None;
+    let add = |node: &mut Call<'_, '_>, keeps: Option<TensorId>, also: TensorId| match keeps {
+        Some(keeps) => node.both(K::LogicalAnd, keeps, also).map(Some),
+        None => Ok(Some(also)),
+    };
+    let causal = node.flag("is_causal", false);
+    let (left, right) = (node.int("left_window_size", -1), node.int("right_window_size", -1));
+    if left < -1 || right < -1 {
+        let name = if left < -1 { "left_window_size" } else { "right_window_size" };
+        return Err(Fault::of_attribute(name, "a number from −1 on"));
+    }
+    if causal || left >= 0 || right >= 0 {
+        let (query, key) = (index(node, -2)?, index(node, -1)?);
+        let before = match lengths {
+            None => node.number(D::S32, past as f64)?,
+            Some(lengths) => {
+                let rows = node.number(D::S32, rows as f64)?;
+                node.both(K::Subtract, lengths, rows)?
+            }
+        };
+        let position = node.both(K::Add, query, before)?;
+        if causal {
+            let also = node.emit(K::GreaterEqual, &[], &[position, key], D::Boolean)?;
+            keeps = add(node, keeps, also)?;
+        }
+        // Beyond all keys one window is as good as another.
+        let sides = [(left, K::Subtract, K::LessEqual), (right, K::Add, K::GreaterEqual)];
+        for (window, step, order) in sides.into_iter().filter(|(window, ..)| *window >= 0) {
+            let window = node.number(D::S32, window.min(1 << 24) as f64)?;
+            let edge = node.both(step, position, window)?;
+            let also = node.emit(order, &[], &[edge, key], D::Boolean)?;
+            keeps = add(node, keeps, also)?;
+        }
+    }
+    if let Some(lengths) = lengths {
+        let key = index(node, -1)?;
+        let within = node.emit(K::Less, &[], &[key, lengths], D::Boolean)?;
+        keeps = add(node, keeps, within)?;
+    }
+    match keeps {
+        Some(keeps) => node.select(keeps, scores, nothing),
+        None => Ok(scores),
+    }
+}
+
+/// A mask whose last dim is that of the keys: what a shorter one does not say is left out.
+fn as_long(node: &mut Call<'_, '_>, mask: TensorId, keys: i64, is_truth: bool) -> Result<TensorId, Fault> {
+    let mut dims = node.known_dims(3, "known dims")?;
+    let Some(last) = dims.last_mut() else { return Ok(mask) };
+    if *last >= keys || *last == 1 {
+        return Ok(mask);
+    }
+    *last = keys - *last;
+    let (axis, data_type) = (dims.len() - 1, node.data_type(3));
+    let nothing = match is_truth {
+        true => node.number(data_type, 0.0)?,
+        false => node.number(data_type, f64::NEG_INFINITY)?,
+    };
+    let rest = node.enlarged(nothing, &dims)?;
+    joined(node, vec![mask, rest], axis)
+}
+
+/// A mask that broadcasts to the scores, whose heads may stand in groups.
+fn beside(node: &mut Call<'_, '_>, mask: TensorId, heads: Heads, full: [i64; 4]) -> Result<TensorId, Fault> {
+    let dims = node.builder.known_dims(mask).unwrap_or(&[]).to_vec();
+    let front = 4usize.checked_sub(dims.len()).ok_or_else(|| node.unfit(3, "at most four dims"))?;
+    let mut four = [1; 4];
+    four[front..].copy_from_slice(&dims);
+    if four.iter().zip(full).any(|(&dim, onto)| dim != 1 && dim != onto) {
+        return Err(node.unfit(3, "dims that broadcast to those of the scores"));
+    }
+    if !heads.is_grouped() || (four[0] == 1 && four[1] == 1) {
+        return Ok(mask);
+    }
+    node.in_shape(mask, &heads.of_queries(four))
+}

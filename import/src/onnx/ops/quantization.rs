@@ -1,0 +1,194 @@
+//! Numbers to integers and back.
+//!
+//! An op of its own computes with the scales and zero points as attributes. If they are no constants, or if
+//! the zero point would be added before the rounding instead of behind it, ordinary ops compute the formula.
+
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+
+use super::Call;
+use super::arithmetic::{converted, to_f8};
+use crate::error::Fault;
+use crate::onnx::tensors;
+use crate::weights::integers;
+
+use DataType as D;
+use OpKind as K;
+
+/// The integers of a type.
+fn bounds(data_type: DataType) -> Option<(f32, f32)> {
+    match data_type {
+        D::S8 => Some((-128.0, 127.0)),
+        D::U8 => Some((0.0, 255.0)),
+        D::S16 => Some((-32768.0, 32767.0)),
+        D::U16 => Some((0.0, 65535.0)),
+        _ => None,
+    }
+}
+
+/// The type that an attribute names; `None` if it is missing.
+fn asked(node: &Call<'_, '_>) -> Result<Option<DataType>, Fault> {
+    match node.int("output_dtype", 0) {
+        0 => Ok(None),
+        number => {
+            let data_type = tensors::data_type(number);
+            data_type.map(Some).map_err(|_| Fault::of_attribute("output_dtype", tensors::WHOLE))
+        }
+    }
+}
+
+/// Scales, or zero points, laid beside the data: one for all, one for each place along the axis, or one for
+/// each block of neighbours along it.
+fn beside(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
+    let own = node.known_dims(input, "known dims, which are laid beside the data")?;
+    let tensor = node.input(input);
+    let rank = node.rank(0)?;
+    if own.is_empty() || (own == [1] && rank > 0) {
+        return node.in_shape(tensor, &[]);
+    }
+    let axis = node.axis(1, rank)?;
+    let block = node.int("block_size", 0);
+    if block == 0 {
+        if own.len() != 1 {
+            return Err(node.unfit(input, "one number, or one for each place along the axis"));
+        }
+        let shape: Vec<i64> = (0..rank).map(|dim| if dim == axis { own[0] } else { 1 }).collect();
+        return node.in_shape(tensor, &shape);
+    }
+    let dims = node.known_dims(0, "known dims, which are divided into blocks")?;
+    let fits = block > 0
+        && own.len() == rank
+        && (0..rank).all(|dim| match dim == axis {
+            true => own[dim].checked_mul(block) == Some(dims[dim]),
+            false => own[dim] == dims[dim],
+        });
+    if !fits {
+        return Err(
+            node.unfit(input, "the dims of the data, divided by the size of the blocks along the axis")
+        );
+    }
+    let split = |length: i64| -> Vec<i64> { [&own[..=axis], &[length], &own[axis + 1..]].concat() };
+    let apart = node.in_shape(tensor, &split(1))?;
+    let repeated = node.enlarged(apart, &split(block))?;
+    node.in_shape(repeated, &dims)
+}
+
+/// The attributes of an op with constant scales, if it can say them: one scale, or one for each place.
+fn attributes(node: &Call<'_, '_>) -> Result<Option<Vec<(Attr, AttrValue)>>, Fault> {
+    if node.int("block_size", 0) != 0 {
+        return Ok(None);
+    }
+    let Some(value) = node.builder.value(node.input(1)) else { return Ok(None) };
+    let Some(scales) = value.elements::<f32>() else { return Ok(None) };
+    if scales.iter().any(|scale| !scale.is_normal() || *scale < 0.0) {
+        return Ok(None);
+    }
+    let mut attrs: Vec<(Attr, AttrValue)> = match value.dims() {
+        [] | [1] => vec![(Attr::Qtype, "per_tensor".into())],
+        [_] => {
+            let axis = node.axis(1, node.rank(0)?)? as i64;
+            vec![(Attr::Qtype, "per_channel".into()), (Attr::Axis, axis.into())]
+        }
+        _ => return Ok(None),
+    };
+    attrs.push((Attr::Scales, scales.into()));
+    Ok(Some(attrs))
+}
+
+/// `round(x / scale) + zero point`, kept within the type.
+pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let zero_point = node.optional(2);
+    let to = match (zero_point, asked(node)?) {
+        (Some(_), asked) => {
+            let to = node.data_type(2);
+            if asked.is_some_and(|asked| asked != to) {
+                return Err(node.bad_type(2, "the type that `output_dtype` names"));
+            }
+            to
+        }
+        (None, asked) => asked.unwrap_or(D::U8),
+    };
+    if !matches!(node.int("precision", 0), 0 | 1) {
+        return Err(Fault::of_attribute("precision", "1, which is f32"));
+    }
+    let x = node.input(0);
+    let wide = match node.data_type(0) {
+        D::F32 | D::F16 | D::Bf16 | D::S32 => node.cast(x, D::F32)?,
+        _ => return Err(node.bad_type(0, "f32, bf16, f16, s32")),
+    };
+    let no_shift = match zero_point {
+        None => true,
+        Some(point) => {
+            node.builder.value(point).is_some_and(|value| value.bytes().iter().all(|byte| *byte == 0))
+        }
+    };
+    let whole = bounds(to);
+    if no_shift
+        && matches!(to, D::S8 | D::U8)
+        && let Some(attrs) = attributes(node)?
+    {
+        return node.emit(K::Quantize, &attrs, &[wide], to);
+    }
+    let scale = beside(node, 1)?;
+    let scale = node.cast(scale, D::F32)?;
+    let shares = node.both(K::Divide, wide, scale)?;
+    let Some((least, most)) = whole else {
+        return match to {
+            // A zero point of these types is 0.
+            D::F8E4m3 | D::F8E5m2 => to_f8(node, shares, to),
+            _ => Err(Fault::of_type(
+                node.port(if zero_point.is_some() { 2 } else { 0 }),
+                to,
+                "s8, u8, s16, u16, f8_e4m3, f8_e5m2",
+            )),
+        };
+    };
+    let mut rounded = node.same(K::Round, shares)?;
+    if zero_point.is_some() && !no_shift {
+        let point = beside(node, 2)?;
+        let point = node.cast(point, D::F32)?;
+        rounded = node.both(K::Add, rounded, point)?;
+    }
+    let within: [(Attr, AttrValue); 2] = [(Attr::Min, least.into()), (Attr::Max, most.into())];
+    let within = node.emit(K::Clamp, &within, &[rounded], D::F32)?;
+    node.cast(within, to)
+}
+
+/// `(x − zero point) · scale`.
+pub(super) fn dequantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, from, scale_type) = (node.input(0), node.data_type(0), node.data_type(1));
+    let to = asked(node)?.unwrap_or(scale_type);
+    let zero_point = node.optional(2);
+    if zero_point.is_some() {
+        node.one_type(0, 2)?;
+    }
+    if matches!(from, D::S8 | D::U8)
+        && to == D::F32
+        && let Some(mut attrs) = attributes(node)?
+    {
+        let points = match zero_point {
+            None => Some(None),
+            Some(point) => node.builder.value(point).and_then(integers).map(Some),
+        };
+        if let Some(points) = points {
+            attrs.extend(points.map(|points| (Attr::Zps, points.into())));
+            return node.emit(K::Dequantize, &attrs, &[x], to);
+        }
+    }
+    let mut number = match from {
+        D::F8E4m3 | D::F8E5m2 => converted(node, x, D::F32)?,
+        D::S8 | D::U8 | D::S16 | D::U16 => {
+            let mut whole = node.cast(x, D::S32)?;
+            if zero_point.is_some() {
+                let point = beside(node, 2)?;
+                let point = node.cast(point, D::S32)?;
+                whole = node.both(K::Subtract, whole, point)?;
+            }
+            node.cast(whole, D::F32)?
+        }
+        _ => return Err(node.bad_type(0, "s8, u8, s16, u16, f8_e4m3, f8_e5m2")),
+    };
+    let scale = beside(node, 1)?;
+    let scale = node.cast(scale, D::F32)?;
+    number = node.both(K::Multiply, number, scale)?;
+    node.cast(number, to)
+}

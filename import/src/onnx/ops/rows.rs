@@ -1,0 +1,228 @@
+//! Nodes that combine the elements of rows: reductions, SoftMax, norms and products.
+
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+
+use super::Call;
+use super::arithmetic::floats;
+use crate::compose::{element_count, resolved_axes};
+use crate::error::Fault;
+
+use DataType as D;
+use OpKind as K;
+
+/// What a reduction computes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reduction {
+    /// What an op of its own computes.
+    One(OpKind),
+    /// The logarithm of the sum.
+    LogSum,
+    /// The logarithm of the sum of the exponentials.
+    LogSumExp,
+    /// The sum of the squares.
+    SumSquare,
+}
+
+/// The elements along some axes as one number.
+pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<TensorId, Fault> {
+    let axes = node.list(1, "axes")?.unwrap_or_default();
+    let (x, data_type, keep) = (node.input(0), node.data_type(0), node.flag("keepdims", true));
+    let rank = node.rank(0)?;
+    let axes: Vec<i64> = match axes.is_empty() {
+        true if node.flag("noop_with_empty_axes", false) => Vec::new(),
+        true => (0..rank as i64).collect(),
+        false => {
+            let resolved = resolved_axes(&axes, rank);
+            let resolved = resolved.ok_or_else(|| Fault::of_attribute("axes", "axes of dims, each once"))?;
+            resolved.into_iter().map(|axis| axis as i64).collect()
+        }
+    };
+    let along = |node: &mut Call<'_, '_>, kind, x, keep: bool| match axes.is_empty() {
+        // The reduction of an element on its own.
+        true if matches!(kind, K::ReduceL1 | K::ReduceL2) => node.same(K::Abs, x),
+        true => Ok(x),
+        false => {
+            let attrs: [(Attr, AttrValue); 2] =
+                [(Attr::Axes, axes.clone().into()), (Attr::KeepDims, keep.into())];
+            node.emit(kind, &attrs, &[x], node.builder.data_type(x))
+        }
+    };
+    match reduction {
+        Reduction::One(kind @ (K::ReduceMax | K::ReduceMin)) => match data_type {
+            // Every one of these numbers is one of f32.
+            D::S8 | D::U8 | D::S16 | D::U16 | D::Boolean => {
+                let wide = node.cast(x, D::F32)?;
+                let number = along(node, kind, wide, keep)?;
+                if data_type != D::Boolean {
+                    return node.cast(number, data_type);
+                }
+                // Of nothing, the result is an infinity: the least of truth values is false, the most true.
+                let half = node.number(D::F32, 0.5)?;
+                node.emit(K::Greater, &[], &[number, half], D::Boolean)
+            }
+            _ => along(node, kind, x, keep),
+        },
+        Reduction::One(kind) => along(node, kind, x, keep),
+        Reduction::SumSquare => {
+            let squares = node.same(K::Square, x)?;
+            along(node, K::ReduceSum, squares, keep)
+        }
+        Reduction::LogSum => {
+            floats(node)?;
+            let sum = along(node, K::ReduceSum, x, keep)?;
+            node.same(K::Log, sum)
+        }
+        Reduction::LogSumExp => {
+            floats(node)?;
+            let x = node.cast(x, D::F32)?;
+            let most = along(node, K::ReduceMax, x, true)?;
+            // Less an infinity, nothing would be left.
+            let (zero, finite) =
+                (node.number(D::F32, 0.0)?, node.emit(K::IsFinite, &[], &[most], D::Boolean)?);
+            let least = node.select(finite, most, zero)?;
+            let moved = node.both(K::Subtract, x, least)?;
+            let shares = node.same(K::Exp, moved)?;
+            let sum = along(node, K::ReduceSum, shares, keep)?;
+            let log = node.same(K::Log, sum)?;
+            let least = match keep || axes.is_empty() {
+                true => least,
+                false => {
+                    let dims = node.builder.known_dims(log).map(<[i64]>::to_vec);
+                    let dims = dims.ok_or_else(|| node.unfit(0, "known dims"))?;
+                    node.in_shape(least, &dims)?
+                }
+            };
+            node.emit(K::Add, &[], &[log, least], data_type)
+        }
+    }
+}
+
+pub(super) fn softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let axis = node.int("axis", -1);
+    node.emit(K::SoftMax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
+}
+
+pub(super) fn log_softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let axis = node.int("axis", -1);
+    node.emit(K::LogSoftmax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
+}
+
+/// SoftMax of before opset 13: the dims from the axis on are one.
+pub(super) fn softmax_of_rows(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    of_rows(node, K::SoftMax)
+}
+
+pub(super) fn log_softmax_of_rows(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    of_rows(node, K::LogSoftmax)
+}
+
+fn of_rows(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(0, "known dims, some of which become one")?;
+    let axis = node.axis(1, dims.len())?;
+    let flat = element_count(&dims[..axis]).zip(element_count(&dims[axis..]));
+    let flat = flat.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
+    let rows = node.in_shape(node.input(0), &[flat.0, flat.1])?;
+    let result = node.emit(kind, &[(Attr::Axis, 1i64.into())], &[rows], node.data_type(0))?;
+    node.in_shape(result, &dims)
+}
+
+pub(super) fn matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    node.one_type(0, 1)?;
+    node.emit_declared(K::MatMul, &[], &[node.input(0), node.input(1)], node.data_type(0))
+}
+
+/// `alpha · A · B + beta · C`.
+pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let data_type = floats(node)?;
+    node.one_type(0, 1)?;
+    let (alpha, beta) = (node.float("alpha", 1.0), node.float("beta", 1.0));
+    let attrs: [(Attr, AttrValue); 2] = [
+        (Attr::TransposeA, node.flag("transA", false).into()),
+        (Attr::TransposeB, node.flag("transB", false).into()),
+    ];
+    let mut operands = vec![node.input(0), node.input(1)];
+    let c = node.optional(2).filter(|_| beta != 0.0);
+    if alpha == 1.0 && beta == 1.0 {
+        operands.extend(c);
+        return node.emit_declared(K::MatMul, &attrs, &operands, data_type);
+    }
+    let mut product = node.emit_declared(K::MatMul, &attrs, &operands, D::F32)?;
+    if alpha != 1.0 {
+        let alpha = node.number(D::F32, alpha.into())?;
+        product = node.both(K::Multiply, product, alpha)?;
+    }
+    if let Some(mut c) = c {
+        if beta != 1.0 {
+            let beta = node.number(D::F32, beta.into())?;
+            c = node.emit(K::Multiply, &[], &[c, beta], D::F32)?;
+        }
+        product = node.emit_declared(K::Add, &[], &[product, c], D::F32)?;
+    }
+    node.cast(product, data_type)
+}
+
+/// The norm by mean and variance over the dims from an axis on; the mean, and one through the deviation.
+pub(super) fn layer_normalization(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let (x, data_type, rank) = (node.input(0), floats(node)?, node.rank(0)?);
+    stash(node)?;
+    let (axis, epsilon) = (node.axis(-1, rank)? as i64, node.float("epsilon", 1e-5));
+    let common: [(Attr, AttrValue); 3] = [
+        (Attr::BeginNormAxis, axis.into()),
+        (Attr::Epsilon, epsilon.into()),
+        (Attr::KeepStats, false.into()),
+    ];
+    let scale = factor(node, 1)?;
+    let result = match node.optional(2) {
+        Some(_) => {
+            let shift = factor(node, 2)?;
+            node.emit(K::LayerNorm, &common, &[x, scale, shift], data_type)?
+        }
+        None => {
+            let attrs = [&common[..], &[(Attr::UseAffine, false.into())]].concat();
+            let wide = node.cast(x, D::F32)?;
+            let plain = node.emit(K::LayerNorm, &attrs, &[wide], D::F32)?;
+            node.emit(K::Multiply, &[], &[plain, scale], data_type)?
+        }
+    };
+    if node.outputs == 1 {
+        return Ok(vec![result]);
+    }
+    let axes: Vec<i64> = (axis..rank as i64).collect();
+    let keep: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, true.into())];
+    let x = node.cast(x, D::F32)?;
+    let mean = node.emit(K::ReduceMean, &keep, &[x], D::F32)?;
+    let apart = node.both(K::SquaredDifference, x, mean)?;
+    let variance = node.emit(K::ReduceMean, &keep, &[apart], D::F32)?;
+    let epsilon = node.number(D::F32, epsilon.into())?;
+    let moved = node.both(K::Add, variance, epsilon)?;
+    let deviation = node.same(K::Sqrt, moved)?;
+    let through = node.same(K::Reciprocal, deviation)?;
+    Ok(vec![result, mean, through])
+}
+
+/// The norm by the mean of the squares over the dims from an axis on.
+pub(super) fn rms_normalization(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type, rank) = (node.input(0), floats(node)?, node.rank(0)?);
+    stash(node)?;
+    let (axis, scale) = (node.axis(-1, rank)? as i64, factor(node, 1)?);
+    let attrs: [(Attr, AttrValue); 2] =
+        [(Attr::BeginNormAxis, axis.into()), (Attr::Epsilon, node.float("epsilon", 1e-5).into())];
+    node.emit(K::RMSNorm, &attrs, &[x, scale], data_type)
+}
+
+/// Refuses steps in another type than f32.
+fn stash(node: &Call<'_, '_>) -> Result<(), Fault> {
+    match node.int("stash_type", 1) {
+        1 => Ok(()),
+        _ => Err(Fault::of_attribute("stash_type", "1, which is f32")),
+    }
+}
+
+/// A factor or shift of a norm, in a type that the norm takes beside its data.
+fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
+    let data_type = node.data_type(0);
+    match data_type {
+        D::F32 | D::Bf16 if node.data_type(input) == data_type => Ok(node.input(input)),
+        _ => node.cast(node.input(input), D::F32),
+    }
+}

@@ -1,0 +1,187 @@
+//! Promise: a model of ONNX is read as the opset it names says, with functions, values and shapes that are
+//! given; what cannot be mapped is an error that names the node, its type and the attribute or input.
+
+#[path = "common/onnx.rs"]
+mod bytes;
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
+
+use bytes::{Onnx, field, floats, function, int, integers, node, node_of, refers, value};
+use common::{as_floats, by_name, float, report};
+use sterna::reference::Value;
+use sterna::{OpKind, Policy, UNKNOWN_DIM};
+use sterna_import::{Error, Fault, Options, onnx};
+
+/// The result `y` of a model on a value of `x`.
+#[track_caller]
+fn y(model: &Onnx, x: Value) -> Vec<f32> {
+    let imported = onnx::read(&model.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    as_floats(&by_name(&imported, &[("x", x)])["y"])
+}
+
+#[test]
+fn a_mask_is_fused() {
+    // scores where the mask holds, else a constant.
+    let mut model = Onnx::of(node("Where", &["m", "x", "least"], &["y"], &[]), &[2, 3]);
+    model.inputs.push(value("m", 9, &[1, 3]));
+    model.constants.push(floats("least", &[], &[-1.0]));
+    model.nodes.insert(0, node("Exp", &["x"], &["unused"], &[]));
+    let imported = onnx::read(&model.bytes()).unwrap();
+    assert_eq!(imported.graph.ops().len(), 1);
+    assert!(imported.graph.partitions(Policy::Fusion).unwrap().iter().all(|one| one.is_supported()));
+    let x = float(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let m = Value::from_slice(&[1, 3], &[true, false, true]).unwrap();
+    let results = by_name(&imported, &[("x", x), ("m", m)]);
+    assert_eq!(as_floats(&results["y"]), [1.0, -1.0, 3.0, 4.0, -1.0, 6.0]);
+}
+
+#[test]
+fn the_opset_decides() {
+    let x = || float(&[1, 2, 2], &[0.0, 0.0, 0.0, 0.0]);
+    let softmax =
+        |opset| Onnx { opset: Some(opset), ..Onnx::of(node("Softmax", &["x"], &["y"], &[]), &[1, 2, 2]) };
+    // Before opset 13 the dims from axis 1 on are one.
+    assert_eq!(y(&softmax(11), x()), [0.25; 4]);
+    assert_eq!(y(&softmax(13), x()), [0.5; 4]);
+    let squeeze = |opset| Onnx {
+        opset: Some(opset),
+        ..Onnx::of(
+            node(
+                "Squeeze",
+                &["x"],
+                &["y"],
+                &[[field(1, b"axes"), bytes::number(8, 0), bytes::number(20, 7)].concat()],
+            ),
+            &[1, 2, 2],
+        )
+    };
+    assert_eq!(onnx::read(&squeeze(11).bytes()).unwrap().outputs[0].tensor.known_dims(), Some(&[2, 2][..]));
+    let refused = onnx::read(&squeeze(13).bytes()).unwrap_err();
+    let Error::Layer { fault, .. } = refused else { panic!("{refused}") };
+    assert!(matches!(&*fault, Fault::UnknownAttribute { attribute } if attribute == "axes"));
+    for opset in [0, 29, -1] {
+        let Err(Error::Layer { fault, .. }) = onnx::read(&softmax(opset).bytes()) else { panic!("{opset}") };
+        assert!(matches!(*fault, Fault::Version { .. }), "{fault}");
+    }
+}
+
+#[test]
+fn what_is_not_mapped_is_named() {
+    let with = |kind: &str, attributes: &[Vec<u8>]| Onnx::of(node(kind, &["x"], &["y"], attributes), &[2]);
+    let rows = [
+        (
+            with("Tan", &[]),
+            "layer `y` (id 0, type Tan): layers of this type are not mapped; needed: ops of Sterna that \
+             compute the same",
+        ),
+        (
+            with("Exp", &[int("axis", 1)]),
+            "layer `y` (id 0, type Exp): attribute `axis` is not known here, and might change what the \
+             layer computes",
+        ),
+        (
+            with("Concat", &[[field(1, b"axis"), bytes::number(20, 1)].concat()]),
+            "layer `y` (id 0, type Concat): attribute `axis`; needed: an attribute of type Int",
+        ),
+        (with("Add", &[]), "layer `y` (id 0, type Add): 1 input ports; needed: 2"),
+        (with("And", &[]), "layer `y` (id 0, type And): 1 input ports; needed: 2"),
+        (with("Not", &[]), "layer `y` (id 0, type Not): input port 0 (`X`) is f32; needed: boolean"),
+        (
+            Onnx::of(node("Reshape", &["x", "x"], &["y"], &[]), &[2]),
+            "layer `y` (id 0, type Reshape): input port 1 (`shape`) is no constant; needed: a constant \
+             of whole numbers",
+        ),
+        (
+            Onnx::of(node("Exp", &["z"], &["y"], &[]), &[2]),
+            "layer `y` (id 0, type Exp): no edge leads to input port 0",
+        ),
+        (
+            Onnx::of(node_of("com.example", "Exp", &["x"], &["y"], &[]), &[2]),
+            "layer `y` (id 0, type Exp): layers of this type are not mapped; needed: an op of ONNX \
+             itself, or a function",
+        ),
+        (
+            Onnx { inputs: vec![value("x", 8, &[2])], ..with("Exp", &[]) },
+            "layer `x` (id 0, type input): output port 0 is string; needed: a type whose elements are \
+             whole bytes, and no FNUZ or scale type",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (model, expected) in rows {
+        match onnx::read(&model.bytes()) {
+            Err(error) if error.to_string() == expected => {}
+            other => wrong.push(format!("{expected}\n  {:?}", other.map_err(|error| error.to_string()))),
+        }
+    }
+    report(&wrong);
+    let options = Options { partial: true, ..Options::default() };
+    let partial = onnx::read_under(&with("Tan", &[]).bytes(), &options).unwrap();
+    assert_eq!((partial.graph.ops()[0].kind(), partial.skipped.len()), (OpKind::Wildcard, 1));
+}
+
+#[test]
+fn functions_become_their_bodies() {
+    // own.F(a) <axis> = Softmax<axis = @axis>(a) + a
+    let body = [
+        node("Softmax", &["a"], &["s"], &[refers("axis", "axis", 2)]),
+        node("Add", &["s", "a"], &["b"], &[]),
+    ];
+    let softmax = function("F", &["a"], &["b"], &["axis"], &body);
+    let call = |attributes: &[Vec<u8>]| Onnx {
+        functions: vec![softmax.clone()],
+        ..Onnx::of(node_of("own", "F", &["x"], &["y"], attributes), &[2, 1])
+    };
+    let x = || float(&[2, 1], &[3.0, 3.0]);
+    assert_eq!(y(&call(&[int("axis", 0)]), x()), [3.5, 3.5]);
+    // An attribute that the call leaves out has the default of the op.
+    assert_eq!(y(&call(&[]), x()), [4.0, 4.0]);
+    let unknown = onnx::read(&call(&[int("size", 0)]).bytes()).unwrap_err().to_string();
+    assert!(unknown.contains("attribute `size` is not known here"), "{unknown}");
+    // An input that the call leaves out is left out within.
+    let clip = function("C", &["a", "least"], &["b"], &[], &[node("Clip", &["a", "least"], &["b"], &[])]);
+    let model = Onnx { functions: vec![clip], ..Onnx::of(node_of("own", "C", &["x"], &["y"], &[]), &[2, 1]) };
+    assert_eq!(y(&model, x()), [3.0, 3.0]);
+}
+
+#[test]
+fn values_and_shapes_are_given() {
+    let mut model = Onnx::of(node("Reshape", &["x", "shape"], &["y"], &[]), &[-1, 4]);
+    model.inputs.push(value("shape", 7, &[2]));
+    let mut of_guide = Onnx::of(node("Reshape", &["x", "shape"], &["y"], &[]), &[-1, 3]);
+    of_guide.inputs.push(value("shape", 7, &[2]));
+    let bytes = model.bytes();
+    // The model that the guide shows.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/reshape.onnx");
+    if env::var_os("STERNA_REWRITE").is_some() {
+        fs::write(&file, of_guide.bytes()).expect("the file can be written");
+    }
+    assert!(fs::read(&file).is_ok_and(|held| held == of_guide.bytes()), "STERNA_REWRITE=1 writes it anew");
+    assert!(matches!(onnx::read(&bytes), Err(Error::Layer { .. })));
+    let shape = Value::from_slice(&[2], &[2i64, -1]).unwrap();
+    let values = BTreeMap::from([("shape".into(), shape.clone())]);
+    let open = onnx::read_with(&bytes, &values).unwrap();
+    assert_eq!(open.input("x").unwrap().tensor.dims(), Some(&[UNKNOWN_DIM, 4][..]));
+    assert!(open.inputs.iter().any(|port| port.name() == "shape"));
+    let mut options = Options { values, ..Options::default() };
+    options.shapes.insert("x".into(), vec![3, 4]);
+    let closed = onnx::read_under(&bytes, &options).unwrap();
+    assert_eq!(closed.output("y").unwrap().tensor.known_dims(), Some(&[2, 6][..]));
+    options.shapes.insert("x".into(), vec![3, 4, 1]);
+    assert!(onnx::read_under(&bytes, &options).is_err());
+    let wrong = BTreeMap::from([("shape".into(), Value::from_slice(&[2], &[2i32, -1]).unwrap())]);
+    let error = onnx::read_with(&bytes, &wrong).unwrap_err().to_string();
+    assert!(error.contains("is s32; needed: s64"), "{error}");
+    let unknown = BTreeMap::from([("size".into(), shape.clone())]);
+    assert!(matches!(onnx::read_with(&bytes, &unknown), Err(Error::Name { .. })));
+    // A constant that is an input as well may have another value.
+    model.constants.push(integers("shape", &[1, 8]));
+    model.inputs[0] = value("x", 1, &[2, 4]);
+    let dims =
+        |imported: sterna_import::Imported| imported.outputs[0].tensor.known_dims().map(<[i64]>::to_vec);
+    assert_eq!(dims(onnx::read(&model.bytes()).unwrap()), Some(vec![1, 8]));
+    let anew = BTreeMap::from([("shape".into(), shape)]);
+    assert_eq!(dims(onnx::read_with(&model.bytes(), &anew).unwrap()), Some(vec![2, 4]));
+}
