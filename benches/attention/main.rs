@@ -139,7 +139,17 @@ impl Row {
         for (t, depth) in TYPES.into_iter().flat_map(|t| DEPTHS.map(|depth| (t, depth))) {
             let name = format!("{t} {LONG_HEADS}x{LONG}x{depth} full");
             let (heads, queries, keys, mask) = (LONG_HEADS, LONG, LONG, None);
-            rows.push(Self { name, data_type: t, heads, queries, keys, depth, mask, is_decode: false });
+            rows.push(Self {
+                name,
+                data_type: t,
+                heads,
+                queries,
+                keys,
+                depth,
+                mask,
+                is_decode: false,
+                is_backward: false,
+            });
         }
         for t in TYPES {
             let name = format!("{t} small 4x32x64");
