@@ -21,8 +21,8 @@ use sterna::reference::{self, Value};
 use sterna::{Attr, DataType, LogicalTensor, Op, OpKind, Policy};
 use sterna_import::{Error, Fault, Imported, onnx};
 
-/// Cases whose steps round more than the tolerance of the package allows for, also if the reference
-/// interpreter runs them op by op: name, relative tolerance, and why.
+/// Cases whose steps round more than the tolerance of the package allows for: name, relative tolerance, and
+/// why.
 const COARSE: &[(&str, f64, &str)] = &[(
     "test_attention_4d_causal_fp16_expanded",
     1.0 / 512.0,
