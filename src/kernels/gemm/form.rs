@@ -27,9 +27,8 @@ pub(crate) enum Form {
 impl Form {
     /// The form for operands of a type, if the right one is packed before.
     ///
-    /// Intel's cores from Sapphire Rapids on multiply pairs in vectors so slowly that f32 is faster; of
-    /// AVX-512, these alone have f16 arithmetic, which a hypervisor that hides AMX shows (decision:
-    /// bf16-pairs).
+    /// Intel's cores from Sapphire Rapids on multiply pairs in vectors so slowly that f32 is faster. These
+    /// cores alone have f16 arithmetic, which a hypervisor that hides AMX shows (decision: bf16-pairs).
     pub(crate) fn packed(data_type: DataType, level: Level, features: CpuFeatures) -> Self {
         let has_pairs = level == Level::Avx512
             && features.contains(CpuFeature::Avx512Bf16)
