@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
-use crate::plan::{Access, AttentionResult, Loop, LoopNest, ScoreProgram, StepSet, TileProgram};
+use crate::plan::{Access, AttentionResult, Base, Loop, LoopNest, ScoreProgram, StepSet, TileProgram};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
@@ -262,8 +262,10 @@ pub(super) struct TokenOperands {
     pub(super) queries: Tokens,
     pub(super) keys: Tokens,
     pub(super) values: Tokens,
-    /// The statistics, if they are wanted, and their strides along the axes of the scores.
-    stats: Option<(PlacedTensor, AxisStrides)>,
+    /// The start of the statistics, if they are wanted.
+    stats: Option<Base>,
+    /// Their strides along the axes of the scores; 0 without statistics.
+    stats_strides: AxisStrides,
 }
 
 impl TokenOperands {
@@ -273,16 +275,17 @@ impl TokenOperands {
         // Keys that are the transposed right operand lie token by token.
         let keys = tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
         let values = tokens(plan, shape, shape.values, shape.transposes.values)?;
-        Ok(Self { queries, keys, values, stats: None })
+        let stats_strides = shape.dims.iter().map(|_| 0).collect();
+        Ok(Self { queries, keys, values, stats: None, stats_strides })
     }
 
     /// Gives the statistics their place.
     pub(super) fn place_stats(&mut self, plan: &mut PlanBuilder<'_>, shape: &Shape) {
-        self.stats = shape.stats.map(|value| {
+        if let Some(value) = shape.stats {
             let stats = plan.result(value);
-            let strides = stats_strides(shape, &stats);
-            (stats, strides)
-        });
+            self.stats_strides = stats_strides(shape, &stats);
+            self.stats = Some(stats.base);
+        }
     }
 
     /// The types of the queries, the keys and the values.
@@ -299,7 +302,7 @@ impl TokenOperands {
         blocks: [usize; 2],
         tile: [usize; 2],
     ) -> ScoreProgram {
-        let Self { queries, keys, values, stats } = self;
+        let Self { queries, keys, values, stats, stats_strides } = self;
         let access = |tokens: &Tokens| Access {
             base: tokens.tensor.base,
             offset: tokens.offset,
@@ -307,24 +310,25 @@ impl TokenOperands {
             col_stride: tokens.element,
         };
         let to_stats = match stats {
-            Some((stats, strides)) => {
-                Access { base: stats.base, offset: 0, row_stride: strides[shape.query_axis], col_stride: 4 }
+            &Some(base) => {
+                Access { base, offset: 0, row_stride: stats_strides[shape.query_axis], col_stride: 4 }
             }
             None => access(queries),
         };
-        let stats_of = |axis: usize| stats.as_ref().map_or(0, |(_, strides)| strides[axis]);
         let of_block = |stride: isize, tokens: usize| stride.saturating_mul(tokens as isize);
         let [of_queries, of_keys] = tile;
         let first_access = nest.program.accesses.len();
         nest.program.accesses.extend([access(queries), access(keys), access(values), to_stats]);
         for index in 0..nest.loops.len() {
             let strides = match shape.outer.get(index) {
-                Some(&axis) => [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_of(axis)],
+                Some(&axis) => {
+                    [queries.outer[axis], keys.outer[axis], values.outer[axis], stats_strides[axis]]
+                }
                 None if index == blocks[0] => [
                     of_block(queries.token, of_queries),
                     0,
                     0,
-                    of_block(stats_of(shape.query_axis), of_queries),
+                    of_block(stats_strides[shape.query_axis], of_queries),
                 ],
                 None => [0, of_block(keys.token, of_keys), of_block(values.token, of_keys), 0],
             };
