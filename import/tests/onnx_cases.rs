@@ -9,13 +9,11 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::{env, fs};
 
-use common::{eval, report};
+use common::{eval, report, written_by};
 use serde_json::Value as Json;
 use sterna::reference::{self, Value};
 use sterna::{Attr, DataType, LogicalTensor, Op, OpKind, Policy};
@@ -52,7 +50,7 @@ struct Tally {
 
 #[test]
 fn node_cases_give_what_they_should() {
-    let Some(folder) = written() else { return };
+    let Some(folder) = written_by("onnx", "write_onnx_cases.py", "node cases") else { return };
     let cases = fs::read_to_string(folder.join("cases.json")).expect("the script wrote it");
     let cases: Vec<Json> = serde_json::from_str(&cases).expect("the script wrote JSON");
     let (mut wrong, mut tallies) = (Vec::new(), BTreeMap::<String, Tally>::new());
@@ -288,30 +286,4 @@ fn page_of(tallies: &BTreeMap<String, Tally>, cases: usize) -> String {
     }
     page += &format!("{}.\n", line.trim_end().trim_end_matches(','));
     page
-}
-
-/// The folder with the cases; nothing where tools are not asked for.
-fn written() -> Option<PathBuf> {
-    let skip = |why: &str| {
-        // Not by `eprintln`, whose text the test runner keeps to itself.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: node cases of the package onnx; {why}");
-        None
-    };
-    if env::var_os("STERNA_TEST_TOOLS").is_none() {
-        return skip("STERNA_TEST_TOOLS=1 runs them");
-    }
-    let Some(prefix) = env::var_os("STERNA_ONNX") else {
-        return skip("STERNA_ONNX names an environment of Python that has it");
-    };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("onnx");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/write_onnx_cases.py");
-    let ran = Command::new(Path::new(&prefix).join("bin/python"))
-        .args([script.as_os_str(), folder.as_os_str()])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .output()
-        .expect("the environment has a Python");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    Some(folder)
 }

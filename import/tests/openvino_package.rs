@@ -8,12 +8,9 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+use std::fs;
 
-use common::{eval, oracle, report};
+use common::{eval, oracle, report, written_by};
 use serde_json::Value as Json;
 use sterna::DataType;
 use sterna::reference::Value;
@@ -68,7 +65,7 @@ fn tolerance(data_type: DataType) -> f64 {
 
 #[test]
 fn models_of_the_package_give_what_it_gives() {
-    let Some(folder) = written() else { return };
+    let Some(folder) = written_by("openvino", "write_models.py", "models") else { return };
     let cases = fs::read_to_string(folder.join("cases.json")).expect("the script wrote it");
     let cases: Vec<Json> = serde_json::from_str(&cases).expect("the script wrote JSON");
     let data = fs::read(folder.join("data.bin")).expect("the script wrote it");
@@ -143,32 +140,6 @@ fn models_of_the_package_give_what_it_gives() {
         "{compared:?} of {}",
         cases.len()
     );
-}
-
-/// The folder with what the package made; nothing where tools are not asked for.
-fn written() -> Option<PathBuf> {
-    let skip = |why: &str| {
-        // Not by `eprintln`, whose text the test runner keeps to itself.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: models of the package openvino; {why}");
-        None
-    };
-    if env::var_os("STERNA_TEST_TOOLS").is_none() {
-        return skip("STERNA_TEST_TOOLS=1 runs them");
-    }
-    let Some(prefix) = env::var_os("STERNA_OPENVINO") else {
-        return skip("STERNA_OPENVINO names an environment of Python that has it");
-    };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openvino");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/write_models.py");
-    let ran = Command::new(Path::new(&prefix).join("bin/python"))
-        .args([script.as_os_str(), folder.as_os_str()])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .output()
-        .expect("the environment has a Python");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    Some(folder)
 }
 
 /// A tensor that the script wrote.

@@ -4,6 +4,7 @@
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
+use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
@@ -50,9 +51,9 @@ struct QueryBlock<'a> {
     /// The same for tiles in which no mask masks anything.
     unmasked: Option<Interpreter<'a, ScoreOperands<'a>>>,
     /// Changes weights before they are multiplied by the values.
-    weights: Option<Interpreter<'a, SlotOperands<'a>>>,
+    weights: Option<Interpreter<'a, SlotOperands<'a, 2>>>,
     /// Takes the result out.
-    result: Interpreter<'a, SlotOperands<'a>>,
+    result: Interpreter<'a, SlotOperands<'a, 2>>,
     state: SoftmaxState,
     /// The table of classes, if there is one.
     table: Option<*const u8>,
@@ -599,33 +600,5 @@ impl ScoreOperands<'_> {
         let to = Target { at: self.place(layout.typed_scores), row_stride };
         // SAFETY: both tiles are scratch of this thread and do not overlap.
         unsafe { round(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
-    }
-}
-
-/// The operands of a program that takes a tile from one slot, and puts one into the other.
-pub(super) struct SlotOperands<'a> {
-    pub(super) slots: [*mut u8; 2],
-    pub(super) cursor: Cursor<'a>,
-    pub(super) queue: PrefetchQueue,
-}
-
-impl<'a> TileOperands<'a> for SlotOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
-        &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
-        match self.cursor.base(access) {
-            Base::Driver(slot) => self.slots[slot],
-            _ => self.cursor.at(access),
-        }
     }
 }

@@ -4,18 +4,19 @@
 
 mod operands;
 
-use self::operands::{ChainOperands, ChainSlots, ROW};
+use self::operands::{ChainOperands, ROW};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    BackwardOperand, BackwardPhase, BackwardSoftmax, Base, GROUP, LoopNest, Plan, TileChain, TileClass,
-    class, largest_constant,
+    BackwardOperand, BackwardPhase, BackwardSoftmax, Base, GROUP, LoopNest, Plan, SLOTS, TileChain,
+    TileClass, class, largest_constant,
 };
 
 use BackwardOperand as O;
@@ -80,8 +81,8 @@ impl Block {
 struct Driver<'a> {
     phase: &'a BackwardPhase,
     chain: Interpreter<'a, ChainOperands<'a>>,
-    behind: Option<Interpreter<'a, ChainSlots<'a>>>,
-    results: [Option<Interpreter<'a, ChainSlots<'a>>>; 3],
+    behind: Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>,
+    results: [Option<Interpreter<'a, SlotOperands<'a, SLOTS>>>; 3],
     blocks: [Block; GROUP],
     /// The table of classes, if there is one.
     table: Option<*const u8>,
@@ -114,13 +115,13 @@ impl<'a> Driver<'a> {
                 Some(slot) => at(slot.typed.map_or(slot.tile, |typed| typed.place)),
                 None => std::ptr::null_mut(),
             });
-            let operands = ChainSlots { slots, cursor: cursor(&of.nest), queue: PrefetchQueue::default() };
+            let operands = SlotOperands { slots, cursor: cursor(&of.nest), queue: PrefetchQueue::default() };
             Interpreter::new(&of.nest.program, behind, at(layout.behind), operands)
         });
         let result = |place: usize| {
             let of = phase.results[place].as_ref()?;
-            let operands = ChainSlots {
-                slots: [std::ptr::null_mut(); 5],
+            let operands = SlotOperands {
+                slots: [std::ptr::null_mut(); SLOTS],
                 cursor: cursor(&of.nest),
                 queue: PrefetchQueue::default(),
             };

@@ -1,10 +1,11 @@
 //! Runs attention of few queries: chunk of keys by chunk of keys, then merges what the chunks leave.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
-use super::attention::{SlotOperands, result_tile, weighs};
+use super::attention::{result_tile, weighs};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
+use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{FloatRows, TokenRows, statistic};
@@ -61,11 +62,11 @@ pub(super) fn run(
 struct QueryGroup<'a> {
     phase: &'a DecodePhase,
     /// Makes what enters the SoftMax.
-    logits: Interpreter<'a, SlotOperands<'a>>,
+    logits: Interpreter<'a, SlotOperands<'a, 2>>,
     /// The same for chunks in which no mask masks anything.
-    unmasked: Option<Interpreter<'a, SlotOperands<'a>>>,
+    unmasked: Option<Interpreter<'a, SlotOperands<'a, 2>>>,
     /// Takes the result out.
-    result: Interpreter<'a, SlotOperands<'a>>,
+    result: Interpreter<'a, SlotOperands<'a, 2>>,
     scratch: *mut u8,
     /// The table of classes, and the buffer of what chunks leave, if there are such.
     table: Option<*const u8>,

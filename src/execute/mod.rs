@@ -17,6 +17,7 @@ mod interval;
 mod map;
 pub(crate) mod prepared;
 mod rows;
+mod slots;
 pub(crate) mod stream;
 mod sync;
 mod task_runner;

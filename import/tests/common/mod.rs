@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use sterna::reference::{self, Value};
 use sterna::{DataType, Engine, LogicalTensor, Op, Policy, Stream, Tensor, TensorBuf, TensorId, UNKNOWN_DIM};
@@ -227,4 +231,33 @@ pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<Te
         }
     }
     values
+}
+
+/// The folder with what a script of `tests/tools` writes by a Python package; nothing where tools are not
+/// asked for. `what` is what the script writes; `STERNA_` and the name of the package in capitals names the
+/// virtual environment.
+pub(crate) fn written_by(package: &str, script: &str, what: &str) -> Option<PathBuf> {
+    let skip = |why: &str| {
+        // Not by `eprintln`, whose text the test runner keeps to itself.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {what} of the package {package}; {why}");
+        None
+    };
+    if env::var_os("STERNA_TEST_TOOLS").is_none() {
+        return skip("STERNA_TEST_TOOLS=1 runs them");
+    }
+    let variable = format!("STERNA_{}", package.to_uppercase());
+    let Some(prefix) = env::var_os(&variable) else {
+        return skip(&format!("{variable} names an environment of Python that has it"));
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the target folder can be written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools").join(script);
+    let ran = Command::new(Path::new(&prefix).join("bin/python"))
+        .args([script.as_os_str(), folder.as_os_str()])
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .expect("the environment has a Python");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    Some(folder)
 }

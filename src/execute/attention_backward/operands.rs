@@ -293,31 +293,3 @@ impl ChainOperands<'_> {
         unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
     }
 }
-
-/// The operands of a program whose tiles are in slots.
-pub(super) struct ChainSlots<'a> {
-    pub(super) slots: [*mut u8; 5],
-    pub(super) cursor: Cursor<'a>,
-    pub(super) queue: PrefetchQueue,
-}
-
-impl<'a> TileOperands<'a> for ChainSlots<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
-        &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
-        match self.cursor.base(access) {
-            Base::Driver(slot) => self.slots[slot],
-            _ => self.cursor.at(access),
-        }
-    }
-}
