@@ -439,7 +439,7 @@ pub(super) fn map(
         return Err(count(Direction::Input, inputs.len(), needed));
     }
     let several = matches!(row.map, Map::Several(_));
-    if layer.outputs.len() != 1 && !(several && !layer.outputs.is_empty()) {
+    if layer.outputs.is_empty() || (layer.outputs.len() > 1 && !several) {
         return Err(count(Direction::Output, layer.outputs.len(), "1".into()));
     }
     if let Some((attribute, _)) = layer.data.iter().find(|(name, _)| !row.attributes.contains(&&**name)) {

@@ -154,8 +154,8 @@ impl Steps<'_, '_> {
         self.emit(K::Divide, &[], &[sine, cosine], data_type)
     }
 
-    /// The hyperbolic cosine, `t + 1 / (4 · t)` with `t = exp(|x| − ln 2)`, which is finite wherever the result
-    /// is; times the hyperbolic tangent it is the hyperbolic sine.
+    /// The hyperbolic cosine, `t + 1 / (4 · t)` with `t = exp(|x| − ln 2)`, which is finite wherever the
+    /// result is; times the hyperbolic tangent it is the hyperbolic sine.
     pub(crate) fn hyperbolic(&mut self, x: TensorId, is_sine: bool) -> Result<TensorId, Fault> {
         let (data_type, x) = (self.builder.data_type(x), self.cast(x, D::F32)?);
         let (half, quarter) = (self.float(std::f32::consts::LN_2)?, self.float(0.25)?);
@@ -171,8 +171,8 @@ impl Steps<'_, '_> {
         self.emit(K::Multiply, &[], &[cosine, tangent], data_type)
     }
 
-    /// The error function: of small numbers its series, of others what is in GELU, `z / 2 · (1 + erf(z / √2))`,
-    /// on the side on which nothing cancels out.
+    /// The error function: of small numbers its series, of others what is in GELU, `z / 2 · (1 + erf(z /
+    /// √2))`, on the side on which nothing cancels out.
     pub(crate) fn erf(&mut self, x: TensorId) -> Result<TensorId, Fault> {
         // 2 / √π · (−1)ⁿ / (n! · (2·n + 1)), from the last one on.
         const SERIES: [f32; 8] = [

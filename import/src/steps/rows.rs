@@ -63,7 +63,8 @@ impl Steps<'_, '_> {
                     if data_type != D::Boolean {
                         return self.cast(number, data_type);
                     }
-                    // Of nothing, the result is an infinity: the least of truth values is false, the most true.
+                    // Of nothing, the result is an infinity: the least of truth values is false, the most
+                    // true.
                     let half = self.float(0.5)?;
                     self.ask(K::Greater, number, half)
                 }

@@ -239,7 +239,8 @@ fn floats(value: &Value) -> Option<Vec<f64>> {
     })
 }
 
-/// A part of the page: tables by op, and the reasons of those that are refused, for `is_mapped` or what passes.
+/// A part of the page: tables by op, and the reasons of those that are refused, for `is_mapped` or what
+/// passes.
 pub(crate) fn page_of(
     about: &str,
     tallies: &Tallies,

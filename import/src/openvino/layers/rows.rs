@@ -146,8 +146,8 @@ pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>
     }
 }
 
-/// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal one
-/// each key behind its query.
+/// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal
+/// one each key behind its query.
 pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats(layer, 0)?;
     let [q, k, v] = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
