@@ -1,7 +1,7 @@
 //! Constant folding when a model is read: exact, or not at all.
 
-use sterna::DataType;
 use sterna::reference::Value;
+use sterna::{DataType, OpKind};
 
 use crate::weights::{integers, of_numbers, one_float, room};
 
@@ -63,6 +63,43 @@ pub(crate) fn gathered(
         }
     }
     Value::new(value.data_type(), dims, bytes)
+}
+
+/// Whole numbers along some axes as one. `None` for another reduction, or if a number has no exact form.
+pub(crate) fn reduced(kind: OpKind, value: &Value, axes: &[i64], keep: bool) -> Option<Value> {
+    type Step = fn(i64, i64) -> Option<i64>;
+    let (first, step): (Option<i64>, Step) = match kind {
+        OpKind::ReduceSum => (Some(0), i64::checked_add),
+        OpKind::ReduceProd => (Some(1), i64::checked_mul),
+        OpKind::ReduceMax => (None, |a, b| Some(a.max(b))),
+        OpKind::ReduceMin => (None, |a, b| Some(a.min(b))),
+        _ => return None,
+    };
+    let (numbers, own) = (integers(value)?, value.dims());
+    let is_reduced = |axis: usize| axes.contains(&(axis as i64));
+    let wide: Vec<i64> = (0..own.len()).map(|axis| if is_reduced(axis) { 1 } else { own[axis] }).collect();
+    let mut sums: Vec<Option<i64>> = vec![first; wide.iter().product::<i64>() as usize];
+    let mut index = vec![0i64; own.len()];
+    for number in numbers {
+        let place =
+            index.iter().zip(&wide).fold(0, |place, (&i, &dim)| place * dim + if dim == 1 { 0 } else { i });
+        let sum = &mut sums[place as usize];
+        *sum = Some(match *sum {
+            None => number,
+            Some(sum) => step(sum, number)?,
+        });
+        for (i, &dim) in index.iter_mut().zip(own).rev() {
+            *i += 1;
+            if *i < dim {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    let sums: Option<Vec<i64>> = sums.into_iter().collect();
+    let kept: Vec<i64> =
+        (0..own.len()).filter(|&axis| keep || !is_reduced(axis)).map(|axis| wide[axis]).collect();
+    reshaped(&integers_of(value.data_type(), &sums?)?, &kept).ok()
 }
 
 /// Why a range is not computed.
@@ -149,6 +186,21 @@ mod tests {
         assert_eq!(of(0.0, f32::INFINITY, 1.0, DataType::F32), Err(NoRange::Bounds));
         assert_eq!(of(0.0, 1.0, f32::NAN, DataType::F32), Err(NoRange::Bounds));
         assert_eq!(range(&scalar(0), &scalar(300), &scalar(1), DataType::S8), Err(NoRange::Inexact));
+    }
+
+    #[test]
+    fn whole_numbers_are_reduced() {
+        let value = Value::from_slice(&[2, 3], &[1i64, 2, 3, 4, 5, 6]).unwrap();
+        let of = |kind, axes: &[i64], keep| {
+            let value = reduced(kind, &value, axes, keep)?;
+            Some((value.dims().to_vec(), value.elements::<i64>()?))
+        };
+        assert_eq!(of(OpKind::ReduceSum, &[0], false), Some((vec![3], vec![5, 7, 9])));
+        assert_eq!(of(OpKind::ReduceProd, &[1], true), Some((vec![2, 1], vec![6, 120])));
+        assert_eq!(of(OpKind::ReduceMax, &[0, 1], false), Some((vec![], vec![6])));
+        assert_eq!(of(OpKind::ReduceMean, &[0], false), None);
+        let large = Value::from_slice(&[2], &[i64::MAX, 2]).unwrap();
+        assert_eq!(reduced(OpKind::ReduceProd, &large, &[0], false), None);
     }
 
     #[test]

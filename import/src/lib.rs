@@ -43,6 +43,7 @@ mod limits;
 mod names;
 pub mod onnx;
 pub mod openvino;
+mod steps;
 mod weights;
 
 pub use builder::{Imported, Port};

@@ -82,7 +82,6 @@ pub struct Options {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Types of inputs, by name, for files that say none: a lone layer of OpenVINO's specification.
     pub types: BTreeMap<String, DataType>,
-    /// Values of inputs, by name, of which the model then keeps what follows: they are constants. Readers of
-    /// ONNX take them.
+    /// Values of inputs, by name, of which the model then keeps what follows: they are constants.
     pub values: BTreeMap<String, Value>,
 }

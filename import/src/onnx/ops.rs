@@ -3,6 +3,8 @@
 mod arithmetic;
 mod attention;
 mod moves;
+mod norms;
+mod places;
 mod quantization;
 mod rows;
 
@@ -10,15 +12,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use sterna::reference::Value;
-use sterna::{
-    Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, Error as Refusal, OpFault, OpKind, TensorId,
-};
+use sterna::{Attr, AttrValue, DataType, Dims, Direction, Error as Refusal, OpFault, OpKind, TensorId};
 
 use super::proto::{Attribute, TensorText};
 use crate::builder::Builder;
 use crate::compose::{self, is_integer};
 use crate::error::{Fault, PortRef};
 use crate::names::Shown;
+use crate::steps::{Formula, Reduction, Steps};
 use crate::weights::integers;
 
 pub(super) use attention::FlexAttention;
@@ -74,7 +75,11 @@ enum Map {
     /// An op of truth values.
     Logic(OpKind),
     /// One number for the elements along some axes.
-    Reduction(rows::Reduction),
+    Reduction(Reduction),
+    /// Several ops on floating point.
+    Formula(Formula),
+    /// Several ops on any number.
+    OfNumber(Formula),
     /// Anything else with one output.
     By(Mapping),
     /// Anything else.
@@ -118,6 +123,15 @@ const AXIS: &[(&str, Contents)] = &[("axis", Int)];
 const OF_AXES: &[(&str, Contents)] = &[("axes", Ints), ("keepdims", Int)];
 const BY_AXES: &[(&str, Contents)] = &[("keepdims", Int), ("noop_with_empty_axes", Int)];
 
+const OF_PLACES: &[(&str, Contents)] = &[("axis", Int), ("keepdims", Int), ("select_last_index", Int)];
+const OF_BATCH: &[&str] = &["X", "scale", "B", "input_mean", "input_var"];
+const OF_LOSS: &[&str] = &["input", "target", "weight"];
+const BY_LOSS: &[(&str, Contents)] = &[("ignore_index", Int), ("reduction", Text)];
+
+const fn window(name: &'static str, map: Map) -> Row {
+    row(name, &["size"], &[("output_datatype", Int), ("periodic", Int)], map).since(17)
+}
+
 const fn unary(name: &'static str, map: Map) -> Row {
     row(name, X, &[], map)
 }
@@ -135,11 +149,11 @@ const fn logic(name: &'static str, kind: OpKind) -> Row {
 }
 
 /// A reduction whose axes are an attribute, before they became an input.
-const fn by_attribute(name: &'static str, reduction: rows::Reduction) -> Row {
+const fn by_attribute(name: &'static str, reduction: Reduction) -> Row {
     row(name, DATA, OF_AXES, Map::Reduction(reduction))
 }
 
-const fn by_input(name: &'static str, since: i64, reduction: rows::Reduction) -> Row {
+const fn by_input(name: &'static str, since: i64, reduction: Reduction) -> Row {
     row(name, DATA_AXES, BY_AXES, Map::Reduction(reduction)).least(1).since(since)
 }
 
@@ -148,6 +162,8 @@ const ROWS: &[Row] = &[
     unary("Abs", Map::Signed(K::Abs)),
     binary("Add", K::Add),
     logic("And", K::LogicalAnd),
+    row("ArgMax", DATA, OF_PLACES, Map::By(|node| norms::place_of(node, K::ReduceMax))),
+    row("ArgMin", DATA, OF_PLACES, Map::By(|node| norms::place_of(node, K::ReduceMin))),
     row(
         "Attention",
         &["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"],
@@ -184,6 +200,23 @@ const ROWS: &[Row] = &[
     .least(3)
     .outputs(4)
     .since(25),
+    row(
+        "BatchNormalization",
+        OF_BATCH,
+        &[("epsilon", Float), ("momentum", Float)],
+        Map::Several(norms::batch),
+    ),
+    row(
+        "BatchNormalization",
+        OF_BATCH,
+        &[("epsilon", Float), ("momentum", Float), ("training_mode", Int)],
+        Map::Several(norms::batch),
+    )
+    .outputs(3)
+    .since(14),
+    row("BitShift", &["X", "Y"], &[("direction", Text)], Map::By(places::bit_shift)).since(11),
+    unary("BitwiseNot", Map::By(places::bitwise_not)).since(18),
+    window("BlackmanWindow", Map::By(|node| norms::window(node, [0.42, 0.5, 0.08]))),
     row("Cast", INPUT, &[("to", Int), ("saturate", Int), ("round_mode", Text)], Map::By(arithmetic::cast)),
     row(
         "CastLike",
@@ -194,6 +227,8 @@ const ROWS: &[Row] = &[
     .since(15),
     unary("Ceil", Map::Unary(K::Ceil)),
     row("Celu", X, &[("alpha", Float)], Map::By(arithmetic::celu)).since(12),
+    row("CenterCropPad", &["input_data", "shape"], &[("axes", Ints)], Map::By(places::center_crop_pad))
+        .since(18),
     row("Clip", INPUT, &[("max", Float), ("min", Float)], Map::By(arithmetic::clip_to_attributes)),
     row("Clip", &["input", "min", "max"], &[], Map::By(arithmetic::clip)).least(1).since(11),
     row("Concat", &["inputs"], AXIS, Map::By(moves::concat)).variadic(),
@@ -211,6 +246,8 @@ const ROWS: &[Row] = &[
     ),
     row("ConstantOfShape", INPUT, &[("value", Tensor)], Map::By(moves::constant_of_shape)).since(9),
     unary("Cos", Map::Unary(K::Cos)),
+    unary("Cosh", Map::Formula(|steps, x| steps.hyperbolic(x, false))).since(9),
+    row("DepthToSpace", INPUT, &[("blocksize", Int), ("mode", Text)], Map::By(places::depth_to_space)),
     row(
         "DequantizeLinear",
         &["x", "x_scale", "x_zero_point"],
@@ -220,13 +257,22 @@ const ROWS: &[Row] = &[
     .least(2)
     .since(10),
     row("Div", PAIR, &[], Map::By(arithmetic::divide)),
+    row("Dropout", DATA, &[("ratio", Float)], Map::Several(norms::dropout)).outputs(2),
+    row("Dropout", &["data", "ratio", "training_mode"], &[("seed", Int)], Map::Several(norms::dropout))
+        .least(1)
+        .outputs(2)
+        .since(12),
+    row("DynamicQuantizeLinear", &["x"], &[], Map::Several(norms::dynamic_quantize)).outputs(3).since(11),
     row("Elu", X, &[("alpha", Float)], Map::By(arithmetic::elu)),
     comparison("Equal", K::Equal),
+    unary("Erf", Map::Formula(|steps, x| steps.erf(x))).since(9),
     unary("Exp", Map::Unary(K::Exp)),
     row("Expand", &["input", "shape"], &[], Map::By(moves::expand)).since(8),
+    row("EyeLike", INPUT, &[("dtype", Int), ("k", Int)], Map::By(norms::eye)).since(9),
     row("Flatten", INPUT, AXIS, Map::By(moves::flatten)),
     unary("Floor", Map::Unary(K::Floor)),
     row("Gather", &["data", "indices"], AXIS, Map::By(moves::gather)),
+    row("GatherElements", &["data", "indices"], AXIS, Map::By(moves::gather_elements)).since(11),
     row("Gelu", X, &[("approximate", Text)], Map::By(arithmetic::gelu)).since(20),
     row(
         "Gemm",
@@ -235,11 +281,24 @@ const ROWS: &[Row] = &[
         Map::By(rows::gemm),
     )
     .least(2),
+    unary("GlobalAveragePool", Map::By(|node| norms::over_all(node, K::ReduceMean))),
+    unary("GlobalMaxPool", Map::By(|node| norms::over_all(node, K::ReduceMax))),
     comparison("Greater", K::Greater),
     comparison("GreaterOrEqual", K::GreaterEqual).since(12),
+    row(
+        "GroupNormalization",
+        &["X", "scale", "bias"],
+        &[("epsilon", Float), ("num_groups", Int), ("stash_type", Int)],
+        Map::By(norms::group),
+    )
+    .since(21),
+    window("HammingWindow", Map::By(|node| norms::window(node, [25.0 / 46.0, 21.0 / 46.0, 0.0]))),
+    window("HannWindow", Map::By(|node| norms::window(node, [0.5, 0.5, 0.0]))),
     row("HardSigmoid", X, &[("alpha", Float), ("beta", Float)], Map::By(arithmetic::hard_sigmoid)),
     unary("HardSwish", Map::Unary(K::HardSwish)).since(14),
+    row("Hardmax", INPUT, AXIS, Map::By(norms::hardmax)).since(13),
     row("Identity", INPUT, &[], Map::By(moves::identity)),
+    row("InstanceNormalization", &["input", "scale", "B"], &[("epsilon", Float)], Map::By(norms::instance)),
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], Map::By(arithmetic::is_inf))
         .since(10),
     unary("IsNaN", Map::Question(K::IsNaN)).since(9),
@@ -258,15 +317,22 @@ const ROWS: &[Row] = &[
     unary("Log", Map::Unary(K::Log)),
     row("LogSoftmax", INPUT, AXIS, Map::By(rows::log_softmax_of_rows)),
     row("LogSoftmax", INPUT, AXIS, Map::By(rows::log_softmax)).since(13),
+    row("LpNormalization", INPUT, &[("axis", Int), ("p", Int)], Map::By(norms::by_length)),
     row("MatMul", PAIR, &[], Map::By(rows::matmul)),
+    row("MatMulInteger", &["A", "B", "a_zero_point", "b_zero_point"], &[], Map::By(places::matmul_integer))
+        .least(2)
+        .since(10),
     row("Max", &["data_0"], &[], Map::Extreme(K::Maximum)).variadic(),
     row("Mean", &["data_0"], &[], Map::By(arithmetic::mean)).variadic(),
+    row("MeanVarianceNormalization", X, &[("axes", Ints)], Map::By(norms::mean_variance)).since(9),
     row("Min", &["data_0"], &[], Map::Extreme(K::Minimum)).variadic(),
     unary("Mish", Map::Unary(K::Mish)).since(18),
     row("Mod", PAIR, &[("fmod", Int)], Map::By(arithmetic::modulo)).since(10),
     binary("Mul", K::Multiply),
     unary("Neg", Map::Signed(K::Negative)),
+    row("NegativeLogLikelihoodLoss", OF_LOSS, BY_LOSS, Map::By(norms::likelihood)).least(2).since(12),
     unary("Not", Map::Unary(K::LogicalNot)),
+    row("OneHot", &["indices", "depth", "values"], AXIS, Map::By(places::one_hot)).since(9),
     logic("Or", K::LogicalOr),
     row("PRelu", &["X", "slope"], &[], Map::By(arithmetic::prelu)),
     row("Pad", DATA, &[("mode", Text), ("pads", Ints), ("value", Float)], Map::By(moves::pad_by_attributes)),
@@ -274,6 +340,13 @@ const ROWS: &[Row] = &[
         .least(2)
         .since(11),
     row("Pow", &["X", "Y"], &[], Map::By(arithmetic::power)),
+    row(
+        "QLinearMatMul",
+        &["a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"],
+        &[],
+        Map::By(places::qlinear_matmul),
+    )
+    .since(10),
     row(
         "QuantizeLinear",
         &["x", "y_scale", "y_zero_point"],
@@ -291,34 +364,44 @@ const ROWS: &[Row] = &[
     .since(23),
     row("Range", &["start", "limit", "delta"], &[("stash_type", Int)], Map::By(moves::range)).since(11),
     unary("Reciprocal", Map::Unary(K::Reciprocal)),
-    by_attribute("ReduceL1", rows::Reduction::One(K::ReduceL1)),
-    by_input("ReduceL1", 18, rows::Reduction::One(K::ReduceL1)),
-    by_attribute("ReduceL2", rows::Reduction::One(K::ReduceL2)),
-    by_input("ReduceL2", 18, rows::Reduction::One(K::ReduceL2)),
-    by_attribute("ReduceLogSum", rows::Reduction::LogSum),
-    by_input("ReduceLogSum", 18, rows::Reduction::LogSum),
-    by_attribute("ReduceLogSumExp", rows::Reduction::LogSumExp),
-    by_input("ReduceLogSumExp", 18, rows::Reduction::LogSumExp),
-    by_attribute("ReduceMax", rows::Reduction::One(K::ReduceMax)),
-    by_input("ReduceMax", 18, rows::Reduction::One(K::ReduceMax)),
-    by_attribute("ReduceMean", rows::Reduction::One(K::ReduceMean)),
-    by_input("ReduceMean", 18, rows::Reduction::One(K::ReduceMean)),
-    by_attribute("ReduceMin", rows::Reduction::One(K::ReduceMin)),
-    by_input("ReduceMin", 18, rows::Reduction::One(K::ReduceMin)),
-    by_attribute("ReduceProd", rows::Reduction::One(K::ReduceProd)),
-    by_input("ReduceProd", 18, rows::Reduction::One(K::ReduceProd)),
-    by_attribute("ReduceSum", rows::Reduction::One(K::ReduceSum)),
-    by_input("ReduceSum", 13, rows::Reduction::One(K::ReduceSum)),
-    by_attribute("ReduceSumSquare", rows::Reduction::SumSquare),
-    by_input("ReduceSumSquare", 18, rows::Reduction::SumSquare),
+    by_attribute("ReduceL1", Reduction::One(K::ReduceL1)),
+    by_input("ReduceL1", 18, Reduction::One(K::ReduceL1)),
+    by_attribute("ReduceL2", Reduction::One(K::ReduceL2)),
+    by_input("ReduceL2", 18, Reduction::One(K::ReduceL2)),
+    by_attribute("ReduceLogSum", Reduction::LogSum),
+    by_input("ReduceLogSum", 18, Reduction::LogSum),
+    by_attribute("ReduceLogSumExp", Reduction::LogSumExp),
+    by_input("ReduceLogSumExp", 18, Reduction::LogSumExp),
+    by_attribute("ReduceMax", Reduction::One(K::ReduceMax)),
+    by_input("ReduceMax", 18, Reduction::One(K::ReduceMax)),
+    by_attribute("ReduceMean", Reduction::One(K::ReduceMean)),
+    by_input("ReduceMean", 18, Reduction::One(K::ReduceMean)),
+    by_attribute("ReduceMin", Reduction::One(K::ReduceMin)),
+    by_input("ReduceMin", 18, Reduction::One(K::ReduceMin)),
+    by_attribute("ReduceProd", Reduction::One(K::ReduceProd)),
+    by_input("ReduceProd", 18, Reduction::One(K::ReduceProd)),
+    by_attribute("ReduceSum", Reduction::One(K::ReduceSum)),
+    by_input("ReduceSum", 13, Reduction::One(K::ReduceSum)),
+    by_attribute("ReduceSumSquare", Reduction::SumSquare),
+    by_input("ReduceSumSquare", 18, Reduction::SumSquare),
     row("Relu", X, &[], Map::By(arithmetic::relu)),
     row("Reshape", &["data", "shape"], &[("allowzero", Int)], Map::By(moves::reshape)),
+    row(
+        "RotaryEmbedding",
+        &["X", "cos_cache", "sin_cache", "position_ids"],
+        &[("interleaved", Int), ("num_heads", Int), ("rotary_embedding_dim", Int)],
+        Map::By(places::rotary),
+    )
+    .least(3)
+    .since(23),
     unary("Round", Map::Unary(K::Round)).since(11),
     row("Selu", X, &[("alpha", Float), ("gamma", Float)], Map::By(arithmetic::selu)),
     row("Shape", DATA, &[("start", Int), ("end", Int)], Map::By(moves::shape)),
+    row("Shrink", INPUT, &[("bias", Float), ("lambd", Float)], Map::By(norms::shrink)).since(9),
     unary("Sigmoid", Map::Unary(K::Sigmoid)),
-    row("Sign", INPUT, &[], Map::By(arithmetic::sign)).since(9),
+    row("Sign", INPUT, &[], Map::OfNumber(|steps, x| steps.sign(x))).since(9),
     unary("Sin", Map::Unary(K::Sin)),
+    unary("Sinh", Map::Formula(|steps, x| steps.hyperbolic(x, true))).since(9),
     row("Size", DATA, &[], Map::By(moves::size)),
     row(
         "Slice",
@@ -329,8 +412,13 @@ const ROWS: &[Row] = &[
     row("Slice", &["data", "starts", "ends", "axes", "steps"], &[], Map::By(moves::slice)).least(3).since(10),
     row("Softmax", INPUT, AXIS, Map::By(rows::softmax_of_rows)),
     row("Softmax", INPUT, AXIS, Map::By(rows::softmax)).since(13),
+    row("SoftmaxCrossEntropyLoss", OF_LOSS, BY_LOSS, Map::Several(norms::cross_entropy))
+        .least(2)
+        .outputs(2)
+        .since(12),
     unary("Softplus", Map::Unary(K::SoftPlus)),
-    unary("Softsign", Map::By(arithmetic::softsign)),
+    unary("Softsign", Map::Formula(|steps, x| steps.softsign(x))),
+    row("SpaceToDepth", INPUT, &[("blocksize", Int), ("mode", Text)], Map::By(places::space_to_depth)),
     row("Split", INPUT, &[("axis", Int), ("split", Ints)], Map::Several(moves::split)).outputs(usize::MAX),
     row("Split", &["input", "split"], &[("axis", Int), ("num_outputs", Int)], Map::Several(moves::split))
         .least(1)
@@ -341,9 +429,12 @@ const ROWS: &[Row] = &[
     row("Squeeze", DATA_AXES, &[], Map::By(moves::squeeze)).least(1).since(13),
     binary("Sub", K::Subtract),
     row("Sum", &["data_0"], &[], Map::Extreme(K::Add)).variadic(),
+    row("SwiGLU", PAIR, &[("alpha", Float)], Map::By(norms::swiglu)).since(28),
     row("Swish", X, &[("alpha", Float)], Map::By(arithmetic::swish)).since(24),
+    unary("Tan", Map::Formula(|steps, x| steps.tan(x))),
     unary("Tanh", Map::Unary(K::Tanh)),
     row("ThresholdedRelu", X, &[("alpha", Float)], Map::By(arithmetic::thresholded_relu)).since(10),
+    row("Tile", &["input", "repeats"], &[], Map::By(places::tile)),
     row("Transpose", DATA, &[("perm", Ints)], Map::By(moves::transpose)),
     row("Trilu", &["input", "k"], &[("upper", Int)], Map::By(moves::trilu)).least(1).since(14),
     row("Unsqueeze", DATA, &[("axes", Ints)], Map::By(moves::unsqueeze)),
@@ -421,13 +512,16 @@ pub(super) fn map(mut call: Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     node.run(row).map_err(|fault| node.named(row, fault))
 }
 
-impl<'a> Call<'a, '_> {
+impl<'a, 'b> Call<'a, 'b> {
     fn run(&mut self, row: &Row) -> Result<Vec<TensorId>, Fault> {
         let one = match &row.map {
             Map::Several(function) => return function(self),
             Map::By(function) => function(self)?,
             Map::Unary(kind) => self.same(*kind, self.input(0))?,
-            Map::Signed(kind) => arithmetic::signed(self, *kind, self.input(0))?,
+            Map::Signed(kind) => {
+                let x = self.input(0);
+                self.steps().signed(*kind, x)?
+            }
             Map::Question(kind) => self.emit(*kind, &[], &[self.input(0)], DataType::Boolean)?,
             Map::Arithmetic(kind) => arithmetic::pair(self, *kind, self.input(0), self.input(1))?,
             Map::Extreme(kind) => {
@@ -444,6 +538,11 @@ impl<'a> Call<'a, '_> {
                 self.emit_declared(*kind, &[], &[self.input(0), self.input(1)], DataType::Boolean)?
             }
             Map::Reduction(reduction) => rows::reduce(self, *reduction)?,
+            Map::Formula(formula) => arithmetic::formula(self, *formula)?,
+            Map::OfNumber(formula) => {
+                let x = self.input(0);
+                formula(&mut self.steps(), x)?
+            }
         };
         Ok(vec![one])
     }
@@ -478,6 +577,11 @@ impl<'a> Call<'a, '_> {
         Err(Fault::of_type(self.port(second), b, format!("{a}, the type of the other input")))
     }
 
+    /// Where the node adds its ops.
+    fn steps(&mut self) -> Steps<'_, 'b> {
+        Steps { builder: self.builder, name: self.name, declared: self.declared.as_deref() }
+    }
+
     /// Adds an op, or works it out.
     fn emit(
         &mut self,
@@ -486,7 +590,7 @@ impl<'a> Call<'a, '_> {
         inputs: &[TensorId],
         data_type: DataType,
     ) -> Result<TensorId, Fault> {
-        self.builder.op(self.name, kind, attrs, inputs, data_type, None)
+        self.steps().emit(kind, attrs, inputs, data_type)
     }
 
     /// Adds an op whose result has the dims that the file declares, if they do not follow.
@@ -497,44 +601,42 @@ impl<'a> Call<'a, '_> {
         inputs: &[TensorId],
         data_type: DataType,
     ) -> Result<TensorId, Fault> {
-        self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared.as_deref())
+        self.steps().emit_declared(kind, attrs, inputs, data_type)
     }
 
     /// Adds an op of one input and its type.
     fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
-        self.emit(kind, &[], &[input], self.builder.data_type(input))
+        self.steps().same(kind, input)
     }
 
     /// Adds an op of two inputs and the type of the first.
     fn both(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
-        self.emit(kind, &[], &[a, b], self.builder.data_type(a))
+        self.steps().both(kind, a, b)
     }
 
     /// Adds a choice, whose three operands broadcast to each other.
     fn select(&mut self, cond: TensorId, then: TensorId, other: TensorId) -> Result<TensorId, Fault> {
-        let mode = [(Attr::AutoBroadcast, AutoBroadcast::Multidirectional.into())];
-        self.emit(K::Select, &mode, &[cond, then, other], self.builder.data_type(then))
+        self.steps().select(cond, then, other)
     }
 
     /// A tensor in another numeric type.
     fn cast(&mut self, tensor: TensorId, to: DataType) -> Result<TensorId, Fault> {
-        compose::cast(self.builder, self.name, tensor, to)
+        self.steps().cast(tensor, to)
     }
 
     /// A tensor in another shape of as many elements.
     fn in_shape(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        compose::in_shape(self.builder, self.name, tensor, dims)
+        self.steps().in_shape(tensor, dims)
     }
 
     /// A tensor repeated to a shape.
     fn enlarged(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        compose::enlarged(self.builder, self.name, tensor, dims)
+        self.steps().enlarged(tensor, dims)
     }
 
     /// A number of rank 0.
     fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
-        let tensor = compose::number(self.builder, data_type, number)?;
-        tensor.ok_or_else(|| Fault::of_type(self.port(0), data_type, "a type that holds the number"))
+        self.steps().number(data_type, number)
     }
 
     /// An attribute that is there, whose contents [`map`] has checked.

@@ -97,10 +97,10 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 /// ```
 /// use sterna::{OpKind, Policy};
 /// use sterna_import::{Options, openvino};
-/// let text = r#"<layer id="0" name="wave" type="Tan"><input><port id="0"/></input>
+/// let text = r#"<layer id="0" name="wave" type="Atan"><input><port id="0"/></input>
 ///               <output><port id="1"/></output></layer>"#;
 /// let error = openvino::read(text, &[]).unwrap_err();
-/// assert!(error.to_string().starts_with("layer `wave` (id 0, type Tan): layers of this type are not"));
+/// assert!(error.to_string().starts_with("layer `wave` (id 0, type Atan): layers of this type are not"));
 /// let imported = openvino::read_with(text, &[], &Options { partial: true, ..Options::default() })?;
 /// assert_eq!(imported.graph.ops()[0].kind(), OpKind::Wildcard);
 /// assert_eq!(imported.skipped, [error]);
@@ -209,9 +209,10 @@ impl<'a> Reader<'a> {
             let default = if class(index) == Class::Truth { DataType::Boolean } else { shared };
             let names = names(index, port);
             let pattern: Vec<Extent> = port.dims.iter().map(|&dim| Extent::of(dim)).collect();
+            let reference = input_ref(layer, index);
             let tensor = self
-                .shaped(input_ref(layer, index), &names, Some(&pattern))
-                .and_then(|dims| Ok(self.builder.input(names, given[index].unwrap_or(default), dims)?));
+                .shaped(reference, &names, Some(&pattern))
+                .and_then(|dims| self.input(reference, names, given[index].unwrap_or(default), dims));
             inputs.push(tensor.map_err(|fault| of_layer(layer, fault))?);
         }
         let outputs = self.map(layer, &inputs);
@@ -226,7 +227,7 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
         let shapes_hold = self.options.shapes.is_empty();
-        layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold).map(|tensor| vec![tensor])
+        layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold)
     }
 
     /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.
@@ -278,7 +279,36 @@ impl<'a> Reader<'a> {
             None => Some(port.dims.iter().map(|&dim| Extent::of(dim)).collect()),
         };
         let dims = self.shaped(reference, &names, pattern.as_deref())?;
-        Ok(self.builder.input(names, data_type, dims)?)
+        self.input(reference, names, data_type, dims)
+    }
+
+    /// An input, or the constant whose value the options give it.
+    fn input(
+        &mut self,
+        port: PortRef,
+        names: Vec<String>,
+        data_type: DataType,
+        dims: Option<Dims>,
+    ) -> Result<TensorId, Fault> {
+        let options = self.options;
+        let Some((name, value)) = options.values.iter().find(|(name, _)| names.contains(name)) else {
+            return Ok(self.builder.input(names, data_type, dims)?);
+        };
+        self.used.insert(name);
+        if value.data_type() != data_type {
+            return Err(Fault::of_type(port, value.data_type(), data_type.to_string()));
+        }
+        let is_beside = |dims: &Dims| {
+            let pairs = || dims.iter().zip(value.dims());
+            dims.len() == value.dims().len() && pairs().all(|(dim, own)| dim == own || *dim == UNKNOWN_DIM)
+        };
+        if !dims.as_ref().is_none_or(is_beside) {
+            let needed = "the dims that the file or the options give the input".into();
+            return Err(Fault::Shape { port, given: value.dims().into(), needed });
+        }
+        self.builder.charge_stored(value.bytes().len())?;
+        self.builder.input(names, data_type, Some(value.dims().into()))?;
+        Ok(self.builder.constant(value.clone())?)
     }
 
     /// The type that the options give an input.
@@ -339,10 +369,11 @@ impl<'a> Reader<'a> {
         let dims: Vec<i64> = extents.iter().map(|extent| extent.dim()).collect();
         let (offset, size) = (number("offset")?, number("size")?);
         let needed = weights::byte_count(data_type, &dims)?.unwrap_or(0) as u64;
-        if size != needed {
+        // OpenVINO stores a byte for a constant without elements.
+        if size != needed && (size, needed) != (1, 0) {
             return Err(Fault::Size { given: size, needed });
         }
-        let bytes = weights::slice(self.weights, offset, size)?;
+        let bytes = weights::slice(self.weights, offset, needed)?;
         self.builder.charge_stored(bytes.len())?;
         let value = weights::of_little_endian(data_type, &dims, bytes)?;
         Ok(self.builder.constant(value)?)
@@ -376,7 +407,8 @@ impl<'a> Reader<'a> {
 
     /// Checks that the inputs in the options exist.
     fn check_used(&self) -> Result<(), Error> {
-        let names = self.options.shapes.keys().chain(self.options.types.keys());
+        let Options { shapes, types, values, .. } = self.options;
+        let names = shapes.keys().chain(types.keys()).chain(values.keys());
         match names.into_iter().find(|name| !self.used.contains(name.as_str())) {
             // A type that a file says already needs none of the options.
             Some(name) if self.builder.has_input(name) => Ok(()),

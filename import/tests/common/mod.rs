@@ -1,6 +1,8 @@
 //! What the tests share: texts of layers and models, and running what was read.
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
+pub(crate) mod cases;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -237,6 +239,17 @@ pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<Te
 /// asked for. `what` is what the script writes; `STERNA_` and the name of the package in capitals names the
 /// virtual environment.
 pub(crate) fn written_by(package: &str, script: &str, what: &str) -> Option<PathBuf> {
+    written_from(package, script, what, package, None)
+}
+
+/// The same in a folder of another name, where the script is given what another one wrote.
+pub(crate) fn written_from(
+    package: &str,
+    script: &str,
+    what: &str,
+    folder: &str,
+    source: Option<&Path>,
+) -> Option<PathBuf> {
     let skip = |why: &str| {
         // Not by `eprintln`, whose text the test runner keeps to itself.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {what} of the package {package}; {why}");
@@ -249,12 +262,13 @@ pub(crate) fn written_by(package: &str, script: &str, what: &str) -> Option<Path
     let Some(prefix) = env::var_os(&variable) else {
         return skip(&format!("{variable} names an environment of Python that has it"));
     };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the target folder can be written");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools").join(script);
     let ran = Command::new(Path::new(&prefix).join("bin/python"))
         .args([script.as_os_str(), folder.as_os_str()])
+        .args(source)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .expect("the environment has a Python");

@@ -235,6 +235,108 @@ def singles(writer: Writer) -> None:
     one("add under pdpd", "f32", add, grid, GRID[:4])
 
 
+def rows(writer: Writer) -> None:
+    """Layers that move elements or combine many of them, on every type of floating point."""
+    rng = np.random.default_rng(3)
+    ints = lambda *numbers: op.constant(np.array(numbers, np.int64))
+    moves = {
+        "transpose": lambda x: op.transpose(x, ints(2, 0, 1)),
+        "transpose backwards": lambda x: op.transpose(x, op.constant(np.zeros(0, np.int64))),
+        "concat": lambda x: op.concat([x, op.abs(x), x], -2),
+        "squeeze": lambda x: op.squeeze(op.unsqueeze(x, ints(1, 3)), ints(1)),
+        "reshape": lambda x: op.reshape(x, ints(0, -1), True),
+        "broadcast": lambda x: op.broadcast(x, ints(2, 2, 3, 4)),
+        "slice": lambda x: op.slice(x, ints(3, 0), ints(-5, 3), ints(-2, 2), ints(2, 1)),
+        "strided_slice": lambda x: op.strided_slice(x, ints(0, 2, 1), ints(0, 0, 9), ints(1, -1, 2), [1, 0, 0], [1, 1, 0]),
+        "strided_slice of entries": lambda x: op.strided_slice(
+            x, ints(0, 0, -2), ints(0, 0, 0), ints(1, 1, 1), [0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]),
+        "gather": lambda x: op.gather(x, op.constant(np.array([[2, 0], [-1, 1]])), ints(1)),
+        "gather_elements": lambda x: op.gather_elements(x, op.constant(np.array([[[3, 0, 1, -1]]] * 2).repeat(3, 1)), 2),
+        "tile": lambda x: op.tile(x, ints(2, 1, 3)),
+        "reverse": lambda x: NodeFactory("opset1").create("Reverse", [x.output(0), ints(0, 2).output(0)], {"mode": "index"}),
+        "pad": lambda x: op.pad(x, ints(1, 0, 2), ints(0, 1, 1), "constant", like(1.5, x)),
+        "pad edge": lambda x: op.pad(x, ints(1, 0, 2), ints(0, 1, 1), "edge"),
+        "pad reflect": lambda x: op.pad(x, ints(1, 0, 2), ints(0, 1, 1), "reflect"),
+        "pad symmetric": lambda x: op.pad(x, ints(1, 0, 2), ints(0, 1, 1), "symmetric"),
+    }
+    reductions = {
+        name: getattr(op, name)
+        for name in ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_l1", "reduce_l2")
+    }
+    combine = {
+        "matmul": lambda x: op.matmul(x, op.transpose(x, ints(0, 2, 1)), False, False),
+        "matmul transposed": lambda x: op.matmul(x, x, True, False),
+        "matmul of a vector": lambda x: op.matmul(x, like([0.5, -1.0, 2.0, 0.25], x), False, False),
+        "softmax": lambda x: op.softmax(x, -1),
+        "softmax of version 1": lambda x: NodeFactory("opset1").create("Softmax", [x.output(0)], {"axis": 1}),
+        "log_softmax": lambda x: op.log_softmax(x, 1),
+        "mvn": lambda x: op.mvn(x, ints(1, 2), True, 1e-5, "INSIDE_SQRT"),
+        "mvn outside": lambda x: op.mvn(x, ints(0, 1), True, 1e-5, "OUTSIDE_SQRT"),
+        "mvn of the middle": lambda x: op.mvn(x, ints(1), True, 1e-2, "INSIDE_SQRT"),
+        "mvn without variance": lambda x: op.mvn(x, ints(2), False, 1e-5, "INSIDE_SQRT"),
+        "batch_norm": lambda x: op.batch_norm_inference(
+            x, *(like(f, x) for f in ([1, 2, 0.5], [0, 1, -1], [0.5, 0, 1], [1, 2, 4])), 1e-5),
+        "group_norm": lambda x: op.group_normalization(
+            op.reshape(x, ints(2, 6, 2), False), *(like(f, x) for f in ([1, 2, 1, 2, 0.5, 1], [0, 1, 0, -1, 0, 2])), 3, 1e-5),
+        "erf": op.erf, "tan": op.tan, "sinh": op.sinh, "cosh": op.cosh, "sign": op.sign, "soft_sign": op.softsign,
+        "selu": lambda x: op.selu(x, like(1.5, x), like(1.25, x)),
+        "fake_quantize": lambda x: op.fake_quantize(x, *(like(n, x) for n in (-1.5, 2.0, -3.0, 4.0)), 8),
+        "fake_quantize of channels": lambda x: op.fake_quantize(
+            x, like([[-1.0], [-2.0], [0.0]], x), like([[1.0], [2.0], [3.0]], x), like(0.0, x), like(1.0, x), 5),
+        "fake_quantize of 8 bits": lambda x: op.fake_quantize(x, *(like(n, x) for n in (-2.0, 127 / 64, -2.0, 127 / 64)), 256),
+        "top_k": lambda x: op.topk(x, op.constant(np.int64(1)), 1, "min", "value"),
+        "attention": lambda x: op.scaled_dot_product_attention(x, x, x),
+        "attention causal": lambda x: op.scaled_dot_product_attention(x, x, x, causal=True),
+        "attention by truth": lambda x: op.scaled_dot_product_attention(
+            x, x, x, op.constant(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]], bool))),
+        "attention by numbers": lambda x: op.scaled_dot_product_attention(
+            x, x, x, like([[0.0, -1.0, 2.0]] * 3, x), like(0.25, x)),
+    }
+
+    def one(name, kind, make, dims):
+        numbers = rng.integers(-12, 13, dims) / 8
+        def build():
+            x = parameter("x", kind, dims)
+            made = make(x)
+            return [x], made if isinstance(made, list) else [made.output(0)]
+        writer.case(f"{name} on {kind}", build, {"x": of_numbers(kind, numbers)})
+
+    for kind in ("f32", "f16", "bf16"):
+        for name, make in (moves | combine).items():
+            one(f"rows: {name}", kind, make, [2, 3, 4])
+        for name, make in reductions.items():
+            one(f"rows: {name}", kind, lambda x, make=make: make(x, ints(-1, 0), False), [2, 3, 4])
+            one(f"rows: {name} kept", kind, lambda x, make=make: make(x, ints(1), True), [2, 3, 4])
+        one("rows: split", kind, lambda x: op.split(x, op.constant(np.int64(2)), 2).outputs(), [2, 3, 4])
+        one("rows: variadic_split", kind, lambda x: op.variadic_split(x, op.constant(np.int64(1)), ints(1, -1)).outputs(), [2, 3, 4])
+        for mode in ("blocks_first", "depth_first"):
+            one(f"rows: depth_to_space {mode}", kind, lambda x: op.depth_to_space(x, mode, 2), [1, 8, 2, 3])
+            one(f"rows: space_to_depth {mode}", kind, lambda x: op.space_to_depth(x, mode, 2), [1, 2, 4, 6])
+    for kind in ("i32", "i64", "boolean", "u8"):
+        for name, make in moves.items():
+            if "pad" not in name:
+                numbers = rng.integers(0, 2, [2, 3, 4])
+                if name != "concat":
+                    def build(make=make):
+                        x = parameter("x", kind, [2, 3, 4])
+                        return [x], [make(x)]
+                    writer.case(f"rows: {name} on {kind}", build, {"x": of_numbers(kind, numbers)})
+
+    def reduced_logic():
+        x = parameter("x", "boolean", [2, 3])
+        return [x], [op.reduce_logical_and(x, ints(1), True), op.reduce_logical_or(x, ints(0), False)]
+
+    writer.case("rows: reduce_logical on boolean", reduced_logic, {"x": ov.Tensor(np.array([[1, 1, 1], [0, 1, 0]], bool))})
+
+    def computed():
+        x, i = parameter("x", "f32", [3, 4]), parameter("i", "i64", [2, 2])
+        hot = op.one_hot(i, op.constant(np.int64(3)), op.constant(np.float32(2)), op.constant(np.float32(-1)), 1)
+        return [x, i], [op.gather(x, i, ints(0)), hot]
+
+    feeds = {"x": of_numbers("f32", rng.integers(-9, 9, [3, 4])), "i": ov.Tensor(np.array([[2, 0], [1, 2]], np.int64))}
+    writer.case("rows: computed places on f32", computed, feeds)
+
+
 def masks(writer: Writer) -> None:
     """The masks of transformers, as exporters write them."""
     rng = np.random.default_rng(2)
@@ -342,6 +444,7 @@ def main() -> None:
     writer = Writer(Path(sys.argv[1]))
     selects(writer)
     singles(writer)
+    rows(writer)
     masks(writer)
     random_models(writer, 300)
     writer.finish()

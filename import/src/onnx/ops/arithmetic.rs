@@ -11,6 +11,7 @@ use super::Call;
 use crate::compose::{folded, is_float, is_integer};
 use crate::error::Fault;
 use crate::onnx::tensors;
+use crate::steps::Formula;
 use crate::weights::integers;
 
 use DataType as D;
@@ -19,30 +20,6 @@ use OpKind as K;
 const FLOATS: &str = "f32, bf16, f16";
 /// The largest number of f8_e4m3, and of f8_e5m2.
 const MOST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
-
-/// The type in which arithmetic on whole numbers is exact but for wrapping; `None` for others.
-fn wide(data_type: DataType) -> Option<DataType> {
-    match data_type {
-        D::S8 | D::U8 | D::S16 | D::U16 => Some(D::S32),
-        D::U32 | D::U64 => Some(D::S64),
-        _ => None,
-    }
-}
-
-/// An op of one input, and integers of every width.
-pub(super) fn signed(node: &mut Call<'_, '_>, kind: OpKind, x: TensorId) -> Result<TensorId, Fault> {
-    let data_type = node.builder.data_type(x);
-    match wide(data_type) {
-        // What has no sign is its own absolute value.
-        Some(_) if kind == K::Abs && matches!(data_type, D::U8 | D::U16 | D::U32 | D::U64) => Ok(x),
-        Some(wide) => {
-            let x = node.cast(x, wide)?;
-            let y = node.same(kind, x)?;
-            node.cast(y, data_type)
-        }
-        None => node.same(kind, x),
-    }
-}
 
 /// An op of two inputs, and integers of every width.
 pub(super) fn pair(
@@ -57,29 +34,16 @@ pub(super) fn pair(
         let place = node.inputs.iter().position(|input| *input == Some(b)).unwrap_or(1);
         return Err(Fault::of_type(node.port(place), other, format!("{data_type}, the type of the others")));
     }
-    let extreme = matches!(kind, K::Maximum | K::Minimum);
-    match wide(data_type) {
-        // Order is what the type says; of f64 a NaN wins as well.
-        _ if extreme && matches!(data_type, D::U64 | D::F64) => {
-            let order = if kind == K::Maximum { K::GreaterEqual } else { K::LessEqual };
-            let mut first = node.emit(order, &[], &[a, b], D::Boolean)?;
-            if data_type == D::F64 {
-                let nan = node.emit(K::IsNaN, &[], &[a], D::Boolean)?;
-                first = node.emit(K::LogicalOr, &[], &[first, nan], D::Boolean)?;
-            }
-            node.select(first, a, b)
-        }
-        // Quotients of the largest numbers are no quotients of numbers with a sign.
-        Some(D::S64) if data_type == D::U64 && matches!(kind, K::Divide | K::Modulo) => {
-            Err(node.bad_type(0, "s8, s16, s32, s64, u8, u16, u32; an op that divides u64"))
-        }
-        Some(wide) => {
-            let (a, b) = (node.cast(a, wide)?, node.cast(b, wide)?);
-            let y = node.emit_declared(kind, &[], &[a, b], wide)?;
-            node.cast(y, data_type)
-        }
-        None => node.emit_declared(kind, &[], &[a, b], data_type),
+    refuse_u64(node, kind)?;
+    node.steps().pair(kind, &[], a, b)
+}
+
+/// Refuses what no op does with u64.
+fn refuse_u64(node: &Call<'_, '_>, kind: OpKind) -> Result<(), Fault> {
+    if node.data_type(0) == D::U64 && matches!(kind, K::Divide | K::Modulo) {
+        return Err(node.bad_type(0, "s8, s16, s32, s64, u8, u16, u32; an op that divides u64"));
     }
+    Ok(())
 }
 
 /// A comparison; of truth values too.
@@ -102,25 +66,10 @@ pub(super) fn compare(
 
 /// Quotients of whole numbers are cut off.
 pub(super) fn divide(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    node.one_type(0, 1)?;
+    refuse_u64(node, K::Divide)?;
     let (a, b) = (node.input(0), node.input(1));
-    let down = pair(node, K::Divide, a, b)?;
-    let data_type = node.data_type(0);
-    if !matches!(data_type, D::S8 | D::S16 | D::S32 | D::S64) {
-        return Ok(down);
-    }
-    // Rounded down is one less than cut off, if something is left and the signs differ.
-    let wide = wide(data_type).unwrap_or(data_type);
-    let (a, b, down) = (node.cast(a, wide)?, node.cast(b, wide)?, node.cast(down, wide)?);
-    let back = node.both(K::Multiply, down, b)?;
-    let rest = node.emit(K::NotEqual, &[], &[back, a], D::Boolean)?;
-    let (zero, one) = (node.number(wide, 0.0)?, node.number(wide, 1.0)?);
-    let below = node.emit(K::Less, &[], &[a, zero], D::Boolean)?;
-    let under = node.emit(K::Less, &[], &[b, zero], D::Boolean)?;
-    let differ = node.emit(K::LogicalXor, &[], &[below, under], D::Boolean)?;
-    let moved = node.emit(K::LogicalAnd, &[], &[rest, differ], D::Boolean)?;
-    let up = node.both(K::Add, down, one)?;
-    let cut = node.select(moved, up, down)?;
-    node.cast(cut, data_type)
+    node.steps().cut_quotient(&[], a, b)
 }
 
 /// The remainder has the sign of the divisor, or, as C's `fmod`, of the dividend.
@@ -129,18 +78,12 @@ pub(super) fn modulo(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if !is_integer(data_type) {
         return Err(node.bad_type(0, "a type of whole numbers; an op with exact remainders of others"));
     }
-    if !node.flag("fmod", false) || matches!(data_type, D::U8 | D::U16 | D::U32 | D::U64) {
+    if !node.flag("fmod", false) {
         return pair(node, K::Modulo, a, b);
     }
-    let wide = wide(data_type).unwrap_or(data_type);
     node.one_type(0, 1)?;
-    let (a, b) = (node.cast(a, wide)?, node.cast(b, wide)?);
-    let (sizes, zero) = ([node.same(K::Abs, a)?, node.same(K::Abs, b)?], node.number(wide, 0.0)?);
-    let rest = node.both(K::Modulo, sizes[0], sizes[1])?;
-    let below = node.emit(K::Less, &[], &[a, zero], D::Boolean)?;
-    let negative = node.same(K::Negative, rest)?;
-    let rest = node.select(below, negative, rest)?;
-    node.cast(rest, data_type)
+    refuse_u64(node, K::Modulo)?;
+    node.steps().cut_remainder(a, b)
 }
 
 /// The most exponents that are told apart.
@@ -267,12 +210,10 @@ pub(super) fn celu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 
 /// `gamma · (x > 0 ? x : alpha · (eˣ − 1))`.
 pub(super) fn selu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let (x, data_type) = (node.input(0), floats(node)?);
-    let alpha = node.float("alpha", 1.673_263_2);
+    floats(node)?;
+    let (x, alpha) = (node.input(0), node.float("alpha", 1.673_263_2));
     let gamma = node.number(D::F32, node.float("gamma", 1.050_701).into())?;
-    let x = node.cast(x, D::F32)?;
-    let bent = node.emit(K::Elu, &[(Attr::Alpha, alpha.into())], &[x], D::F32)?;
-    node.emit(K::Multiply, &[], &[bent, gamma], data_type)
+    node.steps().selu(x, alpha, gamma)
 }
 
 /// `x · σ(alpha · x)`.
@@ -284,12 +225,11 @@ pub(super) fn swish(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.emit(K::Multiply, &[], &[x, factor], data_type)
 }
 
-/// `x / (1 + |x|)`.
-pub(super) fn softsign(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let (x, data_type, one) = (node.input(0), floats(node)?, node.number(D::F32, 1.0)?);
-    let size = node.same(K::Abs, x)?;
-    let below = node.emit(K::Add, &[], &[size, one], D::F32)?;
-    node.emit(K::Divide, &[], &[x, below], data_type)
+/// A formula of floating-point numbers.
+pub(super) fn formula(node: &mut Call<'_, '_>, formula: Formula) -> Result<TensorId, Fault> {
+    floats(node)?;
+    let x = node.input(0);
+    formula(&mut node.steps(), x)
 }
 
 /// `x` above alpha, else 0.
@@ -299,20 +239,6 @@ pub(super) fn thresholded_relu(node: &mut Call<'_, '_>) -> Result<TensorId, Faul
     let above = node.emit(K::Greater, &[], &[wide, alpha], D::Boolean)?;
     let zero = node.number(data_type, 0.0)?;
     node.select(above, x, zero)
-}
-
-/// −1, 0 or 1; NaN stays.
-pub(super) fn sign(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
-    let (x, data_type) = (node.input(0), node.data_type(0));
-    let (zero, one) = (node.number(data_type, 0.0)?, node.number(data_type, 1.0)?);
-    let above = node.emit(K::Greater, &[], &[x, zero], D::Boolean)?;
-    let result = node.select(above, one, x)?;
-    if matches!(data_type, D::U8 | D::U16 | D::U32 | D::U64) {
-        return Ok(result);
-    }
-    let below = node.emit(K::Less, &[], &[x, zero], D::Boolean)?;
-    let minus = node.number(data_type, -1.0)?;
-    node.select(below, minus, result)
 }
 
 /// The slope broadcasts one way onto the data.

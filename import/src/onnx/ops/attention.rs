@@ -4,7 +4,6 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Call;
 use super::arithmetic::{converted, floats};
-use super::moves::{joined, transposed};
 use crate::error::Fault;
 use crate::onnx::tensors;
 
@@ -122,8 +121,8 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let mut past = 0;
     if let (Some(past_k), Some(past_v)) = (node.optional(4), node.optional(5)) {
         past = four(node, 4)?[2];
-        k.0 = joined(node, vec![past_k, k.0], 2)?;
-        v.0 = joined(node, vec![past_v, v.0], 2)?;
+        k.0 = node.steps().joined(vec![past_k, k.0], 2)?;
+        v.0 = node.steps().joined(vec![past_v, v.0], 2)?;
         k.1[2] = k.1[2].saturating_add(past);
         v.1[2] = v.1[2].saturating_add(four(node, 5)?[2]);
     } else if node.optional(4).is_some() || node.optional(5).is_some() {
@@ -136,7 +135,7 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let shares = softmax(node, masked, data_type)?;
     let mut result = scores.result(node, shares)?;
     if node.rank(0)? == 3 {
-        let together = transposed(node, result, &[0, 2, 1, 3])?;
+        let together = node.steps().transposed(result, &[0, 2, 1, 3])?;
         result = node.in_shape(together, &[batch, rows, heads.saturating_mul(scores.columns)])?;
     }
     let mut outputs = vec![node.cast(result, data_type)?, k.0, v.0];
@@ -219,7 +218,7 @@ fn heads_apart(node: &mut Call<'_, '_>, input: usize, attribute: &'static str) -
             }
             let columns = width / heads;
             let split = node.in_shape(x, &[batch, rows, heads, columns])?;
-            Ok((transposed(node, split, &[0, 2, 1, 3])?, [batch, heads, rows, columns]))
+            Ok((node.steps().transposed(split, &[0, 2, 1, 3])?, [batch, heads, rows, columns]))
         }
         _ => Err(node.unfit(input, "three or four dims")),
     }
@@ -326,7 +325,7 @@ fn as_long(node: &mut Call<'_, '_>, mask: TensorId, keys: i64, is_truth: bool) -
         false => node.number(data_type, f64::NEG_INFINITY)?,
     };
     let rest = node.enlarged(nothing, &dims)?;
-    joined(node, vec![mask, rest], axis)
+    node.steps().joined(vec![mask, rest], axis)
 }
 
 /// A mask that broadcasts to the scores, whose heads may stand in groups.

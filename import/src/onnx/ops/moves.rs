@@ -6,18 +6,14 @@ use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 use super::Call;
 use super::arithmetic::{converted, pair};
 use crate::builder::is_known;
-use crate::compose::{self, folded, resolved_axes, resolved_shape, stored, with_ones, without};
+use crate::compose::{self, folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
+use crate::steps::{Around, MOST_SLICES, Padding, Ranges, Steps, runs};
 
 use DataType as D;
 use OpKind as K;
-
-/// The most operands of an op `Concat`.
-const WIDEST: usize = 64;
-/// The most slices that a node without an op of its own becomes.
-const MOST_SLICES: usize = 1024;
 
 pub(super) fn identity(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     Ok(node.input(0))
@@ -158,41 +154,14 @@ pub(super) fn transpose(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         Some(order) => order.to_vec(),
         None => (0..node.rank(0)? as i64).rev().collect(),
     };
-    transposed(node, node.input(0), &order)
-}
-
-pub(super) fn transposed(node: &mut Call<'_, '_>, x: TensorId, order: &[i64]) -> Result<TensorId, Fault> {
-    // Of the order of no dims, the op makes that of all.
-    if order.is_empty() {
-        return Ok(x);
-    }
-    node.emit_declared(K::StaticTranspose, &[(Attr::Order, order.into())], &[x], node.builder.data_type(x))
+    let x = node.input(0);
+    node.steps().transposed(x, &order)
 }
 
 pub(super) fn concat(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let parts: Vec<TensorId> = node.inputs.iter().flatten().copied().collect();
     let axis = node.axis(1, node.rank(0)?)?;
-    joined(node, parts, axis)
-}
-
-/// Tensors one after the other along an axis.
-pub(super) fn joined(
-    node: &mut Call<'_, '_>,
-    mut parts: Vec<TensorId>,
-    axis: usize,
-) -> Result<TensorId, Fault> {
-    let attrs = [(Attr::Axis, (axis as i64).into())];
-    while parts.len() > 1 {
-        let mut fewer = Vec::with_capacity(parts.len().div_ceil(WIDEST));
-        for group in parts.chunks(WIDEST) {
-            fewer.push(match group {
-                [one] => *one,
-                _ => node.emit(K::Concat, &attrs, group, node.builder.data_type(group[0]))?,
-            });
-        }
-        parts = fewer;
-    }
-    Ok(parts[0])
+    node.steps().joined(parts, axis)
 }
 
 /// A repetition of the data; dims of 1 of either side give way.
@@ -215,48 +184,6 @@ pub(super) fn expand(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.enlarged(x, &result)
 }
 
-/// The ranges of a slice along some axes.
-#[derive(Default)]
-struct Ranges {
-    starts: Vec<i64>,
-    ends: Vec<i64>,
-    axes: Vec<i64>,
-    steps: Vec<i64>,
-}
-
-fn sliced(node: &mut Call<'_, '_>, x: TensorId, ranges: Ranges) -> Result<TensorId, Fault> {
-    let attrs: [(Attr, AttrValue); 4] = [
-        (Attr::Starts, ranges.starts.into()),
-        (Attr::Ends, ranges.ends.into()),
-        (Attr::Steps, ranges.steps.into()),
-        (Attr::Axes, ranges.axes.into()),
-    ];
-    node.emit_declared(K::Slice, &attrs, &[x], node.builder.data_type(x))
-}
-
-/// The elements from a start to an end along one axis.
-pub(super) fn part(
-    node: &mut Call<'_, '_>,
-    x: TensorId,
-    axis: usize,
-    [start, end]: [i64; 2],
-) -> Result<TensorId, Fault> {
-    let ranges = Ranges { starts: vec![start], ends: vec![end], axes: vec![axis as i64], steps: vec![1] };
-    sliced(node, x, ranges)
-}
-
-/// The same backwards: from a start down to and without an end, −1 for before the first.
-fn backwards(
-    node: &mut Call<'_, '_>,
-    x: TensorId,
-    axis: usize,
-    [start, end]: [i64; 2],
-) -> Result<TensorId, Fault> {
-    let end = if end < 0 { i64::MIN } else { end };
-    let ranges = Ranges { starts: vec![start], ends: vec![end], axes: vec![axis as i64], steps: vec![-1] };
-    sliced(node, x, ranges)
-}
-
 pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let list = |attribute: &'static str| {
         node.ints(attribute).map(<[i64]>::to_vec).ok_or(Fault::MissingAttribute { attribute })
@@ -264,7 +191,8 @@ pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, F
     let (starts, ends) = (list("starts")?, list("ends")?);
     let axes = node.ints("axes").map_or_else(|| (0..starts.len() as i64).collect(), <[i64]>::to_vec);
     let steps = vec![1; starts.len()];
-    sliced(node, node.input(0), Ranges { starts, ends, axes, steps })
+    let x = node.input(0);
+    node.steps().sliced(x, Ranges { starts, ends, axes, steps })
 }
 
 pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -275,7 +203,8 @@ pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if [&ends, &axes, &steps].iter().any(|list| list.len() != starts.len()) {
         return Err(node.bad_value(1, "as many numbers as there are ends, axes and steps"));
     }
-    sliced(node, node.input(0), Ranges { starts, ends, axes, steps })
+    let x = node.input(0);
+    node.steps().sliced(x, Ranges { starts, ends, axes, steps })
 }
 
 pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
@@ -298,19 +227,47 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     if total != Some(length) || lengths.iter().any(|&length| length < 0) || lengths.len() < node.outputs {
         return Err(node.unfit(0, "a dim that is the sum of the lengths of its parts"));
     }
-    node.declared = None;
-    let (mut parts, mut start) = (Vec::new(), 0);
-    for length in lengths.into_iter().take(node.outputs) {
-        parts.push(part(node, node.input(0), axis, [start, start + length])?);
-        start += length;
-    }
-    Ok(parts)
+    let x = node.input(0);
+    let lengths = &lengths[..node.outputs];
+    node.steps().split(x, axis, lengths)
 }
 
-/// Slices at the places that a constant gives.
+/// Elements at computed places, if they are whole numbers of known dims.
+fn chosen(
+    node: &mut Call<'_, '_>,
+    choose: impl FnOnce(&mut Steps<'_, '_>, TensorId) -> Result<Option<TensorId>, Fault>,
+) -> Result<Option<TensorId>, Fault> {
+    let places = node.input(1);
+    match is_integer(node.data_type(1)) && node.builder.known_dims(places).is_some() {
+        true => choose(&mut node.steps(), places),
+        false => Ok(None),
+    }
+}
+
+/// For each place along an axis, the element there.
+pub(super) fn gather_elements(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(0, "known dims, of which elements are taken")?;
+    let own = node.known_dims(1, "known dims, which those of the result are")?;
+    let axis = node.axis(0, dims.len())?;
+    let fits = own.len() == dims.len() && (0..dims.len()).all(|dim| dim == axis || own[dim] <= dims[dim]);
+    if !fits {
+        return Err(node.unfit(1, "dims that are at most those of the data, but along the axis"));
+    }
+    let x = node.input(0);
+    let chosen = chosen(node, |steps, places| steps.chosen_each(x, axis, places))?;
+    chosen.ok_or_else(|| node.unfit(0, "an axis of at most 64 places"))
+}
+
+/// Slices at the places that a constant gives, or at computed ones along a short axis.
 pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, of which slices are taken")?;
     let axis = node.axis(0, dims.len())?;
+    let x = node.input(0);
+    if node.builder.value(node.input(1)).is_none()
+        && let Some(chosen) = chosen(node, |steps, places| steps.chosen(x, axis, places))?
+    {
+        return Ok(chosen);
+    }
     let indices = node.value(1, "a constant; an op that takes elements at places that are computed")?;
     let (shape, places) = (indices.dims().to_vec(), crate::weights::integers(indices));
     let length = dims[axis];
@@ -319,37 +276,10 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         .ok_or_else(|| node.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
     let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
     let result: Vec<i64> = [&dims[..axis], &shape, &dims[axis + 1..]].concat();
-    let x = node.input(0);
-    if let Some(value) = node.builder.value(x) {
-        let size = crate::weights::byte_count(value.data_type(), &result)?.unwrap_or(usize::MAX);
-        if node.builder.charge_folded(size).is_ok()
-            && let Some(value) = node.builder.value(x)
-        {
-            let value = fold::gathered(value, axis, &places, &result)?;
-            return Ok(node.builder.constant(value)?);
-        }
-    }
-    node.declared = None;
-    // Neighbours are one slice.
-    let mut runs: Vec<[i64; 2]> = Vec::new();
-    for &place in &places {
-        match runs.last_mut() {
-            Some([_, end]) if *end == place => *end += 1,
-            _ => runs.push([place, place + 1]),
-        }
-    }
-    if runs.len() > MOST_SLICES {
+    if node.builder.value(x).is_none() && runs(&places).len() > MOST_SLICES {
         return Err(node.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
     }
-    if runs.is_empty() {
-        runs.push([0, 0]);
-    }
-    let mut parts = Vec::with_capacity(runs.len());
-    for run in runs {
-        parts.push(part(node, x, axis, run)?);
-    }
-    let along = joined(node, parts, axis)?;
-    node.in_shape(along, &result)
+    node.steps().gathered(x, axis, &places, &result)
 }
 
 pub(super) fn pad_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -378,15 +308,6 @@ pub(super) fn pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     padded(node, &pads, fill, axes)
 }
 
-/// What stands around the data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Around {
-    Constant,
-    Edge,
-    Reflect,
-    Wrap,
-}
-
 /// The data with elements in front and behind along some axes; negative numbers cut off.
 fn padded(
     node: &mut Call<'_, '_>,
@@ -394,74 +315,21 @@ fn padded(
     fill: TensorId,
     axes: Vec<usize>,
 ) -> Result<TensorId, Fault> {
-    use Around::{Constant, Edge, Reflect, Wrap};
-    let words = [("constant", Constant), ("edge", Edge), ("reflect", Reflect), ("wrap", Wrap)];
-    let around = node.word("mode", &words, Constant)?;
+    let words = [
+        ("constant", Around::Constant),
+        ("edge", Around::Edge),
+        ("reflect", Around::Reflect),
+        ("wrap", Around::Wrap),
+    ];
+    let around = node.word("mode", &words, Around::Constant)?;
     if pads.len() != 2 * axes.len() {
         return Err(node.bad_value(1, "two numbers for each axis"));
     }
-    let mut dims = node.known_dims(0, "known dims, around which elements are put")?;
-    let mut x = node.input(0);
-    node.declared = None;
-    for (i, &axis) in axes.iter().enumerate() {
-        let (mut front, mut back) = (pads[i], pads[axes.len() + i]);
-        if front < 0 || back < 0 {
-            let kept =
-                [front.min(0).saturating_neg().min(dims[axis]), dims[axis] + back.min(0).max(-dims[axis])];
-            x = part(node, x, axis, kept)?;
-            dims[axis] = (kept[1] - kept[0]).max(0);
-            (front, back) = (front.max(0), back.max(0));
-        }
-        if front == 0 && back == 0 {
-            continue;
-        }
-        let length = dims[axis];
-        // What a slice of the data can give at one side.
-        let most = match around {
-            Constant => i64::MAX,
-            Edge if length > 0 => MOST_SLICES as i64,
-            Reflect => length - 1,
-            Wrap => length,
-            Edge => 0,
-        };
-        if front > most || back > most {
-            return Err(
-                node.unfit(0, format!("at most {most} elements in front and behind along axis {axis}"))
-            );
-        }
-        let mut parts = Vec::new();
-        for (count, at_front) in [(front, true), (back, false)] {
-            if !at_front {
-                parts.push(x);
-            }
-            if count == 0 {
-                continue;
-            }
-            match around {
-                Constant => {
-                    let mut shape = dims.clone();
-                    shape[axis] = count;
-                    parts.push(node.enlarged(fill, &shape)?);
-                }
-                Edge => {
-                    let edge = if at_front { [0, 1] } else { [length - 1, length] };
-                    let edge = part(node, x, axis, edge)?;
-                    parts.extend(std::iter::repeat_n(edge, count as usize));
-                }
-                Reflect => {
-                    let range = if at_front { [count, 0] } else { [length - 2, length - 2 - count] };
-                    parts.push(backwards(node, x, axis, range)?);
-                }
-                Wrap => {
-                    let range = if at_front { [length - count, length] } else { [0, count] };
-                    parts.push(part(node, x, axis, range)?);
-                }
-            }
-        }
-        x = joined(node, parts, axis)?;
-        dims[axis] = length.checked_add(front).and_then(|sum| sum.checked_add(back)).unwrap_or(i64::MAX);
-    }
-    Ok(x)
+    node.known_dims(0, "known dims, around which elements are put")?;
+    let padding = |(i, &axis): (usize, &usize)| Padding { axis, front: pads[i], back: pads[axes.len() + i] };
+    let paddings: Vec<Padding> = axes.iter().enumerate().map(padding).collect();
+    let x = node.input(0);
+    node.steps().padded(x, around, &paddings, fill)
 }
 
 /// One half of each matrix; the other half becomes 0.

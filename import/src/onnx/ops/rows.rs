@@ -6,27 +6,15 @@ use super::Call;
 use super::arithmetic::floats;
 use crate::compose::{element_count, resolved_axes};
 use crate::error::Fault;
+use crate::steps::Reduction;
 
 use DataType as D;
 use OpKind as K;
 
-/// What a reduction computes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Reduction {
-    /// What an op of its own computes.
-    One(OpKind),
-    /// The logarithm of the sum.
-    LogSum,
-    /// The logarithm of the sum of the exponentials.
-    LogSumExp,
-    /// The sum of the squares.
-    SumSquare,
-}
-
 /// The elements along some axes as one number.
 pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<TensorId, Fault> {
     let axes = node.list(1, "axes")?.unwrap_or_default();
-    let (x, data_type, keep) = (node.input(0), node.data_type(0), node.flag("keepdims", true));
+    let (x, keep) = (node.input(0), node.flag("keepdims", true));
     let rank = node.rank(0)?;
     let axes: Vec<i64> = match axes.is_empty() {
         true if node.flag("noop_with_empty_axes", false) => Vec::new(),
@@ -37,64 +25,10 @@ pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<Te
             resolved.into_iter().map(|axis| axis as i64).collect()
         }
     };
-    let along = |node: &mut Call<'_, '_>, kind, x, keep: bool| match axes.is_empty() {
-        // The reduction of an element on its own.
-        true if matches!(kind, K::ReduceL1 | K::ReduceL2) => node.same(K::Abs, x),
-        true => Ok(x),
-        false => {
-            let attrs: [(Attr, AttrValue); 2] =
-                [(Attr::Axes, axes.clone().into()), (Attr::KeepDims, keep.into())];
-            node.emit(kind, &attrs, &[x], node.builder.data_type(x))
-        }
-    };
-    match reduction {
-        Reduction::One(kind @ (K::ReduceMax | K::ReduceMin)) => match data_type {
-            // Every one of these numbers is one of f32.
-            D::S8 | D::U8 | D::S16 | D::U16 | D::Boolean => {
-                let wide = node.cast(x, D::F32)?;
-                let number = along(node, kind, wide, keep)?;
-                if data_type != D::Boolean {
-                    return node.cast(number, data_type);
-                }
-                // Of nothing, the result is an infinity: the least of truth values is false, the most true.
-                let half = node.number(D::F32, 0.5)?;
-                node.emit(K::Greater, &[], &[number, half], D::Boolean)
-            }
-            _ => along(node, kind, x, keep),
-        },
-        Reduction::One(kind) => along(node, kind, x, keep),
-        Reduction::SumSquare => {
-            let squares = node.same(K::Square, x)?;
-            along(node, K::ReduceSum, squares, keep)
-        }
-        Reduction::LogSum => {
-            floats(node)?;
-            let sum = along(node, K::ReduceSum, x, keep)?;
-            node.same(K::Log, sum)
-        }
-        Reduction::LogSumExp => {
-            floats(node)?;
-            let x = node.cast(x, D::F32)?;
-            let most = along(node, K::ReduceMax, x, true)?;
-            // Less an infinity, nothing would be left.
-            let (zero, finite) =
-                (node.number(D::F32, 0.0)?, node.emit(K::IsFinite, &[], &[most], D::Boolean)?);
-            let least = node.select(finite, most, zero)?;
-            let moved = node.both(K::Subtract, x, least)?;
-            let shares = node.same(K::Exp, moved)?;
-            let sum = along(node, K::ReduceSum, shares, keep)?;
-            let log = node.same(K::Log, sum)?;
-            let least = match keep || axes.is_empty() {
-                true => least,
-                false => {
-                    let dims = node.builder.known_dims(log).map(<[i64]>::to_vec);
-                    let dims = dims.ok_or_else(|| node.unfit(0, "known dims"))?;
-                    node.in_shape(least, &dims)?
-                }
-            };
-            node.emit(K::Add, &[], &[log, least], data_type)
-        }
+    if matches!(reduction, Reduction::LogSum | Reduction::LogSumExp) {
+        floats(node)?;
     }
+    node.steps().reduced(reduction, x, &axes, keep)
 }
 
 pub(super) fn softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {

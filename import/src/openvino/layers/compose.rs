@@ -6,7 +6,7 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
-use super::Context;
+use super::{Context, FLOATS};
 use crate::builder::is_known;
 use crate::compose::{self, is_float, is_integer};
 use crate::error::Fault;
@@ -14,8 +14,6 @@ use crate::weights::one_float;
 
 use DataType as D;
 use OpKind as K;
-
-const FLOATS: &str = "f32, bf16, f16";
 
 /// `min(max(x, min), max)`; on integers the bounds are rounded inwards.
 pub(super) fn clamp(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -68,13 +66,39 @@ fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Faul
     compose::cast(layer.builder, &layer.layer.name, source, to)
 }
 
-/// Integers are rounded down, as the attribute says unless it says that they are cut off.
+/// Quotients of integers are rounded down, or cut off if the attribute says so.
 pub(super) fn divide(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    if !layer.truth("m_pythondiv", true)? && is_integer(layer.data_type(0)) {
-        return Err(Fault::of_attribute("m_pythondiv", "true; an op that cuts quotients of integers off"));
+    let down = layer.truth("m_pythondiv", true)?;
+    let ([a, b], attr) = layer.pair()?;
+    match down {
+        true => layer.steps().pair(K::Divide, &[attr], a, b),
+        false => layer.steps().cut_quotient(&[attr], a, b),
     }
-    let (pair, attr) = layer.pair()?;
-    layer.emit(K::Divide, &[attr], &pair, layer.data_type(0))
+}
+
+/// The remainder of whole numbers that has the sign of the dividend.
+pub(super) fn modulo(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let ([a, b], attr) = layer.pair()?;
+    if !is_integer(layer.data_type(0)) {
+        let needed = "a type of whole numbers; an op with exact remainders of others";
+        return Err(Fault::of_type(layer.port(0), layer.data_type(0), needed));
+    }
+    if attr.1 == AutoBroadcast::None.into() && layer.builder.dims(a) != layer.builder.dims(b) {
+        return Err(layer.unfit(1, "the dims of the other input"));
+    }
+    layer.steps().cut_remainder(a, b)
+}
+
+/// With constant factors.
+pub(super) fn selu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    floats(layer)?;
+    let alpha = one_float(layer.constant(1, "a constant number")?);
+    let alpha = alpha.ok_or_else(|| layer.bad_value(1, "one number"))?;
+    let (source, gamma) = (layer.inputs[0], layer.inputs[2]);
+    let mut steps = layer.steps();
+    let gamma = steps.cast(gamma, D::F32)?;
+    let gamma = steps.in_shape(gamma, &[])?;
+    steps.selu(source, alpha as f32, gamma)
 }
 
 pub(super) fn elu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {

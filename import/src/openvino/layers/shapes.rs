@@ -7,6 +7,7 @@ use super::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
+use crate::steps::{Around, MOST_SLICES, Padding, Ranges, runs};
 use crate::weights::integers;
 
 use DataType as D;
@@ -104,6 +105,282 @@ pub(super) fn squeeze(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     in_shape(layer, &without(&dims, &axes))
 }
 
+pub(super) fn identity(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    Ok(layer.inputs[0])
+}
+
+/// In the order of dims that a constant gives; of no dims, backwards.
+pub(super) fn transpose(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (mut order, rank) = (numbers(layer, 1)?, layer.rank(0)? as i64);
+    if order.is_empty() {
+        order = (0..rank).rev().collect();
+    }
+    let source = layer.inputs[0];
+    layer.steps().transposed(source, &order)
+}
+
+pub(super) fn concat(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let axis = axis_of(layer, layer.int("axis", None)?)?;
+    let parts = layer.inputs.clone();
+    layer.steps().joined(parts, axis)
+}
+
+/// An axis as the index of a dim of the first input.
+fn axis_of(layer: &Context<'_, '_>, axis: i64) -> Result<usize, Fault> {
+    let rank = layer.rank(0)?;
+    let resolved = compose::resolved_axes(&[axis], rank).and_then(|axes| axes.first().copied());
+    resolved.ok_or_else(|| Fault::of_attribute("axis", format!("one of the {rank} dims")))
+}
+
+/// An axis that a constant gives.
+fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
+    match *numbers(layer, input)? {
+        [axis] => axis_of(layer, axis),
+        _ => Err(layer.bad_value(input, "one axis")),
+    }
+}
+
+/// Parts of one length along an axis.
+pub(super) fn split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let dims = layer.known_dims(0, "known dims, which are split")?;
+    let (axis, count) = (axis_at(layer, 1)?, layer.int("num_splits", None)?);
+    if count < 1 || count > MOST_SLICES as i64 || dims[axis] % count != 0 {
+        return Err(Fault::of_attribute("num_splits", format!("a number that divides {}", dims[axis])));
+    }
+    let (source, length) = (layer.inputs[0], dims[axis] / count);
+    layer.steps().split(source, axis, &vec![length; count as usize])
+}
+
+/// Parts of the lengths that a constant gives, of which −1 stands for what is left.
+pub(super) fn variadic_split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let dims = layer.known_dims(0, "known dims, which are split")?;
+    let axis = axis_at(layer, 1)?;
+    let lengths = integers(layer.constant(2, "a constant of whole numbers")?);
+    let mut lengths = lengths.ok_or_else(|| layer.bad_value(2, "whole numbers"))?;
+    let mut known = lengths.iter().filter(|&&length| length != -1);
+    let known = known.try_fold(0i64, |sum, &length| sum.checked_add(length).filter(|_| length >= 0));
+    let left = known.and_then(|known| dims[axis].checked_sub(known)).filter(|&left| left >= 0);
+    let left = left.ok_or_else(|| layer.bad_value(2, "lengths whose sum is the dim"))?;
+    let open = lengths.iter().filter(|&&length| length == -1).count();
+    if open > 1 || (open == 0 && left != 0) || lengths.len() > MOST_SLICES {
+        return Err(layer.bad_value(2, "lengths whose sum is the dim, at most one of them open"));
+    }
+    lengths.iter_mut().filter(|length| **length == -1).for_each(|length| *length = left);
+    let source = layer.inputs[0];
+    layer.steps().split(source, axis, &lengths)
+}
+
+pub(super) fn slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (starts, ends, steps) = (numbers(layer, 1)?, numbers(layer, 2)?, numbers(layer, 3)?);
+    let axes = match layer.inputs.len() {
+        5 => numbers(layer, 4)?,
+        _ => (0..starts.len() as i64).collect(),
+    };
+    if [&ends, &axes, &steps].iter().any(|list| list.len() != starts.len()) {
+        return Err(layer.bad_value(1, "as many numbers as there are stops, steps and axes"));
+    }
+    let source = layer.inputs[0];
+    layer.steps().sliced(source, Ranges { starts, ends, axes, steps })
+}
+
+/// A slice by one entry for each dim, some of which put in a dim of 1, take a dim away, or stand for several.
+pub(super) fn strided_slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = layer.known_dims(0, "known dims, of which parts are taken")?;
+    let (begins, ends) = (numbers(layer, 1)?, numbers(layer, 2)?);
+    let strides = if layer.inputs.len() > 3 { numbers(layer, 3)? } else { vec![1; begins.len()] };
+    let count = begins.len();
+    if ends.len() != count || strides.len() != count {
+        return Err(layer.bad_value(2, "as many numbers as there are begins and strides"));
+    }
+    let open_begin = layer.flags("begin_mask", count)?;
+    let open_end = layer.flags("end_mask", count)?;
+    let new = layer.flags("new_axis_mask", count)?;
+    let shrink = layer.flags("shrink_axis_mask", count)?;
+    let ellipsis = layer.flags("ellipsis_mask", count)?;
+    let own = (0..count).filter(|&at| !new[at] && !ellipsis[at]).count();
+    if own > dims.len() || ellipsis[..count].iter().filter(|&&is| is).count() > 1 {
+        return Err(layer.bad_value(1, "at most one entry for each dim, and one for those between"));
+    }
+    let (mut ranges, mut axis, mut kept) = (Ranges::default(), 0, Vec::new());
+    for at in 0..count {
+        if ellipsis[at] {
+            let between = dims.len() - own;
+            kept.extend((axis..axis + between).map(Some));
+            axis += between;
+        } else if new[at] {
+            kept.push(None);
+        } else {
+            let (dim, step) = (dims[axis], strides[at]);
+            let (start, end, step) = match shrink[at] {
+                true => {
+                    let place = if begins[at] < 0 { begins[at].saturating_add(dim) } else { begins[at] };
+                    if !(0..dim).contains(&place) {
+                        return Err(layer.bad_value(1, format!("a place within {dim}")));
+                    }
+                    (place, place + 1, 1)
+                }
+                false => {
+                    kept.push(Some(axis));
+                    let first = if step < 0 { i64::MAX } else { 0 };
+                    let behind = if step < 0 { i64::MIN } else { i64::MAX };
+                    let start = if open_begin[at] { first } else { begins[at] };
+                    (start, if open_end[at] { behind } else { ends[at] }, step)
+                }
+            };
+            ranges.starts.push(start);
+            ranges.ends.push(end);
+            ranges.steps.push(step);
+            ranges.axes.push(axis as i64);
+            axis += 1;
+        }
+    }
+    kept.extend((axis..dims.len()).map(Some));
+    let source = layer.inputs[0];
+    let mut steps = layer.steps();
+    steps.declared = None;
+    let part = if ranges.axes.is_empty() { source } else { steps.sliced(source, ranges)? };
+    let dims = steps.dims(part)?;
+    let result: Vec<i64> = kept.into_iter().map(|axis| axis.map_or(1, |axis| dims[axis])).collect();
+    steps.in_shape(part, &result)
+}
+
+/// Backwards along the axes that a constant gives.
+pub(super) fn reverse(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let by_mask = layer.word("mode", &[("index", false), ("mask", true)], false)?;
+    let rank = layer.rank(0)?;
+    let axes = match by_mask {
+        true => {
+            let value = layer.constant(1, "a constant")?;
+            let mask = value.bytes().to_vec();
+            if value.data_type() != D::Boolean || mask.len() != rank {
+                return Err(layer.bad_value(1, "a truth value for each dim"));
+            }
+            (0..rank).filter(|&axis| mask[axis] != 0).collect()
+        }
+        false => resolved_axes(layer, &numbers(layer, 1)?, rank)?,
+    };
+    let count = axes.len();
+    let ranges = Ranges {
+        starts: vec![i64::MAX; count],
+        ends: vec![i64::MIN; count],
+        axes: axes.into_iter().map(|axis| axis as i64).collect(),
+        steps: vec![-1; count],
+    };
+    let source = layer.inputs[0];
+    if count == 0 { Ok(source) } else { layer.steps().sliced(source, ranges) }
+}
+
+/// Slices at the places that a constant gives, or at computed ones along a short axis; 0 beyond the axis.
+pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = layer.known_dims(0, "known dims, of which slices are taken")?;
+    let (source, indices, axis) = (layer.inputs[0], layer.inputs[1], axis_at(layer, 2)?);
+    if layer.int("batch_dims", Some(0))? != 0 {
+        return Err(Fault::of_attribute("batch_dims", "0"));
+    }
+    let needed = "a constant, or whole numbers of known dims along an axis of at most 64 places";
+    let Some(value) = layer.builder.value(indices) else {
+        let chosen = match layer.builder.known_dims(indices) {
+            Some(_) => layer.steps().chosen(source, axis, indices)?,
+            None => None,
+        };
+        return chosen.ok_or_else(|| Fault::NotConstant { port: layer.port(1), needed: needed.into() });
+    };
+    let length = dims[axis];
+    let result = [&dims[..axis], value.dims(), &dims[axis + 1..]].concat();
+    let places = integers(value).filter(|all| all.iter().all(|place| (-length..length).contains(place)));
+    let places = places
+        .ok_or_else(|| layer.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
+    let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
+    if layer.builder.value(source).is_none() && runs(&places).len() > MOST_SLICES {
+        return Err(layer.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
+    }
+    layer.steps().gathered(source, axis, &places, &result)
+}
+
+/// For each place along an axis, the element there.
+pub(super) fn gather_elements(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = layer.known_dims(0, "known dims, of which elements are taken")?;
+    let own = layer.known_dims(1, "known dims, which those of the result are")?;
+    let axis = axis_of(layer, layer.int("axis", None)?)?;
+    let fits = own.len() == dims.len() && (0..dims.len()).all(|dim| dim == axis || own[dim] == dims[dim]);
+    if !fits {
+        return Err(layer.unfit(1, "the dims of the data, but along the axis"));
+    }
+    let (source, indices) = (layer.inputs[0], layer.inputs[1]);
+    let chosen = layer.steps().chosen_each(source, axis, indices)?;
+    chosen.ok_or_else(|| layer.unfit(0, "an axis of at most 64 places"))
+}
+
+pub(super) fn tile(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (times, source) = (numbers(layer, 1)?, layer.inputs[0]);
+    layer.known_dims(0, "known dims, which are repeated")?;
+    let result = layer.steps().tiled(source, &times)?;
+    result.ok_or_else(|| layer.unfit(0, "at most six dims, and as many numbers"))
+}
+
+/// One number at the class that each element names, another one at all others.
+pub(super) fn one_hot(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let words = [("ignore_negative", false), ("normalize", true)];
+    let from_end = layer.word("negative_indices_mode", &words, false)?;
+    let dims = layer.known_dims(0, "known dims, beside which classes are put")?;
+    let axis = compose::resolved_axes(&[layer.int("axis", Some(-1))?], dims.len() + 1);
+    let axis = axis.ok_or_else(|| Fault::of_attribute("axis", "one of the dims of the result"))?[0];
+    let classes = match *numbers(layer, 1)? {
+        [classes @ 0..=16_777_216] => classes,
+        _ => return Err(layer.bad_value(1, "a number of classes up to 2^24")),
+    };
+    let [indices, on, off] = [layer.inputs[0], layer.inputs[2], layer.inputs[3]];
+    let result = layer.steps().one_hot(indices, axis, classes, from_end, [on, off])?;
+    result.ok_or_else(|| layer.unfit(0, "a type that holds all classes"))
+}
+
+pub(super) fn pad(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let words = [
+        ("constant", Around::Constant),
+        ("edge", Around::Edge),
+        ("reflect", Around::Reflect),
+        ("symmetric", Around::Symmetric),
+    ];
+    let around = layer.word("pad_mode", &words, Around::Constant)?;
+    let dims = layer.known_dims(0, "known dims, around which elements are put")?;
+    let (front, back) = (numbers(layer, 1)?, numbers(layer, 2)?);
+    if front.len() != dims.len() || back.len() != dims.len() {
+        return Err(layer.bad_value(1, "a number for each dim"));
+    }
+    let paddings: Vec<Padding> =
+        (0..dims.len()).map(|axis| Padding { axis, front: front[axis], back: back[axis] }).collect();
+    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
+    let fill = match layer.inputs.get(3) {
+        Some(_) if layer.data_type(3) != data_type => {
+            let needed = format!("{data_type}, the type of the data");
+            return Err(Fault::of_type(layer.port(3), layer.data_type(3), needed));
+        }
+        Some(&fill) => layer.steps().in_shape(fill, &[])?,
+        None => layer.number(data_type, 0.0)?,
+    };
+    layer.steps().padded(source, around, &paddings, fill)
+}
+
+/// Blocks of channels become neighbours along the dims behind them.
+pub(super) fn depth_to_space(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (source, block, depth_first) = blocks(layer)?;
+    let result = layer.steps().depth_to_space(source, block, depth_first)?;
+    result.ok_or_else(|| layer.unfit(0, "channels that the blocks divide"))
+}
+
+/// Neighbours along the dims behind the channels become channels.
+pub(super) fn space_to_depth(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (source, block, depth_first) = blocks(layer)?;
+    let result = layer.steps().space_to_depth(source, block, depth_first)?;
+    result.ok_or_else(|| layer.unfit(0, "dims that the block divides"))
+}
+
+fn blocks(layer: &Context<'_, '_>) -> Result<(TensorId, i64, bool), Fault> {
+    layer.known_dims(0, "known dims, which are divided into blocks")?;
+    let depth_first = layer.word("mode", &[("blocks_first", false), ("depth_first", true)], false)?;
+    Ok((layer.inputs[0], layer.int("block_size", Some(1))?, depth_first))
+}
+
 /// How a tensor is laid beside the shape that it is repeated to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
@@ -185,7 +462,7 @@ fn in_shape(layer: &mut Context<'_, '_>, dims: &[i64]) -> Result<TensorId, Fault
 }
 
 /// A constant list of whole numbers; one of rank 0 is a list of one.
-fn numbers(layer: &Context<'_, '_>, input: usize) -> Result<Vec<i64>, Fault> {
+pub(super) fn numbers(layer: &Context<'_, '_>, input: usize) -> Result<Vec<i64>, Fault> {
     let value = layer.constant(input, "a constant of whole numbers")?;
     if !is_integer(value.data_type()) {
         return Err(Fault::of_type(layer.port(input), value.data_type(), "a type of whole numbers"));

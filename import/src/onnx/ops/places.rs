@@ -1,0 +1,310 @@
+//! Nodes that put elements elsewhere, choose by them, or take them for rows of bits.
+
+use sterna::reference::Value;
+use sterna::{DataType, OpKind, TensorId};
+
+use super::Call;
+use super::arithmetic::floats;
+use crate::compose::{is_integer, resolved_axes};
+use crate::error::Fault;
+use crate::steps::{Around, Padding};
+
+use DataType as D;
+use OpKind as K;
+
+pub(super) fn depth_to_space(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, block, depth_first) = blocks(node)?;
+    let result = node.steps().depth_to_space(x, block, depth_first)?;
+    result.ok_or_else(|| node.unfit(0, "channels that the blocks divide"))
+}
+
+pub(super) fn space_to_depth(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, block, depth_first) = blocks(node)?;
+    let result = node.steps().space_to_depth(x, block, depth_first)?;
+    result.ok_or_else(|| node.unfit(0, "dims that the block divides"))
+}
+
+fn blocks(node: &Call<'_, '_>) -> Result<(TensorId, i64, bool), Fault> {
+    node.known_dims(0, "known dims, which are divided into blocks")?;
+    let depth_first = node.word("mode", &[("DCR", false), ("CRD", true)], false)?;
+    Ok((node.input(0), node.int("blocksize", 0), depth_first))
+}
+
+pub(super) fn tile(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (times, x) = (node.numbers(1)?, node.input(0));
+    node.known_dims(0, "known dims, which are repeated")?;
+    let result = node.steps().tiled(x, &times)?;
+    result.ok_or_else(|| node.unfit(0, "at most six dims, and as many numbers"))
+}
+
+/// The second of two values at the class that each element names, the first one at all others.
+pub(super) fn one_hot(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(0, "known dims, beside which classes are put")?;
+    let axis = node.axis(-1, dims.len() + 1)?;
+    let depth = node.value(1, "a constant, which becomes a dim")?;
+    let whole = crate::weights::integers(depth).filter(|list| list.len() == 1).map(|list| list[0]);
+    let whole = whole.or_else(|| crate::weights::one_float(depth).map(|depth| depth as i64));
+    let classes = whole.filter(|classes| (0..=1 << 24).contains(classes));
+    let classes = classes.ok_or_else(|| node.bad_value(1, "a number of classes up to 2^24"))?;
+    if node.builder.known_dims(node.input(2)) != Some(&[2]) {
+        return Err(node.unfit(2, "two values"));
+    }
+    let (places, values) = (node.input(0), node.input(2));
+    let mut steps = node.steps();
+    let mut of = [values; 2];
+    for (at, value) in of.iter_mut().enumerate() {
+        let one = steps.part(values, 0, [at as i64, at as i64 + 1])?;
+        *value = steps.in_shape(one, &[])?;
+    }
+    let [off, on] = of;
+    let result = steps.one_hot(places, axis, classes, true, [on, off])?;
+    result.ok_or_else(|| node.bad_type(0, "a type that holds all classes"))
+}
+
+/// Cut or padded on both sides to a shape.
+pub(super) fn center_crop_pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(0, "known dims, which are cut or padded")?;
+    let (shape, x) = (node.numbers(1)?, node.input(0));
+    let axes = match node.ints("axes") {
+        Some(axes) => resolved_axes(axes, dims.len()),
+        None => Some((0..dims.len()).collect()),
+    };
+    let axes = axes.filter(|axes| axes.len() == shape.len() && shape.iter().all(|dim| *dim >= 0));
+    let axes = axes.ok_or_else(|| node.bad_value(1, "a dim for each axis"))?;
+    let nothing = node.number(D::F32, 0.0)?;
+    let fill = super::arithmetic::converted(node, nothing, node.data_type(0))?;
+    let padding = |(&axis, &wanted): (&usize, &i64)| {
+        let more = wanted - dims[axis];
+        // Of an odd number, the smaller half stands in front, and goes in front.
+        let front = if more < 0 { -(-more / 2) } else { more / 2 };
+        Padding { axis, front, back: more - front }
+    };
+    let paddings: Vec<Padding> = axes.iter().zip(&shape).map(padding).collect();
+    node.steps().padded(x, Around::Constant, &paddings, fill)
+}
+
+/// Pairs of elements turned by the angles of their positions.
+pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let data_type = floats(node)?;
+    let dims = node.known_dims(0, "known dims")?;
+    let interleaved = node.flag("interleaved", false);
+    let [batch, heads, rows, depth] = match *dims {
+        [batch, heads, rows, depth] => [batch, heads, rows, depth],
+        [batch, rows, width] => {
+            let heads = node.int("num_heads", 0);
+            if heads < 1 || width % heads != 0 {
+                return Err(Fault::of_attribute("num_heads", format!("a number that divides {width}")));
+            }
+            [batch, heads, rows, width / heads]
+        }
+        _ => return Err(node.unfit(0, "three or four dims")),
+    };
+    let turned = match node.int("rotary_embedding_dim", 0) {
+        0 => depth,
+        turned => turned,
+    };
+    if !(0..=depth).contains(&turned) || turned % 2 != 0 {
+        return Err(Fault::of_attribute("rotary_embedding_dim", format!("an even number up to {depth}")));
+    }
+    let mut caches = [node.input(1), node.input(2)];
+    for (at, cache) in caches.iter_mut().enumerate() {
+        let own = node.known_dims(at + 1, "known dims")?;
+        if let Some(positions) = node.optional(3) {
+            let result = [&node.known_dims(3, "known dims")?[..], &own[1..]].concat();
+            let known = node.builder.value(positions).and_then(crate::weights::integers);
+            let within = known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place)));
+            if own.len() != 2 || !within {
+                return Err(node.unfit(at + 1, "rows for all positions"));
+            }
+            let source = *cache;
+            let chosen = match &known {
+                Some(places) => Some(node.steps().gathered(source, 0, places, &result)?),
+                None => node.steps().chosen(source, 0, positions)?,
+            };
+            let needed = "a constant, or a cache of at most 64 positions";
+            let fault = || Fault::NotConstant { port: node.port(3), needed: needed.into() };
+            *cache = chosen.ok_or_else(fault)?;
+        }
+        if node.builder.known_dims(*cache) != Some(&[batch, rows, turned / 2]) {
+            return Err(node.unfit(at + 1, "half of a row for each position"));
+        }
+        let source = *cache;
+        *cache = match dims.len() {
+            3 => node.in_shape(source, &[batch, rows, 1, turned / 2])?,
+            _ => node.in_shape(source, &[batch, 1, rows, turned / 2])?,
+        };
+    }
+    let [cosine, sine] = caches;
+    let apart = match dims.len() {
+        3 => [batch, rows, heads, depth],
+        _ => [batch, heads, rows, depth],
+    };
+    let x = node.in_shape(node.input(0), &apart)?;
+    let mut steps = node.steps();
+    let front = steps.part(x, 3, [0, turned])?;
+    let mut halves = [front; 2];
+    let half = [apart[0], apart[1], apart[2], turned / 2];
+    for (at, part) in halves.iter_mut().enumerate() {
+        let at = at as i64;
+        *part = match interleaved {
+            true => steps.strided(front, 3, [at, i64::MAX, 2])?,
+            false => steps.part(front, 3, [at * turned / 2, (at + 1) * turned / 2])?,
+        };
+    }
+    let [a, b] = halves;
+    let mut product = |x, y| steps.emit(K::Multiply, &[], &[x, y], D::F32);
+    let [ac, bs, as_, bc] = [product(a, cosine)?, product(b, sine)?, product(a, sine)?, product(b, cosine)?];
+    let first = steps.emit(K::Subtract, &[], &[ac, bs], data_type)?;
+    let second = steps.emit(K::Add, &[], &[as_, bc], data_type)?;
+    let mut parts = Vec::new();
+    if interleaved {
+        let single = [half[0], half[1], half[2], half[3], 1];
+        let pair = vec![steps.in_shape(first, &single)?, steps.in_shape(second, &single)?];
+        let pairs = steps.joined(pair, 4)?;
+        parts.push(steps.in_shape(pairs, &[half[0], half[1], half[2], turned])?);
+    } else {
+        parts.extend([first, second]);
+    }
+    if turned < depth {
+        parts.push(steps.part(x, 3, [turned, depth])?);
+    }
+    let whole = steps.joined(parts, 3)?;
+    steps.in_shape(whole, &dims)
+}
+
+/// The bits moved by a number of places, by one bit of that number after the other: a step is a product or a
+/// quotient. What leaves the type is gone.
+pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    node.one_type(0, 1)?;
+    let data_type = node.data_type(0);
+    let left = node.attribute("direction").ok_or(Fault::MissingAttribute { attribute: "direction" })?;
+    let left = match &*left.string {
+        b"LEFT" => true,
+        b"RIGHT" => false,
+        _ => return Err(Fault::of_attribute("direction", "LEFT, RIGHT")),
+    };
+    let width = match data_type.size() {
+        Some(size) if is_integer(data_type) => 8 * size as u32,
+        _ => return Err(node.bad_type(0, "a type of whole numbers")),
+    };
+    if data_type == D::U64 && !left {
+        return Err(node.bad_type(0, "s8, s16, s32, s64, u8, u16, u32; an op that divides u64"));
+    }
+    let (x, places) = (node.input(0), node.input(1));
+    let mut steps = node.steps();
+    // In s64 every number of places is what it is, but those of u64 that are too large either way.
+    let places = steps.cast(places, D::S64)?;
+    let (zero, one) = (steps.number(D::S64, 0.0)?, steps.number(D::S64, 1.0)?);
+    let (below, most) = (steps.ask(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
+    let beyond = steps.ask(K::GreaterEqual, places, most)?;
+    let outside = steps.ask(K::LogicalOr, below, beyond)?;
+    let wide = if matches!(data_type, D::S64 | D::U64 | D::U32) { D::S64 } else { D::S32 };
+    let mut result = steps.cast(x, wide)?;
+    let gone = match left {
+        true => steps.number(wide, 0.0)?,
+        false => {
+            // All bits are that of the sign.
+            let (zero, minus) = (steps.number(wide, 0.0)?, steps.number(wide, -1.0)?);
+            let negative = steps.ask(K::Less, result, zero)?;
+            steps.select(negative, minus, zero)?
+        }
+    };
+    let kind = if left { K::Multiply } else { K::Divide };
+    let two = steps.number(D::S64, 2.0)?;
+    let mut rest = places;
+    for bit in 0..width.trailing_zeros() {
+        let odd = steps.both(K::Modulo, rest, two)?;
+        let is_set = steps.ask(K::Equal, odd, one)?;
+        rest = steps.both(K::Divide, rest, two)?;
+        let factor = steps.number(wide, (1u64 << (1u32 << bit)) as f64)?;
+        let moved = steps.both(kind, result, factor)?;
+        result = steps.select(is_set, moved, result)?;
+    }
+    let result = steps.select(outside, gone, result)?;
+    steps.cast(result, data_type)
+}
+
+/// `−1 − x`, or the largest number less `x`.
+pub(super) fn bitwise_not(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type) = (node.input(0), node.data_type(0));
+    let all = match data_type {
+        D::U8 => f64::from(u8::MAX),
+        D::U16 => f64::from(u16::MAX),
+        D::U32 => f64::from(u32::MAX),
+        _ => -1.0,
+    };
+    let all = match data_type {
+        D::U64 => node.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
+        _ if is_integer(data_type) => node.number(data_type, all)?,
+        _ => return Err(node.bad_type(0, "a type of whole numbers")),
+    };
+    node.steps().pair(K::Subtract, &[], all, x)
+}
+
+/// The whole numbers of an input less its zero point, if it has one, in f32; and the largest of their sizes.
+fn centred(
+    node: &mut Call<'_, '_>,
+    input: usize,
+    point: usize,
+    by_row: bool,
+) -> Result<(TensorId, i64), Fault> {
+    let (x, data_type) = (node.input(input), node.data_type(input));
+    if !matches!(data_type, D::S8 | D::U8) {
+        return Err(node.bad_type(input, "s8, u8"));
+    }
+    let x = node.cast(x, D::F32)?;
+    let Some(zero) = node.optional(point) else { return Ok((x, 255)) };
+    let own = node.known_dims(point, "known dims")?;
+    let zero = match *own {
+        [] | [1] => node.in_shape(zero, &[])?,
+        [count] if by_row => node.in_shape(zero, &[count, 1])?,
+        _ => zero,
+    };
+    let zero = node.cast(zero, D::F32)?;
+    Ok((node.both(K::Subtract, x, zero)?, 255))
+}
+
+/// The product of whole numbers, in f32: exact, because no sum reaches 2²⁴.
+fn whole_product(node: &mut Call<'_, '_>, [a, b]: [[usize; 2]; 2]) -> Result<TensorId, Fault> {
+    let dims = node.known_dims(a[0], "known dims, whose last one says how many products are added up")?;
+    let count = dims.last().copied().unwrap_or(1);
+    let ((x, most), (y, other)) = (centred(node, a[0], a[1], true)?, centred(node, b[0], b[1], false)?);
+    if count.saturating_mul(most * other) >= 1 << 24 {
+        let needed =
+            format!("a last dim up to {}; an op that adds up whole numbers", (1 << 24) / (most * other));
+        return Err(node.unfit(a[0], needed));
+    }
+    node.emit(K::MatMul, &[], &[x, y], D::F32)
+}
+
+pub(super) fn matmul_integer(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let product = whole_product(node, [[0, 2], [1, 3]])?;
+    node.cast(product, D::S32)
+}
+
+/// The product of numbers in 8 bits by their scales, in 8 bits again.
+pub(super) fn qlinear_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
+    let product = whole_product(node, [[0, 2], [3, 5]])?;
+    let to = node.data_type(7);
+    let (least, most) = match to {
+        D::S8 => (-128.0f32, 127.0f32),
+        D::U8 => (0.0, 255.0),
+        _ => return Err(node.bad_type(7, "s8, u8")),
+    };
+    let mut result = product;
+    for (input, kind) in [(1, K::Multiply), (4, K::Multiply), (6, K::Divide)] {
+        if node.known_dims(input, "known dims")?.iter().any(|dim| *dim != 1) {
+            return Err(node.unfit(input, "one number"));
+        }
+        let scale = node.in_shape(node.input(input), &[])?;
+        let scale = node.cast(scale, D::F32)?;
+        result = node.both(kind, result, scale)?;
+    }
+    let rounded = node.same(K::Round, result)?;
+    let point = node.in_shape(node.input(7), &[])?;
+    let point = node.cast(point, D::F32)?;
+    let moved = node.both(K::Add, rounded, point)?;
+    let bounds = [(sterna::Attr::Min, least.into()), (sterna::Attr::Max, most.into())];
+    let within = node.emit(K::Clamp, &bounds, &[moved], D::F32)?;
+    node.cast(within, to)
+}

@@ -1,0 +1,275 @@
+//! Layers that combine the elements of rows: products, reductions, SoftMax, norms, attention, and numbers
+//! rounded to few levels.
+
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+
+use super::{Context, FLOATS, shapes};
+use crate::compose::{is_float, resolved_axes};
+use crate::error::Fault;
+use crate::steps::Reduction;
+use crate::weights::{integers, one_float};
+
+use DataType as D;
+use OpKind as K;
+
+pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let attrs: [(Attr, AttrValue); 2] = [
+        (Attr::TransposeA, layer.truth("transpose_a", false)?.into()),
+        (Attr::TransposeB, layer.truth("transpose_b", false)?.into()),
+    ];
+    let inputs = [layer.inputs[0], layer.inputs[1]];
+    layer.emit(K::MatMul, &attrs, &inputs, layer.data_type(0))
+}
+
+/// Along one axis; a row of −∞ throughout gives NaN.
+pub(super) fn softmax(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let attrs = [(Attr::Axis, layer.int("axis", Some(1))?.into())];
+    layer.emit(K::SoftMax, &attrs, &[layer.inputs[0]], layer.data_type(0))
+}
+
+pub(super) fn log_softmax(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let attrs = [(Attr::Axis, layer.int("axis", Some(-1))?.into())];
+    layer.emit(K::LogSoftmax, &attrs, &[layer.inputs[0]], layer.data_type(0))
+}
+
+/// The axes that a constant gives, in ascending order; of no axes, nothing is reduced.
+fn axes(layer: &Context<'_, '_>, input: usize) -> Result<Vec<i64>, Fault> {
+    let rank = layer.rank(0)?;
+    let axes = resolved_axes(&shapes::numbers(layer, input)?, rank);
+    let axes = axes.ok_or_else(|| layer.bad_value(input, "axes within the dims, each once"))?;
+    let mut axes: Vec<i64> = axes.into_iter().map(|axis| axis as i64).collect();
+    axes.sort_unstable();
+    Ok(axes)
+}
+
+pub(super) fn reduce(layer: &mut Context<'_, '_>, reduction: Reduction) -> Result<TensorId, Fault> {
+    let (x, axes, keep) = (layer.inputs[0], axes(layer, 1)?, layer.truth("keep_dims", false)?);
+    layer.steps().reduced(reduction, x, &axes, keep)
+}
+
+/// The data less its mean and over its deviation, along the axes that a constant gives, or, in the first
+/// version, along all but the first one or two.
+pub(super) fn mvn(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type, rank) = (layer.inputs[0], floats(layer, 0)?, layer.rank(0)?);
+    let epsilon = layer.float("eps")? as f32;
+    let variance = layer.truth("normalize_variance", true)?;
+    let inside = layer.word("eps_mode", &[("inside_sqrt", true), ("outside_sqrt", false)], true)?;
+    let axes = match layer.inputs.len() {
+        1 => {
+            let first = if layer.truth("across_channels", false)? { 1 } else { 2 };
+            (first..rank as i64).collect()
+        }
+        _ => axes(layer, 1)?,
+    };
+    let is_tail =
+        !axes.is_empty() && axes.iter().zip(rank - axes.len()..).all(|(&axis, at)| axis == at as i64);
+    if is_tail && variance && inside {
+        let attrs: [(Attr, AttrValue); 4] = [
+            (Attr::BeginNormAxis, axes[0].into()),
+            (Attr::Epsilon, epsilon.into()),
+            (Attr::KeepStats, false.into()),
+            (Attr::UseAffine, false.into()),
+        ];
+        return layer.emit(K::LayerNorm, &attrs, &[x], data_type);
+    }
+    let mut steps = layer.steps();
+    let [mean, spread] = steps.moments(x, &axes)?;
+    if !variance {
+        return steps.emit(K::Subtract, &[], &[x, mean], data_type);
+    }
+    let result = if inside {
+        steps.standardized(x, [mean, spread], epsilon, [None, None])?
+    } else {
+        let deviation = steps.same(K::Sqrt, spread)?;
+        let epsilon = steps.float(epsilon)?;
+        let deviation = steps.both(K::Add, deviation, epsilon)?;
+        let centred = steps.emit(K::Subtract, &[], &[x, mean], D::F32)?;
+        steps.both(K::Divide, centred, deviation)?
+    };
+    steps.cast(result, data_type)
+}
+
+/// A number for each channel, laid beside the data.
+fn of_channels(layer: &mut Context<'_, '_>, input: usize) -> Result<TensorId, Fault> {
+    let rank = layer.rank(0)?;
+    let own = layer.known_dims(input, "known dims")?;
+    match *own {
+        [channels] if rank >= 2 => {
+            let along: Vec<i64> = (0..rank).map(|dim| if dim == 1 { channels } else { 1 }).collect();
+            let factor = layer.inputs[input];
+            layer.steps().in_shape(factor, &along)
+        }
+        _ => Err(layer.unfit(input, "one number for each channel of data of two dims or more")),
+    }
+}
+
+/// By means and variances that are given.
+pub(super) fn batch_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type, epsilon) = (layer.inputs[0], floats(layer, 0)?, layer.float("epsilon")? as f32);
+    let mut factors = [x; 4];
+    for (at, factor) in factors.iter_mut().enumerate() {
+        *factor = of_channels(layer, at + 1)?;
+    }
+    let [gamma, beta, mean, variance] = factors;
+    let mut steps = layer.steps();
+    let result = steps.standardized(x, [mean, variance], epsilon, [Some(gamma), Some(beta)])?;
+    steps.cast(result, data_type)
+}
+
+pub(super) fn group_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, affine) = (layer.inputs[0], [layer.inputs[1], layer.inputs[2]]);
+    layer.known_dims(0, "known dims, of which the channels are divided into groups")?;
+    let (groups, epsilon) = (layer.int("num_groups", None)?, layer.float("epsilon")? as f32);
+    let result = layer.steps().grouped_norm(x, groups, epsilon, Some(affine))?;
+    result.ok_or_else(|| {
+        layer.unfit(0, "floating point of three dims or more, the second a multiple of the groups")
+    })
+}
+
+/// The largest or smallest element along an axis, and its place; of several equal ones the first.
+pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let dims = layer.known_dims(0, "known dims, along one of which is searched")?;
+    let axis = resolved_axes(&[layer.int("axis", None)?], dims.len());
+    let axis = axis.ok_or_else(|| Fault::of_attribute("axis", "one of the dims"))?[0];
+    if integers(layer.constant(1, "a constant")?).as_deref() != Some(&[1]) {
+        return Err(layer.bad_value(1, "1; an op that sorts"));
+    }
+    let kind = layer.word("mode", &[("max", K::ReduceMax), ("min", K::ReduceMin)], K::ReduceMax)?;
+    let to = layer.element("index_element_type")?.unwrap_or(D::S32);
+    let x = layer.inputs[0];
+    let mut steps = layer.steps();
+    let extreme = steps.reduced(Reduction::One(kind), x, &[axis as i64], true)?;
+    let place = steps.place_of(kind, x, axis, false)?;
+    match place {
+        Some(place) => Ok(vec![extreme, layer.steps().cast(place, to)?]),
+        None => Err(Fault::of_type(layer.port(0), layer.data_type(0), "f32, bf16, f16, s8, u8, s16, u16")),
+    }
+}
+
+/// `SoftMax(scale · Q · Kᵀ + mask) · V`. A mask of truth values leaves out what it says is false; a causal
+/// one each key behind its query.
+pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let data_type = floats(layer, 0)?;
+    let [q, k, v] = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
+    let causal = layer.truth("causal", false)?;
+    let scale = match layer.inputs.get(4) {
+        Some(&scale) => scale,
+        None => {
+            let depth = layer.known_dims(0, "known dims, the last of which gives the scale")?;
+            let depth = depth.last().map_or(1, |&depth| depth.max(1));
+            layer.steps().float((depth as f64).sqrt().recip() as f32)?
+        }
+    };
+    let mask = layer.inputs.get(3).copied().filter(|_| !causal);
+    let mut steps = layer.steps();
+    steps.declared = None;
+    let scale = steps.cast(scale, D::F32)?;
+    let scale = steps.in_shape(scale, &[])?;
+    let products = steps.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
+    let mut scores = steps.both(K::Multiply, products, scale)?;
+    let nothing = steps.number(D::F32, f64::NEG_INFINITY)?;
+    if causal {
+        let index = |axis: i64| (K::GenIndex, [(Attr::Axis, axis.into())]);
+        let [(kind, row), (_, column)] = [index(-2), index(-1)];
+        let (row, column) =
+            (steps.emit(kind, &row, &[scores], D::S32)?, steps.emit(kind, &column, &[scores], D::S32)?);
+        let keeps = steps.ask(K::GreaterEqual, row, column)?;
+        scores = steps.select(keeps, scores, nothing)?;
+    } else if let Some(mask) = mask {
+        scores = match steps.builder.data_type(mask) {
+            D::Boolean => steps.select(mask, scores, nothing)?,
+            _ => steps.emit(K::Add, &[], &[scores, mask], D::F32)?,
+        };
+    }
+    let shares = steps.emit(K::SoftMax, &[(Attr::Axis, (-1i64).into())], &[scores], data_type)?;
+    layer.emit(K::MatMul, &[], &[shares, v], data_type)
+}
+
+/// Numbers kept within bounds and rounded to one of some levels: the two ops of quantisation where both say
+/// the same, or else the formula.
+pub(super) fn fake_quantize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    let (x, data_type, levels) = (layer.inputs[0], floats(layer, 0)?, layer.int("levels", None)?);
+    if !(2..=1 << 24).contains(&levels) {
+        return Err(Fault::of_attribute("levels", "a number from 2 to 2^24"));
+    }
+    if !layer.word("auto_broadcast", &[("numpy", true), ("none", true)], true)? {
+        return Err(Fault::of_attribute("auto_broadcast", "numpy, none"));
+    }
+    let bounds = [layer.inputs[1], layer.inputs[2], layer.inputs[3], layer.inputs[4]];
+    let values = bounds.map(|bound| layer.builder.value(bound).and_then(one_float));
+    let mut steps = layer.steps();
+    if let (D::F32, [Some(low), Some(high), out_low, out_high]) = (data_type, values)
+        && let Some((to, attrs)) = steps_of_eight_bits([low, high], levels)
+        && (out_low, out_high) == (Some(low), Some(high))
+    {
+        let whole = steps.emit(K::Quantize, &attrs, &[x], to)?;
+        return steps.emit(K::Dequantize, &attrs, &[whole], D::F32);
+    }
+    let wide = steps.cast(x, D::F32)?;
+    let mut of = [x; 4];
+    for (bound, wide) in bounds.into_iter().zip(&mut of) {
+        *wide = steps.cast(bound, D::F32)?;
+    }
+    let [low, high, out_low, out_high] = of;
+    let last = steps.float((levels - 1) as f32)?;
+    let range = steps.both(K::Subtract, high, low)?;
+    let moved = steps.both(K::Subtract, wide, low)?;
+    let share = steps.both(K::Divide, moved, range)?;
+    let place = steps.both(K::Multiply, share, last)?;
+    let level = steps.same(K::Round, place)?;
+    let share = steps.both(K::Divide, level, last)?;
+    let out_range = steps.both(K::Subtract, out_high, out_low)?;
+    let scaled = steps.both(K::Multiply, share, out_range)?;
+    let inner = steps.both(K::Add, scaled, out_low)?;
+    let (least, most) = (steps.both(K::Minimum, low, high)?, steps.both(K::Maximum, low, high)?);
+    let (below, above) = (steps.ask(K::LessEqual, wide, least)?, steps.ask(K::Greater, wide, most)?);
+    let result = steps.select(above, out_high, inner)?;
+    let result = steps.select(below, out_low, result)?;
+    steps.cast(result, data_type)
+}
+
+/// The 8-bit type, scale and zero point of 256 levels, if the bounds are exactly numbers of them.
+fn steps_of_eight_bits([low, high]: [f64; 2], levels: i64) -> Option<(DataType, Vec<(Attr, AttrValue)>)> {
+    let scale = ((high - low) / 255.0) as f32;
+    if levels != 256 || !scale.is_normal() || scale < 0.0 {
+        return None;
+    }
+    // In powers of two, the formula and the ops round the same numbers.
+    let is_power = scale.to_bits() & 0x7f_ffff == 0;
+    let zero = -low / f64::from(scale);
+    let (to, point) = match zero {
+        0.0..=255.0 if zero.fract() == 0.0 && zero < 128.0 => (D::U8, zero),
+        _ if zero == 128.0 => (D::S8, 0.0),
+        _ => return None,
+    };
+    let exact = (high - low) / 255.0 == f64::from(scale);
+    (is_power && exact).then(|| {
+        let attrs: Vec<(Attr, AttrValue)> =
+            vec![(Attr::Scales, vec![scale].into()), (Attr::Zps, vec![point as i64].into())];
+        (to, attrs)
+    })
+}
+
+/// The type of an input, which is floating point.
+fn floats(layer: &Context<'_, '_>, input: usize) -> Result<DataType, Fault> {
+    match layer.data_type(input) {
+        data_type if is_float(data_type) => Ok(data_type),
+        data_type => Err(Fault::of_type(layer.port(input), data_type, FLOATS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bits_are_found() {
+        let of = |low, high, levels| steps_of_eight_bits([low, high], levels).map(|(to, _)| to);
+        assert_eq!(of(-128.0 / 64.0, 127.0 / 64.0, 256), Some(D::S8));
+        assert_eq!(of(0.0, 255.0 / 16.0, 256), Some(D::U8));
+        assert_eq!(of(-3.0, 252.0, 256), Some(D::U8));
+        assert_eq!(of(0.0, 1.0, 256), None);
+        assert_eq!(of(0.0, 255.0, 255), None);
+        assert_eq!(of(255.0, 0.0, 256), None);
+    }
+}

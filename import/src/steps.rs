@@ -1,0 +1,113 @@
+//! Ops that the mapping of one layer adds, whatever the format that the layer comes from.
+
+mod moves;
+mod numbers;
+mod rows;
+
+use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Direction, OpKind, TensorId};
+
+use crate::builder::Builder;
+use crate::compose;
+use crate::error::{Fault, PortRef};
+
+pub(crate) use moves::{Around, MOST_SLICES, Padding, Ranges, runs};
+pub(crate) use rows::Reduction;
+
+use DataType as D;
+use OpKind as K;
+
+/// What one tensor becomes.
+pub(crate) type Formula = fn(&mut Steps<'_, '_>, TensorId) -> Result<TensorId, Fault>;
+
+/// Where the mapping of a layer adds its ops.
+pub(crate) struct Steps<'s, 'b> {
+    pub(crate) builder: &'s mut Builder<'b>,
+    /// The name of the layer, which its ops get.
+    pub(crate) name: &'s str,
+    /// What the file says of the dims of the result.
+    pub(crate) declared: Option<&'s [i64]>,
+}
+
+impl Steps<'_, '_> {
+    /// Adds an op, or works it out.
+    pub(crate) fn emit(
+        &mut self,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        data_type: DataType,
+    ) -> Result<TensorId, Fault> {
+        self.builder.op(self.name, kind, attrs, inputs, data_type, None)
+    }
+
+    /// Adds an op whose result has the dims that the file declares, if they do not follow.
+    pub(crate) fn emit_declared(
+        &mut self,
+        kind: OpKind,
+        attrs: &[(Attr, AttrValue)],
+        inputs: &[TensorId],
+        data_type: DataType,
+    ) -> Result<TensorId, Fault> {
+        self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared)
+    }
+
+    /// Adds an op of one input and its type.
+    pub(crate) fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
+        self.emit(kind, &[], &[input], self.builder.data_type(input))
+    }
+
+    /// Adds an op of two inputs and the type of the first.
+    pub(crate) fn both(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
+        self.emit(kind, &[], &[a, b], self.builder.data_type(a))
+    }
+
+    /// Adds a question to two inputs.
+    pub(crate) fn ask(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
+        self.emit(kind, &[], &[a, b], D::Boolean)
+    }
+
+    /// Adds a choice, whose three operands broadcast to each other.
+    pub(crate) fn select(
+        &mut self,
+        cond: TensorId,
+        then: TensorId,
+        other: TensorId,
+    ) -> Result<TensorId, Fault> {
+        let mode = [(Attr::AutoBroadcast, AutoBroadcast::Multidirectional.into())];
+        self.emit(K::Select, &mode, &[cond, then, other], self.builder.data_type(then))
+    }
+
+    /// A tensor in another numeric type.
+    pub(crate) fn cast(&mut self, tensor: TensorId, to: DataType) -> Result<TensorId, Fault> {
+        compose::cast(self.builder, self.name, tensor, to)
+    }
+
+    /// A tensor in another shape of as many elements.
+    pub(crate) fn in_shape(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
+        compose::in_shape(self.builder, self.name, tensor, dims)
+    }
+
+    /// A tensor repeated to a shape.
+    pub(crate) fn enlarged(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
+        compose::enlarged(self.builder, self.name, tensor, dims)
+    }
+
+    /// A number of rank 0.
+    pub(crate) fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
+        let port = PortRef { direction: Direction::Input, id: 0, name: "" };
+        let tensor = compose::number(self.builder, data_type, number)?;
+        tensor.ok_or_else(|| Fault::of_type(port, data_type, "a type that holds the number"))
+    }
+
+    /// A number of a layer in f32.
+    pub(crate) fn float(&mut self, number: f32) -> Result<TensorId, Fault> {
+        self.number(D::F32, number.into())
+    }
+
+    /// The dims of a tensor, all of which the caller has found known.
+    pub(crate) fn dims(&self, tensor: TensorId) -> Result<Vec<i64>, Fault> {
+        let dims = self.builder.known_dims(tensor).map(<[i64]>::to_vec);
+        let port = PortRef { direction: Direction::Input, id: 0, name: "" };
+        dims.ok_or_else(|| Fault::UnknownShape { port, needed: "known dims".into() })
+    }
+}

@@ -1,0 +1,452 @@
+//! Elements taken, joined and put elsewhere.
+
+use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
+
+use super::Steps;
+use crate::error::{Fault, PortRef};
+use crate::fold;
+use crate::weights::byte_count;
+
+use DataType as D;
+use OpKind as K;
+
+/// The most operands of an op `Concat`.
+const WIDEST: usize = 64;
+/// The most slices that a layer without an op of its own becomes.
+pub(crate) const MOST_SLICES: usize = 1024;
+/// The most places between which choices at computed places are made, one after the other.
+const MOST_CHOICES: i64 = 64;
+
+/// The ranges of a slice along some axes.
+#[derive(Default)]
+pub(crate) struct Ranges {
+    pub(crate) starts: Vec<i64>,
+    pub(crate) ends: Vec<i64>,
+    pub(crate) axes: Vec<i64>,
+    pub(crate) steps: Vec<i64>,
+}
+
+/// Places as ranges of neighbours; one of nothing if there are none.
+pub(crate) fn runs(places: &[i64]) -> Vec<[i64; 2]> {
+    let mut runs: Vec<[i64; 2]> = Vec::new();
+    for &place in places {
+        match runs.last_mut() {
+            Some([_, end]) if *end == place => *end += 1,
+            _ => runs.push([place, place + 1]),
+        }
+    }
+    if runs.is_empty() {
+        runs.push([0, 0]);
+    }
+    runs
+}
+
+/// What stands around the data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Around {
+    Constant,
+    /// The first and the last element.
+    Edge,
+    /// The data backwards, but for its first or last element.
+    Reflect,
+    /// The data backwards.
+    Symmetric,
+    Wrap,
+}
+
+/// How many elements stand in front and behind along an axis; negative numbers cut off.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Padding {
+    pub(crate) axis: usize,
+    pub(crate) front: i64,
+    pub(crate) back: i64,
+}
+
+impl Steps<'_, '_> {
+    pub(crate) fn sliced(&mut self, x: TensorId, ranges: Ranges) -> Result<TensorId, Fault> {
+        let attrs: [(Attr, AttrValue); 4] = [
+            (Attr::Starts, ranges.starts.into()),
+            (Attr::Ends, ranges.ends.into()),
+            (Attr::Steps, ranges.steps.into()),
+            (Attr::Axes, ranges.axes.into()),
+        ];
+        self.emit_declared(K::Slice, &attrs, &[x], self.builder.data_type(x))
+    }
+
+    /// The elements from a start to an end along one axis.
+    pub(crate) fn part(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        [start, end]: [i64; 2],
+    ) -> Result<TensorId, Fault> {
+        self.strided(x, axis, [start, end, 1])
+    }
+
+    /// Some of the elements from a start to an end along one axis.
+    pub(crate) fn strided(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        [start, end, step]: [i64; 3],
+    ) -> Result<TensorId, Fault> {
+        let (starts, ends, axes, steps) = (vec![start], vec![end], vec![axis as i64], vec![step]);
+        let declared = self.declared.take();
+        let result = self.sliced(x, Ranges { starts, ends, axes, steps });
+        self.declared = declared;
+        result
+    }
+
+    /// The elements from a start down to and without an end, −1 for before the first.
+    pub(crate) fn backwards(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        [start, end]: [i64; 2],
+    ) -> Result<TensorId, Fault> {
+        self.strided(x, axis, [start, if end < 0 { i64::MIN } else { end }, -1])
+    }
+
+    pub(crate) fn transposed(&mut self, x: TensorId, order: &[i64]) -> Result<TensorId, Fault> {
+        // Of the order of no dims, the op makes that of all.
+        if order.is_empty() {
+            return Ok(x);
+        }
+        let attrs = [(Attr::Order, order.into())];
+        self.emit_declared(K::StaticTranspose, &attrs, &[x], self.builder.data_type(x))
+    }
+
+    /// Tensors one after the other along an axis.
+    pub(crate) fn joined(&mut self, mut parts: Vec<TensorId>, axis: usize) -> Result<TensorId, Fault> {
+        let attrs = [(Attr::Axis, (axis as i64).into())];
+        while parts.len() > 1 {
+            let mut fewer = Vec::with_capacity(parts.len().div_ceil(WIDEST));
+            for group in parts.chunks(WIDEST) {
+                fewer.push(match group {
+                    [one] => *one,
+                    _ => self.emit(K::Concat, &attrs, group, self.builder.data_type(group[0]))?,
+                });
+            }
+            parts = fewer;
+        }
+        Ok(parts[0])
+    }
+
+    /// Parts of some lengths, which cover the axis.
+    pub(crate) fn split(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        lengths: &[i64],
+    ) -> Result<Vec<TensorId>, Fault> {
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for &length in lengths {
+            parts.push(self.part(x, axis, [start, start + length])?);
+            start += length;
+        }
+        Ok(parts)
+    }
+
+    /// The data with elements in front and behind along some axes.
+    pub(crate) fn padded(
+        &mut self,
+        mut x: TensorId,
+        around: Around,
+        paddings: &[Padding],
+        fill: TensorId,
+    ) -> Result<TensorId, Fault> {
+        use Around::{Constant, Edge, Reflect, Symmetric, Wrap};
+        let mut dims = self.dims(x)?;
+        for &Padding { axis, mut front, mut back } in paddings {
+            if front < 0 || back < 0 {
+                let kept = [
+                    front.min(0).saturating_neg().min(dims[axis]),
+                    dims[axis] + back.min(0).max(-dims[axis]),
+                ];
+                x = self.part(x, axis, kept)?;
+                dims[axis] = (kept[1] - kept[0]).max(0);
+                (front, back) = (front.max(0), back.max(0));
+            }
+            if front == 0 && back == 0 {
+                continue;
+            }
+            let length = dims[axis];
+            // What a slice of the data can give at one side.
+            let most = match around {
+                Constant => i64::MAX,
+                Edge if length > 0 => MOST_SLICES as i64,
+                Reflect => length - 1,
+                Symmetric | Wrap => length,
+                Edge => 0,
+            };
+            if front > most || back > most {
+                let needed = format!("at most {most} elements in front and behind along axis {axis}");
+                let port = PortRef { direction: Direction::Input, id: 0, name: "" };
+                return Err(Fault::Shape { port, given: dims.as_slice().into(), needed });
+            }
+            let mut parts = Vec::new();
+            for (count, at_front) in [(front, true), (back, false)] {
+                if !at_front {
+                    parts.push(x);
+                }
+                if count == 0 {
+                    continue;
+                }
+                match around {
+                    Constant => {
+                        let mut shape = dims.clone();
+                        shape[axis] = count;
+                        parts.push(self.enlarged(fill, &shape)?);
+                    }
+                    Edge => {
+                        let edge = if at_front { [0, 1] } else { [length - 1, length] };
+                        let edge = self.part(x, axis, edge)?;
+                        parts.extend(std::iter::repeat_n(edge, count as usize));
+                    }
+                    Reflect => {
+                        let range = if at_front { [count, 0] } else { [length - 2, length - 2 - count] };
+                        parts.push(self.backwards(x, axis, range)?);
+                    }
+                    Symmetric => {
+                        let range = if at_front { [count - 1, -1] } else { [length - 1, length - 1 - count] };
+                        parts.push(self.backwards(x, axis, range)?);
+                    }
+                    Wrap => {
+                        let range = if at_front { [length - count, length] } else { [0, count] };
+                        parts.push(self.part(x, axis, range)?);
+                    }
+                }
+            }
+            x = self.joined(parts, axis)?;
+            dims[axis] = length.checked_add(front).and_then(|sum| sum.checked_add(back)).unwrap_or(i64::MAX);
+        }
+        Ok(x)
+    }
+
+    /// The slices at known places along an axis, in the shape of the result: at most [`MOST_SLICES`] of what
+    /// is no constant.
+    pub(crate) fn gathered(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        places: &[i64],
+        result: &[i64],
+    ) -> Result<TensorId, Fault> {
+        if let Some(value) = self.builder.value(x) {
+            let size = byte_count(value.data_type(), result)?.unwrap_or(usize::MAX);
+            if self.builder.charge_folded(size).is_ok()
+                && let Some(value) = self.builder.value(x)
+            {
+                let value = fold::gathered(value, axis, places, result)?;
+                return Ok(self.builder.constant(value)?);
+            }
+        }
+        let mut parts = Vec::new();
+        for run in runs(places) {
+            parts.push(self.part(x, axis, run)?);
+        }
+        let along = self.joined(parts, axis)?;
+        self.in_shape(along, result)
+    }
+
+    /// The slices at computed places along an axis, as choices between all of them; 0 at a place beyond. The
+    /// last dims of `places` stand where the axis was, as many as `own` says.
+    ///
+    /// `None` if the axis is too long.
+    pub(crate) fn chosen(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        places: TensorId,
+    ) -> Result<Option<TensorId>, Fault> {
+        let (dims, own) = (self.dims(x)?, self.dims(places)?);
+        if dims[axis] > MOST_CHOICES || dims.len() + own.len() > sterna::MAX_RANK + 1 {
+            return Ok(None);
+        }
+        let rest = &dims[axis + 1..];
+        let beside = [&vec![1; axis], &*own, &vec![1; rest.len()]].concat();
+        let one = [&dims[..axis], &vec![1; own.len()], rest].concat();
+        let result = [&dims[..axis], &*own, rest].concat();
+        let places = self.in_shape(places, &beside)?;
+        self.choices(x, axis, places, Some(&one), &result).map(Some)
+    }
+
+    /// For each element of `places` the element of `x` at that place along the axis and at its own place
+    /// along the others. `None` if the axis is too long.
+    pub(crate) fn chosen_each(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        places: TensorId,
+    ) -> Result<Option<TensorId>, Fault> {
+        let (dims, own) = (self.dims(x)?, self.dims(places)?);
+        if dims[axis] > MOST_CHOICES {
+            return Ok(None);
+        }
+        let mut x = x;
+        for (other, &length) in own.iter().enumerate().filter(|(other, _)| *other != axis) {
+            if length < dims[other] {
+                x = self.part(x, other, [0, length])?;
+            }
+        }
+        self.choices(x, axis, places, None, &own).map(Some)
+    }
+
+    fn choices(
+        &mut self,
+        x: TensorId,
+        axis: usize,
+        places: TensorId,
+        shape: Option<&[i64]>,
+        result: &[i64],
+    ) -> Result<TensorId, Fault> {
+        let (length, data_type) = (self.dims(x)?[axis], self.builder.data_type(x));
+        let counts = match self.builder.data_type(places) {
+            D::S32 | D::S64 => self.builder.data_type(places),
+            _ => D::S64,
+        };
+        let places = self.cast(places, counts)?;
+        let (zero, count) = (self.number(counts, 0.0)?, self.number(counts, length as f64)?);
+        let below = self.ask(K::Less, places, zero)?;
+        let from_end = self.both(K::Add, places, count)?;
+        let places = self.select(below, from_end, places)?;
+        let nothing = self.number(data_type, 0.0)?;
+        let mut chosen = self.enlarged(nothing, result)?;
+        for place in 0..length {
+            let mut slice = self.part(x, axis, [place, place + 1])?;
+            if let Some(shape) = shape {
+                slice = self.in_shape(slice, shape)?;
+            }
+            let at = self.number(counts, place as f64)?;
+            let here = self.ask(K::Equal, places, at)?;
+            chosen = self.select(here, slice, chosen)?;
+        }
+        Ok(chosen)
+    }
+
+    /// One of two numbers for each of some classes along an axis of the result: the first number at the class
+    /// that the element of `places` names; negative ones count from the end if `from_end` says so.
+    pub(crate) fn one_hot(
+        &mut self,
+        places: TensorId,
+        axis: usize,
+        classes: i64,
+        from_end: bool,
+        [on, off]: [TensorId; 2],
+    ) -> Result<Option<TensorId>, Fault> {
+        let (own, data_type) = (self.dims(places)?, self.builder.data_type(places));
+        let numbers: Vec<i64> = (0..classes).collect();
+        let Some(classes_of) = fold::integers_of(data_type, &numbers) else { return Ok(None) };
+        let beside = [&own[..axis], &[1], &own[axis..]].concat();
+        let mut places = self.in_shape(places, &beside)?;
+        if from_end {
+            let (zero, count) = (self.number(data_type, 0.0)?, self.number(data_type, classes as f64)?);
+            let below = self.ask(K::Less, places, zero)?;
+            let moved = self.pair(K::Add, &[], places, count)?;
+            places = self.select(below, moved, places)?;
+        }
+        let along: Vec<i64> = (0..beside.len()).map(|dim| if dim == axis { classes } else { 1 }).collect();
+        let classes_of = self.builder.constant(fold::reshaped(&classes_of, &along)?)?;
+        let here = self.ask(K::Equal, places, classes_of)?;
+        self.select(here, on, off).map(Some)
+    }
+
+    /// Blocks of neighbours along the last dims become channels, or back: dims in which the elements lie, the
+    /// order of these dims, and the shape of the result.
+    pub(crate) fn rearranged(
+        &mut self,
+        x: TensorId,
+        apart: &[i64],
+        order: &[i64],
+        result: &[i64],
+    ) -> Result<TensorId, Fault> {
+        let apart = self.in_shape(x, apart)?;
+        let declared = self.declared.take();
+        let moved = self.transposed(apart, order);
+        self.declared = declared;
+        self.in_shape(moved?, result)
+    }
+
+    /// The channels divided among the blocks that the dims behind them become; `depth_first` says that the
+    /// channel is the slower index of a channel.
+    pub(crate) fn depth_to_space(
+        &mut self,
+        x: TensorId,
+        block: i64,
+        depth_first: bool,
+    ) -> Result<Option<TensorId>, Fault> {
+        let dims = self.dims(x)?;
+        let Some((&[batch, channels], spatial)) = dims.split_first_chunk() else { return Ok(None) };
+        let count = spatial.len();
+        let Some(blocks) = u32::try_from(count).ok().and_then(|count| block.checked_pow(count)) else {
+            return Ok(None);
+        };
+        if block < 1 || channels % blocks != 0 || 2 + 2 * count > sterna::MAX_RANK {
+            return Ok(None);
+        }
+        let own = channels / blocks;
+        let blocked = vec![block; count];
+        let (apart, channel, first) = match depth_first {
+            true => ([&[batch, own], &*blocked, spatial].concat(), 1, 2),
+            false => ([&[batch], &*blocked, &[own], spatial].concat(), 1 + count as i64, 1),
+        };
+        let mut order = vec![0, channel];
+        let mut result = vec![batch, own];
+        for (at, &dim) in spatial.iter().enumerate() {
+            order.extend([(2 + count + at) as i64, first + at as i64]);
+            result.push(dim.saturating_mul(block));
+        }
+        self.rearranged(x, &apart, &order, &result).map(Some)
+    }
+
+    /// The way back.
+    pub(crate) fn space_to_depth(
+        &mut self,
+        x: TensorId,
+        block: i64,
+        depth_first: bool,
+    ) -> Result<Option<TensorId>, Fault> {
+        let dims = self.dims(x)?;
+        let Some((&[batch, channels], spatial)) = dims.split_first_chunk() else { return Ok(None) };
+        let count = spatial.len();
+        if block < 1 || spatial.iter().any(|dim| dim % block != 0) || 2 + 2 * count > sterna::MAX_RANK {
+            return Ok(None);
+        }
+        let mut apart = vec![batch, channels];
+        let mut result = vec![batch, channels];
+        for &dim in spatial {
+            apart.extend([dim / block, block]);
+            result[1] = result[1].saturating_mul(block);
+            result.push(dim / block);
+        }
+        let blocks = (0..count).map(|at| 3 + 2 * at as i64);
+        let (front, back) = if depth_first { (vec![0, 1], vec![]) } else { (vec![0], vec![1]) };
+        let order: Vec<i64> = front
+            .into_iter()
+            .chain(blocks)
+            .chain(back)
+            .chain((0..count).map(|at| 2 + 2 * at as i64))
+            .collect();
+        self.rearranged(x, &apart, &order, &result).map(Some)
+    }
+
+    /// The elements as often one after the other along each dim as `times` says.
+    pub(crate) fn tiled(&mut self, x: TensorId, times: &[i64]) -> Result<Option<TensorId>, Fault> {
+        let own = self.dims(x)?;
+        let rank = own.len().max(times.len());
+        if 2 * rank > sterna::MAX_RANK || times.iter().any(|&times| times < 0) {
+            return Ok(None);
+        }
+        let padded = |list: &[i64]| -> Vec<i64> {
+            std::iter::repeat_n(1, rank - list.len()).chain(list.iter().copied()).collect()
+        };
+        let (dims, times) = (padded(&own), padded(times));
+        let pairs = || times.iter().zip(&dims);
+        let apart: Vec<i64> = pairs().flat_map(|(_, &dim)| [1, dim]).collect();
+        let wide: Vec<i64> = pairs().flat_map(|(&times, &dim)| [times, dim]).collect();
+        let result: Vec<i64> = pairs().map(|(times, dim)| times.saturating_mul(*dim)).collect();
+        let apart = self.in_shape(x, &apart)?;
+        let wide = self.enlarged(apart, &wide)?;
+        self.in_shape(wide, &result).map(Some)
+    }
+}

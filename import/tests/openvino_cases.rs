@@ -1,0 +1,72 @@
+//! Promise: of the node cases of the package `onnx`, as the package `openvino` converts them, those that are
+//! read give what they should, and `docs/import.md` says which are read and why the others are refused.
+//!
+//! Runs where `STERNA_TEST_TOOLS=1`, and `STERNA_ONNX` and `STERNA_OPENVINO` name virtual environments of
+//! Python with the packages, as `.ci/run` installs them. A case is read as the one of ONNX is: first without
+//! values of its inputs.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use common::cases::{Outcome, Tally, cases, compare_page, load, outcome_of, page_of, tally, text, texts};
+use common::{written_by, written_from};
+use serde_json::Value as Json;
+use sterna::reference::Value;
+use sterna_import::{Options, openvino};
+
+/// Models whose layers do not say what the case is: part of the name, and what the package converts wrongly.
+const FAULTS: &[(&str, &str)] = &[
+    ("test_attention_bidirectional_window", "windows are left out"),
+    ("test_div_int32_trunc", "quotients are rounded down"),
+    ("test_dynamicquantizelinear", "levels are rounded by another formula"),
+    ("test_quantizelinear_uint16", "levels are rounded by another formula"),
+    ("test_spacetodepth_crd", "the order of the channels is left out"),
+];
+
+#[test]
+fn converted_cases_give_what_they_should() {
+    let Some(folder) = written_by("onnx", "write_onnx_cases.py", "node cases") else { return };
+    let models =
+        written_from("openvino", "write_converted.py", "converted cases", "converted", Some(&folder));
+    let Some(models) = models else { return };
+    let cases = cases(&models);
+    let (mut tallies, wrong) = tally(&cases, |case| {
+        let name = text(&case["name"]);
+        outcome(case, &folder.join(name), &models.join(format!("{name}.xml")))
+    });
+    let converted = |tally: &Tally| tally.passed() + tally.refused.values().sum::<usize>() > 0;
+    tallies.retain(|_, tally| converted(tally));
+    compare_page(false, &page_of(ABOUT, &tallies, cases.len(), |_| false), &wrong);
+}
+
+fn outcome(case: &Json, folder: &Path, path: &Path) -> Outcome {
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let (model, weights) =
+        (String::from_utf8(read(path)).expect("a text"), read(&path.with_extension("bin")));
+    let mut values: Vec<(&str, Value)> = Vec::new();
+    for (index, name) in texts(&case["inputs"]).into_iter().enumerate() {
+        match load(folder, "input", index) {
+            Ok(value) => values.push((name, value)),
+            Err(_) => return Outcome::Refused("a type of its inputs".into()),
+        }
+    }
+    let outcome = outcome_of(case, folder, &values, |given: &BTreeMap<String, Value>| {
+        let options = Options { values: given.clone(), ..Options::default() };
+        openvino::read_with(&model, &weights, &options)
+    });
+    match (outcome, FAULTS.iter().find(|(part, _)| text(&case["name"]).contains(part))) {
+        (Outcome::Wrong(_), Some((_, what))) => Outcome::Refused(format!("converted wrongly: {what}")),
+        (outcome, _) => outcome,
+    }
+}
+
+const ABOUT: &str = "
+The package `openvino` 2026.4.1 reads most of these cases and writes them as models of its own. A test reads
+each of those with `openvino::read_with`, runs it, and compares it with what the case expects; it writes this
+part of the page (`STERNA_REWRITE=1 cargo test -p sterna-import --test openvino_cases`). [Coming from
+OpenVINO](guide/openvino.md) says which layers are mapped.
+
+";
