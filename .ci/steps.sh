@@ -8,7 +8,8 @@ unset STERNA_MAX_CPU_ISA STERNA_NUM_THREADS OMP_NUM_THREADS RUSTDOCFLAGS
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 readonly cargo_fuzz_version=0.13.1
-readonly cargo_c_version=0.10.24+cargo-0.98.0
+cargo_c_version=$(sed -nE 's/^cargo-c = "(.*)"$/\1/p' capi/Cargo.toml)
+readonly cargo_c_version
 readonly onednn_version=2026.1.0
 readonly openvino_version=2026.4.1
 readonly onnx_version=1.23.2

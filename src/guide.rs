@@ -13,6 +13,7 @@ pages! {
     attention "attention.md";
     concepts "concepts.md";
     broadcasting "broadcasting.md";
+    masks "masks.md";
     memory "memory.md";
     numerics "numerics.md";
     threads "threads.md";

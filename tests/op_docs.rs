@@ -52,7 +52,7 @@ fn variant_docs(source: &str) -> BTreeMap<String, String> {
         let text = line.trim();
         if let Some(text) = text.strip_prefix("///") {
             doc += text;
-        } else if let Some(rest) = text.strip_prefix("pub(crate) enum ") {
+        } else if let Some((_, rest)) = text.split_once("enum ").filter(|(head, _)| head.starts_with("pub")) {
             name = rest.trim_end_matches(" {").to_owned();
             doc.clear();
         } else if line == "}" {
@@ -344,6 +344,12 @@ fn page() -> String {
     let functions = [read("src/types/function.rs"), read("src/graph/function.rs")];
     let docs: BTreeMap<String, String> = functions.iter().flat_map(|source| variant_docs(source)).collect();
     let rows = mapped(&functions[1]);
+    let row_docs = variant_docs(&read("src/graph/row.rs"));
+    let rule = |variant: &str| {
+        let doc = row_docs.get(variant).map_or("", String::as_str);
+        assert!(!doc.is_empty(), "{variant} has no documentation");
+        doc.to_owned()
+    };
     let mut page = HEAD.to_owned();
     let tensors = tensor_docs();
     for (name, kind) in described() {
@@ -364,6 +370,11 @@ fn page() -> String {
         if !schema.attributes.is_empty() {
             let attributes: Vec<String> = schema.attributes.iter().map(attribute).collect();
             let _ = writeln!(page, "- Attributes: {}.", attributes.join("; "));
+        }
+        let _ = writeln!(page, "- Shapes: {}", rule(&format!("ShapeRule::{:?}", schema.shape_rule)));
+        if !schema.checks.is_empty() {
+            let checks = schema.checks.iter().map(|check| rule(&format!("Check::{check:?}")));
+            let _ = writeln!(page, "- Checks: {}", checks.collect::<Vec<_>>().join(" "));
         }
         if tensor.is_some() {
             continue;

@@ -182,6 +182,61 @@ fn links_lead_somewhere() {
     report(&wrong);
 }
 
+/// The page on trouble, and the heading from which on messages are those of other programs.
+const TROUBLE: &str = "guide/troubleshooting.md";
+const OF_OTHERS: &str = "## Building and linking";
+
+/// The messages that the page on trouble explains are in the source, word by word; `…` stands for values.
+#[test]
+fn messages_that_the_guide_explains_are_those_of_the_source() {
+    let root = repository();
+    let folders = ["src", "capi/src", "cli/src", "import/src"].map(|folder| files(&root.join(folder), "rs"));
+    let texts = folders.iter().flatten().map(|file| fs::read_to_string(file).expect("source is text"));
+    // A string that goes on in the next line is one string.
+    let source: String =
+        texts.map(|text| text.split("\\\n").map(str::trim_start).collect::<String>()).collect();
+    let pages = pages(&root);
+    let page = pages.iter().find(|page| page.path == TROUBLE).expect("the page is in the summary");
+    let (own, _) = page.text.split_once(OF_OTHERS).expect("messages of others have a heading");
+    let mut wrong = Vec::new();
+    let mut explained = 0;
+    for row in own.lines() {
+        let cell = row.strip_prefix("| `` ").and_then(|rest| rest.split(" ``").next());
+        let cell = cell.or_else(|| row.strip_prefix("| `").and_then(|rest| rest.split('`').next()));
+        let Some(message) = cell else { continue };
+        explained += 1;
+        let parts = message.split('…').map(str::trim).filter(|part| part.len() > 2);
+        wrong
+            .extend(parts.filter(|part| !source.contains(part)).map(|part| format!("{message:?}: {part:?}")));
+    }
+    assert!(explained > 15, "messages were looked at: {explained}");
+    report(&wrong);
+}
+
+/// The one place that says which cargo-c is installed is `capi/Cargo.toml`; pages repeat it, so that their
+/// commands can be pasted.
+#[test]
+fn pages_name_the_version_of_cargo_c_that_ci_installs() {
+    let root = repository();
+    let manifest = fs::read_to_string(root.join("capi/Cargo.toml")).expect("the manifest is text");
+    let pin = manifest.lines().find_map(|line| line.strip_prefix("cargo-c = \"")?.split('+').next());
+    let expected =
+        format!("cargo install cargo-c --version {} --locked", pin.expect("the manifest has a pin"));
+    let mut wrong = Vec::new();
+    let mut named = 0;
+    for file in files(&root, "md") {
+        let text = fs::read_to_string(&file).expect("documentation is text");
+        for line in text.lines().filter(|line| line.contains("cargo install cargo-c")) {
+            named += 1;
+            if !line.contains(&expected) {
+                wrong.push(format!("{}: {line:?} is not {expected:?}", file.display()));
+            }
+        }
+    }
+    assert!(named > 1, "README and guide say how cargo-c is installed; {named} pages do");
+    report(&wrong);
+}
+
 /// The files of an extension below a folder; what is built, hidden or foreign aside.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     const ASIDE: [&str; 3] = ["target", "node_modules", "corpus"];

@@ -1,12 +1,22 @@
-//! `sterna ops`: the schema of each op kind.
+//! `sterna ops`: what each op kind computes, and its schema.
 
 use std::fmt::Write;
 
+use anstyle::Style;
 use anyhow::{Result, bail};
 use sterna::{
     AttrDefault, AttrRow, AttrType, AttrValue, Count, DataType, LogicalTensor, Op, OpKind, Partition, Port,
     Schema, reference,
 };
+
+/// The page of the guide that a test writes from the schema and from the documentation in the source.
+const PAGE: &str = include_str!("../ops.md");
+
+/// Columns of the text.
+const WIDTH: usize = 100;
+
+/// What stands before a line of the page that has a label.
+const ITEM: &str = "- ";
 
 /// Every kind in a line.
 pub(crate) fn table() -> String {
@@ -30,7 +40,15 @@ pub(crate) fn detail(name: &str) -> Result<String> {
         bail!("no op kind is called {name:?}; {hint}");
     };
     let schema = Schema::of(kind);
-    let mut text = format!("{kind}, code {}, runs: {}\n", kind.code(), runs(schema));
+    let (bold, section) = (Style::new().bold(), section(kind.name()));
+    let mut text = format!("{bold}{kind}{bold:#}, code {}, runs: {}\n", kind.code(), runs(schema));
+    for paragraph in section.iter().flat_map(|section| section.paragraphs()) {
+        text.push('\n');
+        wrapped(&mut text, "", paragraph);
+    }
+    if section.is_some() {
+        text.push('\n');
+    }
     ports(&mut text, "inputs", schema.inputs, schema.input_count);
     ports(&mut text, "outputs", schema.outputs, schema.output_count);
     text += "types\n";
@@ -45,11 +63,76 @@ pub(crate) fn detail(name: &str) -> Result<String> {
         text += "attributes\n";
     }
     schema.attributes.iter().for_each(|row| attribute(&mut text, row));
-    let _ = writeln!(text, "shape rule: {:?}", schema.shape_rule);
-    if !schema.checks.is_empty() {
-        let _ = writeln!(text, "checks: {}", words(schema.checks.iter().map(|check| format!("{check:?}"))));
+    match section {
+        Some(section) => {
+            for label in ["Shapes", "Checks", "Edges", "Accuracy"] {
+                if let Some(said) = section.item(label) {
+                    let _ = writeln!(text, "{}", label.to_lowercase());
+                    wrapped(&mut text, "  ", said);
+                }
+            }
+            let _ = writeln!(text, "\n{}", reading(section));
+        }
+        None => {
+            text += "\nNothing here computes the op: graphs with it are checked and partitioned, and its \
+                     partition comes back unsupported.\n";
+        }
     }
     Ok(text)
+}
+
+/// What the letters of a formula stand for.
+fn reading(section: Section) -> &'static str {
+    match section.paragraphs().any(|paragraph| paragraph.contains('`')) {
+        true => {
+            "x and y are the inputs in the order of the ports, after broadcasting; p and q are attributes."
+        }
+        false => "docs/ops.md has all ops on one page.",
+    }
+}
+
+/// What the page says of one kind.
+#[derive(Clone, Copy)]
+struct Section(&'static str);
+
+/// The section of a kind; none for a kind that nothing here computes.
+fn section(kind: &str) -> Option<Section> {
+    let (_, from) = PAGE.split_once(&format!("\n## {kind}\n"))?;
+    Some(Section(from.split("\n## ").next().unwrap_or(from)))
+}
+
+impl Section {
+    /// What it computes.
+    fn paragraphs(self) -> impl Iterator<Item = &'static str> {
+        let lines = self.0.lines().filter(|line| !line.is_empty());
+        lines.take_while(|line| !line.starts_with(ITEM))
+    }
+
+    /// What stands behind a label.
+    fn item(self, label: &str) -> Option<&'static str> {
+        self.0.lines().find_map(|line| line.strip_prefix(ITEM)?.strip_prefix(label)?.strip_prefix(": "))
+    }
+}
+
+/// Adds a text in lines that fit a terminal.
+fn wrapped(text: &mut String, indent: &str, said: &str) {
+    let mut room = 0;
+    for word in said.split_whitespace() {
+        let length = word.chars().count() + 1;
+        if length > room {
+            text.truncate(text.trim_end_matches(' ').len());
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(indent);
+            room = WIDTH - indent.len();
+        }
+        text.push_str(word);
+        text.push(' ');
+        room = room.saturating_sub(length);
+    }
+    text.truncate(text.trim_end_matches(' ').len());
+    text.push('\n');
 }
 
 fn ports(text: &mut String, what: &str, ports: &[Port], count: Count) {

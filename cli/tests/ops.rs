@@ -1,4 +1,4 @@
-//! Promise: `sterna ops` prints every kind, and each in detail.
+//! Promise: `sterna ops` prints every kind, and each in detail, as `docs/ops.md` says it.
 
 mod common;
 
@@ -35,10 +35,38 @@ fn ops_prints_every_kind_and_each_in_detail() {
         "  T1: boolean\n",
         "  auto_broadcast: string, default numpy, one of none, numpy, pdpd, multidirectional\n",
         "  axis: s64, optional\n",
-        "checks: AxisNeedsPdpd\n",
+        "\nThe second operand if the first is not 0, else the third, bit for bit.\n\n",
+        "shapes\n  Under `numpy`, `then` and `else` broadcast to each other",
+        "checks\n  `axis` needs `auto_broadcast` = `pdpd`",
+        "accuracy\n  exact.\n",
     ] {
         assert!(select.contains(line), "{line:?} in {select}");
     }
     assert!(sterna(&["ops", "GenIndex"]).out.contains("lends only its shape"));
     assert!(sterna(&["ops", "GenIndex"]).out.contains("  axis: s64, required\n"));
+
+    // What the page says of a kind is there word by word; what nothing computes says so.
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ops.md")).unwrap();
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let out = sterna(&["ops", row[0]]).out;
+        let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        match page.split_once(&format!("\n## {}\n", row[0])) {
+            Some((_, section)) => {
+                let section = section.split("\n## ").next().unwrap();
+                let shown = ["- Code", "- Types", "- Attributes"];
+                let lines = section.lines().filter(|line| !shown.iter().any(|label| line.starts_with(label)));
+                let said = lines.map(|line| match line.strip_prefix("- ") {
+                    Some(item) => item.split_once(": ").unwrap().1,
+                    None => line,
+                });
+                let missing = said
+                    .filter(|line| !words.contains(&line.split_whitespace().collect::<Vec<_>>().join(" ")));
+                wrong.extend(missing.map(|line| format!("{}: no {line:?}", row[0])));
+            }
+            None if words.contains("Nothing here computes the op") => {}
+            None => wrong.push(format!("{}: {out}", row[0])),
+        }
+    }
+    common::none_of(wrong);
 }

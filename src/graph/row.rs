@@ -159,20 +159,26 @@ impl AttrDefault {
     }
 }
 
-/// How the shapes of an op's outputs follow from those of its inputs, named after the families of the op set;
-/// the rules with a description are Sterna's own.
+/// How the shapes of an op's outputs follow from those of its inputs, named after the families of the op set.
+/// Rules without a description are not implemented: the shapes of their outputs are those that a graph gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are those of the op set, and all that can be said here")]
 pub enum ShapeRule {
+    /// The output has the shape of the first input.
     Identity,
+    /// The inputs broadcast to each other: aligned on the right, each dim is equal or 1. Under
+    /// `auto_broadcast` = `none` both have one shape.
     ElemwiseArithmetic,
     Pool,
     PoolBwd,
     BnBwd,
     BnFwdTrain,
+    /// The output has the shape of the first input. The bias holds one number for each of its channels.
     BiasAdd,
+    /// The output holds one number for each channel of the input.
     BiasBackprop,
+    /// The inputs have one shape but for the dim `axis`, which is their sum in the output.
     Concat,
     Conv,
     ConvBpropData,
@@ -182,17 +188,38 @@ pub enum ShapeRule {
     ConvtransposeBpropFilters,
     Dummy,
     Interpolate,
+    /// The first output has the shape of the first input, the statistics its dims before `begin_norm_axis`.
+    /// `gamma` and `beta` broadcast onto the dims from there on.
     Norm,
+    /// The gradient of the first input has its shape. The gradients of `gamma` and `beta` have the shape of
+    /// `gamma`.
     NormBprop,
+    /// `[.., m, k]` and `[.., k, n]`, transposed or not, give `[.., m, n]`. Leading dims broadcast. An input
+    /// of rank 1 is a row on the left and a column on the right, and its dim is missing in the output. The
+    /// bias broadcasts onto the output.
     Matmul,
+    /// Each gradient has the shape of the input whose gradient it is.
     PreluBwd,
+    /// The output has the shape of the first input without the dims in `axes`; with `keep_dims` each of them
+    /// is 1.
     Reduce,
+    /// The first output has the shape of the input. The statistics have 1 along `axis`.
     Softmax,
+    /// The attribute `shape`, in which −1 stands for what is left, and 0 under `special_zero` for the dim of
+    /// the input.
     StaticReshape,
+    /// The dims of the input in the order of the attribute `order`.
     StaticTranspose,
     Unsupported,
+    /// Under `numpy`, `then` and `else` broadcast to each other, and `cond` onto their shape. Under `none`
+    /// all three have one shape. Under `pdpd` the output has the shape of `then`, and the others broadcast
+    /// onto it, from the dim `axis` on. Under `multidirectional` all three broadcast to each other.
     Select,
+    /// The first output has the shape of the first input. The statistics have a number for each group of each
+    /// element of the first dim. `gamma` and `beta` hold one number for each channel.
     Groupnorm,
+    /// The outputs have the shape of the first input. The seed, the offset and the probability are one number
+    /// each.
     Dropout,
     /// All inputs have one shape, which is that of the outputs.
     SameShapes,
