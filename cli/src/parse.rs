@@ -1,4 +1,4 @@
-//! Parts that options of several commands share: parsers of values, and pieces of help.
+//! Parts that options of several commands share: parsers of values, and pieces of help and of messages.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use sterna::TensorId;
 
 use crate::fill::Fill;
 use crate::given::Given;
+use crate::shapes::ShapeEdit;
 
 /// The end of the help of every command.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -34,50 +35,104 @@ pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &st
     if known.contains(&id) {
         return Ok(());
     }
-    let known: Vec<String> = known.iter().map(TensorId::to_string).collect();
-    bail!("{option} names tensor {id}, which is not {what}; choose from {}", known.join(", "))
+    let known = known.iter().map(TensorId::to_string);
+    bail!("{option} names tensor {id}, which is not {what}; choose from {}", listed(known))
 }
 
-/// A tensor in an option: its id or, in a model, the name of an input or output.
+/// The most names that a message lists.
+const MOST_LISTED: usize = 24;
+
+/// Names in a message.
+pub(crate) fn listed(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let more = names.len().saturating_sub(MOST_LISTED);
+    names.truncate(MOST_LISTED);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// The known name that is most like another one, as a question; empty if none is.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let name = name.to_lowercase();
+    let likeness = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
+    let nearest = known.into_iter().map(|known| (likeness(known), known)).filter(|(near, _)| *near > 0.75);
+    match nearest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        Some((_, known)) => format!("; did you mean `{}`?", plain(known)),
+        None => String::new(),
+    }
+}
+
+/// The most characters of a text from a file that a message shows.
+const LONGEST: usize = 64;
+
+/// A text from a file in a message: short, and without what controls a terminal or the direction of writing.
+pub(crate) fn plain(text: &str) -> String {
+    let is_plain = |c: char| {
+        !c.is_control()
+            && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut short: String = text.chars().take(LONGEST).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// A tensor in an option: the name of an input or output, or an id.
 pub(crate) type Key = String;
 
-/// Splits `ID=REST`.
+/// Splits `NAME=REST`.
 fn key_and_rest(text: &str) -> Result<(Key, &str), String> {
     match text.split_once('=') {
         Some((key, rest)) if !key.is_empty() => Ok((key.into(), rest)),
-        _ => Err("write it as ID=..., with the id of a tensor before the `=`".into()),
+        _ => Err("write it as NAME=..., with the name or the id of a tensor before the `=`".into()),
     }
 }
 
-/// Splits `ID=FILE` and `ID=VALUE`.
-pub(crate) fn key_and_given(text: &str) -> Result<(Key, Given), String> {
+/// Splits `NAME=FILE` and `NAME=VALUE`; a file that names its arrays itself may stand alone.
+pub(crate) fn key_and_given(text: &str) -> Result<(Option<Key>, Given), String> {
+    if !text.contains('=')
+        && let given @ (Given::Archive { .. } | Given::Message(_)) = text.parse()?
+    {
+        return Ok((None, given));
+    }
     let (key, given) = key_and_rest(text)?;
-    Ok((key, given.parse()?))
+    Ok((Some(key), given.parse()?))
 }
 
-/// Splits `ID=FILE`.
-pub(crate) fn key_and_path(text: &str) -> Result<(Key, PathBuf), String> {
+/// Splits `NAME=FILE`; an archive may stand alone.
+pub(crate) fn key_and_path(text: &str) -> Result<(Option<Key>, PathBuf), String> {
+    if !text.contains('=') && text.ends_with(".npz") {
+        return Ok((None, text.into()));
+    }
     match key_and_rest(text)? {
         (_, "") => Err("name a file after the `=`".into()),
-        (key, path) => Ok((key, path.into())),
+        (key, path) => Ok((Some(key), path.into())),
     }
 }
 
-/// Splits `ID=FILL`.
+/// Splits `NAME=FILL`.
 pub(crate) fn key_and_fill(text: &str) -> Result<(Key, Fill), String> {
     let (key, fill) = key_and_rest(text)?;
     Ok((key, fill.parse()?))
 }
 
-/// Splits `ID=2x3`.
-pub(crate) fn key_and_shape(text: &str) -> Result<(Key, Vec<i64>), String> {
+/// Splits `NAME=2x3*ab`.
+pub(crate) fn key_and_shape(text: &str) -> Result<(Key, ShapeEdit), String> {
     let (key, shape) = key_and_rest(text)?;
-    if shape.is_empty() {
-        return Ok((key, Vec::new()));
+    Ok((key, shape.parse()?))
+}
+
+/// Splits `LEFT=RIGHT` where both are words of a closed list or are read later.
+pub(crate) fn pair<T>(
+    text: &str,
+    form: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(Key, T), String> {
+    match text.split_once('=') {
+        Some((left, right)) if !left.is_empty() => Ok((left.into(), parse(right)?)),
+        _ => Err(format!("write it as {form}")),
     }
-    let dim = |dim: &str| match dim.parse() {
-        Ok(dim @ 0..) => Ok(dim),
-        _ => Err(format!("{dim:?} is no dim; write a shape as dims joined by x, such as 2x8x128x128")),
-    };
-    Ok((key, shape.split('x').map(dim).collect::<Result<_, _>>()?))
 }
