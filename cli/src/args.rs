@@ -9,8 +9,9 @@ use crate::bench::args::BenchArgs;
 use crate::convert::ConvertArgs;
 use crate::fill::Fill;
 use crate::inspect::InspectArgs;
-use crate::parse::{EXIT_CODES, Key, join, key_and_fill, key_and_path};
+use crate::parse::{EXIT_CODES, join, key_and_fill, key_and_path};
 use crate::source::GraphArgs;
+use crate::words::Key;
 
 /// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]

@@ -10,7 +10,7 @@ use sterna::{
     Property, Schema, TensorId,
 };
 
-use crate::parse::{Key, did_you_mean, listed, pair, plain};
+use crate::words::{Key, did_you_mean, listed, pair, plain};
 
 /// The word for an attribute that is taken away, and for the kind of an op that is.
 const UNDEF: &str = "undef";

@@ -10,7 +10,7 @@ use sterna::{DataType, LogicalTensor};
 use sterna_import::onnx;
 
 use crate::inline::Inline;
-use crate::parse::{Key, did_you_mean, listed, plain};
+use crate::words::{Key, did_you_mean, listed, plain};
 use crate::{npy, npz};
 
 /// The value of an input.

@@ -25,6 +25,7 @@ mod run;
 mod shapes;
 mod source;
 mod terminal;
+mod words;
 
 use std::process::ExitCode;
 

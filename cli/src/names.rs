@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use sterna::{Graph, LogicalTensor, OpId, Port, Schema, TensorId};
 use sterna_import::Port as ModelPort;
 
-use crate::parse::{did_you_mean, listed, plain};
+use crate::words::{did_you_mean, listed, plain};
 
 /// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::npy;
-use crate::parse::plain;
+use crate::words::plain;
 
 /// The most arrays of an archive.
 const MOST_ENTRIES: usize = 4096;

@@ -16,12 +16,12 @@ use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
 use crate::names::Side;
-use crate::parse::{Key, plain};
 use crate::report::{
     Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written,
 };
 use crate::shapes::in_memory;
 use crate::source::Loaded;
+use crate::words::{Key, plain};
 use crate::{npy, npz};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go

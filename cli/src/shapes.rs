@@ -11,7 +11,7 @@ use sterna::{
 };
 
 use crate::ending::Ending;
-use crate::parse::check_id;
+use crate::words::check_id;
 
 /// Another shape, another layout, or both, for a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]

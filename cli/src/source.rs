@@ -17,8 +17,9 @@ use crate::edit::{self, AttrEdit, Edits, KindEdit, TypeEdit};
 use crate::ending::Ending;
 use crate::given::{Given, GivenInput, expanded};
 use crate::names::{Names, Side, op_of};
-use crate::parse::{self, Key, listed, plain};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
+use crate::words::{Key, listed, plain};
+use crate::{parse, words};
 
 /// Which graph, and what of it options change.
 #[derive(Debug, clap::Args)]
@@ -91,7 +92,7 @@ fn policies() -> impl TypedValueParser<Value = Policy> {
 }
 
 fn key_and_property(text: &str) -> Result<(Key, Property), String> {
-    parse::pair(text, "NAME=PROPERTY, such as 3=constant", edit::property)
+    words::pair(text, "NAME=PROPERTY, such as 3=constant", edit::property)
 }
 
 /// A graph that was read.
@@ -125,7 +126,7 @@ impl Loaded {
         let resolved =
             named.iter().map(|(key, value)| Ok((self.names.find(option, key, side)?, value.clone())));
         let resolved: Vec<(TensorId, T)> = resolved.collect::<Result<_>>()?;
-        parse::once(option, resolved.iter().map(|(id, _)| *id))?;
+        words::once(option, resolved.iter().map(|(id, _)| *id))?;
         Ok(resolved)
     }
 
@@ -145,7 +146,7 @@ impl Loaded {
                 (found, false) => resolved.push((found?, given.clone())),
             }
         }
-        parse::once("--input", resolved.iter().map(|(id, _)| *id))?;
+        words::once("--input", resolved.iter().map(|(id, _)| *id))?;
         if passed.is_empty() {
             return Ok((resolved, Vec::new()));
         }
@@ -227,8 +228,8 @@ impl GraphOptions {
             }
             edits.kinds.push((id, *kind));
         }
-        parse::once("--type", edits.types.iter().map(|(id, _)| *id))?;
-        parse::once("--property", edits.properties.iter().map(|(id, _)| *id))?;
+        words::once("--type", edits.types.iter().map(|(id, _)| *id))?;
+        words::once("--property", edits.properties.iter().map(|(id, _)| *id))?;
         Ok(edits)
     }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use clap::{ArgGroup, ValueEnum};
 
 use crate::fill::Fill;
-use crate::parse::{Key, join, key_and_fill};
+use crate::parse::{join, key_and_fill};
 use crate::source::GraphOptions;
+use crate::words::Key;
 
 /// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]

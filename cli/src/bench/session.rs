@@ -20,8 +20,8 @@ use super::suites::Subject;
 use crate::ending::Ending;
 use crate::fill::Fills;
 use crate::host::HostTensor;
-use crate::parse::check_id;
 use crate::shapes::in_memory;
+use crate::words::check_id;
 
 /// The sizes at which the streaming limit itself is measured, by doubling.
 const MIN_CEILING: usize = 4 << 10;
