@@ -8,10 +8,10 @@ use clap_complete::Shell;
 use crate::bench::args::BenchArgs;
 use crate::convert::ConvertArgs;
 use crate::fill::Fill;
-use crate::given::Given;
 use crate::inspect::InspectArgs;
-use crate::parse::{EXIT_CODES, Key, join, key_and_fill, key_and_given, key_and_path};
+use crate::parse::{EXIT_CODES, join, key_and_fill, key_and_path};
 use crate::source::GraphArgs;
+use crate::words::Key;
 
 /// Shows, runs, checks and times graphs with Sterna.
 #[derive(Debug, Parser)]
@@ -82,18 +82,15 @@ const MAN_EXAMPLES: &str = "Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: GraphArgs,
-    /// Reads an input tensor from a file, whose type and shape must be those of the tensor, or takes a small
-    /// value such as [[1,0],[0,1]]. Inputs and outputs of a model go by their names as well.
-    #[arg(long, value_name = "ID=FILE.npy|VALUE", value_parser = key_and_given)]
-    pub(crate) input: Vec<(Key, Given)>,
-    /// Writes a computed tensor to a file.
-    #[arg(long, value_name = "ID=FILE.npy", value_parser = key_and_path)]
-    pub(crate) output: Vec<(Key, PathBuf)>,
+    /// Writes a computed tensor to an .npy file, or into an .npz file, of which several may be part; FILE.npz
+    /// alone takes all outputs of the graph.
+    #[arg(long, value_name = "NAME=FILE|FILE.npz", value_parser = key_and_path)]
+    pub(crate) output: Vec<(Option<Key>, PathBuf)>,
     /// Fills a tensor: random (the default, in a range that suits the ops that use it), zeros, ones, causal
     /// (1 on and below the diagonal of the last two dims), padding (1 in the first elements of each row, a
     /// random number of them), or one value everywhere (a number, inf, -inf, nan, true, false). A result that
     /// is filled is what the partitions that follow read, whatever was computed.
-    #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill)]
+    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill)]
     pub(crate) fill: Vec<(Key, Fill)>,
     /// Seeds the random fill.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -118,7 +115,9 @@ pub(crate) struct RunArgs {
 const RUN_EXAMPLES: &str = "Examples:
   sterna run graph.json --check
   sterna run graph.json --repeat 100 --threads 1
-  sterna run graph.json --input 0=mask.npy --fill 1=ones --output 3=out.npy
+  sterna run graph.json --input cond=mask.npy --fill then=ones --output dst=out.npy
+  sterna run graph.json --shape then=2x12x128 --type bf16 --attr 0.auto_broadcast=numpy
+  sterna run model.onnx --input inputs.npz --output results.npz
   sterna run - --json < graph.json
   sterna run model.xml --input mask=mask.npy --output scores=out.npy
   sterna run select.xml --input cond='[1,0]' --input then='[1,2]' --input else='[3,4]'";

@@ -47,6 +47,7 @@ pub(crate) fn checks(
         Err(error) if is_unknown(&error) => {
             let no_check = |output: &HostTensor| Check {
                 tensor: output.desc().id(),
+                name: None,
                 elements: output.desc().element_count().unwrap_or(0) as i64,
                 ulps: 0,
                 is_bounded: false,
@@ -168,7 +169,17 @@ fn check(tensor: TensorId, computed: &Value, expected: &Value, allowed: &Allowed
     let is_equal = first_difference.is_none();
     let no_check = if is_equal { says_little(expected) } else { None };
     let equal = no_check.is_none().then_some(is_equal);
-    Ok(Check { tensor, elements, ulps, is_bounded, note: None, equal, no_check, first_difference })
+    Ok(Check {
+        tensor,
+        name: None,
+        elements,
+        ulps,
+        is_bounded,
+        note: None,
+        equal,
+        no_check,
+        first_difference,
+    })
 }
 
 /// Holds the outputs of a partition against the intervals of the reference.
@@ -201,7 +212,17 @@ fn enclosed(
         let equal = no_check.is_none().then_some(outside.is_none());
         let elements = elements as i64;
         let note = Some(MASKED_KEYS);
-        Ok(Check { tensor, elements, ulps: 0, is_bounded: true, note, equal, no_check, first_difference })
+        Ok(Check {
+            tensor,
+            name: None,
+            elements,
+            ulps: 0,
+            is_bounded: true,
+            note,
+            equal,
+            no_check,
+            first_difference,
+        })
     };
     outputs.iter().map(check).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) struct ConvertArgs {
 const EXAMPLES: &str = "Examples:
   sterna convert model.xml -o graph.json
   sterna convert model.xml -o graph.json --constants weights
-  sterna convert model.xml --override-shape tokens=1x128 > graph.json";
+  sterna convert model.xml --shape tokens=1x128 > graph.json";
 
 /// The text, and what the reader should know besides.
 pub(crate) struct Converted {
@@ -38,7 +38,7 @@ pub(crate) struct Converted {
 
 /// Reads a graph or model, and gives it as graph JSON.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
-    let mut loaded = args.source.load(&[])?;
+    let mut loaded = args.source.load()?;
     let mut notes = std::mem::take(&mut loaded.notes);
     match &args.constants {
         Some(folder) => {

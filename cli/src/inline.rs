@@ -43,7 +43,7 @@ impl Inline {
         ensure!(
             dims == self.dims,
             "its value has shape {:?}, but the tensor has {dims:?}; write it in the shape of the tensor, or \
-             give the tensor another with --override-shape",
+             give the tensor another with --shape",
             self.dims
         );
         let mut bytes = Vec::new();

@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod check;
 mod convert;
+mod edit;
 mod ending;
 mod fill;
 mod given;
@@ -13,7 +14,9 @@ mod host;
 mod inline;
 mod inspect;
 mod manual;
+mod names;
 mod npy;
+mod npz;
 mod ops;
 mod parse;
 mod report;
@@ -22,6 +25,7 @@ mod run;
 mod shapes;
 mod source;
 mod terminal;
+mod words;
 
 use std::process::ExitCode;
 

@@ -40,19 +40,22 @@ pub(crate) fn note(id: TensorId, data_type: DataType) -> Option<String> {
 
 /// The type and the shape that a file says that it holds; no type if tensors have none such.
 pub(crate) fn description(path: &Path) -> Result<(Option<DataType>, Vec<i64>)> {
-    let describe = || {
-        let header = header(&mut BufReader::new(File::open(path)?))?;
-        let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
-        let is_found = |data_type: &DataType| {
-            // A tensor whose type has no name in such files stands under another name.
-            note(0, *data_type).is_none()
-                && file_types(*data_type).first() == Some(&found.type_char())
-                && data_type.size() == found.num_bytes()
-        };
-        let dims = header.shape().iter().map(|&dim| i64::try_from(dim)).collect::<Result<_, _>>()?;
-        Ok((DataType::WHOLE.iter().copied().find(is_found), dims))
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    described(&mut BufReader::new(file)).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The type and the shape that the header says.
+pub(crate) fn described(mut file: &mut dyn Read) -> Result<(Option<DataType>, Vec<i64>)> {
+    let header = header(&mut file)?;
+    let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
+    let is_found = |data_type: &DataType| {
+        // A tensor whose type has no name in such files stands under another name.
+        note(0, *data_type).is_none()
+            && file_types(*data_type).first() == Some(&found.type_char())
+            && data_type.size() == found.num_bytes()
     };
-    describe().with_context(|| format!("cannot read {}", path.display()))
+    let dims = header.shape().iter().map(|&dim| i64::try_from(dim)).collect::<Result<_, _>>()?;
+    Ok((DataType::WHOLE.iter().copied().find(is_found), dims))
 }
 
 /// Reads the value of a tensor.
@@ -62,7 +65,8 @@ pub(crate) fn read(path: &Path, desc: &LogicalTensor) -> Result<Value> {
         .with_context(|| format!("cannot read tensor {} from {}", desc.id(), path.display()))
 }
 
-fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
+/// Reads the value of a tensor from the bytes of a file, to their end.
+pub(crate) fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
     let header = header(&mut file)?;
     let DType::Plain(found) = header.dtype() else { bail!("it holds records; save a plain array") };
     let data_type = desc.data_type();
@@ -78,7 +82,7 @@ fn parse(mut file: impl Read, desc: &LogicalTensor) -> Result<Value> {
     ensure!(
         header.shape() == dims,
         "its shape is {:?}, but that of the tensor is {dims:?}; save it in the shape of the tensor, or give \
-         the tensor another with --override-shape",
+         the tensor another with --shape",
         header.shape()
     );
 
@@ -153,10 +157,21 @@ fn check_form(header: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the value of a tensor, and says what there is to say about the type in the file.
+/// Writes the value of a tensor to a file, and says what [`encode`] says.
+pub(crate) fn write(path: &Path, id: TensorId, value: &Value) -> Result<Option<String>> {
+    let write = || -> Result<Option<String>> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let note = encode(&mut file, id, value)?;
+        file.flush()?;
+        Ok(note)
+    };
+    write().with_context(|| format!("cannot write tensor {id} to {}", path.display()))
+}
+
+/// Writes the bytes of a file, and says what there is to say about the type in it.
 ///
 /// A boolean tensor whose bytes are not all 0 or 1 is written as bytes: no other bits are bools.
-pub(crate) fn write(path: &Path, id: TensorId, value: &Value) -> Result<Option<String>> {
+pub(crate) fn encode(file: &mut impl Write, id: TensorId, value: &Value) -> Result<Option<String>> {
     let data_type = value.data_type();
     let size = data_type.size().unwrap_or(1);
     let beyond_truth = data_type == DataType::Boolean && value.bytes().iter().any(|&byte| byte > 1);
@@ -168,15 +183,9 @@ pub(crate) fn write(path: &Path, id: TensorId, value: &Value) -> Result<Option<S
     let order = if size == 1 { Endianness::Irrelevant } else { Endianness::of_machine() };
     let name = format!("{}{}{size}", order.to_str(), char.to_str());
     let dims: Vec<u64> = value.dims().iter().map(|&dim| dim as u64).collect();
-
-    let write = || -> Result<()> {
-        let file = BufWriter::new(File::create(path)?);
-        let header = WriteOptions::new_header_only().dtype(DType::new_scalar(name.parse()?)).shape(&dims);
-        let mut file = header.writer(file).write_header_only()?;
-        file.write_all(value.bytes())?;
-        Ok(file.flush()?)
-    };
-    write().with_context(|| format!("cannot write tensor {id} to {}", path.display()))?;
+    let header = WriteOptions::new_header_only().dtype(DType::new_scalar(name.parse()?)).shape(&dims);
+    let file = header.writer(file).write_header_only()?;
+    file.write_all(value.bytes())?;
     Ok(match beyond_truth {
         true => Some(format!(
             "tensor {id} is boolean and holds bytes other than 0 and 1, which a bool of .npy cannot; the \

@@ -1,5 +1,6 @@
 //! The report of a run, as data, as text and as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,13 +28,14 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {
     pub(crate) tensor: TensorId,
+    pub(crate) name: Option<String>,
     pub(crate) file: PathBuf,
 }
 
 /// A result with its value.
 #[derive(Debug, Serialize)]
 pub(crate) struct ResultReport {
-    /// Its name in the model, or its id.
+    /// Its name in the model, or by its port.
     pub(crate) name: String,
     pub(crate) tensor: PortReport,
     /// Its elements in brackets.
@@ -91,6 +93,8 @@ pub(crate) struct OpReport {
 #[derive(Debug, Serialize)]
 pub(crate) struct PortReport {
     pub(crate) id: TensorId,
+    /// Of an input or output of the graph.
+    pub(crate) name: Option<String>,
     pub(crate) dtype: &'static str,
     pub(crate) shape: Option<Vec<Option<i64>>>,
     pub(crate) strides: Option<Vec<i64>>,
@@ -126,6 +130,8 @@ pub(crate) struct TilesReport {
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) tensor: TensorId,
+    /// Of an output of the graph.
+    pub(crate) name: Option<String>,
     pub(crate) elements: i64,
     /// The units in the last place by which an element may differ; 0 means equal bits.
     pub(crate) ulps: u32,
@@ -150,9 +156,26 @@ pub(crate) struct Difference {
 }
 
 impl Report {
+    /// Names the inputs and outputs of the graph.
+    pub(crate) fn name_ports(&mut self, names: &BTreeMap<TensorId, String>) {
+        let partitions = self.partitions.iter_mut();
+        let ports =
+            partitions.flat_map(|partition| partition.inputs.iter_mut().chain(&mut partition.outputs));
+        name_ports(ports, names);
+        name_ports(self.results.iter_mut().map(|result| &mut result.tensor), names);
+    }
+
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
+}
+
+/// Names those of the ports that are inputs and outputs of the graph.
+pub(crate) fn name_ports<'a>(
+    ports: impl IntoIterator<Item = &'a mut PortReport>,
+    names: &BTreeMap<TensorId, String>,
+) {
+    ports.into_iter().for_each(|port| port.name = names.get(&port.id).cloned());
 }
 
 impl PartitionReport {
@@ -197,6 +220,7 @@ impl PortReport {
         let known = |&dim: &i64| (dim != UNKNOWN_DIM).then_some(dim);
         Self {
             id: desc.id(),
+            name: None,
             dtype: desc.data_type().name(),
             shape: desc.dims().map(|dims| dims.iter().map(known).collect()),
             strides: desc.strides().map(<[i64]>::to_vec),
@@ -255,8 +279,8 @@ impl Display for Report {
         }
         self.results.iter().try_for_each(|result| writeln!(f, "{result}"))?;
         let mut written = self.written.iter();
-        written.try_for_each(|Written { tensor, file }| {
-            writeln!(f, "wrote tensor {tensor} to {}", file.display())
+        written.try_for_each(|Written { tensor, name, file }| {
+            writeln!(f, "wrote tensor {tensor}{} to {}", InBrackets(name), file.display())
         })
     }
 }
@@ -311,7 +335,11 @@ impl Display for PartitionReport {
 
 impl Display for PortReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ", self.id, self.dtype)?;
+        write!(f, "{} ", self.id)?;
+        if let Some(name) = &self.name {
+            write!(f, "{name} ")?;
+        }
+        write!(f, "{} ", self.dtype)?;
         match &self.shape {
             None => f.write_str("of unknown rank")?,
             Some(dims) => braced(f, dims.iter().copied())?,
@@ -354,25 +382,29 @@ impl Display for Execution {
 
 impl Display for Check {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "tensor {}{}: ", self.tensor, InBrackets(&self.name))?;
+        let elements = self.elements;
         match &self.first_difference {
             None if self.no_check.is_some() => {
-                let reason = self.no_check.as_deref().unwrap_or_default();
-                write!(f, "tensor {}: no check, {reason}", self.tensor)
+                write!(f, "no check, {}", self.no_check.as_deref().unwrap_or_default())
             }
             None if self.is_bounded => {
-                write!(f, "tensor {}: all {} elements are within their bounds", self.tensor, self.elements)?;
+                write!(f, "all {elements} elements are within their bounds")?;
                 self.note.map_or(Ok(()), |note| write!(f, "; {note}"))
             }
-            None if self.ulps == 0 => {
-                write!(f, "tensor {}: all {} elements equal the reference", self.tensor, self.elements)
-            }
-            None => write!(
-                f,
-                "tensor {}: all {} elements are within {} ulp of the reference",
-                self.tensor, self.elements, self.ulps
-            ),
-            Some(difference) => write!(f, "tensor {}: {difference}", self.tensor),
+            None if self.ulps == 0 => write!(f, "all {elements} elements equal the reference"),
+            None => write!(f, "all {elements} elements are within {} ulp of the reference", self.ulps),
+            Some(difference) => write!(f, "{difference}"),
         }
+    }
+}
+
+/// A name behind an id, if there is one.
+struct InBrackets<'a>(&'a Option<String>);
+
+impl Display for InBrackets<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))
     }
 }
 

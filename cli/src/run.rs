@@ -1,12 +1,12 @@
 //! `sterna run`: from a graph and arguments to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sterna::reference::{self, Value};
-use sterna::{Engine, Graph, LogicalTensor, Op, Partition, Policy, Stream, Tensor, TensorId, TensorMut};
+use sterna::{Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorId, TensorMut};
 
 use crate::args::RunArgs;
 use crate::check;
@@ -15,23 +15,27 @@ use crate::fill::{Fill, Fills};
 use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
-use crate::npy;
-use crate::parse::check_id;
+use crate::names::Side;
 use crate::report::{
     Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written,
 };
 use crate::shapes::in_memory;
-use crate::source::{Loaded, Side};
+use crate::source::Loaded;
+use crate::words::{Key, plain};
+use crate::{npy, npz};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
 /// on.
 pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
-    let mut loaded = args.source.load(&args.input)?;
-    let partitions = loaded.graph.partitions(Policy::Fusion).map_err(Ending::failed)?;
+    run_loaded(args, args.source.load()?)
+}
+
+/// Runs a graph that was read.
+pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, Ending> {
+    let partitions = loaded.graph.partitions(args.source.options.policy()).map_err(Ending::failed)?;
     let mut asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
     loaded.notes.extend(asked.leave_unused(&loaded));
-    asked.check(&loaded.graph, &partitions).map_err(Ending::usage)?;
-    let graph = &loaded.graph;
+    asked.check(&loaded, &partitions).map_err(Ending::usage)?;
 
     let engine = match args.threads {
         Some(threads) => Engine::builder().threads(threads.into()).build(),
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     };
     let mut report = Report {
         graph: args.source.graph.clone(),
-        ops: graph.ops().len(),
+        ops: loaded.graph.ops().len(),
         threads: engine.threads(),
         partitions: Vec::new(),
         results: Vec::new(),
@@ -47,11 +51,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
         notes: std::mem::take(&mut loaded.notes),
         failures: Vec::new(),
     };
-    let fills = Fills::new(graph, std::mem::take(&mut loaded.constants), asked.fill.clone(), args.seed);
+    let constants = std::mem::take(&mut loaded.constants);
+    let fills = Fills::new(&loaded.graph, constants, asked.fill.clone(), args.seed);
     let mut run = GraphRun {
         repeat: args.repeat,
         check: args.check,
-        tensors: inputs(&asked, graph, &fills, &engine, &mut report.notes)?,
+        names: loaded.names.by_id(),
+        tensors: inputs(&asked, &loaded, &fills, &engine, &mut report.notes)?,
         made_up: BTreeSet::new(),
         fills,
         stream: Stream::new(&engine),
@@ -69,19 +75,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
     }
     report.notes.extend(made_up(&report.partitions));
     write_outputs(&asked, &run, &mut report)?;
-    report.results = results(args, &loaded, &run).map_err(Ending::failed)?;
+    report.results = results(&asked, &loaded, &run).map_err(Ending::failed)?;
+    report.name_ports(&run.names);
     Ok(report)
 }
 
 /// The small results of a model, and of a graph whose inputs were written out.
-fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
-    let is_written_out = args.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
-    let outputs: Vec<(String, TensorId)> = match &loaded.named {
-        Some(named) => named.outputs.iter().map(|port| (port.name().to_owned(), port.tensor.id())).collect(),
-        None if is_written_out => {
-            loaded.graph.outputs().iter().map(|port| (port.id().to_string(), port.id())).collect()
-        }
-        None => Vec::new(),
+fn results(asked: &Asked, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
+    let is_written_out = asked.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
+    let outputs: Vec<(String, TensorId)> = match loaded.is_model || is_written_out {
+        true => loaded.names.outputs.iter().map(|port| (plain(port.name()), port.id)).collect(),
+        false => Vec::new(),
     };
     let mut results = Vec::new();
     for (name, id) in outputs {
@@ -100,14 +104,57 @@ fn results(args: &RunArgs, loaded: &Loaded, run: &GraphRun) -> Result<Vec<Result
 /// The options for tensors, by id.
 struct Asked {
     input: Vec<(TensorId, Given)>,
-    output: Vec<(TensorId, PathBuf)>,
+    output: Vec<OutputFile>,
     fill: Vec<(TensorId, Fill)>,
+}
+
+/// A file that takes one tensor, or an archive that takes several.
+struct OutputFile {
+    path: PathBuf,
+    /// Each with its name in an archive.
+    tensors: Vec<(TensorId, String)>,
+}
+
+impl OutputFile {
+    /// The files that options name.
+    fn all(asked: &[(Option<Key>, PathBuf)], loaded: &Loaded) -> Result<Vec<Self>> {
+        let mut files: Vec<Self> = Vec::new();
+        for (key, path) in asked {
+            let tensors = match key {
+                None => loaded.names.outputs.iter().map(|port| (port.id, port.name().to_owned())).collect(),
+                Some(key) => vec![(loaded.names.find("--output", key, Side::Outputs)?, key.clone())],
+            };
+            match files.iter_mut().find(|file| file.path == *path) {
+                None => files.push(Self { path: path.clone(), tensors }),
+                Some(file) if is_archive(path) => file.tensors.extend(tensors),
+                Some(_) => bail!("--output names {} more than once; keep one", path.display()),
+            }
+        }
+        for file in files.iter_mut().filter(|file| is_archive(&file.path)) {
+            // The name of a tensor that an option gives by its id.
+            for (id, name) in &mut file.tensors {
+                if *name == id.to_string() {
+                    *name = loaded.names.key(*id);
+                }
+            }
+            let mut names: Vec<&String> = file.tensors.iter().map(|(_, name)| name).collect();
+            names.sort_unstable();
+            if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                bail!("--output puts `{}` into {} more than once", plain(pair[0]), file.path.display());
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npz")
 }
 
 impl Asked {
     fn of(args: &RunArgs, loaded: &Loaded) -> Result<Self> {
-        let input = loaded.resolve("--input", &args.input, Side::Inputs)?;
-        let output = loaded.resolve("--output", &args.output, Side::Outputs)?;
+        let input = loaded.given.clone();
+        let output = OutputFile::all(&args.output, loaded)?;
         let fill = loaded.resolve("--fill", &args.fill, Side::Both)?;
         match input.iter().find(|(id, _)| fill.iter().any(|(filled, _)| id == filled)) {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
@@ -117,12 +164,13 @@ impl Asked {
 
     /// Passes over inputs of a model that no op uses, and says so.
     fn leave_unused(&mut self, loaded: &Loaded) -> Vec<String> {
-        let inputs = loaded.named.as_ref().map_or(&[][..], |named| &named.inputs);
+        if !loaded.is_model {
+            return Vec::new();
+        }
         let used: Vec<TensorId> = loaded.graph.inputs().iter().map(|input| input.id()).collect();
-        let unused: Vec<_> = inputs.iter().filter(|port| !used.contains(&port.tensor.id())).collect();
         let mut notes = Vec::new();
-        for port in unused {
-            let is_asked = |id: TensorId| id == port.tensor.id();
+        for port in loaded.names.inputs.iter().filter(|port| !used.contains(&port.id)) {
+            let is_asked = |id: TensorId| id == port.id;
             if self.input.iter().any(|(id, _)| is_asked(*id)) || self.fill.iter().any(|(id, _)| is_asked(*id))
             {
                 notes.push(format!("no op uses the input {:?} of the model", port.name()));
@@ -134,20 +182,21 @@ impl Asked {
     }
 
     /// Checks that the tensors are there.
-    fn check(&self, graph: &Graph, partitions: &[Partition]) -> Result<()> {
+    fn check(&self, loaded: &Loaded, partitions: &[Partition]) -> Result<()> {
+        let names = &loaded.names;
         let ids =
             |tensors: &mut dyn Iterator<Item = &LogicalTensor>| tensors.map(LogicalTensor::id).collect();
-        let inputs: Vec<TensorId> = ids(&mut graph.inputs().into_iter());
+        let inputs: Vec<TensorId> = ids(&mut loaded.graph.inputs().into_iter());
         for (id, _) in &self.input {
-            check_id("--input", *id, &inputs, "an input of the graph")?;
+            names.check("--input", *id, &inputs, "an input of the graph")?;
         }
         let computed: Vec<TensorId> = ids(&mut partitions.iter().flat_map(Partition::outputs));
-        for (id, _) in &self.output {
-            check_id("--output", *id, &computed, "handed out by a partition")?;
+        for (id, _) in self.output.iter().flat_map(|file| &file.tensors) {
+            names.check("--output", *id, &computed, "handed out by a partition")?;
         }
         let held = [inputs, computed].concat();
         for (id, _) in &self.fill {
-            check_id("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
+            names.check("--fill", *id, &held, "an input of the graph or handed out by a partition")?;
         }
         Ok(())
     }
@@ -156,22 +205,22 @@ impl Asked {
 /// The inputs of the graph, as given, or filled.
 fn inputs(
     asked: &Asked,
-    graph: &Graph,
+    loaded: &Loaded,
     fills: &Fills,
     engine: &Engine,
     notes: &mut Vec<String>,
 ) -> Result<BTreeMap<TensorId, HostTensor>, Ending> {
     let mut tensors = BTreeMap::new();
-    for desc in graph.inputs() {
+    for desc in loaded.graph.inputs() {
         let id = desc.id();
-        let desc = in_memory(desc).map_err(Ending::usage)?;
+        let desc = loaded.input_in_memory(desc).map_err(Ending::usage)?;
         let mut tensor = HostTensor::zeroed(&desc, engine)
-            .with_context(|| format!("no memory can be made for input tensor {id}"))
+            .with_context(|| format!("no memory can be made for input {}", loaded.names.shown(id)))
             .map_err(Ending::failed)?;
         match asked.input.iter().find(|(given, _)| *given == id) {
             None => tensor.fill(fills).map_err(Ending::usage)?,
             Some((_, given)) => {
-                if matches!(given, Given::File(_)) {
+                if given.is_of_numpy() {
                     notes.extend(npy::note(id, desc.data_type()));
                 }
                 let value = given.value(&desc).map_err(Ending::usage)?;
@@ -200,18 +249,33 @@ fn made_up(partitions: &[PartitionReport]) -> Option<String> {
 }
 
 fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(), Ending> {
-    for (id, path) in &asked.output {
-        let Some(tensor) = run.tensors.get(id) else {
-            let why = "was not computed";
-            report.failures.push(format!("tensor {id} {why}, so {} was not written", path.display()));
-            continue;
-        };
-        let value = tensor.value().map_err(Ending::failed)?;
-        report.notes.extend(npy::write(path, *id, &value).map_err(Ending::usage)?);
-        if run.made_up.contains(id) {
-            report.notes.push(format!("tensor {id} in {} follows from what was made up", path.display()));
+    for OutputFile { path, tensors } in &asked.output {
+        let mut values = Vec::new();
+        for (id, name) in tensors {
+            let Some(tensor) = run.tensors.get(id) else {
+                let what = format!("tensor {id} was not computed");
+                report.failures.push(format!("{what}, so {} was not written", path.display()));
+                continue;
+            };
+            values.push((name.clone(), *id, tensor.value().map_err(Ending::failed)?));
         }
-        report.written.push(Written { tensor: *id, file: path.clone() });
+        // An archive that lacks one is not written either.
+        if values.len() < tensors.len() {
+            continue;
+        }
+        match (is_archive(path), &values[..]) {
+            (false, [(_, id, value)]) => {
+                report.notes.extend(npy::write(path, *id, value).map_err(Ending::usage)?);
+            }
+            _ => report.notes.extend(npz::write(path, &values).map_err(Ending::usage)?),
+        }
+        for (_, id, _) in values {
+            if run.made_up.contains(&id) {
+                report.notes.push(format!("tensor {id} in {} follows from what was made up", path.display()));
+            }
+            let name = run.names.get(&id).cloned();
+            report.written.push(Written { tensor: id, name, file: path.clone() });
+        }
     }
     Ok(())
 }
@@ -220,6 +284,7 @@ fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(
 struct GraphRun {
     repeat: u32,
     check: bool,
+    names: BTreeMap<TensorId, String>,
     fills: Fills,
     engine: Engine,
     stream: Stream,
@@ -290,6 +355,9 @@ impl GraphRun {
         if self.check {
             report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream)
                 .context("it cannot be checked")?;
+            for check in &mut report.checks {
+                check.name = self.names.get(&check.tensor).cloned();
+            }
         }
         self.tensors.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
         match report.checks.iter().find(|check| check.equal == Some(false)) {

@@ -1,73 +1,121 @@
 //! Graphs as the command line names them: from a file or from standard input, in JSON or as a model of ONNX
-//! or OpenVINO, with the shapes that options give.
+//! or OpenVINO, with what options change of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sterna::reference::Value;
-use sterna::{DataType, Error, Graph, JsonFault, LogicalTensor, TensorId};
-use sterna_import::{Fault, Imported, Options, Port, onnx, openvino};
+use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, Policy, Property, TensorId};
+use sterna_import::{Fault, Imported, Options, onnx, openvino};
 
+use crate::edit::{self, AttrEdit, Edits, KindEdit, TypeEdit};
 use crate::ending::Ending;
-use crate::given::Given;
-use crate::parse::{self, Key};
-use crate::shapes::settle;
+use crate::given::{Given, GivenInput, expanded};
+use crate::names::{Names, Side, op_of};
+use crate::shapes::{ShapeEdit, in_memory, settle_edited};
+use crate::words::{Key, listed, plain};
+use crate::{parse, words};
 
-/// Which graph.
+/// Which graph, and what of it options change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArgs {
     /// The graph in JSON, or a model of ONNX or OpenVINO; `-` reads standard input.
     pub(crate) graph: PathBuf,
-    /// Gives a tensor another shape, such as 3=2x8x128x128; the shapes of all that is computed from it are
-    /// inferred anew. `ID=` with nothing behind it is a scalar. A tensor that an op produces needs this only
-    /// if its shape does not follow from those of the op's inputs.
-    #[arg(long, visible_alias = "shape", value_name = "ID=SHAPE", value_parser = parse::key_and_shape)]
-    pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
+    #[command(flatten)]
+    pub(crate) options: GraphOptions,
+}
+
+/// What options change of a graph, the same for each command that reads one.
+///
+/// Tensors go by NAME: inputs and outputs by that of the model or, in a graph in JSON, by the port of the
+/// first op that takes an input, or of the op that computes an output, such as cond and dst; and every tensor
+/// by its id. Ops go by id or by name.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "What is read and changed")]
+pub(crate) struct GraphOptions {
+    /// Takes the value of an input from an .npy file, from the array of this name of an .npz file (or from
+    /// another one as FILE.npz:ARRAY), from a .pb file as the test data of ONNX has them, or from a small value
+    /// such as [[1,0],[0,1]]. Type and shape must be those of the tensor. FILE.npz and FILE.pb alone give the
+    /// inputs that they name.
+    #[arg(long, value_name = "NAME=FILE|NAME=VALUE", value_parser = parse::key_and_given)]
+    pub(crate) input: Vec<(Option<Key>, Given)>,
+    /// Gives a tensor another shape, such as x=2x8x128x128; the shapes of all that is computed from it are
+    /// inferred anew. `NAME=` with nothing behind it is a scalar. A layout may follow, or stand alone: a tag as
+    /// in x=2x8x4*acb or x=*acb, which lists the dims from the outermost to the innermost, or strides as in
+    /// x=*32x1x8. A tensor that an op produces needs a shape only if it does not follow from those of the op's
+    /// inputs.
+    #[arg(
+        long,
+        visible_alias = "override-shape",
+        value_name = "NAME=SHAPE",
+        value_parser = parse::key_and_shape
+    )]
+    pub(crate) shape: Vec<(Key, ShapeEdit)>,
+    /// Gives a tensor another type, such as x=bf16; f32, bf16 or f16 alone give it to all data of one of these
+    /// types, except scales and shifts of norms and the like.
+    #[arg(long = "type", value_name = "NAME=TYPE|TYPE")]
+    pub(crate) types: Vec<TypeEdit>,
+    /// Gives an op another value of an attribute, such as 3.transpose_b=true; lists are numbers joined by x,
+    /// and undef takes the attribute away.
+    #[arg(long = "attr", value_name = "OP.ATTRIBUTE=VALUE")]
+    pub(crate) attrs: Vec<AttrEdit>,
+    /// Makes an op one of another kind, such as 0=Maximum, with the same inputs and outputs; undef takes the op
+    /// away and puts its input in place of its output.
+    #[arg(long = "op-kind", value_name = "OP=KIND")]
+    pub(crate) kinds: Vec<KindEdit>,
+    /// Gives a tensor another property: undef, variable, constant or host_scalar.
+    #[arg(long = "property", value_name = "NAME=PROPERTY", value_parser = key_and_property)]
+    pub(crate) properties: Vec<(Key, Property)>,
+    /// Gives the graph another floating-point math mode: strict, bf16, f16, tf32 or any, and with :true behind
+    /// it for integers too.
+    #[arg(long, value_name = "MODE", value_parser = edit::fpmath)]
+    pub(crate) fpmath: Option<FpMath>,
     /// The constants of a model of OpenVINO; unless given, the file beside it that ends in .bin.
     #[arg(long, value_name = "FILE.bin")]
     pub(crate) weights: Option<PathBuf>,
     /// Takes a model although layers of it cannot be mapped: each of them becomes a Wildcard op.
     #[arg(long)]
     pub(crate) partial: bool,
+    /// Which ops share a partition: those that gain from it (fusion, the default), or none (debug).
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    pub(crate) policy: Option<Policy>,
+}
+
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(Policy::ALL.iter().map(|policy| policy.name()))
+        .try_map(|name| name.parse::<Policy>())
+}
+
+fn key_and_property(text: &str) -> Result<(Key, Property), String> {
+    words::pair(text, "NAME=PROPERTY, such as 3=constant", edit::property)
 }
 
 /// A graph that was read.
+#[derive(Default)]
 pub(crate) struct Loaded {
     /// Finalized, with every shape settled that can be before it runs.
     pub(crate) graph: Graph,
     /// The values of a model's constants.
     pub(crate) constants: BTreeMap<TensorId, Value>,
-    /// The inputs and outputs of a model by name; nothing of a graph in JSON, whose tensors have no names.
-    pub(crate) named: Option<Named>,
+    /// The inputs and outputs by name.
+    pub(crate) names: Names,
+    /// Whether it is a model, whose inputs and outputs have names of their own.
+    pub(crate) is_model: bool,
+    /// The values of inputs that options give.
+    pub(crate) given: Vec<(TensorId, Given)>,
     /// Remarks for the reader.
     pub(crate) notes: Vec<String>,
 }
 
-/// The inputs and outputs of a model.
-pub(crate) struct Named {
-    pub(crate) inputs: Vec<Port>,
-    pub(crate) outputs: Vec<Port>,
-}
-
-/// The place of the tensors that an option may name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Inputs,
-    Outputs,
-    /// Inputs first.
-    Both,
-}
+/// The values of inputs by id.
+type GivenById = Vec<(TensorId, Given)>;
 
 impl Loaded {
-    /// A graph in memory, whose tensors have no names.
-    fn unnamed(graph: Graph) -> Self {
-        Self { graph, constants: BTreeMap::new(), named: None, notes: Vec::new() }
-    }
-
     /// The ids of the tensors that an option names, each once.
     pub(crate) fn resolve<T: Clone>(
         &self,
@@ -75,29 +123,115 @@ impl Loaded {
         named: &[(Key, T)],
         side: Side,
     ) -> Result<Vec<(TensorId, T)>> {
-        let resolved = named.iter().map(|(key, value)| Ok((self.tensor(key, side)?, value.clone())));
+        let resolved =
+            named.iter().map(|(key, value)| Ok((self.names.find(option, key, side)?, value.clone())));
         let resolved: Vec<(TensorId, T)> = resolved.collect::<Result<_>>()?;
-        parse::once(option, resolved.iter().map(|(id, _)| *id))?;
+        words::once(option, resolved.iter().map(|(id, _)| *id))?;
         Ok(resolved)
     }
 
-    fn tensor(&self, key: &str, side: Side) -> Result<TensorId> {
-        let Some(named) = &self.named else { return id_of(key) };
-        let ports = match side {
-            Side::Inputs => &named.inputs[..],
-            Side::Outputs => &named.outputs[..],
-            Side::Both => &[&named.inputs[..], &named.outputs[..]].concat(),
-        };
-        match Port::find(ports, "tensor", key) {
-            Ok(port) => Ok(port.tensor.id()),
-            Err(error @ sterna_import::Error::Name { .. }) => id_of(key).or(Err(error.into())),
-            Err(error) => Err(error.into()),
+    /// The values that options give, by id, and what there is to say about files that hold more than that.
+    fn inputs(&self, inputs: &[GivenInput]) -> Result<(GivenById, Vec<String>)> {
+        let named = self.names.inputs.iter().map(|input| input.id);
+        let known: BTreeSet<TensorId> =
+            named.chain(self.graph.inputs().into_iter().map(LogicalTensor::id)).collect();
+        let (mut resolved, mut passed, mut is_any_named) = (Vec::new(), Vec::new(), false);
+        for GivenInput { key, given, is_named_by_file } in inputs {
+            match (self.names.find("--input", key, Side::Inputs), is_named_by_file) {
+                (Ok(id), true) if known.contains(&id) => {
+                    is_any_named = true;
+                    resolved.push((id, given.clone()));
+                }
+                (_, true) => passed.push(format!("`{}`", plain(key))),
+                (found, false) => resolved.push((found?, given.clone())),
+            }
         }
+        words::once("--input", resolved.iter().map(|(id, _)| *id))?;
+        if passed.is_empty() {
+            return Ok((resolved, Vec::new()));
+        }
+        let inputs = listed(self.names.inputs.iter().map(|input| format!("`{}`", plain(input.name()))));
+        if !is_any_named {
+            bail!("--input: the file holds {}, and none is an input; there are {inputs}", listed(passed));
+        }
+        let note = format!("--input: the file holds {} as well, which is no input", listed(passed));
+        Ok((resolved, vec![note]))
+    }
+
+    /// The values that options give.
+    pub(crate) fn given_values(&self) -> Result<Vec<(TensorId, Value)>> {
+        let inputs = self.graph.inputs();
+        let given = self.given.iter().filter_map(|(id, given)| {
+            let input = inputs.iter().find(|input| input.id() == *id)?;
+            let value = self.input_in_memory(input).and_then(|desc| given.value(&desc));
+            Some(value.map(|value| (*id, value)))
+        });
+        given.collect()
+    }
+
+    /// An input as it lies in memory.
+    ///
+    /// # Errors
+    ///
+    /// Its shape is not known.
+    pub(crate) fn input_in_memory(&self, input: &LogicalTensor) -> Result<LogicalTensor> {
+        if input.known_dims().is_some() {
+            return in_memory(input);
+        }
+        let (id, key) = (input.id(), self.names.key(input.id()));
+        bail!("the shape of input {} is not known; give it with --shape {key}=...", self.names.shown(id))
     }
 }
 
-fn id_of(key: &str) -> Result<TensorId> {
-    key.parse().map_err(|_| anyhow!("{key:?} is no tensor id; write a whole number before the `=`"))
+impl GraphOptions {
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.unwrap_or(Policy::Fusion)
+    }
+
+    /// The edits of a graph whose tensors and ops the options name.
+    fn edits(&self, loaded: &Loaded) -> Result<Edits> {
+        let mut edits = Edits { fpmath: self.fpmath, ..Edits::default() };
+        let known: BTreeSet<TensorId> = {
+            let ops = loaded.graph.ops().iter();
+            ops.flat_map(|op| op.inputs().iter().chain(op.outputs())).map(LogicalTensor::id).collect()
+        };
+        // An input of a model that no op uses is no tensor of the graph.
+        let idle: BTreeSet<TensorId> = loaded.names.inputs.iter().map(|input| input.id).collect();
+        let tensor = |option: &str, key: &str| {
+            let id = loaded.names.find(option, key, Side::Both)?;
+            if !known.contains(&id) && !idle.contains(&id) {
+                bail!("{option} names tensor {id}, which is not a tensor of the graph");
+            }
+            Ok(id)
+        };
+        for TypeEdit { key, data_type } in &self.types {
+            match key {
+                None if edits.all.is_some() => bail!("--type names a type for all tensors more than once"),
+                None => edits.all = Some(*data_type),
+                Some(key) => edits.types.push((tensor("--type", key)?, *data_type)),
+            }
+        }
+        for (key, property) in &self.properties {
+            edits.properties.push((tensor("--property", key)?, *property));
+        }
+        for AttrEdit { op, attr, value } in &self.attrs {
+            let id = op_of("--attr", op, &loaded.graph)?;
+            if edits.attrs.iter().any(|(other, name, _)| *other == id && name == attr) {
+                bail!("--attr names the attribute {} of op {id} more than once; keep one", plain(attr));
+            }
+            edits.attrs.push((id, attr.clone(), value.clone()));
+        }
+        for KindEdit { op, kind } in &self.kinds {
+            let id = op_of("--op-kind", op, &loaded.graph)?;
+            if edits.kinds.iter().any(|(other, _)| *other == id) {
+                bail!("--op-kind names op {id} more than once; keep one");
+            }
+            edits.kinds.push((id, *kind));
+        }
+        words::once("--type", edits.types.iter().map(|(id, _)| *id))?;
+        words::once("--property", edits.properties.iter().map(|(id, _)| *id))?;
+        Ok(edits)
+    }
 }
 
 impl GraphArgs {
@@ -109,12 +243,13 @@ impl GraphArgs {
         }
     }
 
-    /// The graph. `given` are the values of inputs, from which a model takes types and shapes that it does
-    /// not say.
-    pub(crate) fn load(&self, given: &[(Key, Given)]) -> Result<Loaded, Ending> {
+    /// The graph, with what options change of it. A model takes types and shapes that it does not say from the
+    /// values of inputs.
+    pub(crate) fn load(&self) -> Result<Loaded, Ending> {
+        let inputs = expanded(&self.options.input).map_err(Ending::usage)?;
         let bytes = read(&self.graph).map_err(Ending::usage)?;
         if is_onnx(&self.graph, &bytes) {
-            if self.weights.is_some() {
+            if self.options.weights.is_some() {
                 return Err(Ending::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
             let is_stdin = self.graph == Path::new("-");
@@ -124,7 +259,7 @@ impl GraphArgs {
                     // Constants may have their elements in files beside it.
                     false => onnx::read_file(&self.graph, options),
                 },
-                given,
+                &inputs,
                 true,
             );
         }
@@ -132,76 +267,107 @@ impl GraphArgs {
         let text = text.map_err(Ending::usage)?;
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
             let weights = self.weights_of().map_err(Ending::usage)?;
-            return self.model(&|options| openvino::read_with(&text, &weights, options), given, false);
+            return self.model(&|options| openvino::read_with(&text, &weights, options), &inputs, false);
         }
-        if let Some(option) =
-            [("--weights", self.weights.is_some()), ("--partial", self.partial)].iter().find(|o| o.1)
-        {
+        let of_models = [("--weights", self.options.weights.is_some()), ("--partial", self.options.partial)];
+        if let Some(option) = of_models.iter().find(|option| option.1) {
             return Err(Ending::usage(anyhow!("{} goes with a model; this is a graph in JSON", option.0)));
         }
-        let (graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
+        let (mut graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
             Ending::failed(match &error {
                 Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(&text, fault)),
                 _ => anyhow!(error).context(said),
             })
         })?;
-        notes.iter().for_each(|note| crate::terminal::say("note", note));
-        let loaded = Loaded::unnamed(graph);
-        let shapes =
-            loaded.resolve("--override-shape", &self.override_shape, Side::Inputs).map_err(Ending::usage)?;
-        Ok(Loaded { graph: settle(loaded.graph, &shapes)?, ..Loaded::unnamed(Graph::new()) })
+        graph.finalize().map_err(Ending::failed)?;
+        let notes = notes.iter().map(ToString::to_string).collect();
+        let loaded = Loaded { names: Names::of_graph(&graph), graph, notes, ..Loaded::default() };
+        let shapes = loaded.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        self.changed(loaded, &shapes, &inputs)
+    }
+
+    /// A graph with what options change of it.
+    fn changed(
+        &self,
+        mut loaded: Loaded,
+        shapes: &[(TensorId, ShapeEdit)],
+        inputs: &[GivenInput],
+    ) -> Result<Loaded, Ending> {
+        let edits = self.options.edits(&loaded).map_err(Ending::usage)?;
+        let graph = std::mem::take(&mut loaded.graph);
+        let edited = edits.apply(graph, &mut loaded.constants).map_err(Ending::usage)?;
+        loaded.graph = settle_edited(edited.graph, shapes, &edited.ops)?;
+        let (given, notes) = loaded.inputs(inputs).map_err(Ending::usage)?;
+        loaded.given = given;
+        loaded.notes.extend(notes);
+        Ok(loaded)
     }
 
     /// A model. If `takes_values`, its reader computes what follows from the values of inputs.
     fn model(
         &self,
         read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
-        given: &[(Key, Given)],
+        inputs: &[GivenInput],
         takes_values: bool,
     ) -> Result<Loaded, Ending> {
         let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
         // The names of its inputs, even if parts of it cannot be mapped as they are.
         let survey = read(&Options { partial: true, ..Options::default() }).map_err(failed)?;
+        let ports: BTreeMap<TensorId, (String, LogicalTensor)> = survey
+            .inputs
+            .iter()
+            .map(|port| (port.tensor.id(), (port.name().to_owned(), port.tensor.clone())))
+            .collect();
         let survey = loaded(survey);
-        let Some(named) = &survey.named else { unreachable!("a model has names") };
-        let input = |id: TensorId| named.inputs.iter().find(|port| port.tensor.id() == id);
 
-        let mut options = Options { partial: self.partial, ..Options::default() };
-        let mut inner = Vec::new();
-        let shapes = survey.resolve("--override-shape", &self.override_shape, Side::Inputs);
-        for (id, dims) in shapes.map_err(Ending::usage)? {
-            match input(id) {
-                Some(port) => drop(options.shapes.insert(port.name().into(), dims)),
-                None => inner.push((id, dims)),
+        let mut options = Options { partial: self.options.partial, ..Options::default() };
+        // What the reader of the model does not take, by name.
+        let mut later: Vec<(Key, ShapeEdit)> = Vec::new();
+        let shapes = survey.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        for ((key, edit), (id, _)) in self.options.shape.iter().zip(shapes) {
+            if let (Some((name, _)), Some(dims)) = (ports.get(&id), &edit.dims) {
+                options.shapes.insert(name.clone(), dims.clone());
+            }
+            if !ports.contains_key(&id) || edit.layout.is_some() {
+                later.push((key.clone(), edit.clone()));
             }
         }
         let mut values = BTreeMap::new();
-        for (id, given) in survey.resolve("--input", given, Side::Inputs).map_err(Ending::usage)? {
-            let Some(port) = input(id) else { continue };
+        for (id, given) in survey.inputs(inputs).map_err(Ending::usage)?.0 {
+            let Some((name, tensor)) = ports.get(&id) else { continue };
             let (data_type, dims) = given.description().map_err(Ending::usage)?;
             if takes_values {
-                let desc = LogicalTensor::strided(id, port.tensor.data_type(), &dims);
+                let desc = LogicalTensor::strided(id, tensor.data_type(), &dims);
                 let value = desc.map_err(Into::into).and_then(|desc| given.value(&desc));
-                values.insert(port.name().to_owned(), value.map_err(Ending::usage)?);
+                // A value of the type that an option gives is no constant of the model.
+                match self.options.types.is_empty() {
+                    true => drop(values.insert(name.clone(), value.map_err(Ending::usage)?)),
+                    false => values.extend(value.ok().map(|value| (name.clone(), value))),
+                }
             }
-            options.types.extend(data_type.map(|data_type| (port.name().to_owned(), data_type)));
-            if port.tensor.known_dims().is_none() {
-                options.shapes.entry(port.name().into()).or_insert(dims);
+            options.types.extend(data_type.map(|data_type| (name.clone(), data_type)));
+            if tensor.known_dims().is_none() {
+                options.shapes.entry(name.clone()).or_insert(dims);
             }
         }
+        for TypeEdit { key, data_type } in &self.options.types {
+            let Some(key) = key else { continue };
+            let id = survey.names.find("--type", key, Side::Both).map_err(Ending::usage)?;
+            options.types.extend(ports.get(&id).map(|(name, _)| (name.clone(), *data_type)));
+        }
         let as_it_stands = options.shapes.is_empty() && options.types.is_empty();
-        let mut loaded = match as_it_stands && (self.partial || survey.notes.is_empty()) {
+        let loaded = match as_it_stands && (self.options.partial || survey.notes.is_empty()) {
             true => survey,
             false => {
-                let open: Vec<String> = named
-                    .inputs
-                    .iter()
-                    .filter(|port| port.tensor.known_dims().is_none())
-                    .filter(|port| !options.shapes.contains_key(port.name()))
-                    .map(|port| format!("--shape {}=...", port.name()))
-                    .collect();
                 drop(survey);
+                let open: Vec<String> = ports
+                    .values()
+                    .filter(|(name, tensor)| {
+                        tensor.known_dims().is_none() && !options.shapes.contains_key(name)
+                    })
+                    .map(|(name, _)| format!("--shape {name}=..."))
+                    .collect();
                 loaded(read_with_values(read, &mut options, &values).map_err(|error| match &error {
                     sterna_import::Error::Layer { fault, .. }
                         if matches!(**fault, Fault::UnknownShape { .. }) && !open.is_empty() =>
@@ -215,14 +381,14 @@ impl GraphArgs {
                 })?)
             }
         };
-        loaded.graph = settle(loaded.graph, &inner)?;
-        Ok(loaded)
+        let shapes = loaded.resolve("--shape", &later, Side::Both).map_err(Ending::usage)?;
+        self.changed(loaded, &shapes, inputs)
     }
 
     /// The bytes of the constants; none if there is no file of them.
     fn weights_of(&self) -> Result<Vec<u8>> {
         let beside = self.graph.with_extension("bin");
-        let path = match &self.weights {
+        let path = match &self.options.weights {
             Some(path) => path,
             None if beside.is_file() => &beside,
             None => return Ok(Vec::new()),
@@ -265,9 +431,11 @@ fn loaded(imported: Imported) -> Loaded {
     let note = |error: &sterna_import::Error| format!("{error}; it became a Wildcard op");
     Loaded {
         notes: imported.skipped.iter().map(note).collect(),
-        named: Some(Named { inputs: imported.inputs, outputs: imported.outputs }),
+        names: Names::of_model(&imported.inputs, &imported.outputs, &imported.graph),
+        is_model: true,
         constants: imported.weights,
         graph: imported.graph,
+        given: Vec::new(),
     }
 }
 

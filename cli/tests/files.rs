@@ -116,7 +116,7 @@ fn tensors_with_strides_are_read_and_written_row_by_row() {
     let ended =
         sterna(&["run", &graph, "--check", "--fill", "0=ones", "--input", &input, "--output", &output]);
     assert_eq!(ended.code, 0, "{}", ended.err);
-    assert!(ended.out.contains("out      3 s16 {2,3} strides {1,2}"), "{}", ended.out);
+    assert!(ended.out.contains("out      3 dst s16 {2,3} strides {1,2}"), "{}", ended.out);
     let (header, read) = read_npy(&out);
     assert!(header.contains("'fortran_order': False"), "{header}");
     assert_eq!(read, elements);

@@ -167,7 +167,7 @@ fn text_tells_the_plan() {
         ", threads 1\n",
         "partition 0: 6 ops fused\n",
         "  op       Divide 1 \"scale\"\n",
-        "  in       15 boolean {1,1,64,64} strides {4096,4096,64,1} variable\n",
+        "  in       15 cond boolean {1,1,64,64} strides {4096,4096,64,1} variable\n",
         "  memory   102412 bytes in, 32768 bytes out\n",
         "  flops    2129920\n",
         "  phase    attention: 2129920 FLOPs, ",
@@ -250,7 +250,7 @@ fn what_has_no_plan_is_shown_with_the_reason() {
         let inputs = vec![tensor(0, "boolean", &[2]), then, tensor(2, "f32", &[2])];
         graph(vec![op(7, "Select", inputs, vec![tensor(3, "f32", &[2, 2])])])
     };
-    let needs_shape = "partition 0: the shape of tensor 1 is not known; give it with --override-shape 1=...";
+    let needs_shape = "partition 0: the shape of tensor 1 is not known; give it with --shape 1=...";
     let open = select(open);
     let unfit = select(tensor(1, "f32", &[2, 3]));
     let given = ["inspect", "-", "--override-shape", "1=2x2"];
@@ -310,16 +310,22 @@ fn shapes_are_settled_as_they_are_for_a_run() {
     let known = behind("Wildcard", vec![tensor(0, "f32", &[2, 3])], &[2, 4]);
     /// Graph, options, a line of the result, a note.
     type Row<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a str);
-    let open = "the shape of tensor 4 is not known; give it with --override-shape 4=...";
+    let open = "the shape of tensor 4 is not known; give it with --shape 4=...";
     let rows: &[Row<'_>] = &[
-        ("a layout that is not known", &undef, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
-        ("a shape by rule", &matmul, &[], "  out      7 f32 {2,4} strides {4,1}\n", ""),
-        ("another shape by rule", &undef, &["--override-shape", "0=5x8x3"], "  out      7 f32 {5,8,4} ", ""),
+        ("a layout that is not known", &undef, &[], "  out      7 dst f32 {2,4} strides {4,1}\n", ""),
+        ("a shape by rule", &matmul, &[], "  out      7 dst f32 {2,4} strides {4,1}\n", ""),
+        (
+            "another shape by rule",
+            &undef,
+            &["--override-shape", "0=5x8x3"],
+            "  out      7 dst f32 {5,8,4} ",
+            "",
+        ),
         ("no rule", &wildcard, &[], "  no plan  the shape of tensor 4", open),
-        ("a shape that is given", &wildcard, &["--override-shape", "4=6"], "  out      7 f32 {6} ", ""),
+        ("a shape that is given", &wildcard, &["--override-shape", "4=6"], "  out      7 dst f32 {6} ", ""),
         ("a shape that may have changed", &known, &["--override-shape", "0=9"], "  no plan  the shape", open),
-        ("the same shape", &known, &["--override-shape", "0=2x3"], "  out      7 f32 {2,4} ", ""),
-        ("a shape beside it", &known, &["--override-shape", "6=4"], "  out      7 f32 {2,4} ", ""),
+        ("the same shape", &known, &["--override-shape", "0=2x3"], "  out      7 dst f32 {2,4} ", ""),
+        ("a shape beside it", &known, &["--override-shape", "6=4"], "  out      7 dst f32 {2,4} ", ""),
     ];
     let mut wrong = Vec::new();
     for (what, text, options, shown, note) in rows {

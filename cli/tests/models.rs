@@ -52,7 +52,7 @@ fn the_example_of_the_specification_runs() {
     let args = ["--input", &format!("cond={mask}"), "--input", &format!("else={other}"), "--fill", "then=7"];
     let typed = sterna(&[&["run", &layer], &args[..]].concat());
     assert!(typed.out.ends_with("\ndst = [[1, 7], [3, 7], [5, 7]]\n"), "{} {}", typed.out, typed.err);
-    assert!(typed.out.contains("in       1 s8 {3,2}"), "{}", typed.out);
+    assert!(typed.out.contains("in       1 then s8 {3,2}"), "{}", typed.out);
     let wrong_type =
         sterna(&["run", &layer, "--input", &format!("then={file}"), "--input", &format!("else={other}")]);
     assert_eq!(wrong_type.code, 1, "{} {}", wrong_type.out, wrong_type.err);
@@ -123,7 +123,7 @@ fn a_model_is_shown_timed_and_converted() {
         "--input",
         &files[1],
     ]);
-    assert!(again.out.ends_with("\n7 = [[0.5, -4, 4], [-1, -4, -4]]\n"), "{} {}", again.out, again.err);
+    assert!(again.out.ends_with("\ndst = [[0.5, -4, 4], [-1, -4, -4]]\n"), "{} {}", again.out, again.err);
     // A graph in JSON goes through as it is.
     assert_eq!(sterna(&["convert", &graph]).out, std::fs::read_to_string(&graph).expect("it was written"));
 }
@@ -199,7 +199,11 @@ fn what_options_say_of_a_model_is_checked() {
         (&["run", &layer, "--input", "cond=[[0,0],[1,0],[1,7]]"], 2, "boolean cannot hold 7"),
         (&["run", &layer, "--output", "then=x.npy"], 2, "no tensor is named `then`; there are `dst`"),
         (&["run", &layer, "--override-shape", "cond=5"], 1, "needed: 2 dims, as many as in the file"),
-        (&["run", &masked], 2, "the shape of tensor 1 is not known; give it with --override-shape 1=..."),
+        (
+            &["run", &masked],
+            2,
+            "the shape of input `scores` (tensor 1) is not known; give it with --shape scores=...",
+        ),
         (&["run", &masked, "--weights", "no such file"], 2, "cannot read no such file"),
         (&["run", &graph, "--weights", "x.bin"], 2, "--weights goes with a model"),
         (&["convert", &graph, "--partial"], 2, "--partial goes with a model"),

@@ -55,13 +55,13 @@ fn a_graph_comes_from_standard_input() {
     for line in [
         "partition 0: supported\n",
         "  op       Select 7 \"the Select\"\n",
-        "  in       0 boolean {2,2} strides {2,1}\n",
-        "  out      3 f32 {2,2} strides {2,1}\n",
+        "  in       0 cond boolean {2,2} strides {2,1}\n",
+        "  out      3 dst f32 {2,2} strides {2,1}\n",
         "  compile  ",
         "  execute  ",
         " bytes moved, ",
         " GB/s\n",
-        "tensor 3: all 4 elements equal the reference\n",
+        "tensor 3 (dst): all 4 elements equal the reference\n",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
     }
@@ -101,7 +101,7 @@ fn an_overridden_shape_reaches_all_that_follows() {
         let overrides = ["--override-shape", first, "--override-shape", second];
         let ended = sterna(&[&["run", &chain, "--check", "--output", &output], &overrides[..]].concat());
         assert_eq!(ended.code, 0, "{}", ended.err);
-        for port in ["3", "4", "5"] {
+        for port in ["3", "4", "5 dst"] {
             assert!(ended.out.contains(&format!("out      {port} f32 {expected}")), "{}", ended.out);
         }
         assert!(ended.out.contains("execute  reference, "), "{}", ended.out);
@@ -126,7 +126,7 @@ fn json_holds_the_same_facts() {
     assert_eq!(partition["ops"], json!([{"kind": "Select", "id": 7, "name": "the Select"}]));
     assert_eq!(
         partition["inputs"][1],
-        json!({"id": 1, "dtype": "u16", "shape": [8, 3], "strides": [3, 1], "layout": "strided",
+        json!({"id": 1, "name": "then", "dtype": "u16", "shape": [8, 3], "strides": [3, 1], "layout": "strided",
                "property": "undef"})
     );
     let execution = &partition["execution"];
@@ -141,7 +141,7 @@ fn json_holds_the_same_facts() {
     assert!(partition["compile_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(
         partition["checks"],
-        json!([{"tensor": 3, "elements": 24, "ulps": 0, "is_bounded": false, "equal": true,
+        json!([{"tensor": 3, "name": "dst", "elements": 24, "ulps": 0, "is_bounded": false, "equal": true,
                 "no_check": null, "first_difference": null}])
     );
 }
@@ -167,14 +167,16 @@ fn what_cannot_run_is_named_with_the_reason_and_so_is_what_follows() {
     let outputs = [format!("15={lost}"), format!("16={kept}")];
     let ended = sterna(&["run", &graph, "--check", "--output", &outputs[0], "--output", &outputs[1]]);
     assert_eq!(ended.code, 1, "{}", ended.out);
-    for message in
-        ["not supported, ", "Wildcard 3 \"the Wildcard\"", "tensor 16: all 50 elements equal the reference"]
-    {
+    for message in [
+        "not supported, ",
+        "Wildcard 3 \"the Wildcard\"",
+        "tensor 16 (dst_2): all 50 elements equal the reference",
+    ] {
         assert!(ended.out.contains(message), "{message:?} in {}", ended.out);
     }
     for message in [
         "Wildcard (op 3): ",
-        "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --override-shape \
+        "and tensor 12 cannot be made up: the shape of tensor 12 is not known; give it with --shape \
          12=...",
         "Select (op 4): it cannot run, since tensor 12 was not computed",
         "error: tensor 15 was not computed, so ",
@@ -207,8 +209,11 @@ fn what_nothing_computes_is_made_up_and_the_rest_is_checked() {
         let ended = sterna(&[&["run", graph, "--output", &output, "--output", &apart], more].concat());
         let note = "note: nothing here computes partition 0; its results were made up for those that follow";
         wrong.extend(complaint(what, &ended, 0, note));
-        for line in ["\n  made up  ", "tensor 15: all 50 elements equal", "tensor 16: all 50 elements equal"]
-        {
+        for line in [
+            "\n  made up  ",
+            "tensor 15 (dst): all 50 elements equal",
+            "tensor 16 (dst_2): all 50 elements equal",
+        ] {
             if !ended.out.contains(line) {
                 wrong.push(format!("{what}: no {line:?} in {}", ended.out));
             }
@@ -265,14 +270,14 @@ fn a_check_against_little_but_zeros_or_nans_is_none() {
         let args = ["run", "-", "--check", "--fill", &fills[0], "--fill", &fills[1]];
         let ended = sterna_reading(&select(dtype, &[2, 3]), &args);
         wrong.extend(complaint(dtype, &ended, 0, ""));
-        if !ended.out.contains(&format!("tensor 3: {said}")) {
+        if !ended.out.contains(&format!("tensor 3 (dst): {said}")) {
             wrong.push(format!("{dtype} {fill}: no {said:?} in {}", ended.out));
         }
     }
     // Two of four are one half, and no more.
     let args = ["run", "-", "--check", "--fill", "0=causal", "--fill", "1=0", "--fill", "2=1"];
     let half = sterna_reading(&select("f32", &[1, 2]), &args);
-    wrong.extend((!half.out.contains("tensor 3: all 2 elements equal")).then_some(half.out));
+    wrong.extend((!half.out.contains("tensor 3 (dst): all 2 elements equal")).then_some(half.out));
     none_of(wrong);
 }
 
@@ -298,11 +303,11 @@ fn elements_of_4_bits_are_filled_and_held() {
     let ended = sterna_reading(&text, &["run", "-", "--check", "--fill", "7=15", "--fill", "2=-8"]);
     none_of(complaint("4 bits", &ended, 0, "").into_iter().collect());
     for line in [
-        "  in       0 s4 {4,3} strides {1,4}\n",
-        "  in       7 u4 {5} strides {1}\n",
+        "  in       0 src s4 {4,3} strides {1,4}\n",
+        "  in       7 src_2 u4 {5} strides {1}\n",
         "  out      8 f4_e2m1 {3} strides {1}\n",
-        "  out      9 e8m0 {3} strides {1}\n",
-        "tensor 6: all 12 elements equal the reference\n",
+        "  out      9 dst_2 e8m0 {3} strides {1}\n",
+        "tensor 6 (dst): all 12 elements equal the reference\n",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
     }
@@ -326,7 +331,7 @@ fn an_end_and_a_host_scalar_are_no_obstacle() {
     let output = format!("3={out}");
     let ended = sterna(&["run", &graph, "--check", "--fill", "0=0", "--fill", "2=-2.5", "--output", &output]);
     assert_eq!(ended.code, 0, "{}", ended.err);
-    assert!(ended.out.contains("2 f32 {} strides {} host_scalar"), "{}", ended.out);
+    assert!(ended.out.contains("2 else f32 {} strides {} host_scalar"), "{}", ended.out);
     assert!(ended.out.contains("execute  nothing, it has no outputs"), "{}", ended.out);
     assert_eq!(read_npy(&out).1, (-2.5f32).to_ne_bytes().repeat(6));
 }

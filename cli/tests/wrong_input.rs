@@ -30,13 +30,16 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["run"], "GRAPH"),
         (&["run", &missing_graph], "cannot open"),
         (&["run", room.0.path().to_str().unwrap()], "cannot read"),
-        (&["run", &graph, "--input", "1"], "write it as ID=..."),
-        (&["run", &graph, "--input", "one=x.npy"], "\"one\" is no tensor id"),
+        (&["run", &graph, "--input", "1"], "write it as NAME=..."),
+        (
+            &["run", &graph, "--input", "one=x.npy"],
+            "no tensor is named `one`; there are `cond`, `then`, `else`",
+        ),
         (&["run", &graph, "--input", "1="], "name a file"),
-        (&["run", &graph, "--input=-1=x.npy"], "\"-1\" is no tensor id"),
+        (&["run", &graph, "--input=-1=x.npy"], "no tensor is named `-1`"),
         (
             &["run", &graph, "--input", "9=x.npy"],
-            "tensor 9, which is not an input of the graph; choose from 0, 1, 2",
+            "tensor 9, which is not an input of the graph; choose from 0 (cond), 1 (then), 2 (else)",
         ),
         (&["run", &graph, "--input", "3=x.npy"], "tensor 3, which is not an input of the graph"),
         (&["run", &graph, "--input", &missing_file], "cannot open"),
@@ -45,11 +48,11 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
             &["bench", &graph, "--fill", "9=ones"],
             "--fill names tensor 9, which is not an input of the graph or",
         ),
-        (&["run", &graph, "--fill", "1"], "write it as ID=..."),
+        (&["run", &graph, "--fill", "1"], "write it as NAME=..."),
         (&["run", &graph, "--output", "9=x.npy"], "--output names tensor 9"),
-        (&["run", &graph, "--output", "1=x.npy"], "not handed out by a partition; choose from 3"),
+        (&["run", &graph, "--output", "1=x.npy"], "not handed out by a partition; choose from 3 (dst)"),
         (&["run", &graph, "--output", &unwritable], "cannot write tensor 3 to"),
-        (&["run", &graph, "--override-shape", "9=2x2"], "--override-shape names tensor 9"),
+        (&["run", &graph, "--override-shape", "9=2x2"], "--shape names tensor 9"),
         (&["inspect", &graph, "--override-shape", "9=2x2"], "tensor 9, which is not a tensor of the graph"),
         (&["run", &graph, "--override-shape", "1=2xx2"], "\"\" is no dim"),
         (&["run", &graph, "--override-shape", "1=-2"], "\"-2\" is no dim"),
@@ -62,7 +65,7 @@ fn wrong_usage_ends_with_2_and_says_what_to_do() {
         (&["run", &graph, "--repeat", "0"], "--repeat"),
         (&["run", &graph, "--seed", "x"], "--seed"),
         (&["run", &graph, "--chek"], "--check"),
-        (&["run", &open_graph], "give it with --override-shape 1=..."),
+        (&["run", &open_graph], "give it with --shape then=..."),
         (&["ops", "select"], "is it Select?"),
         (&["ops", "Pool"], "AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward"),
         (&["ops", "Nonsense"], "`sterna ops` lists them all"),
@@ -108,7 +111,9 @@ fn sizes_that_no_machine_has_are_errors() {
     let graph = select("f32", &[2]);
     let ended = sterna_reading(&graph, &["run", "-", "--override-shape", "1=1125899906842624"]);
     none_of(
-        complaint("enormous", &ended, 1, "no memory can be made for input tensor 1").into_iter().collect(),
+        complaint("enormous", &ended, 1, "no memory can be made for input `then` (tensor 1)")
+            .into_iter()
+            .collect(),
     );
 
     // Few bytes that stand for very many elements.

@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::{ArgGroup, ValueEnum};
 
 use crate::fill::Fill;
-use crate::parse::{Key, join, key_and_fill, key_and_shape};
+use crate::parse::{join, key_and_fill};
+use crate::source::GraphOptions;
+use crate::words::Key;
 
 /// The arguments of `sterna bench`.
 #[derive(Debug, clap::Args)]
@@ -23,10 +25,10 @@ pub(crate) struct BenchArgs {
     /// is a case, on inputs filled at random.
     pub(crate) graph: Option<PathBuf>,
     /// Measures cases that are built in.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "GraphOptions")]
     pub(crate) suite: Option<Suite>,
     /// Measures nothing and takes what --save wrote.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "time", "list"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "time", "list", "GraphOptions"])]
     pub(crate) load: Option<PathBuf>,
     /// Numbers of threads, each measured for itself; unless given, 1 and as many as the machine runs at once.
     #[arg(long, value_name = "N,N")]
@@ -41,23 +43,10 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Fills a tensor of GRAPH, as `sterna run` does.
-    #[arg(long, value_name = "ID=FILL", value_parser = key_and_fill, conflicts_with_all = ["suite", "load"])]
+    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill, conflicts_with_all = ["suite", "load"])]
     pub(crate) fill: Vec<(Key, Fill)>,
-    /// Gives a tensor of GRAPH another shape, as `sterna run` does.
-    #[arg(
-        long,
-        visible_alias = "shape",
-        value_name = "ID=SHAPE",
-        value_parser = key_and_shape,
-        conflicts_with_all = ["suite", "load"]
-    )]
-    pub(crate) override_shape: Vec<(Key, Vec<i64>)>,
-    /// The constants of a model, as `sterna run` takes them.
-    #[arg(long, value_name = "FILE.bin", conflicts_with_all = ["suite", "load"])]
-    pub(crate) weights: Option<PathBuf>,
-    /// Takes a model although layers of it cannot be mapped, as `sterna run` does.
-    #[arg(long, conflicts_with_all = ["suite", "load"])]
-    pub(crate) partial: bool,
+    #[command(flatten)]
+    pub(crate) options: GraphOptions,
     /// Seeds the random fill.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -112,7 +101,7 @@ How it measures:
 const EXAMPLES: &str = "\
 Examples:
   sterna bench --suite select --threads 1,2
-  sterna bench graph.json --override-shape 10=1x1x512x512 --fill 10=causal
+  sterna bench graph.json --shape cond=1x1x512x512 --fill cond=causal
   sterna bench --suite fusion --save before.json
   sterna bench --suite fusion --against before.json --fail-if-slower --plot fusion.svg
   sterna bench --load after.json --against before.json";

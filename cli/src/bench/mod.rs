@@ -26,7 +26,8 @@ use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
 use crate::ending::{Ending, FAILED};
-use crate::source::{GraphArgs, Loaded, Side};
+use crate::names::Side;
+use crate::source::{GraphArgs, Loaded};
 use crate::terminal::{print, say};
 
 /// A quartile further off the median than this says that something else runs.
@@ -119,19 +120,15 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
 fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
     match (&args.graph, args.suite) {
         (Some(path), _) => {
-            let source = GraphArgs {
-                graph: path.clone(),
-                override_shape: args.override_shape.clone(),
-                weights: args.weights.clone(),
-                partial: args.partial,
-            };
-            let loaded = source.load(&[])?;
+            let loaded = GraphArgs { graph: path.clone(), options: args.options.clone() }.load()?;
             let fills = loaded.resolve("--fill", &args.fill, Side::Both).map_err(Ending::usage)?;
             loaded.notes.iter().for_each(|note| say("note", note));
             let is_stdin = path == Path::new("-");
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();
-            let Loaded { graph, constants, .. } = loaded;
+            let given = loaded.given_values().map_err(Ending::usage)?;
+            let Loaded { graph, mut constants, .. } = loaded;
+            constants.extend(given);
             let subject = Subject { name: name.clone(), graph, constants, fills, work: None };
             Ok((name, vec![subject]))
         }

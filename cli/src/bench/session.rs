@@ -20,8 +20,8 @@ use super::suites::Subject;
 use crate::ending::Ending;
 use crate::fill::Fills;
 use crate::host::HostTensor;
-use crate::parse::check_id;
 use crate::shapes::in_memory;
+use crate::words::check_id;
 
 /// The sizes at which the streaming limit itself is measured, by doubling.
 const MIN_CEILING: usize = 4 << 10;
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
         let teams = teams(args, &mut notes).map_err(Ending::failed)?;
         let mut prepared = Vec::new();
         for subject in subjects {
-            let partitions = partitions(subject).map_err(Ending::failed)?;
+            let partitions = partitions(subject, args.options.policy()).map_err(Ending::failed)?;
             let fills =
                 Fills::new(&subject.graph, subject.constants.clone(), subject.fills.clone(), args.seed);
             prepared.push(Prepared { subject, partitions, fills });
@@ -206,9 +206,9 @@ fn teams(args: &BenchArgs, notes: &mut Vec<String>) -> Result<Vec<Team>> {
 }
 
 /// The partitions of a subject; a single partition's case has the name of the subject.
-fn partitions(subject: &Subject) -> Result<Vec<(String, Partition)>> {
+fn partitions(subject: &Subject, policy: Policy) -> Result<Vec<(String, Partition)>> {
     const NAMED_KINDS: usize = 3;
-    let partitions = subject.graph.partitions(Policy::Fusion)?;
+    let partitions = subject.graph.partitions(policy)?;
     let is_one = partitions.len() == 1;
     let name = |partition: &Partition| {
         let kinds: Vec<&str> = partition.ops().iter().map(|op| op.kind().name()).collect();
@@ -284,7 +284,7 @@ fn step(
         return Ok(match (name, missing) {
             (Some(name), Some(id)) if partition.is_supported() => Step::LeftOut(format!(
                 "{name} is left out: what computes tensor {id} does not run here, and its shape is not \
-                 known; give it with --override-shape {id}=..."
+                 known; give it with --shape {id}=..."
             )),
             _ => Step::Passed,
         });

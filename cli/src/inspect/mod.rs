@@ -15,9 +15,8 @@ use clap::ValueEnum;
 
 use self::model::Inspection;
 use crate::ending::Ending;
-use crate::given::Given;
-use crate::parse::{EXIT_CODES, Key, join, key_and_given};
-use crate::source::{GraphArgs, Side};
+use crate::parse::{EXIT_CODES, join};
+use crate::source::GraphArgs;
 
 /// The arguments of `sterna inspect`.
 #[derive(Debug, clap::Args)]
@@ -31,10 +30,6 @@ pub(crate) struct InspectArgs {
     /// Writes to a file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Reads an input tensor from a file, or takes a small value, as `sterna run` does: from masks among them
-    /// the picture of the tiles of attention is drawn.
-    #[arg(long, value_name = "ID=FILE.npy|VALUE", value_parser = key_and_given)]
-    pub(crate) input: Vec<(Key, Given)>,
     /// Threads to compile for; as many as the machine runs at once unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
@@ -45,8 +40,9 @@ const INSPECT_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna inspect graph.json --format dot | dot -Tpdf > graph.pdf
   sterna inspect - --format svg < graph.json > graph.svg
-  sterna inspect graph.json --override-shape 3=2x8x128x128
-  sterna inspect graph.json --input 4=mask.npy
+  sterna inspect graph.json --shape then=2x8x128x128
+  sterna inspect graph.json --input cond=mask.npy
+  sterna inspect graph.json --policy debug
   sterna inspect model.xml --partial";
 
 /// The forms in which a graph is shown.
@@ -88,12 +84,10 @@ pub(crate) struct Shown {
 
 /// Shows a graph in one of the forms.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
-    let loaded = args.source.load(&args.input)?;
-    let given = loaded.resolve("--input", &args.input, Side::Inputs).map_err(Ending::usage)?;
-    let given = given.into_iter().collect();
+    let loaded = args.source.load()?;
+    let (name, policy) = (args.source.name(), args.source.options.policy());
     let inspection =
-        Inspection::new(&args.source.name(), &loaded.graph, args.threads.map(Into::into), &given)
-            .map_err(Ending::failed)?;
+        Inspection::new(&name, &loaded, policy, args.threads.map(Into::into)).map_err(Ending::failed)?;
     let text = match args.format() {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),

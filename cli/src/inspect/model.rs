@@ -10,8 +10,9 @@ use sterna::{
 };
 
 use crate::given::Given;
-use crate::report::PortReport;
+use crate::report::{PortReport, name_ports};
 use crate::shapes::in_memory;
+use crate::source::Loaded;
 
 /// A graph, looked at.
 pub(super) struct Inspection {
@@ -80,27 +81,31 @@ pub(super) struct Edge {
     pub(super) label: String,
 }
 
+/// Why neighbours are apart under the policy that fuses nothing.
+const ONE_OP: &str = "the policy debug makes a partition of each op";
+
 impl Inspection {
-    /// `given` are values of inputs.
-    pub(super) fn new(
-        source: &str,
-        graph: &Graph,
-        threads: Option<usize>,
-        given: &BTreeMap<TensorId, Given>,
-    ) -> Result<Self> {
+    pub(super) fn new(source: &str, loaded: &Loaded, policy: Policy, threads: Option<usize>) -> Result<Self> {
+        let graph = &loaded.graph;
+        let given: BTreeMap<TensorId, Given> = loaded.given.iter().cloned().collect();
+        let names = loaded.names.by_id();
         let engine = match threads {
             Some(threads) => Engine::builder().threads(threads).build(),
             None => Engine::new(),
         };
-        let partitions = graph.partitions(Policy::Fusion)?;
+        let partitions = graph.partitions(policy)?;
         let explanations = graph.explain()?;
         let wiring = PartitionEdges::new(&partitions, &explanations);
         // Tensors as the graph describes them; those of compiled partitions have known strides.
         let mut known: BTreeMap<TensorId, LogicalTensor> = BTreeMap::new();
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
-            let mut part = inspected(partition, &engine, &mut known, given)?;
+            let mut part = inspected(partition, &engine, &mut known, &given)?;
+            name_ports(part.inputs.iter_mut().chain(&mut part.outputs), &names);
             part.neighbours = wiring.neighbours(part.id);
+            if policy == Policy::Debug {
+                part.neighbours.iter_mut().for_each(|neighbour| neighbour.why = ONE_OP.into());
+            }
             parts.push(part);
         }
         let (nodes, edges) = drawn(graph, &partitions, &known);

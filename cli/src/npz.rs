@@ -1,0 +1,108 @@
+//! Arrays in `.npz` files: archives of `.npy` files, stored or deflated.
+//!
+//! An archive may claim more than it holds, and few bytes may inflate to very many. An array is read only as
+//! far as the tensor that it is for needs, and only if its size in the archive is that of the array.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use sterna::reference::Value;
+use sterna::{DataType, LogicalTensor, TensorId};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use crate::npy;
+use crate::words::plain;
+
+/// The most arrays of an archive.
+const MOST_ENTRIES: usize = 4096;
+
+/// The most bytes of an array that is deflated.
+const MOST_INFLATED: u64 = 4 << 30;
+
+/// The end of the name of an array's file.
+const ENDING: &str = ".npy";
+
+/// An archive that is open.
+type Archive = ZipArchive<BufReader<File>>;
+
+fn open(path: &Path) -> Result<Archive> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let archive = ZipArchive::new(BufReader::new(file))
+        .with_context(|| format!("cannot read {}: it is no .npz file", path.display()))?;
+    ensure!(
+        archive.len() <= MOST_ENTRIES,
+        "cannot read {}: it has {} arrays, and at most {MOST_ENTRIES} are taken",
+        path.display(),
+        archive.len()
+    );
+    Ok(archive)
+}
+
+/// The names of the arrays, in the order of the archive.
+pub(crate) fn entries(path: &Path) -> Result<Vec<String>> {
+    let archive = open(path)?;
+    let names = (0..archive.len()).filter_map(|index| archive.name_for_index(index)?.ok());
+    let names: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(ENDING)?.to_owned())).collect();
+    ensure!(!names.is_empty(), "cannot read {}: it has no arrays", path.display());
+    Ok(names)
+}
+
+/// Hands the file of an array to a reader, with its size.
+fn with_entry<T>(path: &Path, entry: &str, read: impl FnOnce(&mut dyn Read, u64) -> Result<T>) -> Result<T> {
+    let read_entry = || {
+        let mut archive = open(path)?;
+        let held = path.metadata()?.len();
+        let mut file = archive.by_name(&format!("{entry}{ENDING}"))?;
+        let size = file.size();
+        let (most, how) = match file.compression() {
+            CompressionMethod::Stored => (held, "holds"),
+            _ => (MOST_INFLATED, "may inflate to"),
+        };
+        ensure!(size <= most, "it claims {size} bytes, and the file {how} {most}");
+        // What inflates to more than the archive says goes on behind the array, which is refused.
+        read(&mut file, size)
+    };
+    read_entry().with_context(|| format!("cannot read the array `{}` of {}", plain(entry), path.display()))
+}
+
+/// The type and the shape of an array, as [`npy::description`] gives them.
+pub(crate) fn description(path: &Path, entry: &str) -> Result<(Option<DataType>, Vec<i64>)> {
+    with_entry(path, entry, |file, _| npy::described(file))
+}
+
+/// Reads the value of a tensor.
+pub(crate) fn read(path: &Path, entry: &str, desc: &LogicalTensor) -> Result<Value> {
+    with_entry(path, entry, |file, size| {
+        // No memory is taken for elements that the archive does not hold.
+        let needed = desc.element_count().zip(desc.data_type().size());
+        let needed = needed.and_then(|(count, size)| count.checked_mul(size)).map(|bytes| bytes as u64);
+        ensure!(
+            needed.is_none_or(|needed| needed <= size),
+            "it has {size} bytes, fewer than the {} of the tensor",
+            needed.unwrap_or_default()
+        );
+        npy::parse(file, desc)
+    })
+}
+
+/// Writes the values of tensors by name, and says what there is to say about their types in the file.
+pub(crate) fn write(path: &Path, values: &[(String, TensorId, Value)]) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let mut write = || -> Result<()> {
+        let mut archive = ZipWriter::new(BufWriter::new(File::create(path)?));
+        for (name, id, value) in values {
+            // As NumPy writes them, so that readers can map them.
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored)
+                .large_file(value.bytes().len() as u64 >= u64::from(u32::MAX) - 4096);
+            archive.start_file(format!("{name}{ENDING}"), options)?;
+            notes.extend(npy::encode(&mut archive, *id, value)?);
+        }
+        Ok(archive.finish()?.flush()?)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(notes)
+}

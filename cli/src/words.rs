@@ -1,0 +1,79 @@
+//! Words of options and messages: names, lists of them, and hints.
+
+use anyhow::{Result, bail};
+use sterna::TensorId;
+
+/// Checks that no id is there twice.
+pub(crate) fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
+    let mut ids: Vec<TensorId> = ids.collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => bail!("{option} names tensor {} more than once; keep one", pair[0]),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a tensor that an option names is among those that it may name.
+pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &str) -> Result<()> {
+    if known.contains(&id) {
+        return Ok(());
+    }
+    let known = known.iter().map(TensorId::to_string);
+    bail!("{option} names tensor {id}, which is not {what}; choose from {}", listed(known))
+}
+
+/// The most names that a message lists.
+const MOST_LISTED: usize = 24;
+
+/// Names in a message.
+pub(crate) fn listed(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let more = names.len().saturating_sub(MOST_LISTED);
+    names.truncate(MOST_LISTED);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// The known name that is most like another one, as a question; empty if none is.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let name = name.to_lowercase();
+    let likeness = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
+    let nearest = known.into_iter().map(|known| (likeness(known), known)).filter(|(near, _)| *near > 0.75);
+    match nearest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        Some((_, known)) => format!("; did you mean `{}`?", plain(known)),
+        None => String::new(),
+    }
+}
+
+/// The most characters of a text from a file that a message shows.
+const LONGEST: usize = 64;
+
+/// A text from a file in a message: short, and without what controls a terminal or the direction of writing.
+pub(crate) fn plain(text: &str) -> String {
+    let is_plain = |c: char| {
+        !c.is_control()
+            && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut short: String = text.chars().take(LONGEST).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// A tensor in an option: the name of an input or output, or an id.
+pub(crate) type Key = String;
+
+/// Splits `LEFT=RIGHT` where both are words of a closed list or are read later.
+pub(crate) fn pair<T>(
+    text: &str,
+    form: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(Key, T), String> {
+    match text.split_once('=') {
+        Some((left, right)) if !left.is_empty() => Ok((left.into(), parse(right)?)),
+        _ => Err(format!("write it as {form}")),
+    }
+}

@@ -1,0 +1,239 @@
+//! Promise: options change types, attributes, kinds, layouts and the policy of a graph, and give inputs and
+//! take outputs by name, one by one or as archives; whatever is wrong is named, with what there is.
+
+mod common;
+
+use common::{Room, complaint, graph, none_of, npy, op, select, sterna, tensor};
+use serde_json::{Value, json};
+
+/// Two products of {2,3} and {2,3} whose second operand is transposed, and a sum of both: tensors 0 to 3 are
+/// inputs, 6 is the output.
+fn products() -> String {
+    let input = |id| tensor(id, "f32", &[2, 3]);
+    let product = |id: usize, from: usize, to: usize| {
+        let mut product =
+            op(id, "MatMul", vec![input(from), input(from + 1)], vec![tensor(to, "f32", &[2, 2])]);
+        product["attrs"] = json!({"transpose_b": {"type": "bool", "value": 1}});
+        product
+    };
+    let sum = op(
+        2,
+        "Add",
+        vec![tensor(4, "f32", &[2, 2]), tensor(5, "f32", &[2, 2])],
+        vec![tensor(6, "f32", &[2, 2])],
+    );
+    graph(vec![product(0, 0, 4), product(1, 2, 5), sum])
+}
+
+#[test]
+fn options_change_a_graph() {
+    let room = Room::new();
+    let (products, select) =
+        (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
+    // Name, arguments, what the report must say.
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        (
+            "names",
+            &[&products],
+            &["0 src f32", "1 weights f32", "2 src_2 f32", "3 weights_2 f32", "6 dst f32"],
+        ),
+        ("all types", &[&products, "--type", "bf16"], &["0 src bf16 {2,3}", "6 dst bf16 {2,2}"]),
+        (
+            "some types",
+            &[&select, "--type", "then=s8", "--type", "else=s8", "--type", "3=s8"],
+            &["0 cond boolean", "1 then s8", "3 dst s8"],
+        ),
+        (
+            "an attribute",
+            &[
+                &products,
+                "--attr",
+                "the MatMul.transpose_b=false",
+                "--op-kind",
+                "1=undef",
+                "--shape",
+                "weights=3x2",
+                "--shape",
+                "2=2x2",
+            ],
+            &["several ops"],
+        ),
+        (
+            "an attribute by id",
+            &[
+                &products,
+                "--attr",
+                "0.transpose_b=undef",
+                "--shape",
+                "weights=3x5",
+                "--shape",
+                "weights_2=5x3",
+            ],
+            &["1 weights f32 {3,5}", "6 dst f32 {2,5}"],
+        ),
+        ("a kind", &[&products, "--op-kind", "the Add=Maximum"], &["Maximum 2 \"the Add\""]),
+        (
+            "an op that is taken away",
+            &[&products, "--op-kind", "1=undef", "--shape", "src_2=2x2", "--op-kind", "2=Exp"],
+            &["cannot be taken away"],
+        ),
+        ("a layout", &[&select, "--shape", "then=*ba"], &["1 then f32 {2,3} strides {1,2}"]),
+        ("dims and layout", &[&select, "--shape", "then=4x2x3*cab"], &["1 then f32 {4,2,3} strides {2,1,8}"]),
+        ("strides", &[&select, "--shape", "else=2x3*8x2"], &["2 else f32 {2,3} strides {8,2}"]),
+        ("the layout of a result", &[&select, "--shape", "dst=*ba"], &["3 dst f32 {2,3} strides {1,2}"]),
+        ("a property", &[&select, "--property", "then=constant"], &["strides {3,1} constant"]),
+        ("a policy", &[&products, "--policy", "debug"], &["partitions 3"]),
+        ("a math mode", &[&products, "--fpmath", "bf16:true"], &["6 dst f32"]),
+    ];
+    let mut wrong = Vec::new();
+    for (what, args, lines) in rows {
+        for command in [&["run", "--check"][..], &["inspect"]] {
+            let ended = sterna(&[command, args].concat());
+            let said = format!("{}{}", ended.out, ended.err);
+            if (ended.code != 0)
+                != (lines.len() == 1 && (lines[0].contains("ops") || lines[0].contains("away")))
+                || !lines.iter().all(|line| said.contains(line))
+            {
+                wrong.push(format!("{what}, {command:?}: {} {said}", ended.code));
+            }
+        }
+    }
+    none_of(wrong);
+    let converted = sterna(&["convert", &products, "--type", "f16", "--op-kind", "2=Multiply"]);
+    let json: Value = serde_json::from_str(&converted.out).unwrap();
+    assert_eq!(
+        (&json["graph"][2]["kind"], &json["graph"][2]["outputs"][0]["dtype"]),
+        (&json!("Multiply"), &json!("f16"))
+    );
+    let timed =
+        sterna(&["bench", &products, "--policy", "debug", "--time", "0.001", "--threads", "1", "--list"]);
+    assert_eq!(timed.out.lines().count(), 3, "{} {}", timed.out, timed.err);
+}
+
+#[test]
+fn what_options_name_is_there() {
+    let room = Room::new();
+    let (products, select) =
+        (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
+    let rows: &[(&[&str], &str)] = &[
+        (&[&select, "--shape", "cont=2"], "there are `cond`, `then`, `else`, `dst`; did you mean `cond`?"),
+        (&[&select, "--shape", "then=2x3*abd"], "\"abd\" is no layout"),
+        (&[&select, "--shape", "then=2x3*abc"], "3 letters of a layout are given for the 2 dims [2, 3]"),
+        (&[&select, "--type", "then=bf61"], "did you mean `bf16`?"),
+        (&[&select, "--type", "then=bf16"], "Select"),
+        (&[&select, "--type", "s8"], "for all tensors the type is one of f32, bf16 and f16"),
+        (
+            &[&products, "--attr", "0.transposeb=true"],
+            "transpose_b, accumulation_mode; did you mean `transpose_b`?",
+        ),
+        (
+            &[&products, "--attr", "0.transpose_b=perhaps"],
+            "attribute transpose_b: \"perhaps\" is no truth value",
+        ),
+        (&[&select, "--attr", "7.auto_broadcast=nump"], "did you mean `numpy`?"),
+        (
+            &[&select, "--attr", "9.auto_broadcast=none"],
+            "no op has the id or the name `9`; there are Select 7",
+        ),
+        (&[&select, "--attr", "auto_broadcast=none"], "write it as OP.ATTRIBUTE=VALUE"),
+        (&[&select, "--op-kind", "7=Selct"], "did you mean `Select`?"),
+        (&[&products, "--op-kind", "0=Exp"], "the graph cannot be edited so"),
+        (&[&select, "--property", "then=const"], "did you mean `constant`?"),
+        (&[&select, "--fpmath", "bf17"], "there are strict, bf16, f16, any, tf32"),
+        (&[&select, "--policy", "fuse"], "fusion"),
+        (&[&select, "--input", "none.npz"], "cannot open none.npz"),
+    ];
+    let mut wrong = Vec::new();
+    for (args, message) in rows {
+        wrong.extend(complaint(&format!("{args:?}"), &sterna(&[&["run"], *args].concat()), 2, message));
+    }
+    let suite = sterna(&["bench", "--suite", "select", "--type", "bf16"]);
+    wrong.extend(complaint("suite", &suite, 2, "cannot be used with"));
+    none_of(wrong);
+}
+
+/// An archive of files with these names, deflated if asked.
+fn archive(entries: &[(&str, &[u8])], is_deflated: bool) -> Vec<u8> {
+    use std::io::Write;
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let method = if is_deflated { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
+    for (name, bytes) in entries {
+        let options = zip::write::SimpleFileOptions::default().compression_method(method);
+        archive.start_file(*name, options).unwrap();
+        archive.write_all(bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+#[test]
+fn archives_give_inputs_and_take_outputs_by_name() {
+    let room = Room::new();
+    let graph = room.write("s.json", select("f32", &[2]));
+    let numbers = |a: f32, b: f32| npy("<f4", false, "(2,)", &[a.to_le_bytes(), b.to_le_bytes()].concat());
+    let (cond, then, other) = (npy("|b1", false, "(2,)", &[1, 0]), numbers(1.0, 2.0), numbers(3.0, 4.0));
+    let entries: &[(&str, &[u8])] =
+        &[("cond.npy", &cond), ("then.npy", &then), ("else.npy", &other), ("note.txt", b"sesame")];
+    let out = room.path("out.npz");
+    let mut wrong = Vec::new();
+    for is_deflated in [false, true] {
+        let whole = room.write("in.npz", archive(entries, is_deflated));
+        let one_by_one = [
+            format!("cond={whole}"),
+            format!("then={whole}:else"),
+            format!("else={}", room.write("one.npz", archive(&entries[1..2], is_deflated))),
+        ];
+        let one_by_one: Vec<&str> = one_by_one.iter().flat_map(|given| ["--input", given]).collect();
+        for (what, given, result) in
+            [("whole", &["--input", &whole][..], [1.0f32, 4.0]), ("one by one", &one_by_one, [3.0, 2.0])]
+        {
+            let ended = sterna(&[&["run", &graph, "--check", "--output", &out], given].concat());
+            wrong.extend(complaint(what, &ended, 0, ""));
+            let written = std::fs::File::open(&out).map(zip::ZipArchive::new);
+            let Ok(Ok(mut written)) = written else {
+                wrong.push(format!("{what}: no archive"));
+                continue;
+            };
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut written.by_name("dst.npy").unwrap(), &mut bytes).unwrap();
+            if !bytes.ends_with(&result.map(f32::to_ne_bytes).concat()) {
+                wrong.push(format!("{what}: {bytes:?}"));
+            }
+        }
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn archives_that_are_not_the_inputs_are_refused() {
+    let room = Room::new();
+    let graph = room.write("s.json", select("f32", &[2]));
+    let then = npy("<f4", false, "(2,)", &[0; 8]);
+    // Few bytes that inflate to many, and a claim of many that are not there.
+    let bomb = [&then[..], &vec![0; 64 << 20]].concat();
+    let mut claims = archive(&[("then.npy", &then)], false);
+    let size = (then.len() as u32).to_le_bytes();
+    let places: Vec<usize> = (0..claims.len() - 4).filter(|&at| claims[at..at + 4] == size).collect();
+    places.into_iter().for_each(|at| claims[at..at + 4].copy_from_slice(&0x7fff_ffffu32.to_le_bytes()));
+    let mut broken = archive(&[("then.npy", &then)], true);
+    broken[50] ^= 0xff;
+    let rows: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("text", b"sesame".to_vec(), "it is no .npz file"),
+        ("nothing", archive(&[], false), "it has no arrays"),
+        ("no array", archive(&[("then", &then)], false), "it has no arrays"),
+        ("other names", archive(&[("than.npy", &then), ("b.npy", &then)], false), "did you mean `than`?"),
+        ("no file of numbers", archive(&[("then.npy", b"sesame")], true), "fewer than the 8 of the tensor"),
+        ("bomb", archive(&[("then.npy", &bomb)], true), "it goes on after the 8 bytes of the array"),
+        ("claims", claims, "cannot read"),
+        ("broken", broken, "cannot read"),
+    ];
+    let mut wrong = Vec::new();
+    for (what, bytes, message) in rows {
+        let input = format!("then={}", room.write("in.npz", bytes));
+        let ended = sterna(&["run", &graph, "--input", &input]);
+        wrong.extend(complaint(what, &ended, 2, message));
+        if ended.err.contains("sesame") {
+            wrong.push(format!("{what}: shows the file: {}", ended.err));
+        }
+    }
+    none_of(wrong);
+}
