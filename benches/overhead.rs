@@ -4,7 +4,7 @@
 //!   compilation from the cache and an execution;
 //! - executions on many elements while the workers sleep, which show the size from which workers are worth
 //!   waking;
-//! - compilations, cold and from the cache, from one thread and from two;
+//! - compilations of a select and of attention, cold and from the cache, from one thread and from two;
 //! - a decoder that adds a key each step, with the number of keys as it is and rounded up.
 
 mod baseline;
@@ -20,8 +20,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::ThreadPoolBuilder;
 use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
 use sterna::{
-    Bool8, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Stream,
-    Tensor, TensorMut, compiled_partition_cache_capacity, select_into, set_compiled_partition_cache_capacity,
+    Attention, Bool8, Causal, CompiledPartition, DataType, Engine, Graph, LogicalTensor, MaskTrue, Op,
+    OpKind, Partition, Policy, Stream, Tensor, TensorMut, compiled_partition_cache_capacity, select_into,
+    set_compiled_partition_cache_capacity,
 };
 
 macro_rules! lengths {
@@ -178,14 +179,46 @@ fn after_pauses(runs: u64, run: &mut dyn FnMut()) -> Duration {
 }
 
 fn compile(criterion: &mut Criterion) {
-    let engine = Engine::new();
     let row = row(&LENGTHS[1]);
-    let partition = row.partition();
     let inputs = [COND, THEN, ELSE].map(|operand| row.desc(operand));
-    let outputs = [row.desc(DST)];
-    let compile = || partition.compile_for(&engine, &inputs, &outputs).expect("the rows are sound");
+    compile_rows(criterion, "compile", &row.partition(), &inputs, &[row.desc(DST)]);
+    for (name, partition) in attentions().expect("the graphs are sound") {
+        compile_rows(criterion, name, &partition, partition.inputs(), partition.outputs());
+    }
+}
+
+/// Attention without a mask, under a causal mask of indices, and under a boolean tensor.
+fn attentions() -> sterna::Result<[(&'static str, Partition); 3]> {
+    let head = |id| LogicalTensor::strided(id, DataType::F32, &[8, 512, 64]);
+    let attention = || Ok::<_, sterna::Error>(Attention::new(head(0)?, head(1)?, head(2)?, head(3)?));
+    let partition = |attention: &Attention| {
+        let mut graph = Graph::new();
+        graph.attention(attention)?;
+        graph.finalize()?;
+        let mut partitions = graph.partitions(Policy::Fusion)?;
+        assert_eq!(partitions.len(), 1, "attention is one partition");
+        Ok::<_, sterna::Error>(partitions.remove(0))
+    };
+    let mask = LogicalTensor::strided(4, DataType::Boolean, &[512, 512])?;
+    Ok([
+        ("compile/attention", partition(&attention()?)?),
+        ("compile/attention-causal", partition(&attention()?.causal(Causal::TopLeft))?),
+        ("compile/attention-masked", partition(&attention()?.mask(mask, MaskTrue::Keeps))?),
+    ])
+}
+
+/// Compilations that make a plan, and that find one.
+fn compile_rows(
+    criterion: &mut Criterion,
+    name: &str,
+    partition: &Partition,
+    inputs: &[LogicalTensor],
+    outputs: &[LogicalTensor],
+) {
+    let engine = Engine::new();
+    let compile = || partition.compile_for(&engine, inputs, outputs).expect("the rows are sound");
     let kept = compiled_partition_cache_capacity();
-    let mut group = criterion.benchmark_group("compile");
+    let mut group = criterion.benchmark_group(name);
     short(&mut group);
     for (name, capacity) in [("cold", 0), ("hit", kept)] {
         set_compiled_partition_cache_capacity(capacity);

@@ -12,6 +12,9 @@ of `benches/peers` will do.
 
 Where the CPU has AMX, `ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16` in the environment keeps torch and OpenVINO from it.
 
+`--chart FILE` draws the time of each row beside the share of tiles that its mask leaves, both as multiples of the same
+program's unmasked row; it needs matplotlib, and the row without a mask.
+
 Peers: `torch` is scaled_dot_product_attention with the mask as a tensor, `torch is_causal` with its flag instead,
 `torch flex` is FlexAttention, compiled, with a block mask made of the mask before the time is taken, `onnxruntime` a
 model of MatMul, Mul, Where, Softmax and MatMul, as exporters write it, `openvino` its ScaledDotProductAttention. The time
@@ -288,6 +291,44 @@ def measure(bench: Path, name: str, threads: int, peers: list[str], rounds: int)
     return [place | line for line in lines]
 
 
+def chart(lines: list[dict[str, Any]], path: Path) -> None:
+    """Time against the tiles that a mask leaves; a program that leaves out what a mask does lies on the diagonal."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    # Type and shape of a row are its first words, so each program is compared with itself at that size.
+    size = lambda line: tuple(line["row"].split()[:2])
+    timed = [line for line in lines if line["ms"]]
+    whole = {(line["peer"], size(line)): float(line["ms"]) for line in timed if line["row"].split()[2:] == ["full"]}
+    points: dict[str, list[tuple[float, float]]] = {}
+    for line in timed:
+        if unmasked := whole.get((line["peer"], size(line))):
+            points.setdefault(line["peer"], []).append((float(line["tiles"]), float(line["ms"]) / unmasked))
+    if not points:
+        raise SystemExit("the chart needs the row without a mask among the rows")
+    matplotlib.rcParams.update({"svg.hashsalt": "sterna", "svg.fonttype": "none", "font.family": "sans-serif"})
+    figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
+    least = min(tiles for found in points.values() for tiles, _ in found)
+    axes.plot([least, 1], [least, 1], color="#999999", linewidth=1, linestyle="--", label="cost of the tiles left")
+    for name, marker in zip(["sterna", *PEERS], "osD^vP"):
+        if found := sorted(points.get(name, [])):
+            axes.plot(*zip(*found), marker, markersize=5, alpha=0.8, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+        axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axes.set_xlabel("share of tiles that the mask leaves")
+    axes.set_ylabel("time, as a multiple of the same program's unmasked time")
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
 def built_bench() -> Path:
     """Builds the bench, and says where it is."""
     command = ["cargo", "bench", "--bench", "attention", "--no-run", "--message-format", "short"]
@@ -304,6 +345,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--bench", type=Path, help="the bench, if it is built already")
     parser.add_argument("--out", type=Path, help="also writes the table there, as CSV")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draws time against tiles left, as SVG")
     arguments = parser.parse_args()
     bench = (arguments.bench or built_bench()).resolve()
     listed = subprocess.run(
@@ -318,11 +360,15 @@ def main() -> None:
     # Threads and processes that this one starts inherit it.
     os.sched_setaffinity(0, cpus[: arguments.threads])
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    lines = []
     for name in listed.stdout.splitlines():
         for line in measure(bench, name, arguments.threads, arguments.peers, arguments.rounds):
             for writer, file in zip(writers, files):
                 writer.writerow(line)
                 file.flush()
+            lines.append(line)
+    if arguments.chart:
+        chart(lines, arguments.chart)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 pub mod attention;
 #[path = "../../tests/common/mod.rs"]
 pub mod common;
+pub mod import;
 pub mod run;
 
 use std::collections::HashMap;

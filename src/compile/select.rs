@@ -155,11 +155,11 @@ impl SelectOptions {
     /// # Errors
     ///
     /// As [`select`](fn@select).
-    pub fn dims<C, A, B>(&self, cond: &C, then: &A, else_: &B) -> Result<Dims>
+    pub fn dims<C, A, B, T>(&self, cond: &C, then: &A, else_: &B) -> Result<Dims>
     where
         C: AsView + ?Sized,
-        A: AsView + ?Sized,
-        B: AsView + ?Sized,
+        A: AsView<Element = T> + ?Sized,
+        B: AsView<Element = T> + ?Sized,
     {
         self.dims_dyn(&cond.as_view().into(), &then.as_view().into(), &else_.as_view().into())
     }

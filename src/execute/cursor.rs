@@ -32,11 +32,12 @@ impl<'a> Cursor<'a> {
             true => SmallVec::from_buf_and_len([std::ptr::null_mut(); INLINE_ACCESSES], accesses),
             false => SmallVec::from_elem(std::ptr::null_mut(), accesses),
         };
-        for (access, at) in nest.program.accesses.iter().zip(&mut at) {
+        let (ports, buffers) = (&bindings.ports[..], &bindings.buffers[..]);
+        for (access, at) in nest.program.accesses.iter().zip(&mut at[..]) {
             let base = match access.base {
-                Base::Port(port) => bindings.ports[port],
+                Base::Port(port) => ports[port],
                 Base::Constant(constant) => constants[constant..].as_ptr().cast_mut().cast(),
-                Base::Buffer(buffer) => bindings.buffers[buffer],
+                Base::Buffer(buffer) => buffers[buffer],
                 Base::Index | Base::Driver(_) => std::ptr::null_mut(),
             };
             *at = base.wrapping_offset(access.offset);

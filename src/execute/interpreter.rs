@@ -9,7 +9,8 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram, Traversal,
+    Access, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram,
+    Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -82,6 +83,8 @@ impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
 /// Runs a tile program on the tiles of one nest, on one thread; one copy of the code for each driver.
 pub(super) struct Interpreter<'a, O> {
     program: &'a TileProgram,
+    /// The program's accesses, found once: a small vector asks where its elements lie on each use.
+    accesses: &'a [Access],
     /// Where the selects write; see [`select_dests`].
     select_dests: &'a [SelectDest],
     /// Scratch of the program.
@@ -100,7 +103,8 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         scratch: *mut u8,
         operands: O,
     ) -> Self {
-        Self { program, select_dests, scratch, valid: StepSet::none_of(program.steps.len()), operands }
+        let (accesses, valid) = (&program.accesses[..], StepSet::none_of(program.steps.len()));
+        Self { program, accesses, select_dests, scratch, valid, operands }
     }
 
     /// Runs the program on a tile of its nest.
@@ -143,7 +147,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
 
     /// The indices in the present tile of an access that goes through indices.
     fn linear_index(&mut self, access: usize) -> LinearIndex {
-        let (first, access) = (self.operands.at(access).addr(), &self.program.accesses[access]);
+        let (first, access) = (self.operands.at(access).addr(), &self.accesses[access]);
         LinearIndex {
             first: first as u64,
             row_step: access.row_stride as u64,
@@ -157,14 +161,13 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             return;
         }
         self.valid.insert(index);
-        let program = self.program;
-        let step = &program.steps[index];
+        let step = &self.program.steps[index];
         self.operands.begin_step(index);
         let extent = self.extent_of(step);
         let to = self.dest(step.to);
         match &step.instr {
             Instr::PackTile { from, distance, kernel } => {
-                let access = &program.accesses[*from];
+                let access = &self.accesses[*from];
                 let from = Source { at: self.operands.at(*from), row_stride: access.row_stride };
                 // SAFETY: the access stays within its memory for every tile of the nest. The target is
                 // scratch with room for a tile, or an output that is in place of no input. The plan's level
@@ -192,7 +195,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 unsafe { kernel(extent, x, y, to, params) };
             }
             Instr::Index { access, kernel } => {
-                let (first, access) = (self.operands.at(*access).addr(), &program.accesses[*access]);
+                let (first, access) = (self.operands.at(*access).addr(), &self.accesses[*access]);
                 // SAFETY: the target covers the part of the tile.
                 unsafe {
                     kernel(extent, first as i32, access.row_stride as i32, access.col_stride as i32, to)
@@ -214,7 +217,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::FusedKernel(fused) => {
                 let sources: SmallVec<[Source; 6]> =
                     fused.operands.iter().map(|&operand| self.source(operand)).collect();
-                let scratch = self.scratch.wrapping_add(program.fused_scratch);
+                let scratch = self.scratch.wrapping_add(self.program.fused_scratch);
                 // SAFETY: as for `Move`; the program's scratch has room for the fused kernel behind the
                 // results of steps.
                 unsafe { fused.program.run(extent, &sources, to, scratch) };
@@ -224,7 +227,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 let from = self.source(*from);
                 // SAFETY: as for `PackTile`, with scratch as the source and the memory of the access as the
                 // target.
-                unsafe { kernel(extent, from, to, program.accesses[access].col_stride) };
+                unsafe { kernel(extent, from, to, self.accesses[access].col_stride) };
             }
         }
     }
@@ -248,7 +251,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     fn dest(&mut self, dest: Dest) -> Target {
         match dest {
             Dest::Access(access) => {
-                Target { at: self.operands.at(access), row_stride: self.program.accesses[access].row_stride }
+                Target { at: self.operands.at(access), row_stride: self.accesses[access].row_stride }
             }
             Dest::Scratch(offset, row_stride) => {
                 Target { at: self.scratch.wrapping_add(offset), row_stride: row_stride as isize }
@@ -260,7 +263,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     fn source(&mut self, operand: Operand) -> Source {
         match operand {
             Operand::Access(access) => {
-                Source { at: self.operands.at(access), row_stride: self.program.accesses[access].row_stride }
+                Source { at: self.operands.at(access), row_stride: self.accesses[access].row_stride }
             }
             Operand::Step(index) => {
                 self.step(index);

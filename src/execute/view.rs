@@ -73,7 +73,7 @@ impl<'a, T: InputElement> TensorView<'a, T> {
 /// // The second column of a matrix of two.
 /// let mut matrix = [0i32; 6];
 /// let mut column = TensorViewMut::with_strides(&mut matrix[1..], &[3], &[2]);
-/// sterna::select_into(&[true, false, true], &7, &9, &mut column)?;
+/// sterna::select_into(&[true, false, true], &[7, 7, 7], &9, &mut column)?;
 /// assert_eq!(matrix, [0, 7, 0, 9, 0, 7]);
 /// # Ok::<(), sterna::Error>(())
 /// ```
@@ -363,8 +363,8 @@ impl<T: InputElement> AsView for &[T] {
 ///
 /// ```
 /// let mut result = vec![0.0f32; 4];
-/// sterna::select_into(&[[true], [false]], &[1.0, 2.0], &0.0, &mut result)?;
-/// assert_eq!(result, [1.0, 2.0, 0.0, 0.0]);
+/// sterna::select_into(&[true, false], &[[1.0, 2.0], [3.0, 4.0]], &0.0, &mut result)?;
+/// assert_eq!(result, [1.0, 0.0, 3.0, 0.0]);
 /// # Ok::<(), sterna::Error>(())
 /// ```
 pub trait AsViewMut {
