@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         let descs: Vec<LogicalTensor> = (op.inputs().iter().zip(&values))
             .map(|(port, value)| LogicalTensor::strided(port.id(), port.data_type(), value.dims()))
             .collect::<Result<_, _>>()?;
-        let compiled = Partition::from_op(op.clone())?.compile(engine, &descs, op.outputs())?;
+        let compiled = Partition::from_op(op.clone())?.compile_for(engine, &descs, op.outputs())?;
         let mut inputs = Vec::new();
         for desc in compiled.inputs() {
             let at = op.inputs().iter().position(|port| port.id() == desc.id()).ok_or("another input")?;

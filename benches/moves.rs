@@ -199,7 +199,7 @@ struct Run {
 impl Run {
     fn new(row: &Row, data_type: DataType, engine: &Engine, pages: Pages) -> sterna::Result<Self> {
         let partition = Partition::from_op(row.op(data_type)?)?;
-        let compiled = partition.compile(engine, partition.inputs(), partition.outputs())?;
+        let compiled = partition.compile(engine)?;
         let random = |tensor: &LogicalTensor| {
             let mut memory = Memory::new(tensor.memory_size(), pages);
             let mut random = Random(tensor.id() as u64 + 1);

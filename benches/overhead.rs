@@ -1,6 +1,7 @@
 //! Measures what a call costs besides its work:
 //!
-//! - executions on few elements, with tensors made before and with new ones;
+//! - executions on few elements, with tensors made before, with new ones, and in one call, beside a
+//!   compilation from the cache and an execution;
 //! - executions on many elements while the workers sleep, which show the size from which workers are worth
 //!   waking;
 //! - compilations of a select and of attention, cold and from the cache, from one thread and from two;
@@ -19,8 +20,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::ThreadPoolBuilder;
 use rows::{Baseline, COND, Condition, DST, ELSE, Operands, Pages, Row, Shape, THEN};
 use sterna::{
-    Attention, Causal, CompiledPartition, DataType, Engine, Graph, LogicalTensor, MaskTrue, Op, OpKind,
-    Partition, Policy, Stream, Tensor, TensorMut, compiled_partition_cache_capacity,
+    Attention, Bool8, Causal, CompiledPartition, DataType, Engine, Graph, LogicalTensor, MaskTrue, Op,
+    OpKind, Partition, Policy, Stream, Tensor, TensorMut, compiled_partition_cache_capacity, select_into,
     set_compiled_partition_cache_capacity,
 };
 
@@ -68,6 +69,31 @@ fn execute(criterion: &mut Criterion) {
             let addresses = operands.addresses();
             // SAFETY: the addresses are those of the row's operands.
             bencher.iter(|| unsafe { execute_at(&compiled, &stream, black_box(addresses)) });
+        });
+        group.bench_function("one-call", |bencher| {
+            let [cond, then, else_, dst] = operands.addresses();
+            let count = shape.dims[0].iter().product::<i64>() as usize;
+            // SAFETY: the addresses are those of the row's operands, which are dense and of one length.
+            let (cond, then, else_, dst) = unsafe {
+                (
+                    std::slice::from_raw_parts(cond.cast::<Bool8>(), count),
+                    std::slice::from_raw_parts(then.cast::<f32>(), count),
+                    std::slice::from_raw_parts(else_.cast::<f32>(), count),
+                    std::slice::from_raw_parts_mut(dst.cast::<f32>(), count),
+                )
+            };
+            bencher.iter(|| select_into(black_box(cond), then, else_, dst).expect("the rows are sound"));
+        });
+        group.bench_function("compile-and-new-tensors", |bencher| {
+            let partition = row.partition();
+            let inputs = [COND, THEN, ELSE].map(|operand| row.desc(operand));
+            let outputs = [row.desc(DST)];
+            let (stream, addresses) = (Stream::new(&engine), operands.addresses());
+            bencher.iter(|| {
+                let compiled = partition.compile_for(&engine, &inputs, &outputs).expect("the rows are sound");
+                // SAFETY: the addresses are those of the row's operands.
+                unsafe { execute_at(&compiled, &stream, black_box(addresses)) }
+            });
         });
         group.bench_function("new-tensors/second-thread-too", |bencher| {
             let stream = Stream::new(&engine);
@@ -190,7 +216,7 @@ fn compile_rows(
     outputs: &[LogicalTensor],
 ) {
     let engine = Engine::new();
-    let compile = || partition.compile(&engine, inputs, outputs).expect("the rows are sound");
+    let compile = || partition.compile_for(&engine, inputs, outputs).expect("the rows are sound");
     let kept = compiled_partition_cache_capacity();
     let mut group = criterion.benchmark_group(name);
     short(&mut group);
@@ -250,7 +276,7 @@ fn growing(criterion: &mut Criterion) {
     for (name, partition) in decoders().expect("the graphs are sound") {
         let compile = |keys| {
             let [cond, then, else_, dst] = step(keys)?;
-            partition.compile(&engine, &[cond, then, else_, scale.clone()], &[dst])
+            partition.compile_for(&engine, &[cond, then, else_, scale.clone()], &[dst])
         };
         let mut execute = |compiled: &CompiledPartition| {
             let inputs = compiled.inputs().iter().map(|desc| match desc.id() {

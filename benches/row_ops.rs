@@ -39,8 +39,7 @@ struct Run {
 impl Run {
     fn new(op: Op, engine: &Engine) -> Self {
         let partition = Partition::from_op(op).expect("the op is sound");
-        let compiled =
-            partition.compile(engine, partition.inputs(), partition.outputs()).expect("the shapes are sound");
+        let compiled = partition.compile(engine).expect("the shapes are sound");
         let filled = |desc: &LogicalTensor| {
             let mut buffer = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
             // Numbers near 1 of f32 and of bf16 alike.

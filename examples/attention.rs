@@ -66,7 +66,7 @@ impl Attending {
             for partition in &self.partitions {
                 let inputs: Vec<LogicalTensor> =
                     partition.inputs().iter().map(|port| known[&port.id()].clone()).collect();
-                let compiled = partition.compile(engine, &inputs, partition.outputs())?;
+                let compiled = partition.compile_for(engine, &inputs, partition.outputs())?;
                 known.extend(compiled.outputs().iter().map(|output| (output.id(), output.clone())));
                 all.push(compiled);
             }

@@ -252,7 +252,7 @@ impl Training {
             }
             let inputs: Vec<LogicalTensor> =
                 partition.inputs().iter().map(|port| known(port, &tensors)).collect();
-            let compiled = partition.compile(engine, &inputs, partition.outputs())?;
+            let compiled = partition.compile_for(engine, &inputs, partition.outputs())?;
             for output in compiled.outputs() {
                 tensors.insert(output.id(), TensorBuf::zeroed(output.clone(), engine)?);
             }

@@ -763,6 +763,58 @@ typedef int sterna_op_kind_t;
 typedef int sterna_op_attr_t;
 
 /**
+ * Elements that a call reads, with dims and strides. The struct and what it points to are lent for the call.
+ */
+typedef struct {
+    /**
+     * The first element; may be null if there is none.
+     */
+    const void *data;
+    /**
+     * The type of the elements.
+     */
+    sterna_data_type_t data_type;
+    /**
+     * The number of dims; 0 for a scalar.
+     */
+    int32_t ndims;
+    /**
+     * The dims; null for a scalar.
+     */
+    const int64_t *dims;
+    /**
+     * The strides, which count elements; null if the layout is dense and row-major.
+     */
+    const int64_t *strides;
+} sterna_view_t;
+
+/**
+ * Elements that a call writes, with dims and strides; otherwise as `sterna_view_t`.
+ */
+typedef struct {
+    /**
+     * The first element; may be null if there is none.
+     */
+    void *data;
+    /**
+     * The type of the elements.
+     */
+    sterna_data_type_t data_type;
+    /**
+     * The number of dims; 0 for a scalar.
+     */
+    int32_t ndims;
+    /**
+     * The dims; null for a scalar.
+     */
+    const int64_t *dims;
+    /**
+     * The strides, which count elements; null if the layout is dense and row-major.
+     */
+    const int64_t *strides;
+} sterna_view_mut_t;
+
+/**
  * The behaviour of a stream: a sum of the `STERNA_STREAM_FLAG_*` numbers, which are those of
  * `dnnl_stream_flags_t`.
  */
@@ -912,6 +964,22 @@ sterna_status_t sterna_compiled_partition_count_mask_tiles(const sterna_compiled
 sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_compiled_partition_t *compiled_partition,
                                                                size_t id,
                                                                sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * As `sterna_compiled_partition_query_logical_tensor`, by the name that the port has in the schema of its op,
+ * such as `cond` or `dst`. An input has the name of the first port of an op that takes it.
+ * `invalid_arguments` for a name that no port, or more than one, has.
+ */
+sterna_status_t sterna_compiled_partition_query_logical_tensor_by_name(const sterna_compiled_partition_t *compiled_partition,
+                                                                       const char *name,
+                                                                       sterna_logical_tensor_t *logical_tensor);
+
+/**
+ * Reads the engine for which a compiled partition was compiled. The compiled partition owns the engine: the
+ * caller does not destroy it, and it is valid until the compiled partition is destroyed or compiled anew.
+ */
+sterna_status_t sterna_compiled_partition_get_engine(const sterna_compiled_partition_t *compiled_partition,
+                                                     sterna_engine_t **engine);
 
 /**
  * Reads the pairs of an input and an output that may share one buffer. They belong to the compiled
@@ -1522,6 +1590,54 @@ sterna_status_t sterna_partition_compile(const sterna_partition_t *partition,
 const char *sterna_phase_kind_string(sterna_phase_kind_t kind);
 
 /**
+ * Computes `dst[i] = cond[i] ? then[i] : else_[i]` in one call, without graph, partition, engine and
+ * tensors. `then` and `else_` broadcast to each other, `cond` to both (auto_broadcast `numpy`); `dst` has
+ * the dims of the result, which `sterna_select_get_dims` tells.
+ *
+ * `cond` is boolean, bytes that are true if they are not 0; `then`, `else_` and `dst` share one type of
+ * whole bytes. During the call nobody writes to the elements of inputs, and nobody else uses those of `dst`;
+ * `dst` may be the very elements of `then` or `else_`, if dims and strides are equal.
+ *
+ * It runs on an engine that the process shares, which the first call makes, and whose workers live as long as
+ * the process: a program that unloads this library gives an engine of its own to `sterna_select_with`. The
+ * first call for some types, dims and strides compiles a partition; later calls find it in the cache.
+ *
+ * `invalid_arguments` for a view whose type, dims or strides make no tensor, without memory, and for any
+ * other overlap; `invalid_graph_op` if `cond` is not boolean or the types of the others differ;
+ * `invalid_shape` if the dims do not broadcast, or `dst` has others than the result.
+ */
+sterna_status_t sterna_select(const sterna_view_t *cond,
+                              const sterna_view_t *then,
+                              const sterna_view_t *else_,
+                              const sterna_view_mut_t *dst);
+
+/**
+ * As `sterna_select`, on an engine, and with the shapes combined by the broadcast mode of a name: `none`,
+ * `numpy`, `pdpd` or `multidirectional`. Under `pdpd`, `axis` is the dim of `then` at which the other
+ * operands start; -1 stands for no axis. If `engine` is null, it is that of `sterna_select`; if
+ * `auto_broadcast` is null, the mode is `numpy`.
+ */
+sterna_status_t sterna_select_with(const sterna_engine_t *engine,
+                                   const char *auto_broadcast,
+                                   int64_t axis,
+                                   const sterna_view_t *cond,
+                                   const sterna_view_t *then,
+                                   const sterna_view_t *else_,
+                                   const sterna_view_mut_t *dst);
+
+/**
+ * Reads the dims of the result that `sterna_select_with` would write for these operands, whose elements it
+ * does not read. `dims` has room for `STERNA_MAX_NDIMS` numbers, of which the first `ndims` are written.
+ */
+sterna_status_t sterna_select_get_dims(const char *auto_broadcast,
+                                       int64_t axis,
+                                       const sterna_view_t *cond,
+                                       const sterna_view_t *then,
+                                       const sterna_view_t *else_,
+                                       int32_t *ndims,
+                                       int64_t *dims);
+
+/**
  * The name of a status, such as `invalid_arguments`; "unknown status" for a number that is none. The text is
  * constant and must not be freed.
  */
@@ -1571,6 +1687,16 @@ sterna_status_t sterna_tensor_create(sterna_tensor_t **tensor,
                                      const sterna_logical_tensor_t *logical_tensor,
                                      sterna_engine_t *engine,
                                      void *handle);
+
+/**
+ * Makes a tensor on memory that the caller lets nobody write to, which serves as an input: an execution
+ * refuses it as an output. The handle may be null at first, and is not `STERNA_MEMORY_ALLOCATE`. Otherwise
+ * as `sterna_tensor_create`.
+ */
+sterna_status_t sterna_tensor_create_const(sterna_tensor_t **tensor,
+                                           const sterna_logical_tensor_t *logical_tensor,
+                                           sterna_engine_t *engine,
+                                           const void *handle);
 
 /**
  * Makes a host scalar; the value at the address is copied.

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -488,17 +489,22 @@ public:
     tensor(const logical_tensor &desc, engine_ref engine, void *memory)
         : owner(detail::read<sterna_tensor_t *>(
                 [&](auto out) { return sterna_tensor_create(out, desc.get(), engine.get(), memory); })) {}
-    // On values of the caller's: elements of the size of the tensor's, at least `memory_size()` bytes of them.
+    // On values of the caller's: elements of the size of the tensor's, at least `memory_size()` bytes of them. A tensor
+    // on constant values serves as an input alone.
     template <typename T>
     tensor(const logical_tensor &desc, engine_ref engine, view<T> values)
-        : tensor(desc, engine, checked(desc, values.data(), values.size(), sizeof(T))) {}
+        : owner(create(desc, engine, values.data(), values.size())) {}
     template <typename C, typename = decltype(std::declval<C &>().data()),
             typename = decltype(std::declval<C &>().size())>
     tensor(const logical_tensor &desc, engine_ref engine, C &values)
-        : tensor(desc, engine, checked(desc, values.data(), values.size(), sizeof(*values.data()))) {}
+        : owner(create(desc, engine, values.data(), values.size())) {}
     template <typename T, std::size_t N>
-    tensor(const logical_tensor &desc, engine_ref engine, T (&values)[N])
-        : tensor(desc, engine, checked(desc, values, N, sizeof(T))) {}
+    tensor(const logical_tensor &desc, engine_ref engine, T (&values)[N]) : owner(create(desc, engine, values, N)) {}
+    // On memory that nobody may write to: an input.
+    static tensor on_constant(const logical_tensor &desc, engine_ref engine, const void *memory) {
+        return tensor(detail::read<sterna_tensor_t *>(
+                [&](auto out) { return sterna_tensor_create_const(out, desc.get(), engine.get(), memory); }));
+    }
     // A host scalar; the value is copied.
     template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
     static tensor scalar(const logical_tensor &desc, T value) {
@@ -524,8 +530,17 @@ public:
 private:
     explicit tensor(sterna_tensor_t *handle) noexcept : owner(handle) {}
 
-    // A tensor on constant values serves as an input; the library writes to outputs alone.
-    static void *checked(const logical_tensor &desc, const void *data, std::size_t count, std::size_t size) {
+    template <typename T>
+    static sterna_tensor_t *create(const logical_tensor &desc, engine_ref engine, T *values, std::size_t count) {
+        check(desc, count, sizeof(T));
+        return detail::read<sterna_tensor_t *>([&](auto out) {
+            if constexpr (std::is_const_v<T>)
+                return sterna_tensor_create_const(out, desc.get(), engine.get(), values);
+            else
+                return sterna_tensor_create(out, desc.get(), engine.get(), values);
+        });
+    }
+    static void check(const logical_tensor &desc, std::size_t count, std::size_t size) {
         const std::size_t wanted = size_of(desc.type()), needed = desc.memory_size();
         if (size != wanted)
             throw error(status::invalid_arguments,
@@ -535,7 +550,6 @@ private:
             throw error(status::invalid_arguments,
                     "tensor " + std::to_string(desc.id()) + ": " + std::to_string(count) + " values are fewer than its "
                             + std::to_string(needed) + " bytes");
-        return const_cast<void *>(data);
     }
 };
 
@@ -715,18 +729,45 @@ public:
         detail::check(sterna_compiled_partition_execute(
                 get(), stream.get(), inputs.size(), inputs.data(), outputs.size(), outputs.data()));
     }
-    void execute(const stream &stream, const tensors &inputs, const tensors &outputs, const tensor &scratchpad) const {
+    void execute(const stream &stream, const tensors &inputs, const tensors &outputs,
+            const sterna::tensor &scratchpad) const {
         detail::check(sterna_compiled_partition_execute_v2(get(), stream.get(), inputs.size(), inputs.data(),
                 outputs.size(), outputs.data(), scratchpad.get()));
     }
+
+    // The same on the stream of a moment.
+    void run(const tensors &inputs, const tensors &outputs) const { execute(stream(engine()), inputs, outputs); }
 
     logical_tensor scratchpad() const {
         return logical_tensor(detail::read<sterna_logical_tensor_t>(
                 [&](auto out) { return sterna_compiled_partition_get_scratchpad_logical_tensor(get(), out); }));
     }
-    logical_tensor query(std::size_t id) const {
+    // The tensor of a port as it was compiled, by its id or by the name that the port has in the schema of its op, such
+    // as `cond` or `dst`.
+    logical_tensor query_logical_tensor(std::size_t id) const {
         return logical_tensor(detail::read<sterna_logical_tensor_t>(
                 [&](auto out) { return sterna_compiled_partition_query_logical_tensor(get(), id, out); }));
+    }
+    logical_tensor query_logical_tensor(const std::string &name) const {
+        return logical_tensor(detail::read<sterna_logical_tensor_t>([&](auto out) {
+            return sterna_compiled_partition_query_logical_tensor_by_name(get(), name.c_str(), out);
+        }));
+    }
+    // The same by its former name.
+    logical_tensor query(std::size_t id) const { return query_logical_tensor(id); }
+    // The engine for which it was compiled, which it owns.
+    engine_ref engine() const {
+        return engine_ref(detail::read<sterna_engine_t *>(
+                [&](auto out) { return sterna_compiled_partition_get_engine(get(), out); }));
+    }
+    // A tensor for a port, by id or name, on that engine: on memory of its own, or on values of the caller's.
+    template <typename Port>
+    sterna::tensor tensor(const Port &port) const {
+        return sterna::tensor(query_logical_tensor(port), engine());
+    }
+    template <typename Port, typename Values>
+    sterna::tensor tensor(const Port &port, Values &&values) const {
+        return sterna::tensor(query_logical_tensor(port), engine(), std::forward<Values>(values));
     }
     // The view is good for as long as the compiled partition is.
     view<const sterna_inplace_pair_t> inplace_ports() const {
@@ -918,6 +959,192 @@ public:
 private:
     explicit graph(sterna_graph_t *handle) noexcept : owner(handle) {}
 };
+
+namespace detail {
+
+// The data type of elements of a type of C++.
+template <typename T>
+constexpr data_type type_of() {
+    if constexpr (std::is_same_v<T, bool>) return data_type::boolean;
+    else if constexpr (std::is_same_v<T, float>) return data_type::f32;
+    else if constexpr (std::is_same_v<T, double>) return data_type::f64;
+    else {
+        static_assert(std::is_integral_v<T> && sizeof(T) <= 8, "name the data type of these values");
+        constexpr bool is_signed = std::is_signed_v<T>;
+        if constexpr (sizeof(T) == 1) return is_signed ? data_type::s8 : data_type::u8;
+        else if constexpr (sizeof(T) == 2) return is_signed ? data_type::s16 : data_type::u16;
+        else if constexpr (sizeof(T) == 4) return is_signed ? data_type::s32 : data_type::u32;
+        else return is_signed ? data_type::s64 : data_type::u64;
+    }
+}
+
+// What the views of sterna.h have in common.
+class shape {
+public:
+    shape(view<const std::int64_t> dims, view<const std::int64_t> strides)
+        : dims_(dims.begin(), dims.end()), strides_(strides.begin(), strides.end()) {
+        if (!strides.empty() && strides.size() != dims.size())
+            throw error(status::invalid_arguments, "there is one stride for each dim");
+    }
+
+    const std::vector<std::int64_t> &dims() const noexcept { return dims_; }
+
+    template <typename View>
+    View fill(View out) const noexcept {
+        out.ndims = dims_.size() > max_ndims ? STERNA_MAX_NDIMS + 1 : static_cast<std::int32_t>(dims_.size());
+        out.dims = dims_.data();
+        out.strides = strides_.empty() ? nullptr : strides_.data();
+        return out;
+    }
+    // Refuses fewer values than the dims and strides reach; other mistakes are the library's to find.
+    void check(std::size_t count) const {
+        double last = 0, dense = 1;
+        for (std::size_t i = dims_.size(); i-- > 0;) {
+            if (dims_[i] <= 0) return;
+            last += static_cast<double>(dims_[i] - 1) * (strides_.empty() ? dense : static_cast<double>(strides_[i]));
+            dense *= static_cast<double>(dims_[i]);
+        }
+        if (static_cast<double>(count) < last + 1)
+            throw error(status::invalid_arguments, std::to_string(count) + " values are fewer than the dims need");
+    }
+
+private:
+    std::vector<std::int64_t> dims_, strides_;
+};
+
+} // namespace detail
+
+// What `select` reads: values of the caller's with dims, and strides if they are not dense and row-major; or a number.
+class operand {
+public:
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    operand(T number) : shape_({}, {}), type_(detail::type_of<T>()), is_number_(true) {
+        std::memcpy(number_, &number, sizeof number);
+    }
+    template <typename C, typename = decltype(std::declval<const C &>().data())>
+    operand(const C &values, view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : operand(detail::type_of<std::decay_t<decltype(*values.data())>>(), values.data(), dims, strides) {
+        shape_.check(values.size());
+    }
+    template <typename T, std::size_t N>
+    operand(const T (&values)[N], view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : operand(detail::type_of<T>(), values, dims, strides) {
+        shape_.check(N);
+    }
+    // Values of a type that C++ has no name for.
+    operand(data_type type, const void *values, view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : shape_(dims, strides), type_(type), values_(values) {}
+
+    sterna_view_t get() const noexcept {
+        sterna_view_t out {};
+        out.data = is_number_ ? number_ : values_;
+        out.data_type = static_cast<int>(type_);
+        return shape_.fill(out);
+    }
+
+private:
+    detail::shape shape_;
+    data_type type_;
+    const void *values_ = nullptr;
+    unsigned char number_[8] = {};
+    bool is_number_ = false;
+};
+
+// What `select_into` writes: memory of the caller's with dims.
+class target {
+public:
+    template <typename C, typename = decltype(std::declval<C &>().data())>
+    target(C &values, view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : target(detail::type_of<std::decay_t<decltype(*values.data())>>(), values.data(), dims, strides) {
+        shape_.check(values.size());
+    }
+    template <typename T, std::size_t N>
+    target(T (&values)[N], view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : target(detail::type_of<T>(), values, dims, strides) {
+        shape_.check(N);
+    }
+    target(data_type type, void *values, view<const std::int64_t> dims, view<const std::int64_t> strides = {})
+        : shape_(dims, strides), type_(type), values_(values) {}
+
+    sterna_view_mut_t get() const noexcept {
+        sterna_view_mut_t out {};
+        out.data = values_;
+        out.data_type = static_cast<int>(type_);
+        return shape_.fill(out);
+    }
+
+private:
+    detail::shape shape_;
+    data_type type_;
+    void *values_;
+};
+
+// How `select` broadcasts, and on which engine it runs: on one that the process shares unless one is given.
+struct select_options {
+    const char *auto_broadcast = nullptr;
+    std::int64_t axis = -1;
+    std::optional<engine_ref> engine = std::nullopt;
+};
+
+namespace detail {
+
+// The operands of a select; bytes are truth values of a condition.
+struct operands {
+    operands(const operand &cond, const operand &then, const operand &else_)
+        : views {cond.get(), then.get(), else_.get()} {
+        if (views[0].data_type == STERNA_DATA_TYPE_U8) views[0].data_type = STERNA_DATA_TYPE_BOOLEAN;
+    }
+    sterna_view_t views[3];
+};
+
+} // namespace detail
+
+// The dims of the result of `select`.
+inline std::vector<std::int64_t> select_dims(
+        const operand &cond, const operand &then, const operand &else_, const select_options &options = {}) {
+    std::int32_t ndims = 0;
+    std::int64_t dims[max_ndims];
+    const detail::operands of(cond, then, else_);
+    const auto *views = of.views;
+    detail::check(sterna_select_get_dims(
+            options.auto_broadcast, options.axis, &views[0], &views[1], &views[2], &ndims, dims));
+    return {dims, dims + ndims};
+}
+
+// Computes `cond ? then : else_`, with broadcasting, into memory of the caller's. See sterna_select. Conditions are bool,
+// or bytes that are true if they are not 0.
+inline void select_into(const operand &cond, const operand &then, const operand &else_, const target &dst,
+        const select_options &options = {}) {
+    const detail::operands of(cond, then, else_);
+    const auto *views = of.views;
+    const sterna_view_mut_t to = dst.get();
+    if (!options.engine && !options.auto_broadcast && options.axis == -1)
+        detail::check(sterna_select(&views[0], &views[1], &views[2], &to));
+    else
+        detail::check(sterna_select_with(options.engine ? options.engine->get() : nullptr, options.auto_broadcast,
+                options.axis, &views[0], &views[1], &views[2], &to));
+}
+
+// Values with dims, dense and row-major.
+template <typename T>
+struct array {
+    std::vector<T> values;
+    std::vector<std::int64_t> dims;
+};
+
+// The same as an array of its own: `sterna::select<float>({mask, {3}}, {scores, {2, 3}}, -1.0f)`.
+template <typename T>
+array<T> select(
+        const operand &cond, const operand &then, const operand &else_, const select_options &options = {}) {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no values in a row; use select_into");
+    array<T> out;
+    out.dims = select_dims(cond, then, else_, options);
+    std::size_t count = 1;
+    for (const auto dim : out.dims) count *= static_cast<std::size_t>(dim);
+    out.values.resize(count);
+    select_into(cond, then, else_, target(out.values, out.dims), options);
+    return out;
+}
 
 } // namespace sterna
 

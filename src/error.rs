@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::types::DidYouMean;
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, AutoBroadcast, OpId, OpKind, TensorId};
 use crate::types::shape::{Braced, BroadcastFault, Dims, MAX_RANK};
@@ -94,6 +95,22 @@ pub enum Error {
         /// What is not implemented.
         reason: &'static str,
     },
+    /// A name is not that of one port.
+    #[error("port `{name}`: {fault}")]
+    Port {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        fault: PortFault,
+    },
+    /// An operand of [`select`](fn@crate::select), or its result, is not what it must be.
+    #[error("select: `{operand}`: {fault}")]
+    Operand {
+        /// The operand: `cond`, `then`, `else` or `dst`.
+        operand: &'static str,
+        /// What is wrong with it.
+        fault: TensorFault,
+    },
     /// A graph in JSON is not well formed, or lacks a part of an op.
     #[error(transparent)]
     Json(Box<JsonFault>),
@@ -103,9 +120,12 @@ impl Error {
     /// The status in the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Tensor { .. } | Self::Value(_) | Self::Json(_) | Self::Attention(_) => {
-                Status::InvalidArguments
-            }
+            Self::Tensor { .. }
+            | Self::Value(_)
+            | Self::Json(_)
+            | Self::Attention(_)
+            | Self::Port { .. }
+            | Self::Operand { .. } => Status::InvalidArguments,
             Self::Op { .. } => Status::InvalidGraphOp,
             Self::Graph(GraphFault::DuplicateOp(_)) => Status::InvalidGraphOp,
             Self::Graph(_) => Status::InvalidGraph,
@@ -285,6 +305,14 @@ pub enum TensorFault {
     /// No port of the partition has this id.
     #[error("it is no port of the compiled partition")]
     NoPort,
+    /// A view whose strides are not those of the description.
+    #[error("the strides given are {}, the tensor has {}", Braced(given), Braced(expected))]
+    Strides {
+        /// The strides of the tensor.
+        expected: Dims,
+        /// The strides given.
+        given: Dims,
+    },
     /// Elements were given for another shape.
     #[error("elements of {} were given, the tensor is {}", Braced(given), Braced(expected))]
     Shape {
@@ -301,6 +329,9 @@ pub enum TensorFault {
         /// Bytes given.
         given: usize,
     },
+    /// The layout is none that an array of `ndarray` has.
+    #[error("no array has dims and strides of the tensor")]
+    NoArray,
     /// The type has no element of whole bytes.
     #[error("no memory can be had for elements of type {0}")]
     NoElements(DataType),
@@ -314,6 +345,38 @@ impl fmt::Display for Rank {
             Some(rank) => write!(f, "rank {rank}"),
             None => f.write_str("unknown rank"),
         }
+    }
+}
+
+/// Why a name is not that of one port.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortFault {
+    /// No port has this name.
+    #[error("no port of the compiled partition is called so, only {}{}", Listed(names), DidYouMean(*nearest))]
+    Unknown {
+        /// The names of the ports, inputs first.
+        names: Vec<&'static str>,
+        /// The name that may be meant.
+        nearest: Option<&'static str>,
+    },
+    /// Several ports have this name.
+    #[error("tensors {} are called so; name one of them by its id", Listed(tensors))]
+    Ambiguous {
+        /// The tensors of the ports.
+        tensors: Vec<TensorId>,
+    },
+}
+
+/// Writes values with commas between them.
+struct Listed<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, value) in self.0.iter().enumerate() {
+            write!(f, "{}{value}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -332,7 +395,7 @@ pub enum OpFault {
         given: usize,
     },
     /// A port whose type the schema row does not allow.
-    #[error("{port} is {given}, not one of {}", Names(allowed))]
+    #[error("{port} is {given}{}", MustBe(allowed))]
     Type {
         /// The port.
         port: PortRef,
@@ -399,10 +462,12 @@ pub enum OpFault {
     },
 }
 
-struct Names<'a>(&'a [DataType]);
+/// Says which types a port can have.
+struct MustBe<'a>(&'a [DataType]);
 
-impl fmt::Display for Names<'_> {
+impl fmt::Display for MustBe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "; it must be " } else { ", not one of " })?;
         for (i, data_type) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}{data_type}")?;
@@ -647,12 +712,16 @@ pub enum ExecuteFault {
         tensor: TensorId,
     },
     /// A tensor whose description differs from the compiled one.
-    #[error("tensor {tensor}: {what} differ from those it was compiled with")]
+    #[error("tensor {tensor}: {what} are {given} here, but {expected} where it was compiled")]
     Differs {
         /// The port.
         tensor: TensorId,
         /// What differs: "types", "dims", …
         what: &'static str,
+        /// What the tensor given has, as text.
+        given: String,
+        /// What the partition was compiled for, as text.
+        expected: String,
     },
     /// A tensor of another engine.
     #[error("tensor {tensor} belongs to another engine")]

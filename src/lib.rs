@@ -6,10 +6,12 @@
 //!   the [`Schema`] of its kind;
 //! - **partition** with [`Graph::partitions`] and [`Graph::explain`]: the graph comes back as [`Partition`]s,
 //!   each of which runs or says why not;
-//! - **compile** with [`Partition::compile`] to a [`CompiledPartition`]: for concrete shapes and layouts,
-//!   every decision is made once and cached;
+//! - **compile** with [`Partition::compile`], or [`Partition::compile_for`] if shapes come late, to a
+//!   [`CompiledPartition`]: for concrete shapes and layouts, every decision is made once and cached;
 //! - **execute** on an [`Engine`] and a [`Stream`] with [`Tensor`], [`TensorMut`] and [`TensorBuf`]: memory
 //!   is bound, checked, and written, from any number of threads.
+//!
+//! A single select needs none of this: [`select`](fn@select) is one call.
 //!
 //! Beside these layers there are [`mod@reference`], a slow interpreter that a reader believes at sight;
 //! [`Error`], which says what is wrong with which op and port; and the cache of compiled partitions
@@ -20,7 +22,7 @@
 //! moves bits: every NaN payload, signed zero and denormal of every type arrives unchanged.
 //!
 //! ```
-//! use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};
+//! use sterna::{DataType, Engine, LogicalTensor, Op, Partition};
 //!
 //! let op = Op::select(
 //!     0,
@@ -29,23 +31,22 @@
 //!     LogicalTensor::strided(2, DataType::F32, &[])?,
 //!     LogicalTensor::unknown(3, DataType::F32),
 //! );
-//! let (partition, engine) = (Partition::from_op(op)?, Engine::new());
-//! let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+//! let compiled = Partition::from_op(op)?.compile(&Engine::new())?;
 //!
-//! let [cond, then, else_] = compiled.inputs() else { unreachable!("a select has three inputs") };
 //! let inputs = [
-//!     Tensor::new(cond, &engine, &[true, false, true])?,
-//!     Tensor::new(then, &engine, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?,
-//!     Tensor::new(else_, &engine, &[f32::NEG_INFINITY])?,
+//!     compiled.tensor("cond", &[true, false, true])?,
+//!     compiled.tensor("then", &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?,
+//!     compiled.tensor("else", &[f32::NEG_INFINITY])?,
 //! ];
 //! let mut result = [0.0f32; 6];
-//! let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result)?;
-//! compiled.execute(&Stream::new(&engine), &inputs, &mut [output])?;
+//! compiled.run(&inputs, &mut [compiled.tensor_mut("dst", &mut result)?])?;
 //! assert_eq!(result, [1.0, f32::NEG_INFINITY, 3.0, 4.0, f32::NEG_INFINITY, 6.0]);
 //! # Ok::<(), sterna::Error>(())
 //! ```
 //!
-//! With the feature `json`, graphs are read and written in the JSON format of oneDNN's graph dumps.
+//! With the feature `json`, graphs are read and written in the JSON format of oneDNN's graph dumps. With
+//! `ndarray`, arrays of that crate are tensors and operands of [`select`](fn@select). With `tracing`,
+//! partitioning, compilation and execution are spans.
 #![deny(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -68,15 +69,21 @@ pub use compile::cache::{
     CacheStats, compiled_partition_cache_capacity, compiled_partition_cache_stats,
     set_compiled_partition_cache_capacity,
 };
+#[cfg(feature = "ndarray")]
+pub use compile::select::select_array;
+pub use compile::select::{SelectOptions, select, select_into};
 pub use error::{
     AttentionFault, CompileFault, Direction, Error, ExecuteFault, GraphFault, JsonFault, OpFault, OpRef,
-    PortRef, Result, ShapeFault, Status, TensorFault,
+    PortFault, PortRef, Result, ShapeFault, Status, TensorFault,
 };
 pub use execute::compiled::{CompiledPartition, InPlacePair};
 pub use execute::engine::{Allocator, Engine, EngineBuilder, SystemAllocator};
+pub use execute::port::PortKey;
 pub use execute::prepared::{constant_cache_bytes, constant_cache_capacity, set_constant_cache_capacity};
+pub use execute::profiler::{ExecutionProfile, PhaseProfile, Profiler};
 pub use execute::stream::Stream;
 pub use execute::tensor::{Tensor, TensorBuf, TensorMut};
+pub use execute::view::{AsView, AsViewMut, DynView, DynViewMut, TensorView, TensorViewMut};
 pub use graph::attention::{Attention, AttentionIds, Causal, MaskTrue};
 pub use graph::attention_backward::AttentionBackward;
 #[cfg(feature = "json")]

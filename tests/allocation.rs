@@ -106,7 +106,7 @@ fn small_executions_of_groups_allocate_nothing_once_they_have_scratch() {
     graph.finalize().unwrap();
     let engine = Engine::builder().threads(4).build();
     let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(&engine).unwrap();
     let made = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), &engine).unwrap();
     let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
     let mut output = made(&compiled.outputs()[0]);

@@ -733,7 +733,7 @@ fn scratch_grows_with_the_number_of_keys_and_not_with_its_square() {
                 assert_eq!(partitions.len(), 1);
                 let value =
                     |id: usize| &setup.inputs.iter().find(|given| given.desc.id() == id).unwrap().value;
-                let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+                let compiled = partition.compile(&engine).unwrap();
                 let tensor = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), &engine).unwrap();
                 let inputs: Vec<TensorBuf> = compiled
                     .inputs()

@@ -52,7 +52,7 @@ fn wrong(rows: &[Row], engines: &[Engine]) -> Vec<String> {
 fn phases(setup: &Setup, engine: &Engine) -> Vec<PhaseKind> {
     let partition = &setup.partitions(Policy::Fusion)[0];
     let descs: Vec<_> = setup.inputs.iter().map(|given| given.desc.clone()).collect();
-    let compiled = partition.compile(engine, &descs, partition.outputs()).unwrap();
+    let compiled = partition.compile_for(engine, &descs, partition.outputs()).unwrap();
     compiled.plan().nests.iter().map(|nest| nest.kind).collect()
 }
 
@@ -443,7 +443,7 @@ fn scratch_grows_with_the_number_of_keys_and_not_with_its_square() {
                 let partitions = setup.partitions(Policy::Fusion);
                 let engine = Engine::builder().threads(1).build();
                 let inputs: Vec<_> = setup.inputs.iter().map(|given| given.desc.clone()).collect();
-                let compiled = partitions[0].compile(&engine, &inputs, partitions[0].outputs()).unwrap();
+                let compiled = partitions[0].compile_for(&engine, &inputs, partitions[0].outputs()).unwrap();
                 compiled.scratchpad_size() as i64
             });
             let grows = |less: i64, more: i64| more > 2 * less + 4096;

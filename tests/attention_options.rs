@@ -271,7 +271,7 @@ fn run(graph: &Graph, values: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value>
             .iter()
             .map(|port| LogicalTensor::with_layout(port.id(), port.data_type(), None, Layout::Any).unwrap())
             .collect();
-        let compiled = partition.compile(&engine, &inputs, &outputs).unwrap();
+        let compiled = partition.compile_for(&engine, &inputs, &outputs).unwrap();
         let tensors: Vec<TensorBuf> = compiled
             .inputs()
             .iter()

@@ -163,7 +163,7 @@ fn compile() {
     let partition = Partition::from_op(case().op()).unwrap();
     let mut wrong = Vec::new();
     for (name, inputs, outputs, status, text) in rows {
-        let result = partition.compile(&engine, &inputs, &outputs);
+        let result = partition.compile_for(&engine, &inputs, &outputs);
         let (given, message) = match &result {
             Ok(_) => (Status::Success, String::new()),
             Err(error) => (error.status(), error.to_string()),
@@ -182,7 +182,7 @@ fn compile_of_an_unsupported_partition() {
         .output(LogicalTensor::strided(1, DataType::F32, &[2]).unwrap());
     let partition = Partition::from_op(wildcard).unwrap();
     assert!(!partition.is_supported());
-    let error = partition.compile(&engine(), partition.inputs(), partition.outputs()).unwrap_err();
+    let error = partition.compile(&engine()).unwrap_err();
     assert_eq!(error.status(), Status::InvalidArguments);
     let reason = partition.unsupported_reason().unwrap();
     assert_eq!(error, Error::Compile { partition: 0, fault: CompileFault::Unsupported(reason) });
@@ -206,7 +206,12 @@ fn execute() {
     let extra = TensorBuf::zeroed(LogicalTensor::strided(77, DataType::U8, &[]).unwrap(), &engine).unwrap();
     // SAFETY: a null address is never read.
     let null = unsafe { Tensor::from_raw_parts(&compiled.inputs()[THEN], &engine, std::ptr::null()) };
-    let differs = |what| ExecuteFault::Differs { tensor: THEN, what };
+    let differs = |what, given: &str, expected: &str| ExecuteFault::Differs {
+        tensor: THEN,
+        what,
+        given: given.into(),
+        expected: expected.into(),
+    };
     let missing = |tensor| ExecuteFault::Missing { direction: Direction::Input, tensor };
 
     let rows: Vec<(&str, &Stream, Vec<Tensor<'_>>, Option<ExecuteFault>)> = vec![
@@ -215,9 +220,24 @@ fn execute() {
         ("none", &stream, vec![], Some(missing(COND))),
         ("one missing", &stream, vec![cond, then], Some(missing(ELSE))),
         ("null", &stream, vec![cond, null, else_], Some(ExecuteFault::NoMemory { tensor: THEN })),
-        ("another type", &stream, vec![cond, retyped.as_tensor(), else_], Some(differs("types"))),
-        ("other dims", &stream, vec![cond, reshaped.as_tensor(), else_], Some(differs("dims"))),
-        ("other strides", &stream, vec![cond, transposed.as_tensor(), else_], Some(differs("strides"))),
+        (
+            "another type",
+            &stream,
+            vec![cond, retyped.as_tensor(), else_],
+            Some(differs("types", "s32", "f32")),
+        ),
+        (
+            "other dims",
+            &stream,
+            vec![cond, reshaped.as_tensor(), else_],
+            Some(differs("dims", "{3,2}", "{2,3}")),
+        ),
+        (
+            "other strides",
+            &stream,
+            vec![cond, transposed.as_tensor(), else_],
+            Some(differs("strides", "{1,2}", "{3,1}")),
+        ),
         (
             "a tensor of another engine",
             &stream,

@@ -188,7 +188,7 @@ fn ops_that_do_not_fit_their_rows() {
                 allowed: &[D::Boolean],
                 given: D::U8,
             },
-            "Select (op 7): input 0 `cond` (tensor 0) is u8, not one of boolean",
+            "Select (op 7): input 0 `cond` (tensor 0) is u8; it must be boolean",
         ),
         (
             op(K::Select, &[D::Boolean, D::S4, D::S4], &[D::S4]),

@@ -8,7 +8,8 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use common::{Case, Random, report};
 use sterna::{
     AutoBroadcast, CacheStats, DataType, Engine, Level, LogicalTensor, Op, Partition,
-    compiled_partition_cache_capacity, compiled_partition_cache_stats, set_compiled_partition_cache_capacity,
+    compiled_partition_cache_capacity, compiled_partition_cache_stats, select,
+    set_compiled_partition_cache_capacity,
 };
 
 /// The cache is one for the whole process, so the tests of it take turns. Each starts with an empty one.
@@ -70,7 +71,7 @@ fn ids_are_no_part_of_the_key_and_everything_else_is() {
         Partition::from_op(op.auto_broadcast(mode)).unwrap()
     };
     let compile = |partition: &Partition, engine: &Engine| {
-        partition.compile(engine, partition.inputs(), partition.outputs()).unwrap();
+        partition.compile(engine).unwrap();
     };
     use AutoBroadcast::{None as NoBroadcast, Numpy};
     compile(&select([0, 1, 2, 3], 0, DataType::F32, 4, Numpy), &engine);
@@ -171,4 +172,31 @@ fn sixteen_threads_that_miss_one_key_compile_it_once() {
         });
         assert_eq!(since(before), (15, 1));
     }
+}
+
+#[test]
+fn equal_selects_in_one_call_compile_once_and_a_failure_is_not_kept() {
+    let _turn = alone(1024);
+    let call =
+        |length: usize| select(&vec![true; length], &vec![1u16; length], &0).map(|result| result.len());
+    let counts = || {
+        let stats = compiled_partition_cache_stats();
+        (stats.hits, stats.misses)
+    };
+    let (hits, misses) = counts();
+    assert_eq!(call(4099), Ok(4099));
+    assert_eq!(counts(), (hits, misses + 1));
+    assert_eq!(call(4099), Ok(4099));
+    assert_eq!(counts(), (hits + 1, misses + 1));
+    assert_eq!(call(4111), Ok(4111));
+    assert_eq!(counts(), (hits + 1, misses + 2));
+    for _ in 0..2 {
+        assert!(select(&[true; 3], &[1u16; 4], &0).is_err());
+    }
+    // Without a cache every call compiles.
+    set_compiled_partition_cache_capacity(0);
+    let (hits, misses) = counts();
+    assert_eq!((call(4099), call(4099)), (Ok(4099), Ok(4099)));
+    assert_eq!(counts(), (hits, misses + 2));
+    set_compiled_partition_cache_capacity(1024);
 }

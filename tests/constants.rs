@@ -40,7 +40,7 @@ fn compiled(engine: &Engine, weights: Property) -> CompiledPartition {
         .input(desc(1, &[COLUMNS, DEPTH], weights))
         .output(desc(2, &[ROWS, COLUMNS], Property::Variable));
     let partition = Partition::from_op(op).unwrap();
-    partition.compile(engine, partition.inputs(), partition.outputs()).unwrap()
+    partition.compile(engine).unwrap()
 }
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -123,11 +123,11 @@ fn weights_are_dequantized_once() {
     graph.add_op(product.input(widened).output(desc(3, &[ROWS, COLUMNS], Property::Undef))).unwrap();
     graph.finalize().unwrap();
     let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(&engine).unwrap();
     let kept: Vec<(PhaseKind, bool)> =
         compiled.plan().nests.iter().map(|nest| (nest.kind, nest.is_kept)).collect();
     assert_eq!(kept, [(PhaseKind::Map, true), (PhaseKind::Pack, true), (PhaseKind::Gemm, false)]);
-    let given = |id: usize| compiled.logical_tensor(id).unwrap();
+    let given = |id: usize| compiled.query_logical_tensor(id).unwrap();
     let mut right = TensorBuf::zeroed(given(1).clone(), &engine).unwrap();
     right.as_mut_bytes().fill(5);
     for seed in 0..3 {

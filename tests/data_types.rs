@@ -59,7 +59,12 @@ fn other_codes_and_names_mean_nothing() {
     }
     for name in ["", "F32", "float", "bool", "s128"] {
         let error = name.parse::<DataType>().unwrap_err();
-        assert_eq!(error.to_string(), format!("no data type is called {name:?}"));
+        let meant = match name {
+            "F32" => "; did you mean \"f32\"?",
+            "bool" => "; did you mean \"boolean\"?",
+            _ => "",
+        };
+        assert_eq!(error.to_string(), format!("no data type is called {name:?}{meant}"));
     }
 }
 

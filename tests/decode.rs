@@ -228,7 +228,7 @@ fn one_head_is_work_for_several_threads() {
     let engine = Engine::builder().threads(2).build();
     let partitions = setup.partitions(Policy::Fusion);
     let partition = &partitions[0];
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(&engine).unwrap();
     let plan = compiled.plan();
     assert_eq!(plan.nests.last().map(|nest| nest.threads), Some(2), "{plan}");
 }

@@ -165,7 +165,7 @@ fn parameters_may_be_host_scalars() {
     let expected = reference::run(&op, &values).unwrap();
     let partition = Partition::from_op(op).unwrap();
     for engine in engines() {
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         let descs = compiled.inputs();
         let inputs = [
             Tensor::new(&descs[0], &engine, &elements).unwrap(),

@@ -130,7 +130,7 @@ impl Workflow {
             partition.inputs().iter().map(|port| tensors[&port.id()].desc().clone()).collect();
         let outputs: Vec<_> =
             partition.outputs().iter().map(|port| self.graph.outputs[&port.id()].clone()).collect();
-        partition.compile(engine, &inputs, &outputs).unwrap()
+        partition.compile_for(engine, &inputs, &outputs).unwrap()
     }
 
     fn execute(

@@ -103,7 +103,7 @@ fn run_f32(
 ) -> Result<Vec<f32>> {
     let engine = Engine::builder().threads(2).build();
     let [partition] = &graph.partitions(Policy::Fusion)?[..] else { panic!("one partition") };
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+    let compiled = partition.compile(&engine)?;
     let tensors: Vec<Tensor<'_>> = (compiled.inputs().iter().zip(inputs))
         .map(|(desc, elements)| Tensor::new(desc, &engine, elements))
         .collect::<Result<_>>()?;
@@ -304,7 +304,7 @@ fn masks_from_indices_of_any_value_are_one_partition_that_moves_no_more_than_its
             continue;
         }
         let engine = Engine::builder().threads(1).build();
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         let scalars = (1..5).filter(|&id| inputs.contains(&id) && is_used(id)).count();
         let expected = 4 * count * (1 + wanted) + 4 * scalars;
         if compiled.bytes_moved() != expected {
@@ -343,7 +343,7 @@ fn a_tensor_whose_shape_alone_is_used_needs_no_memory() {
     let (graph, _) = masked(*form, [2, 3, 4], Scalars::Tensors);
     let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
     for engine in common::engines() {
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         assert_eq!(compiled.bytes_moved(), 2 * 2 * 3 * 4 * 4);
         // SAFETY: the compiled partition reads neither scores nor scale.
         let inputs: Vec<Tensor<'_>> = (compiled.inputs().iter())
@@ -376,7 +376,7 @@ fn an_output_that_an_earlier_one_is_made_from_replaces_nothing_that_is_read_late
     graph.finalize().unwrap();
     let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
     for engine in common::engines() {
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         let pairs = compiled.inplace_ports();
         assert!(
             pairs.iter().all(|pair| (pair.input, pair.output) != (2, 7)),
@@ -423,7 +423,7 @@ fn powers(count: usize, condition: bool, is_output: bool) -> (Duration, Vec<Tens
     graph.finalize().unwrap();
     let engine = Engine::builder().threads(1).build();
     let partitions = graph.partitions(Policy::Fusion).unwrap();
-    let compiled = partitions[0].compile(&engine, partitions[0].inputs(), partitions[0].outputs()).unwrap();
+    let compiled = partitions[0].compile(&engine).unwrap();
     let made = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), &engine).unwrap();
     let mut inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
     let mut outputs: Vec<TensorBuf> = compiled.outputs().iter().map(made).collect();
@@ -499,7 +499,7 @@ fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
         let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
         for (engine, pitch) in common::engines().iter().flat_map(|e| [(e, COLUMNS), (e, COLUMNS + 5)]) {
             let output = LogicalTensor::with_strides(3, data_type, &[rows, COLUMNS], &[pitch, 1]).unwrap();
-            let compiled = partition.compile(engine, partition.inputs(), &[output]).unwrap();
+            let compiled = partition.compile_for(engine, partition.inputs(), &[output]).unwrap();
             let span = compiled.outputs()[0].span().unwrap() * size;
             for offset in [0, 1, size, 5 * size, 64 - size] {
                 let mut memory = vec![GAP; span + 256];
@@ -575,7 +575,7 @@ fn rows_of_at_most_one_block_have_any_pitch() {
             let graph = guarded_sum(rows, columns, pitches);
             let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
             for engine in common::engines() {
-                let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+                let compiled = partition.compile(&engine).unwrap();
                 let mut inputs = Vec::new();
                 for desc in compiled.inputs() {
                     let input = match desc.id() {

@@ -139,7 +139,7 @@ impl Row {
                 1 => LogicalTensor::unknown(100, data_type),
                 _ => LogicalTensor::with_strides(100, data_type, &[length], &[stride]).unwrap(),
             };
-            partition.compile(engine, &inputs, &[output])
+            partition.compile_for(engine, &inputs, &[output])
         };
         compile(true).or_else(|_| compile(false)).ok()
     }
@@ -308,7 +308,7 @@ fn products_and_rows_at_every_length() {
                 .map(|(port, dims)| LogicalTensor::strided(port.id(), port.data_type(), &dims).unwrap())
                 .collect();
             let partition = Partition::from_op(op.clone()).unwrap();
-            let compiled = partition.compile(engine, &descs, partition.outputs());
+            let compiled = partition.compile_for(engine, &descs, partition.outputs());
             let compiled = compiled.map_err(|error| error.to_string())?;
             let filled = |desc: &LogicalTensor| {
                 let mut tensor = TensorBuf::zeroed(desc.clone(), engine).unwrap();
@@ -356,7 +356,7 @@ fn packed_operands_at_every_extent_of_a_block() {
                     let op = op_of_types(Schema::of(OpKind::Identity), &[data_type], &[data_type]);
                     let (input, output) = (desc(0, data_type, &from), desc(100, data_type, &to));
                     let partition = Partition::from_op(op).unwrap();
-                    let compiled = partition.compile(engine, &[input], &[output]).unwrap();
+                    let compiled = partition.compile_for(engine, &[input], &[output]).unwrap();
                     let size = data_type.size().unwrap();
                     let span = |steps: [i64; 2]| {
                         ((rows - 1) * steps[0] + (columns - 1) * steps[1] + 1) as usize * size
@@ -405,7 +405,7 @@ fn random_groups_on_random_layouts() {
             let ins: Vec<&TensorBuf> = partition.inputs().iter().map(|port| &made[&port.id()]).collect();
             let outs: Vec<&TensorBuf> = partition.outputs().iter().map(|port| &made[&port.id()]).collect();
             let descs = |tensors: &[&TensorBuf]| tensors.iter().map(|t| t.desc().clone()).collect::<Vec<_>>();
-            let compiled = partition.compile(engine, &descs(&ins), &descs(&outs)).unwrap();
+            let compiled = partition.compile_for(engine, &descs(&ins), &descs(&outs)).unwrap();
             let bytes: Vec<&[u8]> = ins.iter().map(|tensor| tensor.as_bytes()).collect();
             let expected: Vec<Vec<u8>> = outs.iter().map(|tensor| with_gaps(tensor)).collect();
             let expected: Vec<&[u8]> = expected.iter().map(Vec::as_slice).collect();
@@ -469,7 +469,7 @@ fn branches_that_rows_of_large_groups_choose() {
             .collect();
         let made = graphs::run(&apart, &outputs, &engine, &inputs, None).unwrap();
         let (x, y, computed) = (inputs[&0].as_bytes(), inputs[&1].as_bytes(), made[&4].as_bytes());
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         for (pattern, is_true) in patterns {
             let conds: Vec<u8> = rows.clone().map(|row| u8::from(is_true(row))).collect();
             let row_of = |row: usize| {

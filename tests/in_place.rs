@@ -113,7 +113,7 @@ fn one_tensor_as_both_branches_and_as_condition_and_branch() {
     for (ports, replaced, expected) in rows {
         let op = Op::select(0, lt(ports[0]), lt(ports[1]), lt(ports[2]), lt(9));
         let partition = Partition::from_op(op).unwrap();
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         assert!(compiled.inplace_ports().contains(&InPlacePair { input: replaced, output: 9 }));
         let buffers = [0, 1].map(|id| {
             let mut buffer = TensorBuf::zeroed(lt(id), &engine).unwrap();
@@ -203,10 +203,15 @@ fn what_stands_for_an_input_is_checked_where_another_tensor_has_its_id() {
     let others = [COND, ELSE].map(|i| inputs[i].as_tensor());
     let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
     let elsewhere = Engine::builder().threads(1).build();
-    let differs = |what| ExecuteFault::Differs { tensor: DST, what };
+    let differs = |what, given: &str, expected: &str| ExecuteFault::Differs {
+        tensor: DST,
+        what,
+        given: given.into(),
+        expected: expected.into(),
+    };
     for (data_type, dims, home, fault) in [
-        (DataType::F16, [50], &engine, differs("types")),
-        (DataType::F32, [20], &engine, differs("dims")),
+        (DataType::F16, [50], &engine, differs("types", "f16", "f32")),
+        (DataType::F32, [20], &engine, differs("dims", "{20}", "{50}")),
         (DataType::F32, [50], &elsewhere, ExecuteFault::TensorEngine { tensor: DST }),
     ] {
         let desc = LogicalTensor::strided(DST, data_type, &dims).unwrap();

@@ -456,6 +456,34 @@ fn a_missing_key_is_missed_where_its_object_begins() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+#[test]
+fn a_dim_of_minus_one_is_unknown() {
+    let graph = Graph::from_json(&altered("\"shape\": [5]", "\"shape\": [-1]")).unwrap();
+    let select = graph.ops().iter().find(|op| op.kind() == OpKind::Select).unwrap();
+    assert_eq!(select.inputs()[0].dims(), Some(&[sterna::UNKNOWN_DIM][..]));
+}
+
+/// What people take for graph JSON.
+#[test]
+fn other_formats_are_named() {
+    let model = r#"{"irVersion": "8", "opsetImport": [{"version": "13"}], "graph": {"node": []}}"#;
+    let rows = [
+        (model, "line 1, column 65: key `graph`: this is an ONNX model"),
+        (r#"{"ir_version": 8, "opset_import": []}"#, "line 1, column 1: this is an ONNX model"),
+        ("\u{8}\u{8}\u{12}\u{7}pytorch", "line 1, column 1: this is an ONNX file"),
+        ("<?xml version=\"1.0\"?>", "line 1, column 1: this is XML, such as an OpenVINO IR"),
+        (r#"{"graph": {}}"#, "line 1, column 11: key `graph`: an object is not a list"),
+    ];
+    let mut wrong = Vec::new();
+    for (text, start) in rows {
+        let message = fault(text).expect("it is no graph").to_string();
+        if !message.starts_with(start) {
+            wrong.push(message);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Rows: what to replace, by what, the line and place of the error, and what its cause is.
 #[test]
 fn what_the_graph_refuses_keeps_its_error_as_the_cause() {
@@ -911,7 +939,7 @@ fn check_example(text: &str) -> Result<(), String> {
 
 fn check_shapes(partition: &Partition) -> Result<(), String> {
     if partition.is_supported() {
-        let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs());
+        let compiled = partition.compile(&Engine::new());
         return compiled.map(drop).map_err(|error| error.to_string());
     }
     let [op] = partition.ops() else { return Err(format!("partition {} has several ops", partition.id())) };

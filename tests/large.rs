@@ -152,7 +152,7 @@ fn elements_may_lie_far_apart() {
                 let engine = Engine::builder().threads(1).max_level(level).build();
                 let expected = dense(&partition, &ports, &dims, &engine);
                 let (inputs, output) = descs.split_at(types.len());
-                let compiled = partition.compile(&engine, inputs, output).unwrap();
+                let compiled = partition.compile_for(&engine, inputs, output).unwrap();
                 let mut memory: Vec<Sparse> = inputs.iter().map(Sparse::of).collect();
                 for (desc, memory) in inputs.iter().zip(&mut memory) {
                     for (i, range) in elements(desc).into_iter().enumerate() {
@@ -181,7 +181,7 @@ fn dense(partition: &Partition, ports: &[(usize, DataType)], dims: &[i64], engin
     let descs: Vec<LogicalTensor> =
         ports.iter().map(|&(id, data_type)| LogicalTensor::strided(id, data_type, dims).unwrap()).collect();
     let (inputs, output) = descs.split_at(descs.len() - 1);
-    let compiled = partition.compile(engine, inputs, output).unwrap();
+    let compiled = partition.compile_for(engine, inputs, output).unwrap();
     let mut memory: Vec<Sparse> = inputs.iter().map(Sparse::of).collect();
     for (desc, memory) in inputs.iter().zip(&mut memory) {
         for (i, range) in elements(desc).into_iter().enumerate() {
@@ -216,7 +216,7 @@ fn select_marks(
     let fill = LogicalTensor::strided(2, data_type, &[]).unwrap();
     let op = Op::select(0, of(0, DataType::Boolean), of(1, data_type), fill, of(3, data_type));
     let partition = Partition::from_op(op.auto_broadcast(AutoBroadcast::Numpy)).unwrap();
-    let compiled = partition.compile(engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(engine).unwrap();
     let mut inputs: Vec<Sparse> = compiled.inputs().iter().map(Sparse::of).collect();
     let marks = marks(count);
     for &mark in &marks {
@@ -258,7 +258,7 @@ fn triangle(side: usize, engine: &Engine, result: &mut Sparse) -> Result<(), Str
         Op::new(1, OpKind::GenIndex).axis(-1).input(f32s(0)).output(s32s(2)),
         Op::new(2, OpKind::GreaterEqual).input(s32s(1)).input(s32s(2)).output(of(3, DataType::Boolean)),
     ]);
-    let compiled = partition.compile(engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(engine).unwrap();
     // The input lends its shape alone.
     execute(&compiled, &[Sparse::new(1)], result);
     let (ones, zeros) = (vec![1; side], vec![0; side]);

@@ -14,10 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plan", &["kernels", "error", "types"]),
     ("partition", &["graph", "error", "types"]),
     ("execute", &["plan", "kernels", "graph::logical_tensor", "error", "types"]),
-    (
-        "compile",
-        &["partition", "plan", "kernels", "graph", "execute::compiled", "execute::engine", "error", "types"],
-    ),
+    ("compile", &["partition", "plan", "kernels", "graph", "execute", "error", "types"]),
     ("reference", &["graph", "execute::tensor", "error", "types"]),
 ];
 
@@ -398,6 +395,8 @@ fn declared_types(tokens: &[String]) -> Vec<String> {
     let mut names = Vec::new();
     // For each open block, whether associated types stand in it; and the keyword that began the present item.
     let (mut blocks, mut item) = (Vec::new(), "");
+    // Open brackets, in which a `;` ends no item: that of the type `[u8; 4]`.
+    let mut brackets = 0usize;
     for at in 0..tokens.len() {
         let word = token(tokens, at);
         match word {
@@ -406,7 +405,9 @@ fn declared_types(tokens: &[String]) -> Vec<String> {
                 blocks.pop();
                 item = "";
             }
-            ";" => item = "",
+            "[" => brackets += 1,
+            "]" => brackets = brackets.saturating_sub(1),
+            ";" if brackets == 0 => item = "",
             _ if item.is_empty() && ITEMS.contains(&word) => {
                 item = word;
                 let name = token(tokens, at + 1);
@@ -427,6 +428,7 @@ fn the_reader_finds_type_names() {
     let rows: &[(&str, &str, &[&str])] = &[
         ("types", "pub struct A(u8); enum B { C } trait D {} type E<T> = Vec<T>;", &["A", "B", "D", "E"]),
         ("associated types", "trait A { type B; } impl A for u8 { type B = u8; } type C = u8;", &["A", "C"]),
+        ("associated types of arrays", "impl<const N: usize> A for [u8; N] { type B = u8; }", &[]),
         ("functions", "fn f(x: impl Fn()) -> A { struct B; type C = u8; }", &["B", "C"]),
         ("macros", "macro_rules! m { ($A:ident) => { struct $A; } }", &[]),
     ];

@@ -131,7 +131,11 @@ fn compiled_group(dims: &[Vec<i64>; 3], strides: &[Option<Vec<i64>>; 4]) -> Resu
         }
         None => Ok(LogicalTensor::unknown(id, DataType::F32)),
     };
-    group().compile(&Engine::builder().threads(2).build(), &[f32s(0)?, f32s(1)?], &[output(5)?, output(6)?])
+    group().compile_for(
+        &Engine::builder().threads(2).build(),
+        &[f32s(0)?, f32s(1)?],
+        &[output(5)?, output(6)?],
+    )
 }
 
 proptest! {

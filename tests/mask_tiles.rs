@@ -35,7 +35,7 @@ fn compiled(options: &Attention, engine: &Engine) -> CompiledPartition {
     graph.finalize().expect("the graph is whole");
     let partitions = graph.partitions(Policy::Fusion).expect("it is finalised");
     assert_eq!(partitions.len(), 1, "attention is one partition");
-    partitions[0].compile(engine, partitions[0].inputs(), partitions[0].outputs()).expect("it compiles")
+    partitions[0].compile(engine).expect("it compiles")
 }
 
 /// A mask that keeps blocks of a random size, starting at random places.
@@ -84,7 +84,7 @@ fn filled(id: usize, tokens: i64, engine: &Engine) -> TensorBuf {
 }
 
 fn result(compiled: &CompiledPartition, inputs: &[Tensor<'_>], engine: &Engine) -> Vec<u8> {
-    let output = compiled.logical_tensor(3).expect("it is an output").clone();
+    let output = compiled.query_logical_tensor(3).expect("it is an output").clone();
     let mut output = TensorBuf::zeroed(output, engine).expect("there is memory");
     let stream = Stream::new(engine);
     compiled.execute(&stream, inputs, &mut [output.as_tensor_mut()]).expect("it runs");

@@ -72,7 +72,7 @@ impl Case {
         let partition = Partition::from_op(self.op()).map_err(|e| e.to_string())?;
         let unknown = LogicalTensor::unknown(DST, self.types[1]);
         let compile =
-            |output| partition.compile(engine, &self.inputs(), &[output]).map_err(|e| e.to_string());
+            |output| partition.compile_for(engine, &self.inputs(), &[output]).map_err(|e| e.to_string());
         let compiled = compile(unknown)?;
         let Some((order, gap)) = &self.result else { return Ok(compiled) };
         let dims = compiled.outputs()[0].dims().unwrap().to_vec();
@@ -705,7 +705,7 @@ fn moves_before_a_product_are_strides_and_casts_are_read_as_they_are() {
         let fused = graphs_with_prologue([150, 75, 64], D::F32, D::F32);
         let fused = fused.into_iter().find(|fused| fused.name == name).unwrap();
         let [together, _] = graphs::both(&fused.graph);
-        let compiled = together[0].compile(&engine, together[0].inputs(), together[0].outputs()).unwrap();
+        let compiled = together[0].compile(&engine).unwrap();
         compiled.plan().nests.iter().map(|nest| nest.kind.name()).collect::<Vec<_>>().join(", ")
     };
     assert_eq!(phases("slices of packed tensors"), "pack, gemm");
@@ -756,7 +756,7 @@ fn a_tile_whose_select_needs_no_product_computes_none() {
     let fused = fused_graphs([130, 70, 30], D::F32, D::F32).remove(0);
     let [together, _] = graphs::both(&fused.graph);
     let engine = Engine::builder().threads(1).build();
-    let compiled = together[0].compile(&engine, together[0].inputs(), together[0].outputs()).unwrap();
+    let compiled = together[0].compile(&engine).unwrap();
     let plan = compiled.plan().to_string();
     assert!(plan.contains("product of depth 30"), "{plan}");
     assert!(plan.contains("skips a branch that no element of a tile chooses"), "{plan}");

@@ -158,7 +158,7 @@ impl Case {
             .collect();
         let unknown = |port: &LogicalTensor| LogicalTensor::unknown(port.id(), port.data_type());
         let outputs: Vec<LogicalTensor> = partition.outputs().iter().map(unknown).collect();
-        partition.compile(engine, &inputs, &outputs).map_err(|e| e.to_string())
+        partition.compile_for(engine, &inputs, &outputs).map_err(|e| e.to_string())
     }
 
     /// Random inputs; an input of stride 0 has equal elements along it.
@@ -489,7 +489,7 @@ fn other_scalings_run_in_f32() {
                     })
                     .collect();
                 let partition = Partition::from_op(op.clone()).unwrap();
-                let alone = partition.compile(engine, &descs, op.outputs()).unwrap();
+                let alone = partition.compile_for(engine, &descs, op.outputs()).unwrap();
                 let result = run(&alone, engine, &held).unwrap();
                 held.insert(op.outputs()[0].id(), result);
             }
@@ -547,7 +547,7 @@ fn what_follows_runs_on_the_exact_product() {
             .collect();
         let allowed = reference::enclose(partition.ops(), &values, &[53]).unwrap();
         for engine in &engines {
-            let compiled = partition.compile(engine, &descs, &[tensor(53, D::U8)]).unwrap();
+            let compiled = partition.compile_for(engine, &descs, &[tensor(53, D::U8)]).unwrap();
             let given = run(&compiled, engine, &values).unwrap();
             if !is_integer(&compiled) {
                 wrong.push(format!("{}", compiled.plan()));
@@ -630,7 +630,7 @@ fn an_operand_may_be_quantised_on_the_way() {
                 LogicalTensor::strided(port.id(), port.data_type(), values[&port.id()].dims()).unwrap()
             })
             .collect();
-        let compiled = partitions[0].compile(engine, &descs, &[tensor(PRODUCT, D::F32)]).unwrap();
+        let compiled = partitions[0].compile_for(engine, &descs, &[tensor(PRODUCT, D::F32)]).unwrap();
         let given = run(&compiled, engine, &values).unwrap();
         wrong.extend(difference(&given, &expected).map(|why| format!("{}: {why}", engine.level())));
         if !is_integer(&compiled) {

@@ -112,7 +112,7 @@ fn check(
     let output =
         LogicalTensor::with_strides(99, data_type, expected.dims(), &strides(expected.dims(), to)).unwrap();
     let partition = Partition::from_op(op).map_err(|e| e.to_string())?;
-    let compiled = partition.compile(engine, &descs, &[output]).map_err(|e| e.to_string())?;
+    let compiled = partition.compile_for(engine, &descs, &[output]).map_err(|e| e.to_string())?;
     let inputs: Vec<TensorBuf> =
         descs.iter().zip(&values).map(|(desc, value)| tensor(desc.clone(), value, engine)).collect();
     match run(&compiled, engine, &inputs)? == expected {
@@ -308,8 +308,9 @@ impl Ops {
         for partition in partitions.into_iter().filter(Partition::is_supported) {
             let ports = || partition.inputs().iter().map(|port| &values[&port.id()]);
             let descs: Vec<LogicalTensor> = ports().map(|(desc, _)| desc.clone()).collect();
-            let compiled =
-                partition.compile(engine, &descs, partition.outputs()).map_err(|error| error.to_string())?;
+            let compiled = partition
+                .compile_for(engine, &descs, partition.outputs())
+                .map_err(|error| error.to_string())?;
             let inputs: Vec<TensorBuf> =
                 ports().map(|(desc, value)| tensor(desc.clone(), value, engine)).collect();
             let inputs: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
@@ -475,7 +476,7 @@ fn groups_with_moves_give_the_bits_of_their_ops() {
 fn one_partition(ops: &Ops, engine: &Engine) -> CompiledPartition {
     let partitions = ops.graph().partitions(Policy::Fusion).unwrap();
     let [partition] = &partitions[..] else { panic!("{} partitions", partitions.len()) };
-    partition.compile(engine, &ops.inputs, partition.outputs()).unwrap()
+    partition.compile_for(engine, &ops.inputs, partition.outputs()).unwrap()
 }
 
 #[test]

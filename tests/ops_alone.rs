@@ -120,7 +120,7 @@ fn check(op: &Op, engine: &Engine, random: &mut Random) -> Result<bool, String> 
         .map(|t| LogicalTensor::strided(t.id(), t.data_type(), &[COUNT as i64]).unwrap())
         .collect();
     let compiled =
-        partition.compile(engine, &descs, partition.outputs()).map_err(|error| error.to_string())?;
+        partition.compile_for(engine, &descs, partition.outputs()).map_err(|error| error.to_string())?;
     let inputs: Vec<TensorBuf> = descs
         .iter()
         .zip(&values)

@@ -65,7 +65,7 @@ fn faults(compiled: &CompiledPartition, plan: &PlanSummary) -> Vec<String> {
             must(step.operands.iter().all(stands_before), "steps use results of steps before them");
         }
     }
-    let is_port = |id: &TensorId| compiled.logical_tensor(*id).is_ok();
+    let is_port = |id: &TensorId| compiled.query_logical_tensor(*id).is_ok();
     let steps = || plan.nests.iter().flat_map(|nest| &nest.steps);
     let read: Vec<TensorId> = steps().flat_map(|step| &step.operands).filter_map(tensor).collect();
     must(read.iter().all(is_port), "tensors that are read are ports");
@@ -85,7 +85,7 @@ fn tensor(operand: &StepOperand) -> Option<TensorId> {
 }
 
 fn compiled(partition: &Partition, engine: &Engine) -> CompiledPartition {
-    partition.compile(engine, partition.inputs(), partition.outputs()).unwrap()
+    partition.compile(engine).unwrap()
 }
 
 /// Compiles the partitions of a graph one after another, each for the shapes that those before it have.
@@ -97,7 +97,7 @@ fn all_compiled(graph: &RandomGraph, partitions: &[Partition], engine: &Engine) 
         let shaped = |port: &LogicalTensor| known.get(&port.id()).unwrap_or(port).clone();
         let inputs: Vec<LogicalTensor> = partition.inputs().iter().map(shaped).collect();
         let outputs: Vec<LogicalTensor> = partition.outputs().iter().map(shaped).collect();
-        let compiled = partition.compile(engine, &inputs, &outputs).unwrap();
+        let compiled = partition.compile_for(engine, &inputs, &outputs).unwrap();
         known.extend(compiled.outputs().iter().map(|output| (output.id(), output.clone())));
         compiled
     };

@@ -324,7 +324,7 @@ fn saturation_ties_and_what_is_no_number() {
             let op = op.input(LogicalTensor::strided(0, D::F32, &dims).unwrap());
             let op = op.output(LogicalTensor::strided(1, to, &dims).unwrap());
             let partition = sterna::Partition::from_op(op).unwrap();
-            let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+            let compiled = partition.compile(&engine).unwrap();
             let mut input = TensorBuf::zeroed(partition.inputs()[0].clone(), &engine).unwrap();
             let mut output = TensorBuf::zeroed(partition.outputs()[0].clone(), &engine).unwrap();
             let elements = input.as_mut_slice::<f32>().unwrap();

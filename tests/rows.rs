@@ -123,7 +123,7 @@ impl Case {
             })
             .collect();
         let descs: Vec<LogicalTensor> = buffers.iter().map(|buffer| buffer.desc().clone()).collect();
-        let compiled = partition.compile(engine, &descs, &outputs).map_err(text)?;
+        let compiled = partition.compile_for(engine, &descs, &outputs).map_err(text)?;
         let mut results: Vec<TensorBuf> =
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
         results.iter_mut().for_each(|result| result.as_mut_bytes().fill(common::GAP));
@@ -501,7 +501,7 @@ impl Net {
             };
             let inputs: Vec<TensorBuf> = partition.inputs().iter().map(buffer).collect();
             let descs: Vec<LogicalTensor> = inputs.iter().map(|buffer| buffer.desc().clone()).collect();
-            let compiled = partition.compile(engine, &descs, partition.outputs()).unwrap();
+            let compiled = partition.compile_for(engine, &descs, partition.outputs()).unwrap();
             nests.push(compiled.plan().nests.len());
             let mut results: Vec<TensorBuf> = compiled
                 .outputs()
@@ -706,7 +706,7 @@ fn accuracy_and_pairs_in_place() {
         };
         let partition = Partition::from_op(op).unwrap();
         assert_eq!(partition.accuracy(), Some(Accuracy::Ordered));
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+        let compiled = partition.compile(&engine).unwrap();
         assert_eq!(compiled.inplace_ports(), [InPlacePair { input: 0, output: 1 }], "{kind}");
         // In place and beside give the same bits.
         let mut random = Random::new(8);
@@ -718,7 +718,7 @@ fn accuracy_and_pairs_in_place() {
         compiled.execute(&stream, &[from.as_tensor()], &mut [to.as_tensor_mut()]).unwrap();
         let beside = Value::read(&to.as_tensor()).unwrap();
         let mut data: Vec<f32> = source.elements().unwrap();
-        let output = TensorMut::new(compiled.logical_tensor(1).unwrap(), &engine, &mut data).unwrap();
+        let output = TensorMut::new(compiled.query_logical_tensor(1).unwrap(), &engine, &mut data).unwrap();
         compiled.execute(&stream, &[], &mut [output.in_place_of(0)]).unwrap();
         assert_eq!(Some(data), beside.elements::<f32>(), "{kind}");
     }

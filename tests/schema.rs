@@ -351,7 +351,10 @@ fn kinds_have_the_codes_and_names_of_the_op_set_or_our_own() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!([88, 0xfff, 0x1016].map(OpKind::from_code), [None; 3]);
-    assert_eq!("select".parse::<OpKind>().unwrap_err().to_string(), "no op kind is called \"select\"");
+    assert_eq!(
+        "select".parse::<OpKind>().unwrap_err().to_string(),
+        "no op kind is called \"select\"; did you mean \"Select\"?"
+    );
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn host_scalars_are_read_from_the_tensor() {
     let fill = LogicalTensor::host_scalar(2, DataType::S64).unwrap();
     let op = Op::select(0, desc(0, DataType::Boolean), desc(1, DataType::S64), fill, desc(3, DataType::S64));
     let partition = Partition::from_op(op).unwrap();
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(&engine).unwrap();
     let [cond, then, fill] = compiled.inputs() else { panic!() };
     let mut dst = [0i64; 3];
     let inputs = [

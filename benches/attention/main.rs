@@ -324,7 +324,7 @@ impl Ready {
         for partition in graph.partitions(Policy::Fusion).expect("the graph is finalized") {
             let descs: Vec<LogicalTensor> =
                 partition.inputs().iter().map(|port| tensors[&port.id()].desc().clone()).collect();
-            let compiled = partition.compile(engine, &descs, partition.outputs());
+            let compiled = partition.compile_for(engine, &descs, partition.outputs());
             let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
             for output in compiled.outputs() {
                 let tensor = TensorBuf::zeroed(output.clone(), engine).expect("there is memory");

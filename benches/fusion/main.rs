@@ -254,7 +254,7 @@ impl Run {
         let mut steps = Vec::new();
         let mut memory = BTreeMap::new();
         for partition in graph.partitions(policy)? {
-            let compiled = partition.compile(engine, partition.inputs(), partition.outputs())?;
+            let compiled = partition.compile(engine)?;
             for tensor in compiled.inputs().iter().chain(compiled.outputs()) {
                 memory.entry(tensor.id()).or_insert_with(|| filled(tensor, pages));
             }

@@ -322,7 +322,7 @@ fn measure(
     let partitions = graph.partitions(Policy::Fusion).expect("the graph is finalized");
     assert_eq!(partitions.len(), 1, "{} is one partition", row.name);
     let partition: &Partition = &partitions[0];
-    let compiled = partition.compile(&engine, partition.inputs(), partition.outputs());
+    let compiled = partition.compile(&engine);
     let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
     let tensors: Vec<TensorBuf> = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
     let inputs: Vec<_> = tensors.iter().map(TensorBuf::as_tensor).collect();

@@ -264,7 +264,7 @@ impl Row {
 
     pub fn compile(&self, engine: &Engine) -> CompiledPartition {
         let inputs = [COND, THEN, ELSE].map(|operand| self.desc(operand));
-        self.partition().compile(engine, &inputs, &[self.desc(DST)]).expect("the rows are sound")
+        self.partition().compile_for(engine, &inputs, &[self.desc(DST)]).expect("the rows are sound")
     }
 
     /// An engine's builder for the level of the row.

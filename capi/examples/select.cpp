@@ -26,11 +26,10 @@ int main() try {
         const std::array<std::uint8_t, 3> cond_values {1, 0, 1};
         const std::vector<float> then_values {1, 2, 3, 4, 5, 6}, else_value {-1};
         std::vector<float> result(6);
-        const sterna::tensor result_tensor(compiled.query(dst_id), engine, result);
         compiled.execute(stream,
-                {sterna::tensor(cond, engine, cond_values), sterna::tensor(then, engine, then_values),
-                        sterna::tensor(otherwise, engine, else_value)},
-                {result_tensor});
+                {compiled.tensor("cond", cond_values), compiled.tensor("then", then_values),
+                        compiled.tensor("else", else_value)},
+                {compiled.tensor("dst", result)});
 
         for (std::size_t i = 0; i < result.size(); i++) std::cout << result[i] << (i % 3 == 2 ? '\n' : ' ');
     }

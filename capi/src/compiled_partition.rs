@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
-use crate::ffi::{Fault, array, ffi_guard, require};
+use crate::engine::{self, Engine};
+use crate::ffi::{Fault, array, ffi_guard, require, require_at, text};
 use crate::handle::Partition;
 pub use crate::handle::{CompiledPartition, InplacePair, MaskTileCounts};
 use crate::logical_tensor::LogicalTensor;
@@ -102,13 +103,13 @@ unsafe fn execute(
     let compiled_partition = require(compiled_partition, "compiled_partition")?;
     let (compiled, stream) = (compiled_partition.core()?, require(stream, "stream")?.core());
     let (mut sources, mut targets) = (Inputs::new(), Outputs::new());
-    for input in inputs {
+    for (index, input) in inputs.iter().enumerate() {
         // SAFETY: as the caller promises.
-        unsafe { require(*input, "inputs[i]")?.add_to_inputs(&mut sources) }?;
+        unsafe { require_at(*input, "inputs", index)?.add_to_inputs(&mut sources) }?;
     }
-    for output in outputs {
+    for (index, output) in outputs.iter().enumerate() {
         // SAFETY: as the caller promises.
-        unsafe { require(*output, "outputs[i]")?.add_to_outputs(&mut targets) }?;
+        unsafe { require_at(*output, "outputs", index)?.add_to_outputs(&mut targets) }?;
     }
     let started = verbose::is_on().then(Instant::now);
     match scratchpad {
@@ -139,6 +140,9 @@ fn scratch_memory<'a>(
         start..start.saturating_add(if tensor.address().is_null() { 0 } else { size })
     };
     let own = bytes(scratchpad);
+    if scratchpad.is_const() {
+        return Err(Fault::invalid_arguments("the scratchpad is made on constant memory"));
+    }
     if scratchpad.desc().data_type() != sterna::DataType::U8 {
         return Err(Fault::invalid_arguments("the scratchpad is not of type u8"));
     }
@@ -195,8 +199,8 @@ pub unsafe extern "C" fn sterna_compiled_partition_count_mask_tiles(
         let compiled = require(compiled_partition, "compiled_partition")?.core()?;
         let counts = require(counts, "counts")?;
         let mut sources = Inputs::new();
-        for input in array(inputs, num_inputs, "inputs")? {
-            require(*input, "inputs[i]")?.add_to_inputs(&mut sources)?;
+        for (index, input) in array(inputs, num_inputs, "inputs")?.iter().enumerate() {
+            require_at(*input, "inputs", index)?.add_to_inputs(&mut sources)?;
         }
         let tiles = compiled.mask_tiles(&sources)?;
         let count = |class| tiles.as_ref().map_or(0, |tiles| tiles.count(class));
@@ -221,7 +225,40 @@ pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor(
     ffi_guard(|| {
         let compiled = require(compiled_partition, "compiled_partition")?.core()?;
         let logical_tensor = require(logical_tensor, "logical_tensor")?;
-        logical_tensor.write(LogicalTensor::from_core(compiled.logical_tensor(id)?));
+        logical_tensor.write(LogicalTensor::from_core(compiled.query_logical_tensor(id)?));
+        Ok(())
+    })
+}
+
+/// As `sterna_compiled_partition_query_logical_tensor`, by the name that the port has in the schema of its
+/// op, such as `cond` or `dst`. An input has the name of the first port of an op that takes it.
+/// `invalid_arguments` for a name that no port, or more than one, has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_query_logical_tensor_by_name(
+    compiled_partition: Option<&CompiledPartition>,
+    name: *const c_char,
+    logical_tensor: Option<&mut MaybeUninit<LogicalTensor>>,
+) -> Status {
+    ffi_guard(|| {
+        let compiled = require(compiled_partition, "compiled_partition")?.core()?;
+        // SAFETY: the caller promises text that ends with a zero.
+        let name = unsafe { text(name, "name") }?;
+        let logical_tensor = require(logical_tensor, "logical_tensor")?;
+        logical_tensor.write(LogicalTensor::from_core(compiled.query_logical_tensor(name)?));
+        Ok(())
+    })
+}
+
+/// Reads the engine for which a compiled partition was compiled. The compiled partition owns the engine: the
+/// caller does not destroy it, and it is valid until the compiled partition is destroyed or compiled anew.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_compiled_partition_get_engine(
+    compiled_partition: Option<&CompiledPartition>,
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+) -> Status {
+    ffi_guard(|| {
+        let own = require(compiled_partition, "compiled_partition")?.engine()?;
+        require(engine, "engine")?.write(engine::handle(own));
         Ok(())
     })
 }

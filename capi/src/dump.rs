@@ -84,7 +84,7 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
     if !is_on(SUBGRAPH) {
         return;
     }
-    let settled = |given: &sterna::LogicalTensor| match compiled.logical_tensor(given.id()) {
+    let settled = |given: &sterna::LogicalTensor| match compiled.query_logical_tensor(given.id()) {
         Ok(port) => port.clone(),
         Err(_) => given.clone(),
     };

@@ -112,6 +112,16 @@ pub fn require<T>(pointer: Option<T>, name: &'static str) -> Result<T, Fault> {
     pointer.ok_or_else(|| is_null(name))
 }
 
+/// The object behind an element of an array of pointers, none of which may be null.
+#[inline]
+pub(crate) fn require_at<T>(pointer: Option<T>, name: &'static str, index: usize) -> Result<T, Fault> {
+    #[cold]
+    fn is_null(name: &str, index: usize) -> Fault {
+        Fault::invalid_arguments(format!("`{name}[{index}]` is null"))
+    }
+    pointer.ok_or_else(|| is_null(name, index))
+}
+
 /// An array of the caller.
 ///
 /// # Safety

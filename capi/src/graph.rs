@@ -197,7 +197,13 @@ pub unsafe extern "C" fn sterna_graph_get_partitions(
     ffi_guard(|| {
         let graph = require(graph, "graph")?;
         if num != graph.partitions.len() {
-            return Err(Fault::count("partitions", num, graph.partitions.len()));
+            let found = graph.partitions.len();
+            return Err(match found {
+                0 => Fault::invalid_arguments(format!(
+                    "there are no partitions, not {num}; call `sterna_graph_filter` first"
+                )),
+                _ => Fault::count("partitions", num, found),
+            });
         }
         let handles = graph.partitions.iter().map(|core| Box::new(Partition::new(core.clone())));
         // SAFETY: the caller promises room for so many.
@@ -224,7 +230,14 @@ pub unsafe extern "C" fn sterna_graph_from_json(
         require(std::ptr::NonNull::new(json.cast_mut()), "json")?;
         // SAFETY: the caller promises so many bytes.
         let json = unsafe { array(json.cast::<u8>(), length, "json") }?;
-        let json = std::str::from_utf8(json).map_err(|_| Fault::invalid_arguments("`json` is not UTF-8"))?;
+        let json = std::str::from_utf8(json).map_err(|_| {
+            // Field 1 of an ONNX model, a number: the version of the format.
+            let is_onnx = json.first() == Some(&8);
+            Fault::invalid_arguments(match is_onnx {
+                true => "`json` is not UTF-8: this is an ONNX file",
+                false => "`json` is not UTF-8",
+            })
+        })?;
         let (core, notes) = sterna::Graph::from_json_with_notes(json)?;
         let mut read = Graph::new(core);
         read.notes = notes;

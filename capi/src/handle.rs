@@ -1,5 +1,6 @@
 //! The handles of partitions and compiled partitions; functions of both nouns take them.
 
+use crate::engine::Shared;
 use crate::ffi::Fault;
 
 /// Ops of a graph that run as one, or one op that no kernel runs.
@@ -51,7 +52,7 @@ pub struct MaskTileCounts {
 /// once. `sterna_partition_compile` and `sterna_compiled_partition_destroy` need sole access.
 pub struct CompiledPartition {
     pub(crate) partition: sterna::Partition,
-    compiled: Option<sterna::CompiledPartition>,
+    compiled: Option<(sterna::CompiledPartition, Shared)>,
     pub(crate) inplace_pairs: Vec<InplacePair>,
 }
 
@@ -63,16 +64,27 @@ impl CompiledPartition {
 
     /// The compiled partition behind the handle, once it has been compiled.
     pub fn core(&self) -> Result<&sterna::CompiledPartition, Fault> {
+        Ok(&self.compiled()?.0)
+    }
+
+    /// The engine for which it was compiled.
+    pub(crate) fn engine(&self) -> Result<&Shared, Fault> {
+        Ok(&self.compiled()?.1)
+    }
+
+    fn compiled(&self) -> Result<&(sterna::CompiledPartition, Shared), Fault> {
         #[cold]
         fn is_empty() -> Fault {
-            Fault::invalid_arguments("the compiled partition has not been compiled yet")
+            Fault::invalid_arguments(
+                "the compiled partition has not been compiled yet; call `sterna_partition_compile` first",
+            )
         }
         self.compiled.as_ref().ok_or_else(is_empty)
     }
 
-    pub(crate) fn fill(&mut self, compiled: sterna::CompiledPartition) {
+    pub(crate) fn fill(&mut self, compiled: sterna::CompiledPartition, engine: Shared) {
         let pair = |pair: &sterna::InPlacePair| InplacePair { input_id: pair.input, output_id: pair.output };
         self.inplace_pairs = compiled.inplace_ports().iter().map(pair).collect();
-        self.compiled = Some(compiled);
+        self.compiled = Some((compiled, engine));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::accuracy::Accuracy;
 use crate::engine::{self, CPU, Engine, EngineKind};
-use crate::ffi::{Fault, array, ffi_guard, fill, require};
+use crate::ffi::{Fault, array, ffi_guard, fill, require, require_at};
 use crate::handle::CompiledPartition;
 pub use crate::handle::Partition;
 use crate::logical_tensor::LogicalTensor;
@@ -231,12 +231,13 @@ pub unsafe extern "C" fn sterna_partition_compile(
             (array(inputs, in_num, "inputs")?, array(outputs, out_num, "outputs")?, engine::share(engine)?)
         };
         let descs = |given: &[Option<&LogicalTensor>], name| -> Result<Vec<_>, Fault> {
-            given.iter().map(|desc| require(*desc, name)?.to_core()).collect()
+            let descs = given.iter().enumerate();
+            descs.map(|(index, desc)| require_at(*desc, name, index)?.to_core()).collect()
         };
-        let (inputs, outputs) = (descs(inputs, "inputs[i]")?, descs(outputs, "outputs[i]")?);
+        let (inputs, outputs) = (descs(inputs, "inputs")?, descs(outputs, "outputs")?);
         let started = verbose::is_on().then(Instant::now);
-        let compiled = partition.core.compile(engine.core(), &inputs, &outputs)?;
-        compiled_partition.fill(compiled);
+        let compiled = partition.core.compile_for(engine.core(), &inputs, &outputs)?;
+        compiled_partition.fill(compiled, engine);
         if let Some(started) = started {
             verbose::line("compile", &partition.core, compiled_partition.core()?, started.elapsed());
         }

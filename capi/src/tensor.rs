@@ -30,6 +30,8 @@ enum Memory {
     At {
         engine: Shared,
         address: *mut u8,
+        /// Whether nobody may write there.
+        is_const: bool,
         /// The memory at the address, if it is not the caller's.
         _own: Option<Own>,
     },
@@ -40,10 +42,10 @@ enum Memory {
 impl Memory {
     fn new(desc: &sterna::LogicalTensor, engine: Shared, handle: *mut c_void) -> Result<Self, Fault> {
         if handle.addr() != ALLOCATE {
-            return Ok(Self::At { engine, address: handle.cast(), _own: None });
+            return Ok(Self::At { engine, address: handle.cast(), is_const: false, _own: None });
         }
         let mut own = Own::zeroed(desc, &engine)?;
-        Ok(Self::At { engine, address: own.address(), _own: Some(own) })
+        Ok(Self::At { engine, address: own.address(), is_const: false, _own: Some(own) })
     }
 }
 
@@ -93,6 +95,27 @@ impl Tensor {
         self.engine().is_some_and(|own| own.core().is_same(engine))
     }
 
+    /// A tensor on the caller's memory, or on memory of its own.
+    pub(crate) fn on(
+        desc: sterna::LogicalTensor,
+        engine: Shared,
+        handle: *mut c_void,
+    ) -> Result<Box<Self>, Fault> {
+        if desc.is_host_scalar() {
+            let id = desc.id();
+            return Err(Fault::invalid_arguments(format!(
+                "tensor {id} is a host scalar; use `tensor_create_scalar`"
+            )));
+        }
+        let memory = Memory::new(&desc, engine, handle)?;
+        Ok(Box::new(Self { desc, memory }))
+    }
+
+    /// Whether the memory is constant.
+    pub(crate) fn is_const(&self) -> bool {
+        matches!(self.memory, Memory::At { is_const: true, .. })
+    }
+
     /// The address of the memory; null for a host scalar, and without memory.
     pub(crate) fn address(&self) -> *mut u8 {
         match &self.memory {
@@ -130,9 +153,18 @@ impl Tensor {
     /// As for [`add_to_inputs`](Self::add_to_inputs).
     #[inline(always)]
     pub(crate) unsafe fn add_to_outputs<'a>(&'a self, outputs: &mut Outputs<'a>) -> Result<(), Fault> {
-        let Memory::At { engine, address, .. } = &self.memory else {
+        let Memory::At { engine, address, is_const, .. } = &self.memory else {
             return Err(Fault::invalid_arguments("an output is a host scalar"));
         };
+        if *is_const {
+            #[cold]
+            fn refuse(id: usize) -> Fault {
+                Fault::invalid_arguments(format!(
+                    "output tensor {id} is made on constant memory; use `tensor_create`"
+                ))
+            }
+            return Err(refuse(self.desc.id()));
+        }
         // SAFETY: as the caller promises; memory of the tensor's own is reached through this address alone.
         outputs.push(unsafe { sterna::TensorMut::from_raw_parts(&self.desc, engine.core(), *address) });
         Ok(())
@@ -164,14 +196,34 @@ pub unsafe extern "C" fn sterna_tensor_create(
         let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
         // SAFETY: the caller promises that the engine, unless null, is alive.
         let engine = unsafe { engine::share(engine) }?;
-        if desc.is_host_scalar() {
-            let id = desc.id();
-            return Err(Fault::invalid_arguments(format!(
-                "tensor {id} is a host scalar; use `tensor_create_scalar`"
-            )));
+        tensor.write(Tensor::on(desc, engine, handle)?);
+        Ok(())
+    })
+}
+
+/// Makes a tensor on memory that the caller lets nobody write to, which serves as an input: an execution
+/// refuses it as an output. The handle may be null at first, and is not `STERNA_MEMORY_ALLOCATE`. Otherwise
+/// as `sterna_tensor_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_tensor_create_const(
+    tensor: Option<&mut MaybeUninit<Box<Tensor>>>,
+    logical_tensor: Option<&LogicalTensor>,
+    engine: *mut Engine,
+    handle: *const c_void,
+) -> Status {
+    ffi_guard(|| {
+        let tensor = require(tensor, "tensor")?;
+        let desc = require(logical_tensor, "logical_tensor")?.to_core()?;
+        // SAFETY: the caller promises that the engine, unless null, is alive.
+        let engine = unsafe { engine::share(engine) }?;
+        if handle.addr() == ALLOCATE {
+            return Err(Fault::invalid_arguments("memory of the tensor's own is not constant"));
         }
-        let memory = Memory::new(&desc, engine, handle)?;
-        tensor.write(Box::new(Tensor { desc, memory }));
+        let mut made = Tensor::on(desc, engine, handle.cast_mut())?;
+        if let Memory::At { is_const, .. } = &mut made.memory {
+            *is_const = true;
+        }
+        tensor.write(made);
         Ok(())
     })
 }

@@ -13,6 +13,7 @@ use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::AttentionOptions;
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
+use sterna_capi::select::{View, ViewMut};
 use sterna_capi::version::Version;
 
 /// A field as C writes it, with its offset and its size in Rust.
@@ -68,6 +69,8 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
                 offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed,
                 nan_without_keys, score_type)
         ),
+        row!("sterna_view_t", View, fields!(View: data, data_type, ndims, dims, strides)),
+        row!("sterna_view_mut_t", ViewMut, fields!(ViewMut: data, data_type, ndims, dims, strides)),
     ]
 }
 

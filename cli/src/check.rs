@@ -144,7 +144,7 @@ fn alone(
     let descs: Vec<LogicalTensor> = given.iter().map(|tensor| tensor.desc().clone()).collect();
     let unknown = |port: &LogicalTensor| LogicalTensor::unknown(port.id(), port.data_type());
     let outputs: Vec<LogicalTensor> = op.outputs().iter().map(unknown).collect();
-    let compiled = partition.compile(stream.engine(), &descs, &outputs)?;
+    let compiled = partition.compile_for(stream.engine(), &descs, &outputs)?;
     let make = |desc| HostTensor::zeroed(desc, stream.engine());
     let mut results = compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>()?;
     let tensors = given.iter().map(HostTensor::tensor).collect::<Result<Vec<Tensor<'_>>>>()?;

@@ -329,7 +329,7 @@ impl GraphRun {
         report.inputs = inputs.iter().map(PortReport::of).collect();
 
         let start = Instant::now();
-        let compiled = partition.compile(&self.engine, &inputs, partition.outputs())?;
+        let compiled = partition.compile_for(&self.engine, &inputs, partition.outputs())?;
         report.compile_seconds = Some(start.elapsed().as_secs_f64());
         report.inplace = compiled.inplace_ports().iter().map(|pair| [pair.input, pair.output]).collect();
 

@@ -151,7 +151,8 @@ fn an_error_in_json_is_shown_in_its_line() {
         (
             "a kind",
             "{\"graph\":\n [{\"id\": 7, \"kind\": \"Relu\"}]}".to_owned(),
-            "line 2, column 21: op 0 (id 7), key `kind`: no op kind is called \"Relu\"\n  |\n\
+            "line 2, column 21: op 0 (id 7), key `kind`: no op kind is called \"Relu\"; did you mean \
+             \"ReLU\"?\n  |\n\
              2 |  [{\"id\": 7, \"kind\": \"Relu\"}]}\n  |                     ^\n",
         ),
         ("the end", "{\n  \"graph\": [".to_owned(), "2 |   \"graph\": [\n  |             ^\n"),

@@ -109,7 +109,7 @@ fn run_one(partition: &Partition, tensors: &mut Tensors, engine: &Engine) -> Out
     let inputs: Option<Vec<&Held>> = partition.inputs().iter().map(|port| tensors.get(&port.id())).collect();
     let Some(inputs) = inputs else { return Outcome::Skipped };
     let descs: Vec<LogicalTensor> = inputs.iter().map(|held| held.desc().clone()).collect();
-    let compiled = match partition.compile(engine, &descs, partition.outputs()) {
+    let compiled = match partition.compile_for(engine, &descs, partition.outputs()) {
         Ok(compiled) => compiled,
         Err(error) => return refused(&error),
     };

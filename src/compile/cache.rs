@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use super::key::Key;
 pub use super::once_cache::CacheStats;
 use super::once_cache::OnceCache;
+use super::select_key::{ReadySelect, SelectKey};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 
@@ -12,6 +13,10 @@ use crate::plan::Plan;
 const DEFAULT_CAPACITY: usize = 1024;
 
 static PLANS: LazyLock<OnceCache<Key, Plan, Error>> = LazyLock::new(|| OnceCache::new(DEFAULT_CAPACITY));
+
+/// The compiled selects of the engine that the process shares.
+static SELECTS: LazyLock<OnceCache<SelectKey, ReadySelect, Error>> =
+    LazyLock::new(|| OnceCache::new(DEFAULT_CAPACITY));
 
 /// Number of plans that the compiled-partition cache keeps; 1024 unless set.
 ///
@@ -31,6 +36,7 @@ pub fn compiled_partition_cache_capacity() -> usize {
 /// ```
 pub fn set_compiled_partition_cache_capacity(capacity: usize) {
     PLANS.set_capacity(capacity);
+    SELECTS.set_capacity(capacity);
 }
 
 /// Statistics of the compiled-partition cache.
@@ -42,10 +48,19 @@ pub fn set_compiled_partition_cache_capacity(capacity: usize) {
 /// println!("{found} compilations found their plan");
 /// ```
 pub fn compiled_partition_cache_stats() -> CacheStats {
-    PLANS.stats()
+    let plans = PLANS.stats();
+    CacheStats { hits: plans.hits + SELECTS.stats().hits, ..plans }
 }
 
 /// The plan of a key; `make` makes it unless the cache has it.
 pub(super) fn plan_of(key: &Key, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
     PLANS.get_or_make(key, make)
+}
+
+/// The compiled select of a key; `make` makes it unless the cache has it.
+pub(super) fn select_of(
+    key: &SelectKey,
+    make: impl FnOnce() -> Result<ReadySelect>,
+) -> Result<Arc<ReadySelect>> {
+    SELECTS.get_or_make(key, make)
 }

@@ -15,6 +15,8 @@ mod once_cache;
 mod phases;
 mod product_shape;
 mod rows;
+pub(crate) mod select;
+mod select_key;
 mod shapes;
 mod sync;
 #[cfg(test)]
@@ -31,8 +33,29 @@ use crate::execute::engine::Engine;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::partition::Partition;
 use crate::partition::fusion::Lowering;
+use crate::types::trace::span;
 
 impl Partition {
+    /// Compiles the partition for the shapes and layouts that its graph gives. A graph that leaves shapes of
+    /// inputs open takes [`compile_for`](Self::compile_for).
+    ///
+    /// # Errors
+    ///
+    /// As [`compile_for`](Self::compile_for).
+    ///
+    /// ```
+    /// use sterna::{DataType, Engine, LogicalTensor, Op, OpKind, Partition};
+    /// let op = Op::new(0, OpKind::Abs)
+    ///     .input(LogicalTensor::strided(0, DataType::F32, &[2, 3])?)
+    ///     .output(LogicalTensor::unknown(1, DataType::F32));
+    /// let compiled = Partition::from_op(op)?.compile(&Engine::new())?;
+    /// assert_eq!(compiled.query_logical_tensor("dst")?.dims(), Some(&[2, 3][..]));
+    /// # Ok::<(), sterna::Error>(())
+    /// ```
+    pub fn compile(&self, engine: &Engine) -> Result<CompiledPartition> {
+        self.compile_for(engine, self.inputs(), self.outputs())
+    }
+
     /// Compiles the partition for tensors of concrete shapes and layouts.
     ///
     /// The tensors are found by id, in any order; a tensor that is no port, or is given twice, does no harm.
@@ -61,16 +84,17 @@ impl Partition {
     ///     LogicalTensor::strided(2, DataType::F32, &[5])?,
     /// ];
     /// let output = LogicalTensor::unknown(3, DataType::F32);
-    /// let compiled = Partition::from_op(op)?.compile(&Engine::new(), &inputs, &[output])?;
-    /// assert_eq!(compiled.logical_tensor(3)?.dims(), Some(&[4, 5][..]));
+    /// let compiled = Partition::from_op(op)?.compile_for(&Engine::new(), &inputs, &[output])?;
+    /// assert_eq!(compiled.query_logical_tensor(3)?.dims(), Some(&[4, 5][..]));
     /// # Ok::<(), sterna::Error>(())
     /// ```
-    pub fn compile(
+    pub fn compile_for(
         &self,
         engine: &Engine,
         inputs: &[LogicalTensor],
         outputs: &[LogicalTensor],
     ) -> Result<CompiledPartition> {
+        span!("compile", partition = self.id(), ops = self.ops().len());
         let refuse = |fault| Error::Compile { partition: self.id(), fault };
         let unsupported = || refuse(CompileFault::Unsupported(self.unsupported_reason().unwrap_or_default()));
         let lowering = self.lowering().ok_or_else(unsupported)?;
@@ -100,7 +124,8 @@ impl Partition {
         let resolved =
             outputs.iter().zip(&plan.outputs).map(|(given, (dims, strides))| given.resolved(dims, strides));
         ports.extend(resolved);
-        Ok(CompiledPartition::new(plan, engine.clone(), ports, inputs.len()))
+        let labels = self.labels().clone();
+        Ok(CompiledPartition::labelled(plan, engine.clone(), ports, inputs.len(), labels))
     }
 }
 

@@ -34,7 +34,8 @@ struct CacheState<K, V, E> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Compilations that found their plan, or waited for another thread to make it.
+    /// Compilations that found their plan, or waited for another thread to make it, and calls of
+    /// [`select`](fn@crate::select) that found their compiled partition.
     pub hits: u64,
     /// Compilations that made their plan.
     pub misses: u64,

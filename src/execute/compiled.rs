@@ -11,18 +11,22 @@ use smallvec::SmallVec;
 
 use super::bindings::Bindings;
 use super::engine::{ALIGNMENT, Allocation, Engine};
+use super::port::{PortKey, index_of};
 use super::prepared::{PreparationRole, PreparedConstants};
 use super::run;
 use super::stream::Stream;
 use super::task_runner::{most_threads, threads};
-use super::tensor::{Tensor, TensorMut};
-use crate::error::{Direction, Error, ExecuteFault, Result, TensorFault};
+use super::tensor::{Tensor, TensorBuf, TensorMut};
+use crate::error::{Direction, Error, ExecuteFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::plan::summary::PlanSummary;
 use crate::plan::tile_class::MaskTiles;
 use crate::plan::{Base, ClassifyPhase, InPlacePorts, Phase, Plan};
+use crate::types::dtype::{Element, InputElement};
 use crate::types::kind::TensorId;
-use crate::types::shape;
+use crate::types::labels::PartitionLabels;
+use crate::types::shape::{self, Braced};
+use crate::types::trace::span;
 
 /// Two tensors that may share one buffer: the output replaces the input.
 ///
@@ -32,7 +36,7 @@ use crate::types::shape;
 /// # let (cond, then) = (tensor(0, DataType::Boolean)?, tensor(1, DataType::F32)?);
 /// # let op = Op::select(0, cond, then, tensor(2, DataType::F32)?, LogicalTensor::unknown(3, DataType::F32));
 /// # let partition = Partition::from_op(op)?;
-/// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+/// let compiled = partition.compile(&Engine::new())?;
 /// // The result of a select may replace either branch.
 /// assert!(compiled.inplace_ports().contains(&InPlacePair { input: 1, output: 3 }));
 /// # Ok::<(), sterna::Error>(())
@@ -51,21 +55,20 @@ pub struct InPlacePair {
 /// A clone is the same compiled partition.
 ///
 /// ```
-/// use sterna::{DataType, Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorMut};
+/// use sterna::{DataType, Engine, LogicalTensor, Op, Partition};
 /// # let tensor = |id, data_type| LogicalTensor::strided(id, data_type, &[4]);
 /// # let (cond, then) = (tensor(0, DataType::Boolean)?, tensor(1, DataType::F32)?);
 /// # let op = Op::select(0, cond, then, tensor(2, DataType::F32)?, LogicalTensor::unknown(3, DataType::F32));
 /// # let partition = Partition::from_op(op)?;
-/// let engine = Engine::new();
-/// let compiled = partition.compile(&engine, partition.inputs(), partition.outputs())?;
+/// let compiled = partition.compile(&Engine::new())?;
 /// let mut result = [0.0f32; 4];
 /// let inputs = [
-///     Tensor::new(&compiled.inputs()[0], &engine, &[true, false, false, true])?,
-///     Tensor::new(&compiled.inputs()[1], &engine, &[1.0f32; 4])?,
-///     Tensor::new(&compiled.inputs()[2], &engine, &[2.0f32; 4])?,
+///     compiled.tensor("cond", &[true, false, false, true])?,
+///     compiled.tensor("then", &[1.0f32; 4])?,
+///     compiled.tensor("else", &[2.0f32; 4])?,
 /// ];
-/// let output = TensorMut::new(compiled.logical_tensor(3)?, &engine, &mut result)?;
-/// compiled.execute(&Stream::new(&engine), &inputs, &mut [output])?;
+/// let output = compiled.tensor_mut("dst", &mut result)?;
+/// compiled.run(&inputs, &mut [output])?;
 /// assert_eq!(result, [1.0, 2.0, 2.0, 1.0]);
 /// # Ok::<(), sterna::Error>(())
 /// ```
@@ -78,6 +81,7 @@ pub struct CompiledPartition {
 struct CompiledInner {
     plan: Arc<Plan>,
     engine: Engine,
+    labels: Arc<PartitionLabels>,
     /// The tensors as they were compiled, inputs first.
     ports: Vec<LogicalTensor>,
     /// The facts that an execution looks up for each port, close together.
@@ -96,12 +100,24 @@ struct PortFacts {
 }
 
 impl CompiledPartition {
-    /// Binds a plan to an engine and to the tensors of its ports, inputs first.
+    /// As [`labelled`](Self::labelled), for a plan without a partition.
+    #[cfg(test)]
     pub(crate) fn new(
         plan: Arc<Plan>,
         engine: Engine,
         ports: Vec<LogicalTensor>,
         input_count: usize,
+    ) -> Self {
+        Self::labelled(plan, engine, ports, input_count, Arc::default())
+    }
+
+    /// Binds a plan to an engine and to the tensors of its ports, inputs first.
+    pub(crate) fn labelled(
+        plan: Arc<Plan>,
+        engine: Engine,
+        ports: Vec<LogicalTensor>,
+        input_count: usize,
+        labels: Arc<PartitionLabels>,
     ) -> Self {
         let pair = |&InPlacePorts { input, output }: &InPlacePorts| InPlacePair {
             input: ports[input].id(),
@@ -111,7 +127,8 @@ impl CompiledPartition {
         let facts = ports.iter().zip(&plan.sizes).map(|(port, &size)| PortFacts { id: port.id(), size });
         let (facts, scratch) = (facts.collect(), ScratchPool::default());
         let prepared = PreparedConstants::default();
-        let inner = CompiledInner { plan, engine, ports, facts, input_count, in_place, scratch, prepared };
+        let inner =
+            CompiledInner { plan, engine, labels, ports, facts, input_count, in_place, scratch, prepared };
         Self { inner: Arc::new(inner) }
     }
 
@@ -130,17 +147,59 @@ impl CompiledPartition {
         self.inner.outputs()
     }
 
-    /// The tensor with this id, as it was compiled.
+    /// The tensor of a port as it was compiled, by its id or by the name of the port.
     ///
     /// # Errors
     ///
-    /// [`TensorFault::NoPort`] if no port has this id.
-    pub fn logical_tensor(&self, id: TensorId) -> Result<&LogicalTensor> {
-        self.inner
-            .ports
-            .iter()
-            .find(|port| port.id() == id)
-            .ok_or(Error::Tensor { id, fault: TensorFault::NoPort })
+    /// [`TensorFault::NoPort`](crate::TensorFault::NoPort) if no port has this id; [`Error::Port`] if no
+    /// port, or more than one, has this name.
+    pub fn query_logical_tensor<'a>(&self, port: impl Into<PortKey<'a>>) -> Result<&LogicalTensor> {
+        self.port(port.into())
+    }
+
+    fn port(&self, key: PortKey<'_>) -> Result<&LogicalTensor> {
+        Ok(&self.inner.ports[index_of(key, &self.inner.ports, &self.inner.labels)?])
+    }
+
+    /// The name of each port, inputs first, by which [`query_logical_tensor`](Self::query_logical_tensor)
+    /// finds it.
+    pub fn port_names(&self) -> &[&'static str] {
+        &self.inner.labels.ports
+    }
+
+    /// A tensor for a port, on the elements of a slice: a [`Tensor`] of this partition's engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`Tensor::new`].
+    pub fn tensor<'a, 'p, T: InputElement>(
+        &'a self,
+        port: impl Into<PortKey<'p>>,
+        elements: &'a [T],
+    ) -> Result<Tensor<'a>> {
+        Tensor::new(self.port(port.into())?, &self.inner.engine, elements)
+    }
+
+    /// A tensor for an output, on the elements of a slice: a [`TensorMut`] of this partition's engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`TensorMut::new`].
+    pub fn tensor_mut<'a, 'p, T: Element>(
+        &'a self,
+        port: impl Into<PortKey<'p>>,
+        elements: &'a mut [T],
+    ) -> Result<TensorMut<'a>> {
+        TensorMut::new(self.port(port.into())?, &self.inner.engine, elements)
+    }
+
+    /// A tensor for a port, with its own memory from this partition's engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`query_logical_tensor`](Self::query_logical_tensor) and [`TensorBuf::zeroed`].
+    pub fn tensor_buf<'p>(&self, port: impl Into<PortKey<'p>>) -> Result<TensorBuf> {
+        TensorBuf::zeroed(self.port(port.into())?.clone(), &self.inner.engine)
     }
 
     /// The pairs of an input and an output that may share one buffer.
@@ -202,11 +261,30 @@ impl CompiledPartition {
         inputs: &[Tensor<'_>],
         outputs: &mut [TensorMut<'_>],
     ) -> Result<()> {
+        self.execute_on(stream.engine(), inputs, outputs)
+    }
+
+    /// As [`execute`](Self::execute), on the engine for which it was compiled.
+    ///
+    /// # Errors
+    ///
+    /// As [`execute`](Self::execute).
+    pub fn run(&self, inputs: &[Tensor<'_>], outputs: &mut [TensorMut<'_>]) -> Result<()> {
+        self.execute_on(&self.inner.engine, inputs, outputs)
+    }
+
+    fn execute_on(
+        &self,
+        engine: &Engine,
+        inputs: &[Tensor<'_>],
+        outputs: &mut [TensorMut<'_>],
+    ) -> Result<()> {
+        span!("execute", bytes = self.inner.plan.cost.bytes);
         let mut bindings = Bindings::default();
-        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
+        self.bind(engine, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let inner = &*self.inner;
         if inner.plan.scratch == 0 && inner.plan.buffers.is_empty() {
-            return run(&inner.plan.phases, &[], &inner.plan, &bindings, &inner.engine);
+            return run(&inner.plan.phases, &[], &inner.plan, &bindings, &inner.engine, &inner.labels);
         }
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
@@ -229,8 +307,9 @@ impl CompiledPartition {
         outputs: &mut [TensorMut<'_>],
         scratchpad: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
+        span!("execute", bytes = self.inner.plan.cost.bytes);
         let mut bindings = Bindings::default();
-        self.bind(stream, inputs, outputs, &mut bindings).map_err(Error::Execute)?;
+        self.bind(stream.engine(), inputs, outputs, &mut bindings).map_err(Error::Execute)?;
         let (needed, given) = (self.scratchpad_size(), scratchpad.len());
         if given < needed {
             return Err(Error::Execute(ExecuteFault::Scratchpad { needed, given }));
@@ -255,7 +334,7 @@ impl CompiledPartition {
     /// graph.attention(&attention)?;
     /// graph.finalize()?;
     /// let partition = &graph.partitions(Policy::Fusion)?[0];
-    /// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+    /// let compiled = partition.compile(&Engine::new())?;
     /// let tiles = compiled.mask_tiles(&[])?.expect("the scores are masked");
     /// assert_eq!((tiles.tiles(), tiles.count(TileClass::Masked)), (16, 6));
     /// assert_eq!(tiles.to_string(), "+...\n#+..\n##+.\n###+\n");
@@ -311,7 +390,7 @@ impl CompiledPartition {
 
         let scratch = inner.scratch.take(&inner.engine, self.scratch_size())?;
         inner.bind_scratch(&mut bindings, scratch.as_ptr());
-        let result = run(phases, &[], &inner.plan, &bindings, &inner.engine);
+        let result = run(phases, &[], &inner.plan, &bindings, &inner.engine, &inner.labels);
         // SAFETY: the buffer has room for the table, and the phase has written all of it.
         let table = result.map(|()| unsafe { copied(bindings.buffers[table], classify) });
         inner.scratch.put(scratch);
@@ -322,13 +401,13 @@ impl CompiledPartition {
     #[inline(always)]
     fn bind(
         &self,
-        stream: &Stream,
+        engine: &Engine,
         inputs: &[Tensor<'_>],
         outputs: &[TensorMut<'_>],
         bindings: &mut Bindings,
     ) -> Result<(), ExecuteFault> {
         let inner = &*self.inner;
-        if !stream.engine().is_same(&inner.engine) {
+        if !engine.is_same(&inner.engine) {
             return Err(ExecuteFault::StreamEngine);
         }
         let (input_facts, output_facts) = inner.facts.split_at(inner.input_count);
@@ -393,9 +472,10 @@ impl CompiledInner {
 
     /// Runs the plan, and lets what it makes of constant inputs alone be kept.
     fn run(&self, bindings: &mut Bindings) -> Result<()> {
-        let Self { plan, engine, .. } = self;
-        let run_without =
-            |without: &[usize], bindings: &Bindings| run(&plan.phases, without, plan, bindings, engine);
+        let Self { plan, engine, labels, .. } = self;
+        let run_without = |without: &[usize], bindings: &Bindings| {
+            run(&plan.phases, without, plan, bindings, engine, labels)
+        };
         if plan.preparation.phases.is_empty() {
             return run_without(&[], bindings);
         }
@@ -482,6 +562,13 @@ impl CompiledInner {
 #[cold]
 fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> ExecuteFault {
     let tensor = port.id();
+    let braced = |numbers: Option<&[i64]>| numbers.map_or("unknown".into(), |it| Braced(it).to_string());
+    let shown = |it: &LogicalTensor, what| match what {
+        "types" => it.data_type().name().into(),
+        "dims" => braced(it.dims()),
+        "strides" => braced(it.strides()),
+        _ => it.property().name().into(),
+    };
     let what = if port.data_type() != given.data_type() {
         "types"
     } else if port.dims() != given.dims() {
@@ -495,7 +582,7 @@ fn fault(port: &LogicalTensor, given: &LogicalTensor, same_engine: bool) -> Exec
     } else {
         return ExecuteFault::NoMemory { tensor };
     };
-    ExecuteFault::Differs { tensor, what }
+    ExecuteFault::Differs { tensor, what, given: shown(given, what), expected: shown(port, what) }
 }
 
 /// Scratch memory, kept for the next execution.

@@ -15,6 +15,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::awake::{self, Pace, SmallExecution};
 use super::fork_join::{Panicked, Teams};
+use super::profiler::Profiler;
 use crate::error::{Error, Result};
 use crate::plan::Threading;
 use crate::types::features::CpuFeatures;
@@ -109,8 +110,8 @@ unsafe impl Allocator for SystemAllocator {
 /// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
 /// inside a call at that moment; the child starts its own workers.
 ///
-/// A panic, which only an allocator or a hook of a caller's pool can begin, leaves an engine, its streams and
-/// its compiled partitions as they were; they are [`UnwindSafe`], and work on.
+/// A panic, which only an allocator, a profiler or a hook of a caller's pool can begin, leaves an engine, its
+/// streams and its compiled partitions as they were; they are [`UnwindSafe`], and work on.
 ///
 /// ```
 /// use sterna::Engine;
@@ -132,6 +133,7 @@ struct EngineInner {
     allocator: Arc<dyn Allocator>,
     threads: usize,
     level: Level,
+    profiler: Option<Arc<dyn Profiler>>,
     /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
     /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
     workers: AtomicPtr<Workers>,
@@ -227,7 +229,20 @@ impl Engine {
             pool: None,
             stay_awake: true,
             level: Level::available(),
+            profiler: None,
         }
+    }
+
+    /// The engine that all of the process share, as [`new`](Self::new) makes it: that of
+    /// [`select`](fn@crate::select). It is made by the first call, and lives as long as the process.
+    ///
+    /// ```
+    /// use sterna::Engine;
+    /// assert!(Engine::shared().is_same(Engine::shared()));
+    /// ```
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Engine> = OnceLock::new();
+        SHARED.get_or_init(Self::new)
     }
 
     /// Number of threads that an execution may use, the caller's included.
@@ -243,6 +258,12 @@ impl Engine {
     /// The CPU features that kernels of this engine's level may use beside it.
     pub fn cpu_features(&self) -> CpuFeatures {
         CpuFeatures::available().within(self.inner.level)
+    }
+
+    /// The hook that is told what runs.
+    #[inline]
+    pub(super) fn profiler(&self) -> Option<&dyn Profiler> {
+        self.inner.profiler.as_deref()
     }
 
     /// Whether two handles are one engine.
@@ -350,6 +371,7 @@ pub struct EngineBuilder {
     level: Level,
     pool: Option<Arc<ThreadPool>>,
     stay_awake: bool,
+    profiler: Option<Arc<dyn Profiler>>,
 }
 
 // What it holds is handed on as it is.
@@ -393,6 +415,13 @@ impl EngineBuilder {
         self
     }
 
+    /// A hook that is told of each phase and each execution. It costs two readings of the clock for each of
+    /// them; without a hook, the clock is not read.
+    pub fn profiler(mut self, profiler: Arc<dyn Profiler>) -> Self {
+        self.profiler = Some(profiler);
+        self
+    }
+
     /// The engine.
     pub fn build(self) -> Engine {
         let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
@@ -409,7 +438,8 @@ impl EngineBuilder {
             && awake::is_allowed();
         let pace = stay_awake.then(Pace::new);
         let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), of_pool));
-        let inner = EngineInner { allocator: self.allocator, threads, level: self.level, workers, pace };
+        let (allocator, level, profiler) = (self.allocator, self.level, self.profiler);
+        let inner = EngineInner { allocator, threads, level, profiler, workers, pace };
         Engine { inner: Arc::new(inner) }
     }
 }

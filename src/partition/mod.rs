@@ -28,6 +28,8 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::types::kind::{Policy, TensorId};
+use crate::types::labels::PartitionLabels;
+use crate::types::trace::span;
 
 /// Ops of a graph that run as one, or one op that no kernel runs.
 ///
@@ -61,6 +63,7 @@ struct PartitionInner {
     /// The lowering and the accuracy; `None` if no fusion took the ops.
     fused: Option<(Lowering, Accuracy)>,
     signature: Signature,
+    labels: Arc<PartitionLabels>,
 }
 
 impl Partition {
@@ -140,6 +143,11 @@ impl Partition {
         (!self.is_supported()).then(|| format!("no kernel runs {}", reasons()))
     }
 
+    /// Its ops, and the names of its ports.
+    pub(crate) fn labels(&self) -> &Arc<PartitionLabels> {
+        &self.inner.labels
+    }
+
     /// What the partition computes, without ids.
     pub(crate) fn signature(&self) -> &Signature {
         &self.inner.signature
@@ -171,10 +179,25 @@ impl Partition {
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
         let signature = Signature::new(&ops, &inputs, &outputs);
-        Ok(Self {
-            inner: Arc::new(PartitionInner { id, ops, inputs, outputs, fused: group.fused, signature }),
-        })
+        let labels = Arc::new(labels(&ops, &inputs, &outputs));
+        let fused = group.fused;
+        Ok(Self { inner: Arc::new(PartitionInner { id, ops, inputs, outputs, fused, signature, labels }) })
     }
+}
+
+/// What a partition is to people.
+fn labels(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> PartitionLabels {
+    let mut ports = Vec::with_capacity(inputs.len() + outputs.len());
+    let has_id = |id: TensorId| move |tensor: &LogicalTensor| tensor.id() == id;
+    for port in inputs {
+        let name_at = |op: &Op| Some(op.input_ref(op.inputs().iter().position(has_id(port.id()))?).name);
+        ports.push(ops.iter().find_map(name_at).unwrap_or_default());
+    }
+    for port in outputs {
+        let name_at = |op: &Op| Some(op.output_ref(op.outputs().iter().position(has_id(port.id()))?).name);
+        ports.push(ops.iter().find_map(name_at).unwrap_or_default());
+    }
+    PartitionLabels { ops: ops.iter().map(|op| (op.kind(), op.id())).collect(), ports }
 }
 
 impl Graph {
@@ -185,6 +208,7 @@ impl Graph {
     ///
     /// [`GraphFault::NotFinalized`](crate::GraphFault::NotFinalized) before [`finalize`](Graph::finalize).
     pub fn partitions(&self, policy: Policy) -> Result<Vec<Partition>> {
+        span!("partition", ops = self.ops().len(), policy = policy.name());
         let op_graph = OpGraph::new(self)?;
         let groups = grow::group(&op_graph, FUSIONS, policy == Policy::Fusion, |_| {});
         groups.iter().enumerate().map(|(id, group)| Partition::new(id, self, &op_graph, group)).collect()

@@ -50,7 +50,7 @@ pub(crate) enum Phase {
 
 impl Phase {
     /// What it is to users.
-    pub(super) fn kind(&self) -> PhaseKind {
+    pub(crate) fn kind(&self) -> PhaseKind {
         match self {
             Self::Map(_) => PhaseKind::Map,
             Self::Rows(_) => PhaseKind::Rows,

@@ -28,7 +28,7 @@ use crate::types::kind::{Level, PhaseKind, TensorId};
 ///     dense(3, DataType::F32)?,
 /// );
 /// let partition = Partition::from_op(select)?;
-/// let plan = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?.plan();
+/// let plan = partition.compile(&Engine::new())?.plan();
 /// assert_eq!((plan.bytes_read, plan.bytes_written), (64 * 128 * 9, 64 * 128 * 4));
 /// let [nest] = &plan.nests[..] else { unreachable!("one shape is one nest") };
 /// assert_eq!((nest.rows, nest.columns), (1, 64 * 128), "both dims became one loop");

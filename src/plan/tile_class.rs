@@ -314,7 +314,7 @@ pub(crate) fn note_constant(table_row: &mut [u8], constant: f32) {
 /// graph.attention(&attention)?;
 /// graph.finalize()?;
 /// let partition = &graph.partitions(Policy::Fusion)?[0];
-/// let compiled = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?;
+/// let compiled = partition.compile(&Engine::new())?;
 /// let tiles = compiled.mask_tiles(&[])?.expect("the scores are masked");
 /// assert_eq!((tiles.planes(), tiles.query_blocks(), tiles.key_blocks()), (1, 2, 2));
 /// assert_eq!(tiles.class(0, 0, 1), Some(TileClass::Masked), "keys from 64 on come after queries up to 63");

@@ -59,7 +59,10 @@ macro_rules! coded_enum {
             fn from_str(name: &str) -> Result<Self, Self::Err> {
                 match name {
                     $( $name => Ok(Self::$Variant), )*
-                    _ => Err($crate::types::UnknownName { what: $what, name: name.into() }),
+                    _ => {
+                        let names = Self::ALL.iter().map(|one| one.name());
+                        Err($crate::types::UnknownName::new($what, name, names))
+                    }
                 }
             }
         }

@@ -310,7 +310,7 @@ coded_enum! {
     /// let tensor = |id| LogicalTensor::strided(id, DataType::F32, &[64, 64]);
     /// let op = Op::new(0, OpKind::MatMul).input(tensor(0)?).input(tensor(1)?).output(tensor(2)?);
     /// let partition = Partition::from_op(op)?;
-    /// let plan = partition.compile(&Engine::new(), partition.inputs(), partition.outputs())?.plan();
+    /// let plan = partition.compile(&Engine::new())?.plan();
     /// let product = plan.nests.iter().find(|nest| nest.kind == PhaseKind::Gemm);
     /// assert_eq!(product.map(|nest| nest.flops), Some(2 * 64 * 64 * 64));
     /// # Ok::<(), sterna::Error>(())

@@ -671,7 +671,7 @@ impl Setup {
                 None => LogicalTensor::unknown(port.id(), port.data_type()),
             };
             let outputs: Vec<LogicalTensor> = partition.outputs().iter().map(wanted).collect();
-            let compiled = partition.compile(engine, &descs, &outputs).map_err(|e| e.to_string())?;
+            let compiled = partition.compile_for(engine, &descs, &outputs).map_err(|e| e.to_string())?;
             let mut results = Vec::new();
             for desc in compiled.outputs() {
                 let mut buffer = TensorBuf::zeroed(desc.clone(), engine).map_err(|e| e.to_string())?;

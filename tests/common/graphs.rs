@@ -665,7 +665,7 @@ pub fn run(
         let wanted: Vec<LogicalTensor> =
             partition.outputs().iter().map(|port| outputs[&port.id()].clone()).collect();
         let compiled =
-            partition.compile(engine, &descs, &wanted).map_err(|e| format!("{e}: {partition:?}"))?;
+            partition.compile_for(engine, &descs, &wanted).map_err(|e| format!("{e}: {partition:?}"))?;
         let mut results: Vec<TensorBuf> =
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), engine).unwrap()).collect();
         let mut pairs: Vec<(usize, usize)> = Vec::new();

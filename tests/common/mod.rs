@@ -79,7 +79,7 @@ impl Case {
 
     pub fn compile(&self, engine: &Engine) -> Result<CompiledPartition> {
         let dims = broadcast(self.mode, self.axis, &self.dims);
-        Partition::from_op(self.op())?.compile(engine, &self.inputs()?, &[self.output(dims.as_deref())?])
+        Partition::from_op(self.op())?.compile_for(engine, &self.inputs()?, &[self.output(dims.as_deref())?])
     }
 
     /// Compiles and runs the case on bytes from `random`, and says what is wrong with the result.

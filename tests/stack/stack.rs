@@ -155,7 +155,7 @@ fn run(ops: Vec<Op>) -> usize {
 }
 
 fn compile_and_execute(partition: &Partition, engine: &Engine) {
-    let compiled = partition.compile(engine, partition.inputs(), partition.outputs()).unwrap();
+    let compiled = partition.compile(engine).unwrap();
     let made = |desc: &LogicalTensor| TensorBuf::zeroed(desc.clone(), engine).unwrap();
     let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(made).collect();
     let mut outputs: Vec<TensorBuf> = compiled.outputs().iter().map(made).collect();

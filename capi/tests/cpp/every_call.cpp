@@ -236,6 +236,19 @@ void executions() {
         CHECK(std::vector<float>(result, result + 6) == expected);
         CHECK(own.desc() == dst && own.engine() == sterna::engine_ref(two));
 
+        CHECK(compiled.engine() == sterna::engine_ref(two));
+        CHECK(compiled.query_logical_tensor(3) == dst && compiled.query_logical_tensor("dst") == dst);
+        CHECK(thrown([&] { compiled.query_logical_tensor("dest"); }) == status::invalid_arguments);
+        std::vector<float> again(6);
+        const std::vector<std::uint8_t> constants(conditions, conditions + 6);
+        compiled.run({compiled.tensor("cond", constants), compiled.tensor(1, left), compiled.tensor("else", right)},
+                {compiled.tensor("dst", again)});
+        CHECK(again == expected);
+        const auto constant = tensor::on_constant(dst, two, expected.data());
+        CHECK(thrown([&] { compiled.execute(stream, inputs, {constant}); }) == status::invalid_arguments);
+        CHECK(thrown([&] { compiled.execute(stream, inputs, {tensor(dst, two, expected)}); })
+                == status::invalid_arguments);
+
         tensor late(dst, two, nullptr);
         CHECK(thrown([&] { compiled.execute(stream, inputs, {late}); }) == status::invalid_arguments);
         late.set_data(left.data());
@@ -258,6 +271,39 @@ void executions() {
     CHECK(blocks == 0);
 }
 
+void selects() {
+    const std::vector<std::uint8_t> mask {1, 0, 1};
+    const std::vector<float> scores {1, 2, 3, 4, 5, 6};
+    const auto masked = sterna::select<float>({mask, {3}}, {scores, {2, 3}}, -1.0f);
+    CHECK((masked.values == std::vector<float> {1, -1, 3, 4, -1, 6}));
+    CHECK((masked.dims == std::vector<std::int64_t> {2, 3}));
+
+    const bool rows[] = {true, false};
+    const std::int16_t columns[] = {1, 2};
+    sterna::select_options any_way;
+    any_way.auto_broadcast = "multidirectional";
+    const std::int16_t zero = 0;
+    const auto enlarged = sterna::select<std::int16_t>({rows, {2, 1}}, {columns, {2}}, zero, any_way);
+    CHECK((enlarged.values == std::vector<std::int16_t> {1, 2, 0, 0}));
+
+    // On an engine of its own, transposed, of a type that C++ has no name for.
+    const auto one = sterna::engine::with_threads(1);
+    sterna::select_options on_one;
+    on_one.engine = one;
+    const std::uint16_t halves[] = {10, 20, 30, 40}, none[] = {0};
+    std::uint16_t turned[4] = {};
+    sterna::select_into(true, {data_type::bf16, halves, {2, 2}, {1, 2}}, {data_type::bf16, none, {}},
+            {data_type::bf16, turned, {2, 2}}, on_one);
+    CHECK(turned[0] == 10 && turned[1] == 30 && turned[2] == 20 && turned[3] == 40);
+
+    CHECK(thrown([&] { sterna::select<float>({mask, {2}}, {scores, {2, 3}}, -1.0f); }) == status::invalid_shape);
+    CHECK(thrown([&] { sterna::select<float>(1.0f, {scores, {6}}, -1.0f); }) == status::invalid_graph_op);
+    CHECK(thrown([&] { sterna::select<float>(true, {scores, {7}}, -1.0f); }) == status::invalid_arguments);
+    CHECK(thrown([&] { sterna::select<float>(true, {scores, {2, -3}}, -1.0f); }) == status::invalid_arguments);
+    any_way.auto_broadcast = "numpi";
+    CHECK(thrown([&] { sterna::select<float>(true, {scores, {6}}, -1.0f, any_way); }) == status::invalid_arguments);
+}
+
 } // namespace
 
 int main() {
@@ -266,6 +312,7 @@ int main() {
     graphs();
     attentions();
     executions();
+    selects();
     std::cout << (faults ? "faults" : "all is right") << '\n';
     return faults != 0;
 }

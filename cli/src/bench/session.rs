@@ -292,7 +292,7 @@ fn step(
     let failed = || format!("partition {} cannot be measured", partition.id());
     let from: Vec<&HostTensor> = partition.inputs().iter().map(|port| &tensors[&port.id()]).collect();
     let descs: Vec<LogicalTensor> = from.iter().map(|tensor| tensor.desc().clone()).collect();
-    let compiled = partition.compile(engine, &descs, partition.outputs()).with_context(failed)?;
+    let compiled = partition.compile_for(engine, &descs, partition.outputs()).with_context(failed)?;
     let make = |desc| HostTensor::zeroed(desc, engine);
     let mut outputs =
         compiled.outputs().iter().map(make).collect::<Result<Vec<HostTensor>>>().with_context(failed)?;

@@ -181,7 +181,7 @@ fn inspected(
     let outcome = match (partition.unsupported_reason(), &settled) {
         (Some(reason), _) => Outcome::Unsupported(reason),
         (None, Err(open)) => Outcome::Open(open.to_string()),
-        (None, Ok(inputs)) => match partition.compile(engine, inputs, &outputs) {
+        (None, Ok(inputs)) => match partition.compile_for(engine, inputs, &outputs) {
             Ok(compiled) => {
                 outputs = compiled.outputs().to_vec();
                 Outcome::Compiled {

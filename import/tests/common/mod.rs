@@ -220,7 +220,7 @@ pub(crate) fn eval(imported: &Imported, inputs: &[(&str, Value)]) -> BTreeMap<Te
             .collect();
         let descs: Vec<LogicalTensor> = held.iter().map(|buffer| buffer.desc().clone()).collect();
         let compiled = partition
-            .compile(&engine, &descs, partition.outputs())
+            .compile_for(&engine, &descs, partition.outputs())
             .unwrap_or_else(|error| panic!("{error} in {partition:?}"));
         let mut results: Vec<TensorBuf> =
             compiled.outputs().iter().map(|desc| TensorBuf::zeroed(desc.clone(), &engine).unwrap()).collect();

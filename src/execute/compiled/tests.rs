@@ -55,7 +55,7 @@ fn compiled() -> CompiledPartition {
     // A plan that is not in the cache is not shared, so it can be changed.
     set_compiled_partition_cache_capacity(0);
     let engine = Engine::builder().threads(3).build();
-    let mut compiled = partition.compile(&engine, partition.inputs(), partition.outputs()).unwrap();
+    let mut compiled = partition.compile(&engine).unwrap();
     let plan = Arc::get_mut(&mut Arc::get_mut(&mut compiled.inner).unwrap().plan).unwrap();
     let nests = plan.phases.iter_mut().filter_map(|phase| match phase {
         Phase::Map(nest) => Some(nest),

@@ -52,6 +52,9 @@ impl<'a> Node<'a> {
         match serde_json::from_str::<&RawValue>(text) {
             Ok(root) => Ok(Self { text: root.get(), ..whole }),
             Err(error) => {
+                if let Some(what) = other_format(text) {
+                    return Err(whole.fault(format!("this is {what}, not JSON")));
+                }
                 let offset = if error.is_eof() { text.len() } else { offset_of(text, &error) };
                 let at = Self { text: &text[offset..], ..whole };
                 Err(at.fault(format!("{}{}", without_position(&error), hint(text, offset))))
@@ -238,6 +241,16 @@ fn offset_of(text: &str, error: &serde_json::Error) -> usize {
         text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let offset = line_start + error.column().saturating_sub(1);
     (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
+}
+
+/// A format that is taken for JSON at times, by its first byte.
+fn other_format(text: &str) -> Option<&'static str> {
+    match text.trim_start_matches('\u{feff}').as_bytes().first()? {
+        // Field 1 of an ONNX model, a number: the version of the format.
+        0x08 => Some("an ONNX file, which `sterna_import::onnx` reads"),
+        b'<' => Some("XML, such as an OpenVINO IR, which `sterna_import::openvino` reads"),
+        _ => None,
+    }
 }
 
 /// serde_json's message without the position at its end.

@@ -19,7 +19,8 @@ impl Graph {
     /// missing: the lists of ports (they are ignored if present), the name of an op, its attributes, and
     /// everything of a tensor but `id` and `dtype`:
     ///
-    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank;
+    /// - a missing `shape`, or the one-element list `[-9223372036854775808]`, means an unknown rank; a dim of
+    ///   -1 is unknown, as one of -9223372036854775808 is;
     /// - a missing `stride` means row-major; the same one-element list means that no stride is known;
     /// - a missing `layout_type` means `strided` if there is a `stride`, else `any`;
     /// - under layout `opaque`, the first element of `stride` is the layout id, which shares memory with the
@@ -55,7 +56,8 @@ impl Graph {
     /// let error = Graph::from_json("{\"graph\":\n [{\"id\": 7, \"kind\": \"Relu\"}]}").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "line 2, column 21: op 0 (id 7), key `kind`: no op kind is called \"Relu\"",
+    ///     "line 2, column 21: op 0 (id 7), key `kind`: no op kind is called \"Relu\"; \
+    ///      did you mean \"ReLU\"?",
     /// );
     /// # Ok::<(), Error>(())
     /// ```
@@ -99,7 +101,13 @@ impl Graph {
             apply_to_int: to_int.map_or(Ok(false), Node::truth)?,
         })?;
         let (mut nodes, mut read) = (Vec::new(), Vec::new());
-        for (index, op) in ops.ok_or_else(|| root.missing("graph"))?.items()?.enumerate() {
+        let ops = match ops {
+            Some(ops) if !is_model(ops) => ops.items()?,
+            Some(ops) => return Err(ops.fault(MODEL)),
+            None if is_model(root) => return Err(root.fault(MODEL)),
+            None => return Err(root.missing("graph")),
+        };
+        for (index, op) in ops.enumerate() {
             let op = op.at_op(index);
             read.push(read_op(op)?);
             nodes.push(op);
@@ -111,6 +119,15 @@ impl Graph {
         let notes = replaced.into_iter().map(|replaced| replaced.note(&graph.ops)).collect();
         Ok((graph, notes))
     }
+}
+
+const MODEL: &str = "this is an ONNX model, not a graph in the form of oneDNN's dumps; `sterna_import::onnx` \
+                     reads ONNX files";
+
+/// Whether a value has keys of a model, or of its graph, as protobuf writes ONNX in JSON.
+fn is_model(value: Node<'_>) -> bool {
+    const KEYS: [&str; 5] = ["irVersion", "ir_version", "opsetImport", "opset_import", "node"];
+    value.entries().is_ok_and(|entries| entries.iter().any(|(key, _)| KEYS.contains(&&**key)))
 }
 
 /// Notes of a partitioned graph's dump among the attributes of each op; they are no attributes.
@@ -173,6 +190,9 @@ fn read_tensor(tensor: Node<'_>) -> Result<LogicalTensor> {
     let data_type: DataType = data_type.ok_or_else(|| tensor.missing("dtype"))?.named()?;
     let property = property.map_or(Ok(Property::Undef), Node::named)?;
     let dims = shape.map(Node::dims).transpose()?.filter(|dims| dims[..] != [UNKNOWN_DIM]);
+    // Other tools write an unknown dim so.
+    let known = |dim| if dim == -1 { UNKNOWN_DIM } else { dim };
+    let dims: Option<Dims> = dims.map(|dims| dims.into_iter().map(known).collect());
     let strides = stride.map(Node::dims).transpose()?;
     let layout_name = match layout {
         Some(layout) => layout.string()?,

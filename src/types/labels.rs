@@ -1,0 +1,12 @@
+//! What a partition is to people: its ops, and the names of its ports.
+
+use super::kind::{OpId, OpKind};
+
+/// The ops of a partition, and the names of its ports.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionLabels {
+    pub(crate) ops: Vec<(OpKind, OpId)>,
+    /// Inputs first. An input has the name of the first port of an op that takes it, an output the name of
+    /// the port that gives it.
+    pub(crate) ports: Vec<&'static str>,
+}
