@@ -14,12 +14,12 @@ use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowType};
+use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowPass, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, FoldFinish, FoldWork, FusedRows, InPlacePorts, Loop, LoopNest, PART, Packed, Phase,
-    PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+    Access, Base, FoldFinish, FoldWork, FusedRows, InPlacePorts, Loop, LoopNest, Measured, PART, Packed,
+    Phase, PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
@@ -39,6 +39,16 @@ const KEPT: usize = 16 << 10;
 
 /// Tasks that a reduction of many elements to few results has at least.
 const TASKS: usize = 32;
+
+/// Rows of at least so many elements are worked out in parts if there are few of them.
+const LONG_ROW: usize = 32 << 10;
+
+/// Most rows that are few.
+const FEW_ROWS: usize = 8;
+
+/// Rows of at least so many elements leave the second level before they are read again, so they are worked out
+/// in parts however many there are.
+const LONGEST_ROW: usize = 512 << 10;
 
 /// Least elements of a part of a row.
 const MIN_PART: usize = 4 << 10;
@@ -61,12 +71,13 @@ pub(super) fn lower(
         in_place.extend(add(&shaped, &mut builder, anchor)?);
     }
     let mut plan = builder.finish()?;
-    // The kernels read a row of the source before they write it; nothing else may read it.
+    // The kernels read a row of the source, or a part of one, before they write it; nothing else may read it
+    // then. What measures parts has ended.
     let is_pair = |&InPlacePorts { input, output }: &InPlacePorts| {
         let (group, output) = (&shaped.group, output - inputs.len());
         let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
         let own = plan.phases.iter().filter_map(|phase| match phase {
-            Phase::Rows(rows) => Some(&rows.nest),
+            Phase::Rows(rows) if rows.pass() != RowPass::Measure => Some(&rows.nest),
             _ => None,
         });
         let nests = plan.phases.iter().flat_map(Phase::nests).chain(own);
@@ -169,10 +180,23 @@ impl RowAxes {
     /// Elements of a part of a row that is combined to a number. The parts depend on shapes alone.
     fn part(&self) -> usize {
         let length = self.length();
-        let wanted = TASKS.div_ceil(self.count(&self.places).div_ceil(COLUMNS).max(1));
-        let part = length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART);
+        let part = part_of(length, self.count(&self.places).div_ceil(COLUMNS));
         if length <= part { length } else { part }
     }
+
+    /// Elements of a part of a row whose results depend on the whole row; `None` if rows stay whole.
+    fn part_of_results(&self) -> Option<usize> {
+        let (length, places) = (self.length(), self.count(&self.places));
+        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= FEW_ROWS;
+        is_long.then(|| part_of(length, places))
+    }
+}
+
+/// Elements of a part of a row of so many, if the parts of so many rows at once are a task. The parts depend on
+/// shapes alone.
+fn part_of(length: usize, at_once: usize) -> usize {
+    let wanted = TASKS.div_ceil(at_once.max(1));
+    length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART)
 }
 
 /// What a phase reads and writes.
@@ -184,6 +208,8 @@ struct Roles {
     given: SmallVec<[AxisOperand; 2]>,
     /// Numbers that are computed whether or not they are written.
     numbers: SmallVec<[Option<AxisOperand>; 2]>,
+    /// The numbers of parts, and what becomes of them; they are written or read if it is not the whole work.
+    measured: Option<(AxisOperand, RowPass)>,
 }
 
 /// What runs in the tiles of a phase beside its own work.
@@ -192,7 +218,8 @@ struct Fused {
     /// Places of a tile, and the place axis that they lie along, by its index among the places; none of the
     /// programs' loops are merged or reordered.
     tile: Option<(usize, Option<usize>)>,
-    prologue: Option<Program>,
+    /// One for each phase that goes through the source.
+    prologues: SmallVec<[Program; 2]>,
     epilogue: Option<Program>,
 }
 
@@ -253,7 +280,11 @@ impl RowsLowering<'_, '_> {
                 op.kind(),
                 OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm
             );
-            let count = if is_fold { axes.part().min(axes.length()) } else { axes.length() };
+            let (count, readings) = match (is_fold, axes.part_of_results()) {
+                (true, _) => (axes.part().min(axes.length()), 1),
+                (false, Some(part)) => (part.min(axes.length()), 2),
+                (false, None) => (axes.length(), 1),
+            };
             let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
             let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
             let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
@@ -273,10 +304,11 @@ impl RowsLowering<'_, '_> {
             };
             self.fused.tile = Some((rows, places_axis));
             if has_prologue {
-                let (space, row_stride) = space(source);
-                let nest = self.builder.slot_program(&space, &[], source, 0)?;
-                let element = element(source);
-                self.fused.prologue = Some(Program { nest, row_stride, element, is_by_place: false });
+                let ((space, row_stride), element) = (space(source), element(source));
+                for _ in 0..readings {
+                    let nest = self.builder.slot_program(&space, &[], source, 0)?;
+                    self.fused.prologues.push(Program { nest, row_stride, element, is_by_place: false });
+                }
             }
             if has_epilogue {
                 let (space, row_stride) = match is_fold {
@@ -337,7 +369,7 @@ impl RowsLowering<'_, '_> {
                     is_logarithm,
                 };
                 self.may_replace(source, result(0));
-                self.add(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
+                self.add_results(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
             }
             K::SoftMaxBackward | K::LogSoftmaxBackward => {
                 let axis = infer::resolved_axis(op, &dims)?;
@@ -369,7 +401,7 @@ impl RowsLowering<'_, '_> {
                 };
                 self.may_replace(source, result(0));
                 let work = RowWork::Norm { kernel: rows::norm(level), is_centred, epsilon };
-                self.add(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
+                self.add_results(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
             }
             K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
             _ if infer::is_reduction(op) => {
@@ -496,7 +528,7 @@ impl RowsLowering<'_, '_> {
         };
         self.may_replace(source, result(0));
         let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
-        self.add(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
+        self.add_results(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
         Ok(())
     }
 
@@ -563,19 +595,7 @@ impl RowsLowering<'_, '_> {
             roles.numbers = smallvec![Some(to)];
             return self.add(op, work(Some(finish)), axes, roles);
         }
-        // The numbers of the parts of a place are neighbours.
-        let mut stride = parts * size_of::<f64>();
-        let bytes =
-            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
-        let mut partial = AxisOperand {
-            base: self.builder.buffer(bytes),
-            data_type: DataType::F64,
-            strides: AxisStrides::from_elem(0, axes.dims.len()),
-        };
-        for &axis in axes.places.iter().rev() {
-            partial.strides[axis] = stride as isize;
-            stride = stride.saturating_mul(axes.dims[axis] as usize);
-        }
+        let partial = self.numbers_of_parts(axes, parts);
         roles.numbers = smallvec![Some(partial.clone())];
         self.add(op, work(None), axes, roles);
         // The parts are the axis along which the second phase goes.
@@ -595,19 +615,56 @@ impl RowsLowering<'_, '_> {
         self.add(op, RowWork::Merge { fold, finish }, &RowAxes::new(&dims, |axis| axis == last), roles);
     }
 
+    /// An internal buffer of some numbers for each place, which are neighbours.
+    fn numbers_of_parts(&mut self, axes: &RowAxes, numbers: usize) -> AxisOperand {
+        let mut stride = numbers * size_of::<f64>();
+        let bytes =
+            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
+        let mut partial = AxisOperand {
+            base: self.builder.buffer(bytes),
+            data_type: DataType::F64,
+            strides: AxisStrides::from_elem(0, axes.dims.len()),
+        };
+        for &axis in axes.places.iter().rev() {
+            partial.strides[axis] = stride as isize;
+            stride = stride.saturating_mul(axes.dims[axis] as usize);
+        }
+        partial
+    }
+
+    /// Adds the phase of work whose results depend on two numbers of the whole row; two phases if the rows are
+    /// worked out in parts.
+    fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
+        if let Some(part) = axes.part_of_results() {
+            let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));
+            let measuring = Roles {
+                operands: roles.operands.clone(),
+                measured: Some((measured.clone(), RowPass::Measure)),
+                ..Roles::default()
+            };
+            self.add(op, work, axes, measuring);
+            roles.measured = Some((measured, RowPass::Results));
+        }
+        self.add(op, work, axes, roles);
+    }
+
     /// Adds a phase.
     fn add(&mut self, op: &Op, mut work: RowWork, axes: &RowAxes, roles: Roles) {
         let level = self.builder.level;
         let length = axes.length();
-        let (part, parts) = match work {
-            RowWork::Fold(_) => (axes.part(), length.div_ceil(axes.part().max(1)).max(1)),
-            _ => (length, 1),
+        let part = match (&work, axes.part_of_results()) {
+            (RowWork::Fold(_), _) => axes.part(),
+            (_, Some(part)) if roles.measured.is_some() => part,
+            _ => length,
         };
+        let parts = length.div_ceil(part.max(1)).max(1);
         let count = part.min(length);
-        let Roles { operands, result, parameters, given, numbers } = roles;
+        let Roles { operands, result, parameters, given, numbers, measured } = roles;
+        let pass = measured.as_ref().map_or(RowPass::Whole, |(_, pass)| *pass);
         let all: SmallVec<[&AxisOperand; 8]> = (operands.iter().chain(&result).chain(&parameters))
             .chain(&given)
             .chain(numbers.iter().flatten())
+            .chain(measured.iter().map(|(operand, _)| operand))
             .collect();
         let (mut loops, places) = match self.fused.tile {
             None => {
@@ -709,11 +766,18 @@ impl RowsLowering<'_, '_> {
         let row_numbers: SmallVec<[PlaceNumbers; 2]> =
             numbers.iter().map(|operand| place_numbers(operand.as_ref(), false, &mut scratch)).collect();
         let kept_row = match work {
-            RowWork::SoftMax { is_logarithm: false, .. } if length <= KEPT => {
+            RowWork::SoftMax { is_logarithm: false, .. } if pass == RowPass::Whole && length <= KEPT => {
                 Some(scratch.take(length * size_of::<f32>()))
             }
             _ => None,
         };
+        // The access of the numbers of parts is the last one.
+        let last_access = all.len().saturating_sub(1);
+        let measured = measured.as_ref().map(|_| Measured {
+            pass,
+            access: last_access,
+            scratch: [(); 2].map(|()| scratch.take(rows.saturating_mul(size_of::<f64>()))),
+        });
         let room = match work {
             RowWork::Fold(FoldWork { by_columns: true, .. }) => LANES_OF_FOLD * COLUMNS * size_of::<f64>(),
             RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
@@ -722,7 +786,7 @@ impl RowsLowering<'_, '_> {
             _ => 0,
         };
         let room = scratch.take(room);
-        // The prologue belongs to the first phase of an op, the epilogue to the last.
+        // A prologue belongs to each phase that goes through the source, the epilogue to the last phase.
         let mut fused = |program: Option<Program>| {
             program.map(|Program { nest, row_stride, element, is_by_place }| FusedRows {
                 scratch: scratch.take(nest.program.scratch),
@@ -733,8 +797,9 @@ impl RowsLowering<'_, '_> {
                 is_by_place,
             })
         };
-        let is_last = !matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
-        let prologue = fused(self.fused.prologue.take());
+        let is_of_parts = matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
+        let is_last = !is_of_parts && pass != RowPass::Measure;
+        let prologue = fused(self.fused.prologues.pop());
         let epilogue = fused(self.fused.epilogue.take_if(|_| is_last));
 
         let accesses = (all.iter().enumerate())
@@ -782,12 +847,15 @@ impl RowsLowering<'_, '_> {
             parameters: row_parameters,
             given: given_numbers,
             numbers: row_numbers,
+            measured,
             kept_row,
             room,
             prologue,
             epilogue,
         };
-        let flops = elements.saturating_mul(cost_of(op.kind()));
+        // Each of two phases does half of the work.
+        let cost = cost_of(op.kind()) / if pass == RowPass::Whole { 1 } else { 2 };
+        let flops = elements.saturating_mul(cost);
         self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
     }
 }

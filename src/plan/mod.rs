@@ -34,8 +34,8 @@ pub(crate) use self::gemm::{
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
-    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
-    RowWork, RowsPhase,
+    FoldFinish, FoldWork, FusedRows, Measured, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter,
+    RowPlace, RowWork, RowsPhase,
 };
 pub(crate) use self::tile_class::{
     CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,
