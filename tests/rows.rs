@@ -728,6 +728,98 @@ fn dot(t: DataType, dims: &[i64], axes: &[i64], keeps: bool, random: &mut Random
     }
 }
 
+/// An op on rows between ops that move its source and its result; a scale as well if it is wanted.
+fn moved_rows(
+    t: DataType,
+    op: OpKind,
+    scaled: bool,
+    before: Vec<Op>,
+    behind: Vec<Op>,
+    dims: &[i64],
+    random: &mut Random,
+) -> Net {
+    let (mut ops, mut last) = (Vec::new(), 0);
+    let mut add = |op: Op, last: &mut usize| {
+        let to = ops.len() + 10;
+        ops.push(op.input(tensor(*last, t)).output(tensor(to, t)));
+        *last = to;
+    };
+    before.into_iter().for_each(|op| add(op, &mut last));
+    if scaled {
+        add(Op::new(50, K::Multiply).input(tensor(1, t)), &mut last);
+    }
+    let on_rows = match op {
+        K::LayerNorm => Op::new(51, op).attr(Attr::UseAffine, false).attr(Attr::KeepStats, false),
+        K::ReduceSum => Op::new(51, op).attr(Attr::Axes, vec![-1i64]).attr(Attr::KeepDims, true),
+        _ => Op::new(51, op).attr(Attr::Axis, -1i64),
+    };
+    add(on_rows, &mut last);
+    behind.into_iter().for_each(|op| add(op, &mut last));
+    let mut given = vec![(0, filled(t, dims, random))];
+    if scaled {
+        given.push((1, value(t, &[1], &[0.125])));
+    }
+    Net { ops, given }
+}
+
+/// Moves before and behind rows are strides: one nest and no buffer.
+#[test]
+fn moves_beside_rows_are_strides() {
+    let mut random = Random::new(11);
+    let transpose = |id, order: &[i64]| Op::new(id, K::StaticTranspose).attr(Attr::Order, order.to_vec());
+    let reshape = |id, shape: &[i64]| {
+        Op::new(id, K::StaticReshape).attr(Attr::Shape, shape.to_vec()).attr(Attr::SpecialZero, false)
+    };
+    let slice = |id, [start, end, step, axis]: [i64; 4]| {
+        let list = |x: i64| vec![x];
+        (Op::new(id, K::Slice).attr(Attr::Starts, list(start)).attr(Attr::Ends, list(end)))
+            .attr(Attr::Steps, list(step))
+            .attr(Attr::Axes, list(axis))
+    };
+    let dims = [4i64, 30, 48];
+    let mut rows: Vec<(String, Net, usize)> = Vec::new();
+    for t in FLOATS {
+        for op in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::ReduceSum] {
+            for scaled in [false, true] {
+                let mut add = |name: &str, before: Vec<Op>, behind: Vec<Op>, nests: usize| {
+                    let net = moved_rows(t, op, scaled, before, behind, &dims, &mut random);
+                    let scale = if scaled { " scaled" } else { "" };
+                    rows.push((format!("{op} {t}{scale} {name}"), net, nests));
+                };
+                let last = if op == K::ReduceSum { 1 } else { 30 };
+                add("transposed", vec![transpose(0, &[0, 2, 1])], vec![], 1);
+                add("sliced", vec![slice(0, [7, 40, 3, 2])], vec![], 1);
+                add("sliced at the end", vec![slice(0, [16, 48, 1, 2])], vec![], 1);
+                add(
+                    "sliced and transposed",
+                    vec![slice(0, [1, 4, 1, 0]), transpose(1, &[2, 0, 1])],
+                    vec![],
+                    1,
+                );
+                add("reshaped", vec![reshape(0, &[120, 48])], vec![reshape(70, &[2, 60, -1])], 1);
+                add("turned back", vec![transpose(0, &[2, 0, 1])], vec![transpose(70, &[1, 2, 0])], 1);
+                let behind = vec![transpose(70, &[1, 0, 2]), reshape(71, &[48, 4 * last])];
+                add("moved twice behind", vec![transpose(0, &[0, 2, 1])], behind, 1);
+                add("reversed", vec![slice(0, [-1, -49, -1, 2])], vec![], 0);
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for (name, net, nests) in &rows {
+        for engine in &engines() {
+            let (fused, counts) = net.run(Policy::Fusion, engine);
+            let (alone, _) = net.run(Policy::Debug, engine);
+            if let Some((id, _)) = fused.iter().find(|(id, value)| alone[id] != **value) {
+                wrong.push(format!("{name} at {:?}: tensor {id} differs", engine.level()));
+            }
+            if counts.len() != 1 || (*nests > 0 && counts[0] != *nests) {
+                wrong.push(format!("{name} runs in nests {counts:?}, not {nests}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn fused_is_unfused_bit_for_bit() {
     let mut random = Random::new(7);

@@ -2,6 +2,7 @@
 //!
 //! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
 //! elements in a value that is stored.
+//! A move between the result and an output is no work: strides of the output take its place.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
 //!
@@ -59,7 +60,7 @@ pub(super) fn lower(
     outputs: &[&LogicalTensor],
     machine: Machine,
 ) -> Result<Plan> {
-    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
     for anchor in 0..shaped.group.anchors.len() {
         add_product(&shaped, &mut plan, anchor, machine)?;

@@ -64,7 +64,7 @@ pub(super) fn lower(
     level: Level,
     single_thread: bool,
 ) -> Result<Plan> {
-    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
     let mut builder = PlanBuilder::new(&shaped, level, single_thread);
     let mut in_place = Vec::new();
     for anchor in 0..shaped.group.anchors.len() {
@@ -73,7 +73,8 @@ pub(super) fn lower(
     let mut plan = builder.finish()?;
     // The kernels read a row of the source, or a part of one, before they write it; nothing else may read it
     // then. What measures parts has ended.
-    let is_pair = |&InPlacePorts { input, output }: &InPlacePorts| {
+    let is_pair = |pair: &InPlacePorts| {
+        let &InPlacePorts { input, output } = pair;
         let (group, output) = (&shaped.group, output - inputs.len());
         let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
         let own = plan.phases.iter().filter_map(|phase| match phase {
@@ -84,6 +85,7 @@ pub(super) fn lower(
         let accesses = nests.flat_map(|nest| &nest.program.accesses);
         let reads = accesses.filter(|access| access.base == Base::Port(input)).count();
         reads == 1
+            && shaped.keeps_places(pair)
             && value.data_type == result.data_type
             && value.dims == result.dims
             && inputs[input].strides() == Some(&plan.outputs[output].1)
@@ -100,7 +102,7 @@ pub(super) fn add(
     anchor: usize,
 ) -> Result<Option<InPlacePorts>> {
     let op = &shaped.partition.ops()[shaped.group.anchors[anchor].op];
-    RowsLowering { builder, fused: Fused::default(), in_place: None }.run(op, anchor)
+    RowsLowering { builder, fused: Fused::default(), in_place: None, source_at: None }.run(op, anchor)
 }
 
 /// Time for an element, in bytes that could be moved in the same time.
@@ -129,7 +131,7 @@ impl Along for PlacedTensor {
             _ => self.strides[dim] as isize * bytes,
         };
         let strides = axes.map(|axis| axis.map_or(0, stride)).collect();
-        AxisOperand { base: self.base, data_type: self.data_type, strides }
+        AxisOperand { base: self.base, offset: 0, data_type: self.data_type, strides }
     }
 
     fn onto(&self, rank: usize, start: usize) -> AxisOperand {
@@ -141,6 +143,8 @@ impl Along for PlacedTensor {
 #[derive(Debug, Clone)]
 struct AxisOperand {
     base: Base,
+    /// Bytes to the first element.
+    offset: isize,
     data_type: DataType,
     strides: AxisStrides,
 }
@@ -237,6 +241,8 @@ struct RowsLowering<'b, 'a> {
     fused: Fused,
     /// The output may replace the input.
     in_place: Option<InPlacePorts>,
+    /// Bytes to the first element of the source, if strides lead to its elements in another value.
+    source_at: Option<isize>,
 }
 
 impl RowsLowering<'_, '_> {
@@ -249,12 +255,22 @@ impl RowsLowering<'_, '_> {
         let axes = fusable_axes(op, &group.values[source].dims)?;
         let has_program =
             |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
-        let has_prologue = axes.is_some() && group.anchor_of(source).is_none() && has_program(source);
+        let is_computed = group.anchor_of(source).is_none() && has_program(source);
+        // A prologue would move the elements to scratch first.
+        let view = self.builder.view(source).filter(|(view, _)| {
+            is_computed && reads_by_strides(op) && view.data_type == group.values[source].data_type
+        });
+        self.source_at = view.as_ref().map(|&(_, offset)| offset);
+        let has_prologue = axes.is_some()
+            && is_computed
+            && view.is_none()
+            && self.builder.is_tile_program(&group.values[source].dims, &[], source);
         let mut inputs: SmallVec<[PlacedTensor; 6]> = SmallVec::new();
         for (index, &value) in operands.iter().enumerate() {
-            let tensor = match index == 0 && has_prologue {
-                true => of_program(&group.values[value]),
-                false => self.builder.operand(value)?,
+            let tensor = match &view {
+                Some((view, _)) if index == 0 => view.clone(),
+                _ if index == 0 && has_prologue => of_program(&group.values[value]),
+                _ => self.builder.operand(value)?,
             };
             inputs.push(tensor);
         }
@@ -350,6 +366,7 @@ impl RowsLowering<'_, '_> {
         let Some(source) = inputs.first() else { return Ok(None) };
         let (level, dims, rank) = (self.builder.level, source.dims.clone(), source.dims.len());
         let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
+        let moved_source = AxisOperand { offset: self.source_at.unwrap_or(0), ..whole(source) };
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let epsilon = f64::from(op.f32_attr(Attr::Epsilon).unwrap_or(0.0));
         let is_affine = op.get_attr(Attr::UseAffine).is_none() || op.bool_attr(Attr::UseAffine);
@@ -358,7 +375,7 @@ impl RowsLowering<'_, '_> {
                 let axis = infer::resolved_axis(op, &dims)?;
                 let is_logarithm = op.kind() == K::LogSoftmax;
                 let roles = Roles {
-                    operands: smallvec![whole(source)],
+                    operands: smallvec![moved_source],
                     result: result(0).map(whole),
                     numbers: smallvec![result(1).map(whole)],
                     ..Roles::default()
@@ -393,7 +410,7 @@ impl RowsLowering<'_, '_> {
                     tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)))
                 };
                 let roles = Roles {
-                    operands: smallvec![whole(source)],
+                    operands: smallvec![moved_source],
                     result: result(0).map(whole),
                     parameters: given.iter().map(onto).collect(),
                     numbers: smallvec![result(1).map(before), result(2).map(before)],
@@ -409,7 +426,7 @@ impl RowsLowering<'_, '_> {
                 let Some(to) = result(0) else { return Ok(None) };
                 if along.is_empty() {
                     let roles = Roles {
-                        operands: smallvec![whole(source)],
+                        operands: smallvec![moved_source],
                         result: Some(whole(to)),
                         ..Roles::default()
                     };
@@ -432,14 +449,14 @@ impl RowsLowering<'_, '_> {
                     K::ReduceL2 => (Fold::SumOfSquares, FoldFinish::Root),
                     _ => (Fold::Sum, FoldFinish::AsItIs),
                 };
-                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                let roles = Roles { operands: smallvec![moved_source], ..Roles::default() };
                 self.reduce(op, (fold, finish), RowMap::None, &axes, roles, to);
             }
             K::BiasAddBackward => {
                 let channels = infer::channel_axis(op, &dims)?;
                 let Some(to) = result(0) else { return Ok(None) };
                 let to = to.along((0..rank).map(|axis| (axis == channels).then_some(0)));
-                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                let roles = Roles { operands: smallvec![moved_source], ..Roles::default() };
                 let axes = RowAxes::new(&dims, |axis| axis != channels);
                 self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), RowMap::None, &axes, roles, to);
             }
@@ -476,7 +493,9 @@ impl RowsLowering<'_, '_> {
 
     /// Notes that a result may replace the source.
     fn may_replace(&mut self, source: &PlacedTensor, result: Option<&PlacedTensor>) {
-        if let (Base::Port(input), Some(Base::Port(output))) = (source.base, result.map(|to| to.base)) {
+        if let (Base::Port(input), Some(Base::Port(output)), None) =
+            (source.base, result.map(|to| to.base), self.source_at)
+        {
             self.in_place = Some(InPlacePorts { input, output });
         }
     }
@@ -497,9 +516,9 @@ impl RowsLowering<'_, '_> {
         let rank = dims.len();
         // The dim of channels as that of groups and that of the channels of a group.
         let split = |operand: AxisOperand, axis_of_channels: isize| {
-            let AxisOperand { base, data_type, mut strides } = operand;
+            let AxisOperand { mut strides, .. } = operand;
             strides.insert(axis, axis_of_channels * channels as isize);
-            AxisOperand { base, data_type, strides }
+            AxisOperand { strides, ..operand }
         };
         let whole = |tensor: &PlacedTensor| {
             let operand = tensor.onto(rank - 1, 0);
@@ -511,6 +530,7 @@ impl RowsLowering<'_, '_> {
             let stride = operand.strides[axis];
             split(operand, stride)
         };
+        let moved_source = AxisOperand { offset: self.source_at.unwrap_or(0), ..whole(source) };
         let of_groups = |tensor: &PlacedTensor| {
             tensor.along((0..rank).map(|other| match other {
                 0 => Some(0),
@@ -520,7 +540,7 @@ impl RowsLowering<'_, '_> {
         let is_affine = op.bool_attr(Attr::UseAffine);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let roles = Roles {
-            operands: smallvec![whole(source)],
+            operands: smallvec![moved_source],
             result: result(0).map(whole),
             parameters: inputs[1..].iter().filter(|_| is_affine).map(of_channels).collect(),
             numbers: smallvec![result(1).map(of_groups), result(2).map(of_groups)],
@@ -622,6 +642,7 @@ impl RowsLowering<'_, '_> {
             axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
         let mut partial = AxisOperand {
             base: self.builder.buffer(bytes),
+            offset: 0,
             data_type: DataType::F64,
             strides: AxisStrides::from_elem(0, axes.dims.len()),
         };
@@ -805,7 +826,7 @@ impl RowsLowering<'_, '_> {
         let accesses = (all.iter().enumerate())
             .map(|(index, operand)| Access {
                 base: operand.base,
-                offset: 0,
+                offset: operand.offset,
                 row_stride: places.strides[index],
                 col_stride: row(operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
             })
@@ -858,6 +879,13 @@ impl RowsLowering<'_, '_> {
         let flops = elements.saturating_mul(cost);
         self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
     }
+}
+
+/// Whether an op reads its first operand along any strides from any first element on.
+fn reads_by_strides(op: &Op) -> bool {
+    use OpKind as K;
+    let of_one = [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm, K::BiasAddBackward];
+    of_one.contains(&op.kind()) || infer::is_reduction(op)
 }
 
 /// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
