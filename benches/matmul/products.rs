@@ -38,10 +38,12 @@ struct Row {
     name: String,
     /// Rows, columns, depth.
     size: [usize; 3],
-    /// The type of the weights; s8 weights are constant, and stand behind a Dequantize beside u8.
+    /// The type of the weights; those of s8 stand behind a Dequantize beside u8, and are constant.
     data_type: DataType,
     transpose_b: bool,
     epilogue: bool,
+    /// Whether weights of s8 are no constant.
+    varies: bool,
     limit: Limit,
 }
 
@@ -54,6 +56,7 @@ fn rows() -> Vec<Row> {
             data_type,
             transpose_b: what.contains("transposed"),
             epilogue: what.contains("epilogue"),
+            varies: what.contains("varying"),
             limit,
         });
     };
@@ -67,6 +70,9 @@ fn rows() -> Vec<Row> {
         for m in [1, 2, 4, 8, 16] {
             add("", data_type, [m, 4096, 4096], Limit::Bytes);
             add("transposed ", data_type, [m, 4096, 4096], Limit::Bytes);
+            if data_type == DataType::S8 {
+                add("varying ", data_type, [m, 4096, 4096], Limit::Bytes);
+            }
         }
     }
     rows
@@ -86,8 +92,9 @@ fn graph(row: &Row) -> Graph {
     if is_integer {
         let scales: Vec<f32> = (0..n).map(|column| 0.01 + column as f32 * 1e-6).collect();
         let axis = i64::from(!row.transpose_b);
-        let constant = desc(1, DataType::S8, &weights).with_property(Property::Constant);
-        let sources = [desc(0, DataType::U8, &[m, k]), constant.expect("any tensor can be constant")];
+        let property = if row.varies { Property::Variable } else { Property::Constant };
+        let s8s = desc(1, DataType::S8, &weights).with_property(property);
+        let sources = [desc(0, DataType::U8, &[m, k]), s8s.expect("any tensor can have the property")];
         operands = [float(10, &[m, k]), float(11, &weights)];
         let op = |id| Op::new(id, OpKind::Dequantize);
         let dequantize = [

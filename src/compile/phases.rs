@@ -152,6 +152,11 @@ impl<'a> PlanBuilder<'a> {
         Error::Compile { partition: self.shaped.partition.id(), fault }
     }
 
+    /// Whether a port is a constant input.
+    pub(super) fn is_constant(&self, port: usize) -> bool {
+        self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
+    }
+
     /// The constants so far.
     #[cfg(test)]
     pub(super) fn constants(&self) -> &[[u8; 8]] {
@@ -575,9 +580,7 @@ impl<'a> PlanBuilder<'a> {
         if !open.is_empty() {
             self.write(&open)?;
         }
-        let is_constant = |port: usize| {
-            self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
-        };
+        let is_constant = |port: usize| self.is_constant(port);
         let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
         let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
         preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);

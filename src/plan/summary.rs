@@ -6,7 +6,7 @@ use super::register_fusion::RegisterFusionVerdict;
 use super::{
     AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
     DecodePhase, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand,
-    PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
+    PackPhase, Phase, Plan, RightForm, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
@@ -348,8 +348,12 @@ impl GemmPhase {
         }
         let way = match self.method {
             GemmMethod::Dots { .. } => "dot products".to_owned(),
-            GemmMethod::Tiles { kernel, depth_block, is_packed, .. } => {
-                let right = if is_packed { "packed panels" } else { "rows in place" };
+            GemmMethod::Tiles { kernel, depth_block, right, .. } => {
+                let right = match right {
+                    RightForm::InPlace => "rows in place",
+                    RightForm::Packed => "packed panels",
+                    RightForm::PackedInTile(_) => "panels packed in tiles",
+                };
                 let form = match kernel.form() {
                     Form::F32 => "f32",
                     Form::Bf16Pairs => "pairs of bf16",
