@@ -325,8 +325,8 @@ const TYPES: [[DataType; 2]; 4] = [[D::U8, D::S8], [D::S8, D::S8], [D::U8, D::U8
 
 const SIZES: [i64; 14] = [0, 1, 2, 3, 5, 8, 15, 17, 33, 64, 65, 77, 130, 290];
 
-/// Few rows pack weights that vary in their tiles: there is no phase of packing and no buffer, and the bits are
-/// those of constant weights. Depths are longer than what a tile packs at once.
+/// Few rows pack weights that vary in their tiles: there is no phase of packing and no buffer, and the bits
+/// are those of constant weights. Depths are longer than what a tile packs at once.
 #[test]
 fn few_rows_have_no_packed_copy_of_weights_that_vary() {
     let (engines, mut random, mut wrong) = (engines(), Random::new(21), Vec::new());

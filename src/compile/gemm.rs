@@ -50,7 +50,8 @@ const TILE: Extent = Extent { rows: 144, columns: 256 };
 /// Tiles are made smaller until there are this many, unless they take less than `SMALL_TILE` FLOPs.
 const ENOUGH_TILES: usize = 16;
 const SMALL_TILE: usize = 8 << 20;
-/// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level cache.
+/// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
+/// cache.
 const TILE_DEPTH: usize = 512;
 /// Rows of the right operand in a block that is packed by one task.
 const PACKED_ROWS: usize = 256;

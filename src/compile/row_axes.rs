@@ -1,5 +1,5 @@
-//! The iterations of an op on rows: axes of places and axes along rows, the strides of operands along both, and
-//! the parts of long rows.
+//! The iterations of an op on rows: axes of places and axes along rows, the strides of operands along both,
+//! and the parts of long rows.
 
 use smallvec::SmallVec;
 
@@ -18,8 +18,8 @@ const LONG_ROW: usize = 32 << 10;
 /// Most rows that are few.
 const FEW_ROWS: usize = 8;
 
-/// Rows of at least so many elements leave the second level before they are read again, so they are worked out
-/// in parts however many there are.
+/// Rows of at least so many elements leave the second level before they are read again, so they are worked
+/// out in parts however many there are.
 const LONGEST_ROW: usize = 512 << 10;
 
 /// Least elements of a part of a row.
@@ -107,8 +107,8 @@ impl RowAxes {
     }
 }
 
-/// Elements of a part of a row of so many, if the parts of so many rows at once are a task. The parts depend on
-/// shapes alone.
+/// Elements of a part of a row of so many, if the parts of so many rows at once are a task. The parts depend
+/// on shapes alone.
 fn part_of(length: usize, at_once: usize) -> usize {
     let wanted = TASKS.div_ceil(at_once.max(1));
     length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART)

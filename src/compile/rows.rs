@@ -549,8 +549,8 @@ impl RowsLowering<'_, '_> {
         partial
     }
 
-    /// Adds the phase of work whose results depend on two numbers of the whole row; two phases if the rows are
-    /// worked out in parts.
+    /// Adds the phase of work whose results depend on two numbers of the whole row; two phases if the rows
+    /// are worked out in parts.
     fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
         if let Some(part) = axes.part_of_results() {
             let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));

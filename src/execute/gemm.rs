@@ -228,8 +228,8 @@ impl GemmOperands<'_> {
             };
             let part = Extent { rows: extent.rows, columns: width.min(extent.columns - column) };
             let to = to.wrapping_add(index * panels.kernel.panel_bytes(depth_block));
-            // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the panels
-            // of a block, and for the sums of their columns.
+            // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the
+            // panels of a block, and for the sums of their columns.
             unsafe {
                 let sums = sums.wrapping_add(column);
                 panels.kernel.run_with_sums(part, matrix, to, sums, self.place(layout.row_pack));

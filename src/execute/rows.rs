@@ -519,8 +519,8 @@ impl<'a> Worker<'a> {
         if let (RowPass::Measure, Some(Measured { access, .. })) = (pass, phase.measured) {
             for row in 0..part.rows {
                 let to = self.measured_parts(access, row).wrapping_add(part.first / phase.part);
-                // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those of
-                // each part of each place.
+                // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those
+                // of each part of each place.
                 unsafe { to.write(measured.map(|numbers| numbers.add(row).read())) };
             }
             return;

@@ -12,8 +12,8 @@ use crate::types::kind::{CpuFeature, Level};
 
 /// Multiplies and adds in registers, a number of steps of independent chains, by the widest instructions in
 /// use for products of a type: pairs of bf16 if the CPU has them, quads of 8-bit integers or else pairs of
-/// 16-bit ones for u8 and s8, f32 for all other types. Returns the number of operations done, a multiplication
-/// and an addition counted as two.
+/// 16-bit ones for u8 and s8, f32 for all other types. Returns the number of operations done, a
+/// multiplication and an addition counted as two.
 ///
 /// The time that it takes is the limit of a product, whatever the memory does.
 ///

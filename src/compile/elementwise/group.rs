@@ -320,7 +320,8 @@ impl ShapedGroup {
     }
 
     /// The value that moves give another place on the way to an output alone, and the strides in which it is
-    /// written there, given those of the output. `None` if others need the value, if it is an input, or if no strides lead to all its elements.
+    /// written there, given those of the output. `None` if others need the value, if it is an input, or if no
+    /// strides lead to all its elements.
     pub(in crate::compile) fn written_as(&self, output: usize, strides: &[i64]) -> Option<(usize, Dims)> {
         let from = self.moved_from(output)?;
         let [of_output, of_from] = [output, from].map(|value| &self.values[value]);

@@ -265,8 +265,8 @@ impl OfVector for GeluErf {
             let low = _mm512_fmsub_ps(a, a, square);
             let (n, e) = reduced(_mm512_mul_ps(square, all(-0.5)), _mm512_mul_ps(low, all(-0.5)));
             let is_above = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_setzero_ps());
-            // A result that underflows takes long to scale (decision: underflow-is-zero). From 8 on, x less that
-            // difference is x.
+            // A result that underflows takes long to scale (decision: underflow-is-zero). From 8 on, x less
+            // that difference is x.
             let end = _mm512_mask_blend_ps(is_above, all(14.4), all(8.0));
             let is_kept = _mm512_cmp_ps_mask::<_CMP_NGE_UQ>(a, end);
             let below = _mm512_maskz_scalef_ps(is_kept, _mm512_fmadd_ps(tail, e, tail), n);

@@ -2,8 +2,8 @@
 
 /// Which part of its work a kernel does whose results depend on two numbers of the whole row.
 ///
-/// A row that is worked out in parts is gone through twice: each part is measured, the numbers of the parts are
-/// joined in order, and each part gets its results.
+/// A row that is worked out in parts is gone through twice: each part is measured, the numbers of the parts
+/// are joined in order, and each part gets its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPass {
     /// Measures the row and writes its results.

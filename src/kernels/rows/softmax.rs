@@ -29,8 +29,8 @@ pub(crate) struct SoftMax {
     /// Where the maximum plus the logarithm of the sum of each row goes; may be null.
     pub(crate) statistics: *mut f64,
     pub(crate) pass: RowPass,
-    /// The largest number and the sum of the exponentials of each row, or of each part of a row, which is that
-    /// of a row if the pass is not [`RowPass::Measure`]. May be null if the pass is the whole work.
+    /// The largest number and the sum of the exponentials of each row, or of each part of a row, which is
+    /// that of a row if the pass is not [`RowPass::Measure`]. May be null if the pass is the whole work.
     pub(crate) measured: [*mut f64; 2],
 }
 
