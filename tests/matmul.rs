@@ -654,6 +654,81 @@ fn a_product_fused_to_what_follows_gives_the_bits_of_the_ops_one_by_one() {
     fused_is_unfused(fused_graphs);
 }
 
+/// Graphs on products whose results are moved before they leave.
+fn graphs_with_moves_behind([m, n, k]: [i64; 3], t: DataType, to: DataType) -> Vec<Fused> {
+    let product = |ops: &mut Ops| {
+        let (a, b) = (ops.input(t, &[2, m, k]), ops.input(t, &[2, k, n]));
+        ops.matmul(&a, &b, to, &[2, m, n])
+    };
+    fn moved(ops: &mut Ops, kind: OpKind, x: &LogicalTensor, list: &[i64], dims: &[i64]) -> LogicalTensor {
+        let attr = if kind == OpKind::StaticReshape { Attr::Shape } else { Attr::Order };
+        let op = ops.op(kind).attr(attr, list.to_vec());
+        let op = if kind == OpKind::StaticReshape { op.attr(Attr::SpecialZero, false) } else { op };
+        ops.add(op, &[x], x.data_type(), dims)
+    }
+    use OpKind::{StaticReshape, StaticTranspose};
+    let mut graphs = Vec::new();
+
+    let mut ops = Ops::default();
+    let x = product(&mut ops);
+    moved(&mut ops, StaticTranspose, &x, &[0, 2, 1], &[2, n, m]);
+    graphs.push(ops.done("the last two dims behind", 1));
+
+    let mut ops = Ops::default();
+    let x = product(&mut ops);
+    let x = ops.unary(OpKind::ReLU, &x);
+    let x = moved(&mut ops, StaticTranspose, &x, &[1, 0, 2], &[m, 2, n]);
+    moved(&mut ops, StaticReshape, &x, &[m, 2 * n], &[m, 2 * n]);
+    graphs.push(ops.done("heads side by side", 1));
+
+    let mut ops = Ops::default();
+    let x = product(&mut ops);
+    let (cond, fill) = (ops.input(D::Boolean, &[1, 1, n]), ops.input(to, &[]));
+    let x = ops.select(&cond, &x, &fill);
+    let x = moved(&mut ops, StaticReshape, &x, &[2 * m, 1, n], &[2 * m, 1, n]);
+    ops.add(ops.op(OpKind::Reorder), &[&x], to, &[2 * m, 1, n]);
+    graphs.push(ops.done("a mask, a reshape and a reorder behind", 1));
+
+    let mut ops = Ops::default();
+    let (a, b) = (ops.input(t, &[2 * m, k]), ops.input(t, &[k, n]));
+    let x = ops.matmul(&a, &b, to, &[2 * m, n]);
+    let x = moved(&mut ops, StaticReshape, &x, &[2, m, n], &[2, m, n]);
+    moved(&mut ops, StaticTranspose, &x, &[1, 0, 2], &[m, 2, n]);
+    graphs.push(ops.done("rows that no one stride leads to", 1));
+
+    let mut ops = Ops::default();
+    let x = product(&mut ops);
+    let y = moved(&mut ops, StaticTranspose, &x, &[0, 2, 1], &[2, n, m]);
+    let z = ops.unary(OpKind::Exp, &x);
+    let _ = (y, z);
+    graphs.push(ops.done("a product that others use as well", 2));
+    graphs
+}
+
+#[test]
+fn a_product_whose_result_is_moved_gives_the_bits_of_the_ops_one_by_one() {
+    fused_is_unfused(graphs_with_moves_behind);
+}
+
+#[test]
+fn moves_behind_a_product_are_strides_of_the_result() {
+    let engine = Engine::builder().threads(1).build();
+    let phases = |name: &str| {
+        let fused = graphs_with_moves_behind([150, 75, 64], D::F32, D::F32);
+        let fused = fused.into_iter().find(|fused| fused.name == name).unwrap();
+        let [together, _] = graphs::both(&fused.graph);
+        let compiled = together[0].compile(&engine, together[0].inputs(), together[0].outputs()).unwrap();
+        let plan = compiled.plan();
+        let buffers = plan.nests.iter().flat_map(|nest| &nest.steps).filter_map(|step| step.buffer).count();
+        (plan.nests.iter().map(|nest| nest.kind.name()).collect::<Vec<_>>().join(", "), buffers)
+    };
+    for name in ["the last two dims behind", "heads side by side", "a mask, a reshape and a reorder behind"] {
+        assert_eq!(phases(name), ("pack, gemm".to_owned(), 1), "{name}");
+    }
+    // The reshape splits the axis of rows, so the transpose alone is strides.
+    assert_eq!(phases("rows that no one stride leads to").0, "pack, gemm, map");
+}
+
 #[test]
 fn a_product_fused_to_what_precedes_gives_the_bits_of_the_ops_one_by_one() {
     fused_is_unfused(graphs_with_prologue);

@@ -325,6 +325,47 @@ const TYPES: [[DataType; 2]; 4] = [[D::U8, D::S8], [D::S8, D::S8], [D::U8, D::U8
 
 const SIZES: [i64; 14] = [0, 1, 2, 3, 5, 8, 15, 17, 33, 64, 65, 77, 130, 290];
 
+/// Few rows pack weights that vary in their tiles: there is no phase of packing and no buffer, and the bits
+/// are those of constant weights. Depths are longer than what a tile packs at once.
+#[test]
+fn few_rows_have_no_packed_copy_of_weights_that_vary() {
+    let (engines, mut random, mut wrong) = (engines(), Random::new(21), Vec::new());
+    for [m, n, k] in [[1, 300, 1300], [3, 65, 1025], [16, 513, 513], [2, 8, 1537], [16, 64, 512], [5, 1, 700]]
+    {
+        for types in TYPES {
+            for transposed in [false, true] {
+                let weights = if transposed { [n, k] } else { [k, n] };
+                let scaling =
+                    [Scaling::of(0.5, 7), Scaling::along(&mut random, types[1], usize::from(!transposed), n)];
+                let case = Case {
+                    scaling,
+                    transposed: [false, transposed],
+                    ..Case::new(types, &[2, m, k], &weights)
+                };
+                let values = case.values(&mut random);
+                wrong.extend(case.check(&engines, &values));
+                let constant = Case { constant: true, ..case.clone() };
+                wrong.extend(constant.check(&engines, &values));
+            }
+        }
+    }
+    let kinds = |m: i64, constant: bool| {
+        let case = Case { constant, ..Case::new([D::U8, D::S8], &[m, 64], &[64, 96]) };
+        let plan = case.compile(&engines[0], &[]).unwrap().plan();
+        let kinds = plan.nests.iter().map(|nest| nest.kind.name()).collect::<Vec<_>>().join(", ");
+        (kinds, plan.buffer_bytes > 0)
+    };
+    for (m, constant, expected) in
+        [(1, false, "gemm"), (16, false, "gemm"), (17, false, "pack, gemm"), (16, true, "pack, gemm")]
+    {
+        let found = kinds(m, constant);
+        if found.0 != expected || found.1 != (expected != "gemm") {
+            wrong.push(format!("{m} rows, constant {constant}: {found:?}"));
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn products_of_every_size_type_and_scaling_are_exact() {
     let (engines, mut random, mut wrong) = (engines(), Random::new(1), Vec::new());

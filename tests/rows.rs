@@ -456,6 +456,118 @@ fn bits_depend_on_shapes_alone() {
     report(&wrong);
 }
 
+/// A few long rows are worked out in parts on all threads: two nests of the same tasks, and the bits of one
+/// thread, whatever the strides.
+#[test]
+fn few_long_rows_are_worked_out_in_parts() {
+    let mut random = Random::new(9);
+    let mut wrong = Vec::new();
+    for t in FLOATS {
+        for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm] {
+            let length = 70_001;
+            let dims: &[i64] = if kind == K::GroupNorm { &[2, 4, 35_000] } else { &[3, length] };
+            let case = || match kind {
+                K::GroupNorm => {
+                    let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+                    let mut random = Random::new(10);
+                    let source = filled(t, dims, &mut random);
+                    let of_channels = [4; 2].map(|channels| filled(second, &[channels], &mut random));
+                    let [gamma, beta] = of_channels;
+                    Case::new(kind, vec![source, gamma, beta], &[t, second, second])
+                        .attr(Attr::Groups, 2i64)
+                        .attr(Attr::DataFormat, "NCX")
+                }
+                _ => along_last(kind, t, dims, &mut Random::new(10)),
+            };
+            let strides: [&[i64]; 3] = match kind {
+                K::GroupNorm => [&[140_000, 35_000, 1], &[1, 2, 8], &[150_000, 35_010, 1]],
+                _ => [&[length, 1], &[1, 3], &[length + 9, 1]],
+            };
+            let mut all = Vec::new();
+            for (strides, threads) in strides.into_iter().flat_map(|s| [1, 2, 3, 8].map(|t| (s, t))) {
+                let engine = Engine::builder().threads(threads).build();
+                let row = case().strides(0, strides).out_strides(0, strides);
+                let bits = row
+                    .run(&engine)
+                    .map(|results| results.iter().map(|r| r.bytes().to_vec()).collect::<Vec<_>>());
+                all.push(bits);
+            }
+            if all.iter().any(|bits| bits.is_err() || *bits != all[0]) {
+                wrong.push(format!("{kind} {t}: the bits depend on threads or strides"));
+            }
+            for engine in engines() {
+                let row = case().strides(0, strides[1]).out_strides(0, strides[2]);
+                if let Err(fault) = row.check(&engine) {
+                    wrong.push(format!("{kind} {t} at {:?}: {fault}", engine.level()));
+                }
+            }
+        }
+    }
+    // As many tasks as parts, and two numbers of each part between the nests.
+    let mut softmax = |dims: &[i64]| {
+        let case = along_last(K::SoftMax, D::F32, dims, &mut random);
+        let partition = Partition::from_op(case.op).unwrap();
+        let source = LogicalTensor::strided(0, D::F32, dims).unwrap();
+        let plan = partition.compile(&Engine::new(), &[source], partition.outputs()).unwrap().plan();
+        (plan.nests.iter().map(|nest| nest.tasks).collect::<Vec<_>>(), plan.buffer_bytes)
+    };
+    for (dims, tasks, bytes) in [
+        (&[1i64, 131_072][..], vec![32, 32], 32 * 16),
+        (&[4, 131_072], vec![32, 32], 32 * 16),
+        (&[2, 40_000], vec![10, 10], 20 * 16),
+        (&[9, 40_000], vec![9], 0),
+        (&[1, 32_000], vec![1], 0),
+    ] {
+        let found = softmax(dims);
+        if found != (tasks, bytes) {
+            wrong.push(format!("{dims:?}: tasks and bytes of buffers are {found:?}"));
+        }
+    }
+    report(&wrong);
+}
+
+/// Numbers that stand in one part of a row alone.
+#[test]
+fn special_numbers_in_a_part_of_a_row() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let length = 40_000;
+    type Fill = fn(usize) -> f32;
+    let plain: Fill = |i| (i % 97) as f32 / 16.0 - 3.0;
+    let fills: [(&str, Fill); 6] = [
+        ("plain", plain),
+        ("far below in the first half", |i| if i < 20_000 { -1e4 } else { (i % 7) as f32 }),
+        ("none but in the last part", |i| if i < 39_000 { f32::NEG_INFINITY } else { (i % 5) as f32 }),
+        ("none at all", |_| f32::NEG_INFINITY),
+        ("large", |i| if i < 5000 { 1e38 } else { -1e38 }),
+        ("small", |i| 1e-30 * (i % 3) as f32),
+    ];
+    let mut cases = Vec::new();
+    for (name, fill) in fills {
+        for (what, at, number) in
+            [("", 0, fill(0)), ("nan", 17_000, nan), ("inf", 39_999, inf), ("-inf", 0, -inf)]
+        {
+            let mut row: Vec<f32> = (0..length).map(fill).collect();
+            row[at] = number;
+            let source = || value(D::F32, &[1, length as i64], &row);
+            for mode in ["none", "inf_as_zero"] {
+                let case = Case::new(K::SoftMax, vec![source()], &[D::F32, D::F32]).attr(Attr::Mode, mode);
+                cases.push((format!("SoftMax {mode} {name} {what}"), case.attr(Attr::Axis, 1i64)));
+            }
+            let case = Case::new(K::LogSoftmax, vec![source()], &[D::F32]).attr(Attr::Axis, 1i64);
+            cases.push((format!("LogSoftmax {name} {what}"), case));
+            for (kind, epsilon) in [(K::RMSNorm, 1e-5f32), (K::LayerNorm, 1e-5), (K::LayerNorm, 0.0)] {
+                let case = Case::new(kind, vec![source()], &[D::F32]).attr(Attr::Epsilon, epsilon);
+                let case = match kind {
+                    K::LayerNorm => case.attr(Attr::UseAffine, false).attr(Attr::KeepStats, false),
+                    _ => case,
+                };
+                cases.push((format!("{kind} {epsilon} {name} {what}"), case));
+            }
+        }
+    }
+    check("special parts", cases);
+}
+
 /// Few results of many numbers, some of which broadcast.
 #[test]
 fn huge_rows_and_broadcast_sources() {
@@ -616,6 +728,98 @@ fn dot(t: DataType, dims: &[i64], axes: &[i64], keeps: bool, random: &mut Random
     }
 }
 
+/// An op on rows between ops that move its source and its result; a scale as well if it is wanted.
+fn moved_rows(
+    t: DataType,
+    op: OpKind,
+    scaled: bool,
+    before: Vec<Op>,
+    behind: Vec<Op>,
+    dims: &[i64],
+    random: &mut Random,
+) -> Net {
+    let (mut ops, mut last) = (Vec::new(), 0);
+    let mut add = |op: Op, last: &mut usize| {
+        let to = ops.len() + 10;
+        ops.push(op.input(tensor(*last, t)).output(tensor(to, t)));
+        *last = to;
+    };
+    before.into_iter().for_each(|op| add(op, &mut last));
+    if scaled {
+        add(Op::new(50, K::Multiply).input(tensor(1, t)), &mut last);
+    }
+    let on_rows = match op {
+        K::LayerNorm => Op::new(51, op).attr(Attr::UseAffine, false).attr(Attr::KeepStats, false),
+        K::ReduceSum => Op::new(51, op).attr(Attr::Axes, vec![-1i64]).attr(Attr::KeepDims, true),
+        _ => Op::new(51, op).attr(Attr::Axis, -1i64),
+    };
+    add(on_rows, &mut last);
+    behind.into_iter().for_each(|op| add(op, &mut last));
+    let mut given = vec![(0, filled(t, dims, random))];
+    if scaled {
+        given.push((1, value(t, &[1], &[0.125])));
+    }
+    Net { ops, given }
+}
+
+/// Moves before and behind rows are strides: one nest and no buffer.
+#[test]
+fn moves_beside_rows_are_strides() {
+    let mut random = Random::new(11);
+    let transpose = |id, order: &[i64]| Op::new(id, K::StaticTranspose).attr(Attr::Order, order.to_vec());
+    let reshape = |id, shape: &[i64]| {
+        Op::new(id, K::StaticReshape).attr(Attr::Shape, shape.to_vec()).attr(Attr::SpecialZero, false)
+    };
+    let slice = |id, [start, end, step, axis]: [i64; 4]| {
+        let list = |x: i64| vec![x];
+        (Op::new(id, K::Slice).attr(Attr::Starts, list(start)).attr(Attr::Ends, list(end)))
+            .attr(Attr::Steps, list(step))
+            .attr(Attr::Axes, list(axis))
+    };
+    let dims = [4i64, 30, 48];
+    let mut rows: Vec<(String, Net, usize)> = Vec::new();
+    for t in FLOATS {
+        for op in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::ReduceSum] {
+            for scaled in [false, true] {
+                let mut add = |name: &str, before: Vec<Op>, behind: Vec<Op>, nests: usize| {
+                    let net = moved_rows(t, op, scaled, before, behind, &dims, &mut random);
+                    let scale = if scaled { " scaled" } else { "" };
+                    rows.push((format!("{op} {t}{scale} {name}"), net, nests));
+                };
+                let last = if op == K::ReduceSum { 1 } else { 30 };
+                add("transposed", vec![transpose(0, &[0, 2, 1])], vec![], 1);
+                add("sliced", vec![slice(0, [7, 40, 3, 2])], vec![], 1);
+                add("sliced at the end", vec![slice(0, [16, 48, 1, 2])], vec![], 1);
+                add(
+                    "sliced and transposed",
+                    vec![slice(0, [1, 4, 1, 0]), transpose(1, &[2, 0, 1])],
+                    vec![],
+                    1,
+                );
+                add("reshaped", vec![reshape(0, &[120, 48])], vec![reshape(70, &[2, 60, -1])], 1);
+                add("turned back", vec![transpose(0, &[2, 0, 1])], vec![transpose(70, &[1, 2, 0])], 1);
+                let behind = vec![transpose(70, &[1, 0, 2]), reshape(71, &[48, 4 * last])];
+                add("moved twice behind", vec![transpose(0, &[0, 2, 1])], behind, 1);
+                add("reversed", vec![slice(0, [-1, -49, -1, 2])], vec![], 0);
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for (name, net, nests) in &rows {
+        for engine in &engines() {
+            let (fused, counts) = net.run(Policy::Fusion, engine);
+            let (alone, _) = net.run(Policy::Debug, engine);
+            if let Some((id, _)) = fused.iter().find(|(id, value)| alone[id] != **value) {
+                wrong.push(format!("{name} at {:?}: tensor {id} differs", engine.level()));
+            }
+            if counts.len() != 1 || (*nests > 0 && counts[0] != *nests) {
+                wrong.push(format!("{name} runs in nests {counts:?}, not {nests}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
 #[test]
 fn fused_is_unfused_bit_for_bit() {
     let mut random = Random::new(7);
@@ -627,15 +831,23 @@ fn fused_is_unfused_bit_for_bit() {
             (vec![2, 3, 1, 100], 3),
             (vec![3, 7, 9000], 2),
             (vec![4, 33, 20], 1),
+            (vec![9, 40_000], 1),
+            // Few long rows are measured in parts first.
             (vec![2, 40_000], 1),
+            (vec![1, 70_000], 1),
+            (vec![2, 33_000, 3], 1),
         ] {
             let net = masked_softmax(t, &dims, axis, &mut random);
-            rows.push((format!("masked softmax {t} {dims:?} {axis}"), net, Some(1)));
+            let is_in_parts = dims[axis.rem_euclid(dims.len() as i64) as usize] > 32_768 && dims[0] < 9;
+            let nests = if is_in_parts { 2 } else { 1 };
+            rows.push((format!("masked softmax {t} {dims:?} {axis}"), net, Some(nests)));
         }
         for kind in [K::LayerNorm, K::RMSNorm] {
-            for dims in [vec![6i64, 5, 96], vec![3, 5000], vec![1, 1]] {
+            for (dims, nests) in
+                [(vec![6i64, 5, 96], 1), (vec![3, 5000], 1), (vec![1, 1], 1), (vec![3, 50_001], 2)]
+            {
                 let net = residual_norm(t, kind, &dims, false, &mut random);
-                rows.push((format!("{kind} {t} {dims:?}"), net, Some(1)));
+                rows.push((format!("{kind} {t} {dims:?}"), net, Some(nests)));
                 let net = residual_norm(t, kind, &dims, true, &mut random);
                 rows.push((format!("{kind} {t} {dims:?} and its source"), net, None));
             }
@@ -694,9 +906,9 @@ fn fused_is_unfused_bit_for_bit() {
 
 #[test]
 fn accuracy_and_pairs_in_place() {
-    let dims = [4, 100];
     let engine = Engine::new();
-    for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm] {
+    let kinds = [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm];
+    for (kind, dims) in kinds.into_iter().flat_map(|kind| [(kind, [4, 100]), (kind, [2, 50_000])]) {
         let t = |id| LogicalTensor::strided(id, D::F32, &dims).unwrap();
         let op = Op::new(0, kind).input(t(0)).output(t(1));
         let op = if kind == K::LayerNorm {

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sterna::{
-    Attr, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Partition, Policy, Property, Stream, TensorBuf,
+    Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Property, Stream,
+    TensorBuf, arithmetic_in_registers,
 };
 
 /// A library that multiplies row-major f32 matrices: `to` (`m` × `n`) = `a` (`m` × `k`) · `b` (`k` × `n`), on
@@ -37,10 +38,12 @@ struct Row {
     name: String,
     /// Rows, columns, depth.
     size: [usize; 3],
-    /// The type of the weights; s8 weights are constant, and stand behind a Dequantize beside u8.
+    /// The type of the weights; those of s8 stand behind a Dequantize beside u8, and are constant.
     data_type: DataType,
     transpose_b: bool,
     epilogue: bool,
+    /// Whether weights of s8 are no constant.
+    varies: bool,
     limit: Limit,
 }
 
@@ -53,6 +56,7 @@ fn rows() -> Vec<Row> {
             data_type,
             transpose_b: what.contains("transposed"),
             epilogue: what.contains("epilogue"),
+            varies: what.contains("varying"),
             limit,
         });
     };
@@ -66,6 +70,9 @@ fn rows() -> Vec<Row> {
         for m in [1, 2, 4, 8, 16] {
             add("", data_type, [m, 4096, 4096], Limit::Bytes);
             add("transposed ", data_type, [m, 4096, 4096], Limit::Bytes);
+            if data_type == DataType::S8 {
+                add("varying ", data_type, [m, 4096, 4096], Limit::Bytes);
+            }
         }
     }
     rows
@@ -85,12 +92,14 @@ fn graph(row: &Row) -> Graph {
     if is_integer {
         let scales: Vec<f32> = (0..n).map(|column| 0.01 + column as f32 * 1e-6).collect();
         let axis = i64::from(!row.transpose_b);
-        let constant = desc(1, DataType::S8, &weights).with_property(Property::Constant);
-        let sources = [desc(0, DataType::U8, &[m, k]), constant.expect("any tensor can be constant")];
+        let property = if row.varies { Property::Variable } else { Property::Constant };
+        let s8s = desc(1, DataType::S8, &weights).with_property(property);
+        let sources = [desc(0, DataType::U8, &[m, k]), s8s.expect("any tensor can have the property")];
         operands = [float(10, &[m, k]), float(11, &weights)];
         let op = |id| Op::new(id, OpKind::Dequantize);
         let dequantize = [
-            op(10).attr(Attr::Scales, vec![0.02f32]).attr(Attr::Zps, vec![128i64]),
+            // So that results are a few units, as behind a layer of a network.
+            op(10).attr(Attr::Scales, vec![0.001f32]).attr(Attr::Zps, vec![128i64]),
             op(11)
                 .attr(Attr::Qtype, "per_channel")
                 .axis(axis)
@@ -110,12 +119,37 @@ fn graph(row: &Row) -> Graph {
         ops.push(Op::select(2, desc(5, DataType::Boolean, &[1, n]), result(4), float(6, &[]), result(7)));
         ops.push(Op::new(3, OpKind::GELU).inputs_from([result(7)]).output(result(8)));
     }
+    whole(ops)
+}
+
+fn whole(ops: Vec<Op>) -> Graph {
     let mut graph = Graph::new();
     for op in ops {
         graph.add_op(op).expect("the ops fit their schema");
     }
     graph.finalize().expect("the graph is whole");
     graph
+}
+
+/// The products of 16 heads, of which a Select takes a part, a scalar the rest: the graph `matmul_select`
+/// that oneDNN takes 1.8 ms for on one thread.
+fn matmul_select() -> (Graph, [usize; 3]) {
+    const HEADS: i64 = 16;
+    let (rows, columns, depth) = (32, 32, 256);
+    let desc = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).expect("the dims are small");
+    let float = |id, dims: &[i64]| desc(id, DataType::F32, dims);
+    let result = |id| float(id, &[1, HEADS, rows, columns]);
+    let operands = [float(0, &[1, HEADS, rows, depth]), float(1, &[1, HEADS, depth, columns])];
+    let product = Op::new(0, OpKind::MatMul).inputs_from(operands).output(result(2));
+    let cond = desc(3, DataType::Boolean, &[1, 1, rows, columns]);
+    let select = Op::select(1, cond, float(4, &[1]), result(2), result(5));
+    (whole(vec![product, select]), [HEADS * rows, columns, depth].map(|size| size as usize))
+}
+
+/// So many products of one size, as one op.
+fn batch(count: i64, size: i64) -> Graph {
+    let float = |id| LogicalTensor::strided(id, DataType::F32, &[count, size, size]).expect("it is small");
+    whole(vec![Op::new(0, OpKind::MatMul).inputs_from([float(0), float(1)]).output(float(2))])
 }
 
 /// Small numbers that follow no simple pattern.
@@ -154,9 +188,9 @@ fn best(rounds: usize, mut run: impl FnMut()) -> f64 {
 fn arithmetic(data_type: DataType, threads: usize, rounds: usize) -> f64 {
     on_threads(threads, || {
         const STEPS: usize = 200_000;
-        let flops = registers::run(data_type, STEPS);
+        let flops = arithmetic_in_registers(data_type, STEPS);
         let seconds = best(rounds, || {
-            black_box(registers::run(data_type, STEPS));
+            black_box(arithmetic_in_registers(data_type, STEPS));
         });
         flops / seconds / 1e9
     })
@@ -179,98 +213,6 @@ fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
         let own = rate();
         own + others.into_iter().filter_map(|other| other.join().ok()).sum::<f64>()
     })
-}
-
-/// Loops that no memory slows down.
-mod registers {
-    use sterna::{CpuFeature, CpuFeatures, DataType, Level};
-
-    /// Runs so many steps and returns the operations.
-    pub(super) fn run(data_type: DataType, steps: usize) -> f64 {
-        let has = |feature: CpuFeature| CpuFeatures::available().contains(feature);
-        let (has_pairs, has_quads) = (has(CpuFeature::Avx512Bf16), has(CpuFeature::Avx512Vnni));
-        #[cfg(target_arch = "x86_64")]
-        match (data_type, Level::available()) {
-            // SAFETY: the machine has the instructions.
-            (DataType::S8, Level::Avx512) if has_quads => return unsafe { x86::quads(steps) },
-            // SAFETY: as above.
-            (DataType::S8, Level::Avx512) => return unsafe { x86::avx512_words(steps) },
-            // SAFETY: as above.
-            (DataType::S8, Level::Avx2) => return unsafe { x86::avx2_words(steps) },
-            _ => {}
-        }
-        #[cfg(target_arch = "x86_64")]
-        match Level::available() {
-            // SAFETY: the machine has the instructions.
-            Level::Avx512 if data_type == DataType::Bf16 && has_pairs => unsafe { x86::pairs(steps) },
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { x86::avx512(steps) },
-            // SAFETY: as above.
-            Level::Avx2 => unsafe { x86::avx2(steps) },
-            _ => plain(steps),
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            let _ = (data_type, has_pairs, has_quads, Level::available());
-            plain(steps)
-        }
-    }
-
-    fn plain(steps: usize) -> f64 {
-        let (mut sums, x) = ([[0.0f32; 4]; 8], std::hint::black_box([1.0f32; 4]));
-        for _ in 0..steps {
-            for sum in &mut sums {
-                for lane in 0..4 {
-                    sum[lane] += x[lane] * x[lane];
-                }
-            }
-        }
-        std::hint::black_box(sums);
-        (steps * 8 * 4 * 2) as f64
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    mod x86 {
-        use std::arch::x86_64::*;
-
-        /// A loop over accumulators that stay in registers.
-        macro_rules! registers {
-            ($($name:ident $features:literal $count:literal $lanes:literal $zero:ident $x:expr,
-                $step:expr;)*) => {
-                $(
-                    /// # Safety
-                    ///
-                    /// The machine has the instructions.
-                    #[target_feature(enable = $features)]
-                    pub(super) unsafe fn $name(steps: usize) -> f64 {
-                        let mut sums = [$zero(); $count];
-                        let x = std::hint::black_box($x);
-                        for _ in 0..steps {
-                            for sum in &mut sums {
-                                *sum = $step(*sum, x);
-                            }
-                        }
-                        std::hint::black_box(sums);
-                        (steps * $count * $lanes * 2) as f64
-                    }
-                )*
-            };
-        }
-
-        registers! {
-            avx512 "avx512f" 24 16 _mm512_setzero_ps _mm512_set1_ps(0.5), |sum, x| _mm512_fmadd_ps(x, x, sum);
-            avx2 "avx2,fma" 12 8 _mm256_setzero_ps _mm256_set1_ps(0.5), |sum, x| _mm256_fmadd_ps(x, x, sum);
-            pairs "avx512f,avx512bf16" 24 32 _mm512_setzero_ps
-                _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5)),
-                |sum, x| _mm512_dpbf16_ps(sum, x, x);
-            quads "avx512f,avx512vnni" 24 64 _mm512_setzero_si512 _mm512_set1_epi32(0x0101_0101),
-                |sum, x| _mm512_dpbusd_epi32(sum, x, x);
-            avx512_words "avx512f,avx512bw" 24 32 _mm512_setzero_si512 _mm512_set1_epi32(0x0001_0001),
-                |sum, x| _mm512_add_epi32(sum, _mm512_madd_epi16(sum, x));
-            avx2_words "avx2" 12 16 _mm256_setzero_si256 _mm256_set1_epi32(0x0001_0001),
-                |sum, x| _mm256_add_epi32(sum, _mm256_madd_epi16(sum, x));
-        }
-    }
 }
 
 /// Measures and prints all rows.
@@ -305,6 +247,52 @@ pub(crate) fn run(peers: &[Peer]) {
                 measure(&row, threads, rounds, &limits, memory, peers);
             }
         }
+        if threads > 1 {
+            continue;
+        }
+        let is_wanted =
+            |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(*filter));
+        let name = "matmul_select f32 16x32x32x256";
+        if is_wanted(name) {
+            measure_select(name, rounds, &limits);
+        }
+        for size in [16, 32, 48, 64] {
+            let name = format!("call f32 {size}x{size}x{size}");
+            if is_wanted(&name) {
+                measure_call(&name, size, rounds);
+            }
+        }
+    }
+}
+
+/// A compiled graph of one partition, with its tensors.
+struct Run {
+    compiled: CompiledPartition,
+    stream: Stream,
+    inputs: Vec<TensorBuf>,
+    output: TensorBuf,
+}
+
+impl Run {
+    fn new(name: &str, graph: &Graph, threads: usize) -> Self {
+        let engine = Engine::builder().threads(threads).build();
+        let partitions = graph.partitions(Policy::Fusion).expect("the graph is finalized");
+        assert_eq!(partitions.len(), 1, "{name} is one partition");
+        let partition = &partitions[0];
+        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs());
+        let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let inputs = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
+        let output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).expect("there is memory");
+        Self { compiled, stream: Stream::new(&engine), inputs, output }
+    }
+
+    /// Seconds of one execution.
+    fn seconds(&mut self, rounds: usize) -> f64 {
+        let inputs: Vec<_> = self.inputs.iter().map(TensorBuf::as_tensor).collect();
+        let mut outputs = [self.output.as_tensor_mut()];
+        best(rounds, || {
+            self.compiled.execute(&self.stream, &inputs, &mut outputs).expect("the tensors fit");
+        })
     }
 }
 
@@ -316,26 +304,12 @@ fn measure(
     memory: f64,
     peers: &[Peer],
 ) {
-    let engine = Engine::builder().threads(threads).build();
-    let stream = Stream::new(&engine);
-    let graph = graph(row);
-    let partitions = graph.partitions(Policy::Fusion).expect("the graph is finalized");
-    assert_eq!(partitions.len(), 1, "{} is one partition", row.name);
-    let partition: &Partition = &partitions[0];
-    let compiled = partition.compile(&engine);
-    let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", row.name));
-    let tensors: Vec<TensorBuf> = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
-    let inputs: Vec<_> = tensors.iter().map(TensorBuf::as_tensor).collect();
-    let mut output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).expect("there is memory");
-    let mut outputs = [output.as_tensor_mut()];
+    let mut run = Run::new(&row.name, &graph(row), threads);
     let [m, n, k] = row.size;
     let flops = (2 * m * n * k) as f64;
-    let own = best(rounds, || compiled.execute(&stream, &inputs, &mut outputs).expect("the tensors fit"));
+    let own = run.seconds(rounds);
     let limit = match row.limit {
-        Limit::Arithmetic => {
-            let peak = limits.iter().find(|(data_type, _)| *data_type == row.data_type);
-            flops / (peak.map_or(1.0, |(_, peak)| *peak) * 1e9)
-        }
+        Limit::Arithmetic => flops / (peak(limits, row.data_type) * 1e9),
         Limit::Bytes => (n * k * row.data_type.size().unwrap_or(4)) as f64 / (memory * 1e9),
     };
     let mut line = format!("{:<40}{:>12.1}{:>10.2}", row.name, flops / own / 1e9, limit / own);
@@ -343,7 +317,7 @@ fn measure(
         let a: Vec<f32> = (0..m * k).map(number).collect();
         let b: Vec<f32> = (0..k * n).map(number).collect();
         let mut to = vec![0.0f32; m * n];
-        let expected = output.as_slice::<f32>().expect("the result is f32");
+        let expected = run.output.as_slice::<f32>().expect("the result is f32");
         for peer in peers {
             let seconds = best(rounds, || (peer.multiply)(row.size, &a, &b, &mut to, threads));
             let tolerance = 1e-6 * k as f32;
@@ -353,4 +327,28 @@ fn measure(
         }
     }
     println!("{line}");
+}
+
+fn peak(limits: &[(DataType, f64)], data_type: DataType) -> f64 {
+    limits.iter().find(|(limit, _)| *limit == data_type).map_or(1.0, |(_, peak)| *peak)
+}
+
+/// The graph with a Select behind the product, on one thread.
+fn measure_select(name: &str, rounds: usize, limits: &[(DataType, f64)]) {
+    let (graph, size) = matmul_select();
+    let own = Run::new(name, &graph, 1).seconds(rounds);
+    let flops = 2.0 * size.map(|size| size as f64).iter().product::<f64>();
+    let limit = flops / (peak(limits, DataType::F32) * 1e9);
+    let micros = own * 1e6;
+    println!("{name:<40}{:>12.1}{:>10.2}{micros:>12.1} µs", flops / own / 1e9, limit / own);
+}
+
+/// What a call costs beside its kernel: the time of an execution of one product, and that by which each more
+/// product of a batch lengthens an execution, whose call, checks and tensors are the same.
+fn measure_call(name: &str, size: i64, rounds: usize) {
+    const MORE: i64 = 4;
+    let nanos = |count| Run::new(name, &batch(count, size), 1).seconds(rounds) * 1e9;
+    let (one, many) = (nanos(1), nanos(1 + MORE));
+    let kernel = (many - one) / MORE as f64;
+    println!("{name:<40}{one:>10.0} ns, kernel {kernel:.0} ns, call {:.0} ns", one - kernel);
 }

@@ -201,9 +201,12 @@ fn rates_are_in_the_unit_of_the_limit() {
 
 #[test]
 fn suites_of_products_and_rows_run() {
-    for (suite, filter, cases) in
-        [("matmul", "64x64", 1), ("matmul", "384x64", 1), ("rows", "64x12x64x64/bf16", 4)]
-    {
+    for (suite, filter, cases) in [
+        ("matmul", "64x64", 1),
+        ("matmul", "384x64", 1),
+        ("matmul", "1x4096x4096/u8s8", 1),
+        ("rows", "64x12x64x64/bf16", 4),
+    ] {
         let ended = bench(&["--suite", suite, "--filter", filter, "--time", "0.001", "--threads", "1"]);
         assert_eq!(ended.code, 0, "{suite}: {}", ended.err);
         let is_case = |line: &&str| line.split_whitespace().next().is_some_and(|name| name.contains(filter));
@@ -225,7 +228,7 @@ fn suites_list_their_cases() {
     };
     assert_eq!(count(&["--suite", "select", "--list"]), 13);
     assert_eq!(count(&["--suite", "fusion", "--list"]), 30);
-    assert_eq!(count(&["--suite", "matmul", "--list"]), 15);
+    assert_eq!(count(&["--suite", "matmul", "--list"]), 20);
     assert_eq!(count(&["--suite", "rows", "--list"]), 16);
     assert_eq!(count(&["--suite", "select", "--list", "--filter", "f16", "--filter", "causal"]), 2);
 }

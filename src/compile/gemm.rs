@@ -2,6 +2,7 @@
 //!
 //! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
 //! elements in a value that is stored.
+//! A move between the result and an output is no work: strides of the output take its place.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
 //!
@@ -28,7 +29,7 @@ use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
     Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop, LoopNest,
-    PackPhase, Phase, Plan, TileProgram,
+    PackPhase, Phase, Plan, RightForm, TilePanels, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -49,6 +50,9 @@ const TILE: Extent = Extent { rows: 144, columns: 256 };
 /// Tiles are made smaller until there are this many, unless they take less than `SMALL_TILE` FLOPs.
 const ENOUGH_TILES: usize = 16;
 const SMALL_TILE: usize = 8 << 20;
+/// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
+/// cache.
+const TILE_DEPTH: usize = 512;
 /// Rows of the right operand in a block that is packed by one task.
 const PACKED_ROWS: usize = 256;
 
@@ -59,7 +63,7 @@ pub(super) fn lower(
     outputs: &[&LogicalTensor],
     machine: Machine,
 ) -> Result<Plan> {
-    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
     for anchor in 0..shaped.group.anchors.len() {
         add_product(&shaped, &mut plan, anchor, machine)?;
@@ -96,7 +100,10 @@ pub(super) fn add_product(
     let shape = ProductShape::new(op, &left, &right, &result.dims);
     let right_type = op.inputs()[1].data_type();
     let method = match &integers {
-        Some(_) => Method::of_integers(&shape, machine),
+        Some(_) => {
+            let varies = matches!(right.base, Base::Port(port) if !plan.is_constant(port));
+            Method::of_integers(&shape, machine, varies)
+        }
         None => Method::choose(&shape, &left, &right, right_type, machine),
     };
     let (nest, to) = match roots[..] == [value] {
@@ -200,7 +207,16 @@ enum Way {
     /// As dot products of rows in memory.
     Dots,
     /// By micro-kernels.
-    Tiles { form: Form, is_packed: bool, depth_block: usize },
+    Tiles { form: Form, right: Right, depth_block: usize },
+}
+
+/// How micro-kernels read the right operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    InPlace,
+    Packed,
+    /// Tiles pack their columns, which no other tile reads.
+    PackedInTile,
 }
 
 /// The order in which the products of an element are added up.
@@ -223,10 +239,19 @@ impl Method {
         }
     }
 
-    /// For 8-bit integers.
-    fn of_integers(shape: &ProductShape, machine: Machine) -> Self {
+    /// For 8-bit integers. Few rows are one row of tiles, so that panels have one reader, which packs them if
+    /// the right operand is an input that varies; those of a constant one are kept for later executions.
+    fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
         let form = Form::integers(machine.level, machine.features);
-        Self::packed(shape, form, machine)
+        let mut method = Self::packed(shape, form, machine);
+        if let Way::Tiles { right, depth_block, .. } = &mut method.way
+            && shape.rows <= FEW_ROWS
+            && varies
+        {
+            *right = Right::PackedInTile;
+            *depth_block = TILE_DEPTH.min(*depth_block);
+        }
+        method
     }
 
     /// With a right operand that is packed.
@@ -238,7 +263,7 @@ impl Method {
         let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
         let blocks = shape.depth.div_ceil(most).max(1);
         let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
-        Self { way: Way::Tiles { form, is_packed: true, depth_block }, tile }
+        Self { way: Way::Tiles { form, right: Right::Packed, depth_block }, tile }
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
@@ -262,19 +287,21 @@ impl Method {
         if along_columns && rows <= FEW_ROWS {
             let form = Form::in_place(right.data_type);
             let tile = Extent { rows, columns: columns.min(FEW_ROWS_COLUMNS) };
-            let way = Way::Tiles { form, is_packed: false, depth_block: FEW_ROWS_DEPTH };
+            let way = Way::Tiles { form, right: Right::InPlace, depth_block: FEW_ROWS_DEPTH };
             return Self { way, tile };
         }
         let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
         let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
-        if let Way::Tiles { is_packed, .. } = &mut method.way {
-            *is_packed = !is_in_place;
+        if let Way::Tiles { right, .. } = &mut method.way
+            && is_in_place
+        {
+            *right = Right::InPlace;
         }
         method
     }
 
     fn packs(&self) -> bool {
-        matches!(self.way, Way::Tiles { is_packed: true, .. })
+        matches!(self.way, Way::Tiles { right: Right::Packed, .. })
     }
 }
 
@@ -451,22 +478,29 @@ impl Phases<'_> {
                 let method = GemmMethod::Dots { kernel, right_column };
                 (method, right_column * tile.columns as isize, DataType::F32, shape.depth)
             }
-            Way::Tiles { form, is_packed, depth_block } => {
+            Way::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
                 let panel = kernel.panel_columns();
-                let (row, panel_stride) = match is_packed {
-                    true => {
+                let (row, panel_stride, form_of_right) = match lies {
+                    Right::InPlace => (right_row, right_column * panel as isize, RightForm::InPlace),
+                    Right::Packed => {
                         let (packed, _) = self.pack_kernel()?;
-                        (packed.row_bytes() as isize, packed.panel_bytes(shape.depth) as isize)
+                        let stride = packed.panel_bytes(shape.depth);
+                        (packed.row_bytes() as isize, stride as isize, RightForm::Packed)
                     }
-                    false => (right_row, right_column * panel as isize),
+                    Right::PackedInTile => {
+                        let (kernel, _) = self.pack_kernel()?;
+                        let stride = kernel.panel_bytes(depth_block);
+                        let panels = TilePanels { kernel, row_stride: right_row, col_stride: right_column };
+                        (kernel.row_bytes() as isize, stride as isize, RightForm::PackedInTile(panels))
+                    }
                 };
-                let right_tile = match is_packed {
-                    true => panel_stride * tile.columns.div_ceil(panel) as isize,
-                    false => right_column * tile.columns as isize,
+                let right_tile = match lies {
+                    Right::Packed => panel_stride * tile.columns.div_ceil(panel) as isize,
+                    _ => right_column * tile.columns as isize,
                 };
-                let method =
-                    GemmMethod::Tiles { kernel, depth_block, right_row: row, panel: panel_stride, is_packed };
+                let (right, right_row) = (form_of_right, row);
+                let method = GemmMethod::Tiles { kernel, depth_block, right_row, panel: panel_stride, right };
                 (method, right_tile, form.left_type(), depth_block.min(shape.depth))
             }
         };
@@ -503,8 +537,8 @@ impl Phases<'_> {
         // The accesses of the product follow those of the epilogue.
         let first_access = nest.program.accesses.len();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
-        let sums = right_at.sums.zip(*integers);
-        let of_integers = sums.map(|(sums, of)| {
+        let sums = self.column_sums(right_at);
+        let of_integers = sums.zip(*integers).map(|(sums, of)| {
             let constants = [of.scales, of.zeros].map(|(base, stride)| (base, 0, 0, stride));
             let [scales, zeros] = constants;
             [scales, zeros, (right_at.base, sums.offset as isize, sums.row as isize, 4)]
@@ -562,6 +596,7 @@ impl Phases<'_> {
                 integers: integers.is_some(),
                 product: is_driver.then_some(width as usize),
                 bias: bias.is_some(),
+                panels: self.tile_panels(),
             },
         );
         Some(GemmPhase {
@@ -571,11 +606,27 @@ impl Phases<'_> {
             method: kernel_method,
             left: row_pack,
             left_column,
-            integers: self.integer_product(right_at.sums),
+            integers: self.integer_product(sums),
             bias: bias_phase,
             finish,
             layout,
         })
+    }
+
+    /// The sums of the columns of integers: those of a packed operand, or those that a tile makes. These have
+    /// no place in memory, so their access leads nowhere.
+    fn column_sums(&self, right_at: &RightPlace) -> Option<ColumnSums> {
+        let of_tile = self.tile_panels().map(|(_, rows, _)| ColumnSums { offset: 0, row: 0, rows });
+        right_at.sums.or(of_tile)
+    }
+
+    /// Bytes of the panels that a tile packs at once, rows of the sums of their columns, and sums of a row.
+    fn tile_panels(&self) -> Option<(usize, usize, usize)> {
+        let Way::Tiles { right: Right::PackedInTile, depth_block, .. } = self.method.way else { return None };
+        let (kernel, _) = self.pack_kernel()?;
+        let panels = self.method.tile.columns.div_ceil(kernel.columns());
+        let rows = self.shape.depth.div_ceil(depth_block);
+        Some((panels * kernel.panel_bytes(depth_block), rows, panels * kernel.columns()))
     }
 
     /// What a product of integers needs besides; `None` for any other.
@@ -602,6 +653,8 @@ struct ScratchNeeds {
     bias: bool,
     /// Whether operands are integers.
     integers: bool,
+    /// Bytes of panels that a tile packs, rows of the sums of their columns, and sums of a row.
+    panels: Option<(usize, usize, usize)>,
 }
 
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
@@ -625,6 +678,9 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let [subtracted, zeros] = [take(4 * columns), take(4 * columns)];
     let row_sums = take(if needs.integers { 4 * tile.rows } else { 0 });
     // A plan that needs no scratch takes none, which saves time on small products.
+    let (of_panels, rows, of_row) = needs.panels.unwrap_or_default();
+    let panels = take(of_panels);
+    let panel_sums = take(4 * rows * of_row);
     let row_pack = take(if needs.left.is_some() || needs.bias { pack::SCRATCH } else { 0 });
     GemmScratch {
         left,
@@ -638,6 +694,8 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
         zeros,
         row_sums,
         row_pack,
+        panels,
+        panel_sums,
         end: end.next_multiple_of(LINE),
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
-use crate::plan::{Base, ClassTable, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{Base, ClassTable, Cost, InPlacePorts, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, Property};
 use crate::types::shape::{self, Dims};
@@ -37,6 +37,9 @@ pub(super) struct ShapedPartition<'a> {
     inputs: &'a [&'a LogicalTensor],
     /// Dims and strides of each output.
     resolved: Vec<(Dims, Dims)>,
+    /// For each output, the strides of the value that is written there instead, if moves lead from that value
+    /// to the output.
+    written: Vec<Option<Dims>>,
 }
 
 impl<'a> ShapedPartition<'a> {
@@ -49,7 +52,27 @@ impl<'a> ShapedPartition<'a> {
         let refuse = |fault| Error::Compile { partition: partition.id(), fault };
         let group = ShapedGroup::new(partition, inputs, outputs)?;
         let resolved = resolved_outputs(&group, inputs, outputs).map_err(refuse)?;
-        Ok(Self { partition, group, inputs, resolved })
+        let written = vec![None; resolved.len()];
+        Ok(Self { partition, group, inputs, resolved, written })
+    }
+
+    /// The same, in which a value that moves lead to an output alone is written there by strides. The value
+    /// takes the place of the output in the group.
+    pub(super) fn with_moves_as_strides(mut self) -> Self {
+        for output in 0..self.written.len() {
+            let mut strides = self.resolved[output].1.clone();
+            while let Some((from, of_from)) = self.group.written_as(self.group.outputs[output], &strides) {
+                self.group.outputs[output] = from;
+                strides = of_from;
+                self.written[output] = Some(strides.clone());
+            }
+        }
+        self
+    }
+
+    /// Whether a pair of ports may share memory: the output has the elements where the group computes them.
+    pub(super) fn keeps_places(&self, pair: &InPlacePorts) -> bool {
+        self.written[pair.output - self.inputs.len()].is_none()
     }
 }
 
@@ -90,7 +113,9 @@ impl<'a> PlanBuilder<'a> {
     /// A plan without a phase.
     pub(super) fn new(shaped: &'a ShapedPartition<'a>, level: Level, single_thread: bool) -> Self {
         let group = &shaped.group;
-        let ports = port_strides(shaped.inputs, &shaped.resolved);
+        let mut ports = port_strides(shaped.inputs, &shaped.resolved);
+        let written = ports[shaped.inputs.len()..].iter_mut().zip(&shaped.written);
+        written.for_each(|(port, written)| *port = written.as_deref().unwrap_or(port));
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
         // A port whose data nobody uses has size 0.
@@ -125,6 +150,11 @@ impl<'a> PlanBuilder<'a> {
     /// The error of a fault of the partition.
     pub(super) fn refuse(&self, fault: CompileFault) -> Error {
         Error::Compile { partition: self.shaped.partition.id(), fault }
+    }
+
+    /// Whether a port is a constant input.
+    pub(super) fn is_constant(&self, port: usize) -> bool {
+        self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
     }
 
     /// The constants so far.
@@ -550,16 +580,16 @@ impl<'a> PlanBuilder<'a> {
         if !open.is_empty() {
             self.write(&open)?;
         }
-        let is_constant = |port: usize| {
-            self.shaped.inputs.get(port).is_some_and(|input| input.property() == Property::Constant)
-        };
+        let is_constant = |port: usize| self.is_constant(port);
         let mut preparation = preparation(&self.phases, self.buffers.len(), is_constant);
         let (buffers, numbers) = share_buffers(&mut self.phases, &self.buffers, &preparation.buffers);
         preparation.buffers.iter_mut().for_each(|buffer| *buffer = numbers[*buffer]);
         let Self { shaped, ports, policy, phases, phase_flops, constants, cost, computes_floats, .. } = self;
+        let mut in_place = in_place_pairs(&phases, group, &ports);
+        in_place.retain(|pair| shaped.keeps_places(pair));
         Ok(Plan {
             sizes: group.sizes(&ports),
-            in_place: in_place_pairs(&phases, group, &ports),
+            in_place,
             buffers,
             scratch: phases.iter().map(Phase::scratch).max().unwrap_or(0).next_multiple_of(LINE),
             phases,

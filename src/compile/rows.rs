@@ -8,17 +8,18 @@ use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::{DriverSpace, GroupValue};
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use super::row_axes::{Along, AxisOperand, RowAxes, along, given_loops, place_loops};
 use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
-use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowType};
+use crate::kernels::rows::{self, COLUMNS, Fold, LANES_OF_FOLD, RowPass, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, FoldFinish, FoldWork, FusedRows, InPlacePorts, Loop, LoopNest, PART, Packed, Phase,
+    Access, Base, FoldFinish, FoldWork, FusedRows, InPlacePorts, Loop, LoopNest, Measured, Packed, Phase,
     PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
@@ -37,13 +38,7 @@ const PACKED_BYTES: usize = 1 << 20;
 /// Longest row whose exponentials are kept instead of computed twice.
 const KEPT: usize = 16 << 10;
 
-/// Tasks that a reduction of many elements to few results has at least.
-const TASKS: usize = 32;
-
-/// Least elements of a part of a row.
-const MIN_PART: usize = 4 << 10;
-
-/// Most columns of a tile of a program before or behind the work. It divides [`MIN_PART`].
+/// Most columns of a tile of a program before or behind the work. It divides the least part of a row.
 const PROGRAM_COLUMNS: usize = 4 << 10;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
@@ -54,25 +49,28 @@ pub(super) fn lower(
     level: Level,
     single_thread: bool,
 ) -> Result<Plan> {
-    let shaped = ShapedPartition::new(partition, inputs, outputs)?;
+    let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
     let mut builder = PlanBuilder::new(&shaped, level, single_thread);
     let mut in_place = Vec::new();
     for anchor in 0..shaped.group.anchors.len() {
         in_place.extend(add(&shaped, &mut builder, anchor)?);
     }
     let mut plan = builder.finish()?;
-    // The kernels read a row of the source before they write it; nothing else may read it.
-    let is_pair = |&InPlacePorts { input, output }: &InPlacePorts| {
+    // The kernels read a row of the source, or a part of one, before they write it; nothing else may read it
+    // then. What measures parts has ended.
+    let is_pair = |pair: &InPlacePorts| {
+        let &InPlacePorts { input, output } = pair;
         let (group, output) = (&shaped.group, output - inputs.len());
         let (value, result) = (&group.values[input], &group.values[group.outputs[output]]);
         let own = plan.phases.iter().filter_map(|phase| match phase {
-            Phase::Rows(rows) => Some(&rows.nest),
+            Phase::Rows(rows) if rows.pass() != RowPass::Measure => Some(&rows.nest),
             _ => None,
         });
         let nests = plan.phases.iter().flat_map(Phase::nests).chain(own);
         let accesses = nests.flat_map(|nest| &nest.program.accesses);
         let reads = accesses.filter(|access| access.base == Base::Port(input)).count();
         reads == 1
+            && shaped.keeps_places(pair)
             && value.data_type == result.data_type
             && value.dims == result.dims
             && inputs[input].strides() == Some(&plan.outputs[output].1)
@@ -89,7 +87,7 @@ pub(super) fn add(
     anchor: usize,
 ) -> Result<Option<InPlacePorts>> {
     let op = &shaped.partition.ops()[shaped.group.anchors[anchor].op];
-    RowsLowering { builder, fused: Fused::default(), in_place: None }.run(op, anchor)
+    RowsLowering { builder, fused: Fused::default(), in_place: None, source_at: None }.run(op, anchor)
 }
 
 /// Time for an element, in bytes that could be moved in the same time.
@@ -98,80 +96,6 @@ fn cost_of(kind: OpKind) -> usize {
         OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LogSoftmaxBackward => 16,
         OpKind::LayerNormBackward => 16,
         _ => 8,
-    }
-}
-
-/// A tensor as an operand of iterations.
-trait Along {
-    /// The strides along axes: each axis is a dim of the tensor, or none; a dim of 1 is repeated.
-    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand;
-
-    /// The strides along the axes of a shape onto which the tensor broadcasts from an axis on.
-    fn onto(&self, rank: usize, start: usize) -> AxisOperand;
-}
-
-impl Along for PlacedTensor {
-    fn along(&self, axes: impl Iterator<Item = Option<usize>>) -> AxisOperand {
-        let bytes = self.data_type.size().unwrap_or(1) as isize;
-        let stride = |dim: usize| match self.dims[dim] {
-            1 => 0,
-            _ => self.strides[dim] as isize * bytes,
-        };
-        let strides = axes.map(|axis| axis.map_or(0, stride)).collect();
-        AxisOperand { base: self.base, data_type: self.data_type, strides }
-    }
-
-    fn onto(&self, rank: usize, start: usize) -> AxisOperand {
-        self.along((0..rank).map(|axis| axis.checked_sub(start).filter(|&dim| dim < self.dims.len())))
-    }
-}
-
-/// A tensor as an operand of an iteration.
-#[derive(Debug, Clone)]
-struct AxisOperand {
-    base: Base,
-    data_type: DataType,
-    strides: AxisStrides,
-}
-
-impl AxisOperand {
-    fn bytes(&self) -> usize {
-        self.data_type.size().unwrap_or(1)
-    }
-
-    /// Whether a program before or behind the work has it.
-    fn is_of_program(&self) -> bool {
-        matches!(self.base, Base::Driver(_))
-    }
-}
-
-/// The axes of an iteration: each is one of the places, or lies along rows.
-struct RowAxes {
-    dims: Dims,
-    places: SmallVec<[usize; 6]>,
-    along: SmallVec<[usize; 6]>,
-}
-
-impl RowAxes {
-    fn new(dims: &[i64], is_along: impl Fn(usize) -> bool) -> Self {
-        let (along, places) = (0..dims.len()).partition(|&axis| is_along(axis));
-        Self { dims: dims.into(), places, along }
-    }
-
-    fn count(&self, axes: &[usize]) -> usize {
-        axes.iter().map(|&axis| self.dims[axis] as usize).fold(1, usize::saturating_mul)
-    }
-
-    fn length(&self) -> usize {
-        self.count(&self.along)
-    }
-
-    /// Elements of a part of a row that is combined to a number. The parts depend on shapes alone.
-    fn part(&self) -> usize {
-        let length = self.length();
-        let wanted = TASKS.div_ceil(self.count(&self.places).div_ceil(COLUMNS).max(1));
-        let part = length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART);
-        if length <= part { length } else { part }
     }
 }
 
@@ -184,6 +108,8 @@ struct Roles {
     given: SmallVec<[AxisOperand; 2]>,
     /// Numbers that are computed whether or not they are written.
     numbers: SmallVec<[Option<AxisOperand>; 2]>,
+    /// The numbers of parts, and what becomes of them; they are written or read if it is not the whole work.
+    measured: Option<(AxisOperand, RowPass)>,
 }
 
 /// What runs in the tiles of a phase beside its own work.
@@ -192,7 +118,8 @@ struct Fused {
     /// Places of a tile, and the place axis that they lie along, by its index among the places; none of the
     /// programs' loops are merged or reordered.
     tile: Option<(usize, Option<usize>)>,
-    prologue: Option<Program>,
+    /// One for each phase that goes through the source.
+    prologues: SmallVec<[Program; 2]>,
     epilogue: Option<Program>,
 }
 
@@ -210,6 +137,8 @@ struct RowsLowering<'b, 'a> {
     fused: Fused,
     /// The output may replace the input.
     in_place: Option<InPlacePorts>,
+    /// Bytes to the first element of the source, if strides lead to its elements in another value.
+    source_at: Option<isize>,
 }
 
 impl RowsLowering<'_, '_> {
@@ -222,12 +151,22 @@ impl RowsLowering<'_, '_> {
         let axes = fusable_axes(op, &group.values[source].dims)?;
         let has_program =
             |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
-        let has_prologue = axes.is_some() && group.anchor_of(source).is_none() && has_program(source);
+        let is_computed = group.anchor_of(source).is_none() && has_program(source);
+        // A prologue would move the elements to scratch first.
+        let view = self.builder.view(source).filter(|(view, _)| {
+            is_computed && reads_by_strides(op) && view.data_type == group.values[source].data_type
+        });
+        self.source_at = view.as_ref().map(|&(_, offset)| offset);
+        let has_prologue = axes.is_some()
+            && is_computed
+            && view.is_none()
+            && self.builder.is_tile_program(&group.values[source].dims, &[], source);
         let mut inputs: SmallVec<[PlacedTensor; 6]> = SmallVec::new();
         for (index, &value) in operands.iter().enumerate() {
-            let tensor = match index == 0 && has_prologue {
-                true => of_program(&group.values[value]),
-                false => self.builder.operand(value)?,
+            let tensor = match &view {
+                Some((view, _)) if index == 0 => view.clone(),
+                _ if index == 0 && has_prologue => of_program(&group.values[value]),
+                _ => self.builder.operand(value)?,
             };
             inputs.push(tensor);
         }
@@ -253,7 +192,11 @@ impl RowsLowering<'_, '_> {
                 op.kind(),
                 OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm
             );
-            let count = if is_fold { axes.part().min(axes.length()) } else { axes.length() };
+            let (count, readings) = match (is_fold, axes.part_of_results()) {
+                (true, _) => (axes.part().min(axes.length()), 1),
+                (false, Some(part)) => (part.min(axes.length()), 2),
+                (false, None) => (axes.length(), 1),
+            };
             let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
             let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
             let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
@@ -273,10 +216,11 @@ impl RowsLowering<'_, '_> {
             };
             self.fused.tile = Some((rows, places_axis));
             if has_prologue {
-                let (space, row_stride) = space(source);
-                let nest = self.builder.slot_program(&space, &[], source, 0)?;
-                let element = element(source);
-                self.fused.prologue = Some(Program { nest, row_stride, element, is_by_place: false });
+                let ((space, row_stride), element) = (space(source), element(source));
+                for _ in 0..readings {
+                    let nest = self.builder.slot_program(&space, &[], source, 0)?;
+                    self.fused.prologues.push(Program { nest, row_stride, element, is_by_place: false });
+                }
             }
             if has_epilogue {
                 let (space, row_stride) = match is_fold {
@@ -318,6 +262,7 @@ impl RowsLowering<'_, '_> {
         let Some(source) = inputs.first() else { return Ok(None) };
         let (level, dims, rank) = (self.builder.level, source.dims.clone(), source.dims.len());
         let whole = |tensor: &PlacedTensor| tensor.onto(rank, 0);
+        let moved_source = AxisOperand { offset: self.source_at.unwrap_or(0), ..whole(source) };
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let epsilon = f64::from(op.f32_attr(Attr::Epsilon).unwrap_or(0.0));
         let is_affine = op.get_attr(Attr::UseAffine).is_none() || op.bool_attr(Attr::UseAffine);
@@ -326,7 +271,7 @@ impl RowsLowering<'_, '_> {
                 let axis = infer::resolved_axis(op, &dims)?;
                 let is_logarithm = op.kind() == K::LogSoftmax;
                 let roles = Roles {
-                    operands: smallvec![whole(source)],
+                    operands: smallvec![moved_source],
                     result: result(0).map(whole),
                     numbers: smallvec![result(1).map(whole)],
                     ..Roles::default()
@@ -337,7 +282,7 @@ impl RowsLowering<'_, '_> {
                     is_logarithm,
                 };
                 self.may_replace(source, result(0));
-                self.add(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
+                self.add_results(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
             }
             K::SoftMaxBackward | K::LogSoftmaxBackward => {
                 let axis = infer::resolved_axis(op, &dims)?;
@@ -361,7 +306,7 @@ impl RowsLowering<'_, '_> {
                     tensor.along((0..rank).map(|axis| Some(axis).filter(|&a| a < begin)))
                 };
                 let roles = Roles {
-                    operands: smallvec![whole(source)],
+                    operands: smallvec![moved_source],
                     result: result(0).map(whole),
                     parameters: given.iter().map(onto).collect(),
                     numbers: smallvec![result(1).map(before), result(2).map(before)],
@@ -369,7 +314,7 @@ impl RowsLowering<'_, '_> {
                 };
                 self.may_replace(source, result(0));
                 let work = RowWork::Norm { kernel: rows::norm(level), is_centred, epsilon };
-                self.add(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
+                self.add_results(op, work, &RowAxes::new(&dims, |axis| axis >= begin), roles);
             }
             K::GroupNorm => self.group_norm(op, inputs, outputs, epsilon)?,
             _ if infer::is_reduction(op) => {
@@ -377,7 +322,7 @@ impl RowsLowering<'_, '_> {
                 let Some(to) = result(0) else { return Ok(None) };
                 if along.is_empty() {
                     let roles = Roles {
-                        operands: smallvec![whole(source)],
+                        operands: smallvec![moved_source],
                         result: Some(whole(to)),
                         ..Roles::default()
                     };
@@ -400,14 +345,14 @@ impl RowsLowering<'_, '_> {
                     K::ReduceL2 => (Fold::SumOfSquares, FoldFinish::Root),
                     _ => (Fold::Sum, FoldFinish::AsItIs),
                 };
-                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                let roles = Roles { operands: smallvec![moved_source], ..Roles::default() };
                 self.reduce(op, (fold, finish), RowMap::None, &axes, roles, to);
             }
             K::BiasAddBackward => {
                 let channels = infer::channel_axis(op, &dims)?;
                 let Some(to) = result(0) else { return Ok(None) };
                 let to = to.along((0..rank).map(|axis| (axis == channels).then_some(0)));
-                let roles = Roles { operands: smallvec![whole(source)], ..Roles::default() };
+                let roles = Roles { operands: smallvec![moved_source], ..Roles::default() };
                 let axes = RowAxes::new(&dims, |axis| axis != channels);
                 self.reduce(op, (Fold::Sum, FoldFinish::AsItIs), RowMap::None, &axes, roles, to);
             }
@@ -444,7 +389,9 @@ impl RowsLowering<'_, '_> {
 
     /// Notes that a result may replace the source.
     fn may_replace(&mut self, source: &PlacedTensor, result: Option<&PlacedTensor>) {
-        if let (Base::Port(input), Some(Base::Port(output))) = (source.base, result.map(|to| to.base)) {
+        if let (Base::Port(input), Some(Base::Port(output)), None) =
+            (source.base, result.map(|to| to.base), self.source_at)
+        {
             self.in_place = Some(InPlacePorts { input, output });
         }
     }
@@ -465,9 +412,9 @@ impl RowsLowering<'_, '_> {
         let rank = dims.len();
         // The dim of channels as that of groups and that of the channels of a group.
         let split = |operand: AxisOperand, axis_of_channels: isize| {
-            let AxisOperand { base, data_type, mut strides } = operand;
+            let AxisOperand { mut strides, .. } = operand;
             strides.insert(axis, axis_of_channels * channels as isize);
-            AxisOperand { base, data_type, strides }
+            AxisOperand { strides, ..operand }
         };
         let whole = |tensor: &PlacedTensor| {
             let operand = tensor.onto(rank - 1, 0);
@@ -479,6 +426,7 @@ impl RowsLowering<'_, '_> {
             let stride = operand.strides[axis];
             split(operand, stride)
         };
+        let moved_source = AxisOperand { offset: self.source_at.unwrap_or(0), ..whole(source) };
         let of_groups = |tensor: &PlacedTensor| {
             tensor.along((0..rank).map(|other| match other {
                 0 => Some(0),
@@ -488,7 +436,7 @@ impl RowsLowering<'_, '_> {
         let is_affine = op.bool_attr(Attr::UseAffine);
         let result = |index: usize| outputs.get(index).and_then(Option::as_ref);
         let roles = Roles {
-            operands: smallvec![whole(source)],
+            operands: smallvec![moved_source],
             result: result(0).map(whole),
             parameters: inputs[1..].iter().filter(|_| is_affine).map(of_channels).collect(),
             numbers: smallvec![result(1).map(of_groups), result(2).map(of_groups)],
@@ -496,7 +444,7 @@ impl RowsLowering<'_, '_> {
         };
         self.may_replace(source, result(0));
         let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
-        self.add(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
+        self.add_results(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
         Ok(())
     }
 
@@ -563,19 +511,7 @@ impl RowsLowering<'_, '_> {
             roles.numbers = smallvec![Some(to)];
             return self.add(op, work(Some(finish)), axes, roles);
         }
-        // The numbers of the parts of a place are neighbours.
-        let mut stride = parts * size_of::<f64>();
-        let bytes =
-            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
-        let mut partial = AxisOperand {
-            base: self.builder.buffer(bytes),
-            data_type: DataType::F64,
-            strides: AxisStrides::from_elem(0, axes.dims.len()),
-        };
-        for &axis in axes.places.iter().rev() {
-            partial.strides[axis] = stride as isize;
-            stride = stride.saturating_mul(axes.dims[axis] as usize);
-        }
+        let partial = self.numbers_of_parts(axes, parts);
         roles.numbers = smallvec![Some(partial.clone())];
         self.add(op, work(None), axes, roles);
         // The parts are the axis along which the second phase goes.
@@ -595,19 +531,57 @@ impl RowsLowering<'_, '_> {
         self.add(op, RowWork::Merge { fold, finish }, &RowAxes::new(&dims, |axis| axis == last), roles);
     }
 
+    /// An internal buffer of some numbers for each place, which are neighbours.
+    fn numbers_of_parts(&mut self, axes: &RowAxes, numbers: usize) -> AxisOperand {
+        let mut stride = numbers * size_of::<f64>();
+        let bytes =
+            axes.places.iter().map(|&axis| axes.dims[axis] as usize).fold(stride, usize::saturating_mul);
+        let mut partial = AxisOperand {
+            base: self.builder.buffer(bytes),
+            offset: 0,
+            data_type: DataType::F64,
+            strides: AxisStrides::from_elem(0, axes.dims.len()),
+        };
+        for &axis in axes.places.iter().rev() {
+            partial.strides[axis] = stride as isize;
+            stride = stride.saturating_mul(axes.dims[axis] as usize);
+        }
+        partial
+    }
+
+    /// Adds the phase of work whose results depend on two numbers of the whole row; two phases if the rows
+    /// are worked out in parts.
+    fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
+        if let Some(part) = axes.part_of_results() {
+            let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));
+            let measuring = Roles {
+                operands: roles.operands.clone(),
+                measured: Some((measured.clone(), RowPass::Measure)),
+                ..Roles::default()
+            };
+            self.add(op, work, axes, measuring);
+            roles.measured = Some((measured, RowPass::Results));
+        }
+        self.add(op, work, axes, roles);
+    }
+
     /// Adds a phase.
     fn add(&mut self, op: &Op, mut work: RowWork, axes: &RowAxes, roles: Roles) {
         let level = self.builder.level;
         let length = axes.length();
-        let (part, parts) = match work {
-            RowWork::Fold(_) => (axes.part(), length.div_ceil(axes.part().max(1)).max(1)),
-            _ => (length, 1),
+        let part = match (&work, axes.part_of_results()) {
+            (RowWork::Fold(_), _) => axes.part(),
+            (_, Some(part)) if roles.measured.is_some() => part,
+            _ => length,
         };
+        let parts = length.div_ceil(part.max(1)).max(1);
         let count = part.min(length);
-        let Roles { operands, result, parameters, given, numbers } = roles;
+        let Roles { operands, result, parameters, given, numbers, measured } = roles;
+        let pass = measured.as_ref().map_or(RowPass::Whole, |(_, pass)| *pass);
         let all: SmallVec<[&AxisOperand; 8]> = (operands.iter().chain(&result).chain(&parameters))
             .chain(&given)
             .chain(numbers.iter().flatten())
+            .chain(measured.iter().map(|(operand, _)| operand))
             .collect();
         let (mut loops, places) = match self.fused.tile {
             None => {
@@ -709,11 +683,18 @@ impl RowsLowering<'_, '_> {
         let row_numbers: SmallVec<[PlaceNumbers; 2]> =
             numbers.iter().map(|operand| place_numbers(operand.as_ref(), false, &mut scratch)).collect();
         let kept_row = match work {
-            RowWork::SoftMax { is_logarithm: false, .. } if length <= KEPT => {
+            RowWork::SoftMax { is_logarithm: false, .. } if pass == RowPass::Whole && length <= KEPT => {
                 Some(scratch.take(length * size_of::<f32>()))
             }
             _ => None,
         };
+        // The access of the numbers of parts is the last one.
+        let last_access = all.len().saturating_sub(1);
+        let measured = measured.as_ref().map(|_| Measured {
+            pass,
+            access: last_access,
+            scratch: [(); 2].map(|()| scratch.take(rows.saturating_mul(size_of::<f64>()))),
+        });
         let room = match work {
             RowWork::Fold(FoldWork { by_columns: true, .. }) => LANES_OF_FOLD * COLUMNS * size_of::<f64>(),
             RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
@@ -722,7 +703,7 @@ impl RowsLowering<'_, '_> {
             _ => 0,
         };
         let room = scratch.take(room);
-        // The prologue belongs to the first phase of an op, the epilogue to the last.
+        // A prologue belongs to each phase that goes through the source, the epilogue to the last phase.
         let mut fused = |program: Option<Program>| {
             program.map(|Program { nest, row_stride, element, is_by_place }| FusedRows {
                 scratch: scratch.take(nest.program.scratch),
@@ -733,14 +714,15 @@ impl RowsLowering<'_, '_> {
                 is_by_place,
             })
         };
-        let is_last = !matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
-        let prologue = fused(self.fused.prologue.take());
+        let is_of_parts = matches!(work, RowWork::Fold(FoldWork { finish: None, .. }));
+        let is_last = !is_of_parts && pass != RowPass::Measure;
+        let prologue = fused(self.fused.prologues.pop());
         let epilogue = fused(self.fused.epilogue.take_if(|_| is_last));
 
         let accesses = (all.iter().enumerate())
             .map(|(index, operand)| Access {
                 base: operand.base,
-                offset: 0,
+                offset: operand.offset,
                 row_stride: places.strides[index],
                 col_stride: row(operand).last().map_or(operand.bytes() as isize, |&(_, stride)| stride),
             })
@@ -782,14 +764,24 @@ impl RowsLowering<'_, '_> {
             parameters: row_parameters,
             given: given_numbers,
             numbers: row_numbers,
+            measured,
             kept_row,
             room,
             prologue,
             epilogue,
         };
-        let flops = elements.saturating_mul(cost_of(op.kind()));
+        // Each of two phases does half of the work.
+        let cost = cost_of(op.kind()) / if pass == RowPass::Whole { 1 } else { 2 };
+        let flops = elements.saturating_mul(cost);
         self.builder.push(Phase::Rows(Box::new(phase)), flops, true);
     }
+}
+
+/// Whether an op reads its first operand along any strides from any first element on.
+fn reads_by_strides(op: &Op) -> bool {
+    use OpKind as K;
+    let of_one = [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm, K::BiasAddBackward];
+    of_one.contains(&op.kind()) || infer::is_reduction(op)
 }
 
 /// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
@@ -825,20 +817,6 @@ fn place_of(operand: &AxisOperand, access: usize) -> RowPlace {
     if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
 }
 
-/// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
-fn given_loops(
-    axes: &RowAxes,
-    operands: &[&AxisOperand],
-    rows: Option<usize>,
-) -> (SmallVec<[Loop; 6]>, Option<Loop>) {
-    let of_axis = |&axis: &usize| Loop {
-        extent: axes.dims[axis] as usize,
-        strides: operands.iter().map(|operand| operand.strides[axis]).collect(),
-    };
-    let others = axes.places.iter().enumerate().filter(|(place, _)| Some(*place) != rows);
-    (others.map(|(_, axis)| of_axis(axis)).collect(), rows.map(|place| of_axis(&axes.places[place])))
-}
-
 /// Hands out scratch, line by line.
 struct Scratch(usize);
 
@@ -848,43 +826,4 @@ impl Scratch {
         self.0 = start.saturating_add(bytes.checked_next_multiple_of(LINE).unwrap_or(usize::MAX));
         start
     }
-}
-
-/// The loops over places, with the stride of each operand: ordered by the strides of the first operand, the
-/// largest outermost, and merged where all operands go along alike.
-fn place_loops(axes: &RowAxes, operands: &[&AxisOperand]) -> SmallVec<[Loop; 6]> {
-    let mut ordered: SmallVec<[Loop; 6]> = SmallVec::new();
-    for &axis in axes.places.iter().filter(|&&axis| axes.dims[axis] != 1) {
-        let strides: SmallVec<[isize; 4]> = operands.iter().map(|operand| operand.strides[axis]).collect();
-        let place = ordered.partition_point(|other| other.strides[0] >= strides[0]);
-        ordered.insert(place, Loop { extent: axes.dims[axis] as usize, strides });
-    }
-    let mut merged: SmallVec<[Loop; 6]> = SmallVec::new();
-    for inner in ordered {
-        let go_alike = |outer: &Loop| {
-            let mut strides = outer.strides.iter().zip(&inner.strides);
-            outer.extent.checked_mul(inner.extent).is_some()
-                && strides.all(|(&outer, &inner_stride)| outer == inner_stride * inner.extent as isize)
-        };
-        match merged.last_mut() {
-            Some(outer) if go_alike(outer) => *outer = Loop { extent: outer.extent * inner.extent, ..inner },
-            _ => merged.push(inner),
-        }
-    }
-    merged
-}
-
-/// The loops along the row of an operand, merged where it goes along alike.
-fn along(axes: &RowAxes, operand: &AxisOperand) -> SmallVec<[(usize, isize); 2]> {
-    let mut merged: SmallVec<[(usize, isize); 2]> = SmallVec::new();
-    for &axis in axes.along.iter().filter(|&&axis| axes.dims[axis] != 1) {
-        let (extent, stride) = (axes.dims[axis] as usize, operand.strides[axis]);
-        match merged.last_mut() {
-            Some((outer, outer_stride)) if *outer_stride == stride * extent as isize => {
-                (*outer, *outer_stride) = (*outer * extent, stride);
-            }
-            _ => merged.push((extent, stride)),
-        }
-    }
-    merged
 }

@@ -11,7 +11,9 @@ use crate::kernels::gemm::integers::{self, ScaledTile};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan};
+use crate::plan::{
+    Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm, TilePanels,
+};
 
 /// Packs the right operand of a product.
 pub(super) fn run_pack(
@@ -176,7 +178,7 @@ impl GemmOperands<'_> {
     }
 
     fn tiles(&self, Extent { rows, columns }: Extent, sums: Target) {
-        let GemmMethod::Tiles { kernel, depth_block, right_row, panel, .. } = self.phase.method else {
+        let GemmMethod::Tiles { kernel, depth_block, right_row, panel, right } = self.phase.method else {
             return;
         };
         let depth = self.phase.depth;
@@ -184,7 +186,12 @@ impl GemmOperands<'_> {
         let mut from = 0;
         loop {
             let block = depth_block.min(depth - from);
-            let at = self.at(GemmOperand::Right).wrapping_offset(right_row * (from / step) as isize);
+            let at = match right {
+                RightForm::PackedInTile(panels) => {
+                    self.pack_panels(panels, Extent { rows: block, columns }, from, depth_block)
+                }
+                _ => self.at(GemmOperand::Right).wrapping_offset(right_row * (from / step) as isize),
+            };
             let product = Product {
                 rows,
                 columns,
@@ -203,6 +210,47 @@ impl GemmOperands<'_> {
             if from >= depth {
                 return;
             }
+        }
+    }
+
+    /// Packs a block of the right operand for the columns of a tile, from a depth on; returns the panels.
+    fn pack_panels(&self, panels: TilePanels, extent: Extent, from: usize, depth_block: usize) -> *mut u8 {
+        let (layout, width) = (&self.phase.layout, panels.kernel.columns());
+        let to = self.place(layout.panels);
+        let sums: *mut i32 = self.place(layout.panel_sums).cast();
+        let sums = sums.wrapping_add(from / depth_block.max(1) * self.sum_columns(width));
+        let at = self.at(GemmOperand::Right).wrapping_offset(panels.row_stride * from as isize);
+        for (index, column) in (0..extent.columns).step_by(width).enumerate() {
+            let matrix = Matrix {
+                at: at.wrapping_offset(panels.col_stride * column as isize),
+                row_stride: panels.row_stride,
+                col_stride: panels.col_stride,
+            };
+            let part = Extent { rows: extent.rows, columns: width.min(extent.columns - column) };
+            let to = to.wrapping_add(index * panels.kernel.panel_bytes(depth_block));
+            // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the
+            // panels of a block, and for the sums of their columns.
+            unsafe {
+                let sums = sums.wrapping_add(column);
+                panels.kernel.run_with_sums(part, matrix, to, sums, self.place(layout.row_pack));
+            }
+        }
+        to
+    }
+
+    /// Sums of a row of those that tiles make of panels of some width.
+    fn sum_columns(&self, width: usize) -> usize {
+        self.phase.nest.tile.columns.next_multiple_of(width)
+    }
+
+    /// The sums of the columns of a tile, and the bytes from row to row.
+    fn column_sums(&self) -> (*mut u8, isize) {
+        match self.phase.method {
+            GemmMethod::Tiles { right: RightForm::PackedInTile(panels), .. } => {
+                let columns = self.sum_columns(panels.kernel.columns());
+                (self.place(self.phase.layout.panel_sums), 4 * columns as isize)
+            }
+            _ => (self.at(GemmOperand::ColumnSums), self.row_stride(GemmOperand::ColumnSums)),
         }
     }
 
@@ -243,9 +291,9 @@ impl GemmOperands<'_> {
             self.place(layout.subtracted).write_bytes(0, 4 * padded);
             let subtracted = array(layout.subtracted);
             if product.left_zero != 0 {
-                let from = self.at(GemmOperand::ColumnSums);
+                let (from, row_stride) = self.column_sums();
                 for row in 0..product.sum_rows {
-                    let row = from.wrapping_offset(self.row_stride(GemmOperand::ColumnSums) * row as isize);
+                    let row = from.wrapping_offset(row_stride * row as isize);
                     for (column, sum) in subtracted[..columns].iter_mut().enumerate() {
                         *sum = sum.wrapping_add(row.cast::<i32>().wrapping_add(column).read_unaligned());
                     }

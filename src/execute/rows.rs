@@ -8,13 +8,13 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    COLUMNS, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowType, SoftMax,
-    SoftMaxBackward,
+    COLUMNS, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType, SoftMax,
+    SoftMaxBackward, join_exponentials, join_moments,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, FoldWork, FusedRows, LoopNest, Packed, PlaceNumbers, PlacedRows, Plan, RowMap, RowParameter,
-    RowPlace, RowWork, RowsPhase,
+    Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
+    RowParameter, RowPlace, RowWork, RowsPhase,
 };
 
 /// Runs all tasks of a phase.
@@ -42,8 +42,10 @@ struct Worker<'a> {
     cursor: Cursor<'a>,
     prologue: Option<RowProgram<'a>>,
     epilogue: Option<RowProgram<'a>>,
-    /// Whether the parameters that all places share are in the scratch.
-    has_parameters: bool,
+    /// The part of rows whose parameters, which all places share, are in the scratch.
+    parameters_of: Option<usize>,
+    /// The tile of places whose numbers, joined from those of parts, are in the scratch.
+    joined: Option<usize>,
 }
 
 /// Some rows of a tile, and a range of their elements.
@@ -77,7 +79,8 @@ impl<'a> Worker<'a> {
             cursor: Cursor::new(&phase.nest, &plan.constants, bindings),
             prologue: program(&phase.prologue, &dests[0]),
             epilogue: program(&phase.epilogue, &dests[1]),
-            has_parameters: false,
+            parameters_of: None,
+            joined: None,
         }
     }
 
@@ -114,7 +117,7 @@ impl<'a> Worker<'a> {
                 }
                 self.write_numbers(part.rows);
             }
-            _ => self.rows(part),
+            _ => self.rows(part, tile),
         }
         if let Some(epilogue) = &mut self.epilogue {
             epilogue.run(tile, part);
@@ -176,8 +179,16 @@ impl<'a> Worker<'a> {
     }
 
     /// Where contiguous rows of results go: to memory if they lie so there, else to scratch.
-    fn target(&self, operand: &PlacedRows) -> Target {
-        operand.packed.as_ref().map_or_else(|| self.destination(operand.place), |packed| self.packed(packed))
+    fn target(&self, operand: &PlacedRows, part: RowPart) -> Target {
+        match &operand.packed {
+            Some(packed) => self.packed(packed),
+            // The epilogue takes the part alone.
+            None if operand.place == RowPlace::Program => self.destination(operand.place),
+            None => {
+                let to = self.destination(operand.place);
+                Target { at: to.at.wrapping_add(part.first * operand.float.bytes()), ..to }
+            }
+        }
     }
 
     /// Brings results from scratch to memory, unless they are there.
@@ -263,7 +274,7 @@ impl<'a> Worker<'a> {
     fn parameter(&self, parameter: &RowParameter, part: RowPart) -> Source {
         let rows = if parameter.is_same { 1 } else { part.rows };
         let part = RowPart { rows, ..part };
-        let is_there = parameter.is_same && self.has_parameters;
+        let is_there = parameter.is_same && self.parameters_of == Some(part.first);
         let source = match &parameter.operand.packed {
             Some(packed) if is_there => {
                 Source { at: self.scratch_at(packed.scratch), row_stride: packed.row_stride as isize }
@@ -286,7 +297,7 @@ impl<'a> Worker<'a> {
 
     fn copy(&self, part: RowPart) {
         let (Some(result), [operand]) = (&self.phase.result, &self.phase.operands[..]) else { return };
-        let (from, to) = (self.contiguous(operand, part), self.target(result));
+        let (from, to) = (self.contiguous(operand, part), self.target(result, part));
         let bytes = part.count * operand.float.bytes();
         for row in 0..part.rows as isize {
             let from = from.at.wrapping_offset(from.row_stride * row);
@@ -388,16 +399,56 @@ impl<'a> Worker<'a> {
         Source { at: to.at, row_stride }
     }
 
-    /// Computes rows from rows.
-    fn rows(&mut self, part: RowPart) {
-        let phase = self.phase;
-        let (Some(result), extent) = (&phase.result, part.extent()) else { return };
+    /// The numbers of the parts of the row of a place, as they stand in memory.
+    fn measured_parts(&self, access: usize, row: usize) -> *mut [f64; 2] {
+        let from = self.memory(RowPlace::Access(access));
+        from.at.wrapping_offset(from.row_stride * row as isize).cast_mut().cast()
+    }
+
+    /// Joins the numbers of the parts of each row of a tile.
+    fn join(&mut self, tile: usize, rows: usize) {
+        let Some(measured) = self.phase.measured.filter(|measured| measured.pass == RowPass::Results) else {
+            return;
+        };
+        if self.joined.replace(tile) == Some(tile) {
+            return;
+        }
+        let RowsPhase { length, part, parts, .. } = *self.phase;
+        let to = measured.scratch.map(|scratch| self.scratch_at::<f64>(scratch));
+        for row in 0..rows {
+            let from = self.measured_parts(measured.access, row);
+            // SAFETY: the phase before has written two numbers for each part of each place.
+            let of_parts = (0..parts).map(|part| unsafe { from.add(part).read() });
+            let joined = match self.phase.work {
+                RowWork::SoftMax { inf_as_zero, .. } => join_exponentials(of_parts, inf_as_zero),
+                _ => join_moments(of_parts, length, part),
+            };
+            // SAFETY: there is room for two numbers of each place of a tile.
+            to.into_iter().zip(joined).for_each(|(to, number)| unsafe { to.add(row).write(number) });
+        }
+    }
+
+    /// Computes rows from rows, or the numbers of parts of rows.
+    fn rows(&mut self, part: RowPart, tile: usize) {
+        self.join(tile, part.rows);
+        let (phase, extent) = (self.phase, part.extent());
         let rows = |index: usize| {
             let operand = &phase.operands[index];
             (self.contiguous(operand, part), operand.float)
         };
         let (source, source_type) = rows(0);
-        let (to, to_type) = (self.target(result), result.float);
+        let (to, to_type) = match &phase.result {
+            Some(result) => (self.target(result, part), result.float),
+            None if phase.pass() == RowPass::Measure => {
+                (Target { at: std::ptr::null_mut(), row_stride: 0 }, source_type)
+            }
+            None => return,
+        };
+        let pass = phase.pass();
+        let measured = match phase.measured {
+            Some(measured) => measured.scratch.map(|scratch| self.scratch_at(scratch)),
+            None => [std::ptr::null_mut(); 2],
+        };
         // SAFETY: the rows of operands and results lie contiguous, in memory or in scratch with room for the
         // rows of a tile. A result in place of the source has the source's strides, so that each of its rows
         // is where the source's is.
@@ -413,6 +464,8 @@ impl<'a> Worker<'a> {
                     is_logarithm,
                     exponentials: phase.kept_row.map_or(std::ptr::null_mut(), |row| self.scratch_at(row)),
                     statistics: self.numbers(0),
+                    pass,
+                    measured,
                 }),
                 RowWork::Norm { kernel, is_centred, epsilon } => {
                     let parameter = |index: usize| {
@@ -432,6 +485,8 @@ impl<'a> Worker<'a> {
                         beta,
                         means,
                         variances,
+                        pass,
+                        measured,
                     });
                 }
                 RowWork::SoftMaxBackward(kernel) => kernel(&SoftMaxBackward {
@@ -461,9 +516,23 @@ impl<'a> Worker<'a> {
                 RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } => {}
             }
         }
-        self.has_parameters = true;
-        self.write_rows(result, part);
-        self.write_numbers(part.rows);
+        if let (RowPass::Measure, Some(Measured { access, .. })) = (pass, phase.measured) {
+            for row in 0..part.rows {
+                let to = self.measured_parts(access, row).wrapping_add(part.first / phase.part);
+                // SAFETY: the kernel has written two numbers for each row, and the buffer has room for those
+                // of each part of each place.
+                unsafe { to.write(measured.map(|numbers| numbers.add(row).read())) };
+            }
+            return;
+        }
+        self.parameters_of = Some(part.first);
+        if let Some(result) = &phase.result {
+            self.write_rows(result, part);
+        }
+        // All parts have the same numbers.
+        if part.first == 0 {
+            self.write_numbers(part.rows);
+        }
     }
 }
 

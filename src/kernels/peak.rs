@@ -11,8 +11,9 @@ use crate::types::features::CpuFeatures;
 use crate::types::kind::{CpuFeature, Level};
 
 /// Multiplies and adds in registers, a number of steps of independent chains, by the widest instructions in
-/// use for products of a type: pairs of bf16 if the CPU has them, else f32. Returns the number of
-/// floating-point operations done, a multiplication and an addition counted as two.
+/// use for products of a type: pairs of bf16 if the CPU has them, quads of 8-bit integers or else pairs of
+/// 16-bit ones for u8 and s8, f32 for all other types. Returns the number of operations done, a
+/// multiplication and an addition counted as two.
 ///
 /// The time that it takes is the limit of a product, whatever the memory does.
 ///
@@ -28,8 +29,16 @@ use crate::types::kind::{CpuFeature, Level};
 pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
     {
-        let has_pairs = CpuFeatures::available().contains(CpuFeature::Avx512Bf16);
+        let has = |feature| CpuFeatures::available().contains(feature);
+        let (has_pairs, has_quads) = (has(CpuFeature::Avx512Bf16), has(CpuFeature::Avx512Vnni));
+        let is_integer = matches!(data_type, DataType::U8 | DataType::S8);
         match Level::available() {
+            // SAFETY: the machine runs the level, and has the feature.
+            Level::Avx512 if is_integer && has_quads => return unsafe { x86::quads(steps) },
+            // SAFETY: the machine runs the level.
+            Level::Avx512 if is_integer => return unsafe { x86::avx512_words(steps) },
+            // SAFETY: the machine runs the level.
+            Level::Avx2 if is_integer => return unsafe { x86::avx2_words(steps) },
             // SAFETY: the machine runs the level, and has the feature.
             Level::Avx512 if data_type == DataType::Bf16 && has_pairs => return unsafe { x86::pairs(steps) },
             // SAFETY: the machine runs the level.
@@ -63,6 +72,10 @@ mod x86 {
     use std::arch::x86_64::{
         __m256, __m512, _mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm512_cvtne2ps_pbh,
         _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    };
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm256_add_epi32, _mm256_madd_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
+        _mm512_add_epi32, _mm512_dpbusd_epi32, _mm512_madd_epi16, _mm512_set1_epi32, _mm512_setzero_si512,
     };
     use std::hint::black_box;
 
@@ -103,5 +116,11 @@ mod x86 {
         avx512_bf16 pairs __m512, 24 x 32: _mm512_setzero_ps(),
             _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5)),
             |sum, x| _mm512_dpbf16_ps(sum, x, x);
+        avx512_vnni quads __m512i, 24 x 64: _mm512_setzero_si512(), _mm512_set1_epi32(0x0101_0101),
+            |sum, x| _mm512_dpbusd_epi32(sum, x, x);
+        avx512 avx512_words __m512i, 24 x 32: _mm512_setzero_si512(), _mm512_set1_epi32(0x0001_0001),
+            |sum, x| _mm512_add_epi32(sum, _mm512_madd_epi16(sum, x));
+        avx2 avx2_words __m256i, 12 x 16: _mm256_setzero_si256(), _mm256_set1_epi32(0x0001_0001),
+            |sum, x| _mm256_add_epi32(sum, _mm256_madd_epi16(sum, x));
     }
 }

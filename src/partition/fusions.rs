@@ -57,7 +57,10 @@ const ROWS: Fusion = Fusion {
     name: "rows",
     seed: is_on_rows,
     grow: |group, op| match moves::moves(group.graph.ops[op]) {
-        true => FusionVerdict::Rejected(MOVES_ALONE),
+        true => match moves_beside(group, op) {
+            FusionVerdict::Matched => rows::grow(group, op, MAX_OPS),
+            other => other,
+        },
         false => rows::grow(group, op, MAX_OPS),
     },
     accept: |_| FusionVerdict::Matched,
@@ -91,8 +94,24 @@ const POINTWISE: Fusion = Fusion {
 const FULL: &str = "the group has as many ops as a group may have";
 const MOVES_ALONE: &str = "tiles of a product or of rows lie where the op does not move them";
 
-/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; or one
-/// that leads to the operands of the product alone.
+/// Whether an op that moves elements stands where strides of the group's operands or results can take its
+/// place: before the group, or between it and the end of the graph.
+fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let is_behind = graph.producers[op].iter().any(|producer| group.members.contains(producer));
+    let may_be_strides = match is_behind {
+        true => moves::leads_out(graph, op),
+        false => moves::keeps_elements(graph.ops[op]),
+    };
+    match moves::objection(group, op) {
+        _ if !may_be_strides => FusionVerdict::Rejected(MOVES_ALONE),
+        Some(why) => FusionVerdict::Rejected(why),
+        None => FusionVerdict::Matched,
+    }
+}
+
+/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; one that
+/// leads to the operands of the product alone; or one that moves the result on its way out.
 fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let graph = group.graph;
     let op = graph.ops[index];
@@ -104,7 +123,7 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
         () if Pointwise::of(op).is_none() => FusionVerdict::NoMatch,
         () if group.members.len() == MAX_OPS => FusionVerdict::Rejected(FULL),
         () if graph.producers[index].iter().any(is_behind) => match moves::moves(op) {
-            true => FusionVerdict::Rejected(MOVES_ALONE),
+            true => moves_beside(group, index),
             false => FusionVerdict::Matched,
         },
         () if index > product => FusionVerdict::Rejected("the op does not use the product"),

@@ -2,6 +2,7 @@
 //! places that strides lead to.
 
 use super::fusion::GroupView;
+use super::op_graph::OpGraph;
 use crate::graph::function::{Function, Movement};
 use crate::graph::infer;
 use crate::graph::op::Op;
@@ -31,6 +32,17 @@ pub(super) fn objection(group: &GroupView<'_>, op: usize) -> Option<&'static str
 /// Whether an op moves elements.
 pub(super) fn moves(op: &Op) -> bool {
     movement(op).is_some()
+}
+
+/// Whether an op puts the result of a product, or of an op on rows, elsewhere before it leaves the graph: the
+/// op, and those behind it, only move elements, all of them, and nobody else uses what they move. Strides of
+/// the output may then lead to its place.
+pub(super) fn leads_out(graph: &OpGraph<'_>, op: usize) -> bool {
+    let keeps_all = keeps_elements(graph.ops[op]) && movement(graph.ops[op]) != Some(Movement::Slice);
+    let is_only_user = |producer: &usize| graph.consumers[*producer][..] == [op];
+    keeps_all
+        && graph.producers[op].iter().all(is_only_user)
+        && graph.consumers[op].iter().all(|&user| leads_out(graph, user))
 }
 
 /// Whether an op gives each element of its one operand another place, or none.

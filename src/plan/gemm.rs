@@ -101,8 +101,7 @@ pub(crate) enum GemmMethod {
         right_row: isize,
         /// Bytes from one panel to the next.
         panel: isize,
-        /// Whether the right operand was packed.
-        is_packed: bool,
+        right: RightForm,
     },
     /// By dot products, for few rows.
     Dots {
@@ -110,6 +109,26 @@ pub(crate) enum GemmMethod {
         /// Bytes from one column of the right operand to the next.
         right_column: isize,
     },
+}
+
+/// How the right operand of micro-kernels lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RightForm {
+    /// In rows, where it is.
+    InPlace,
+    /// In panels, which a phase before has packed.
+    Packed,
+    /// In panels that each tile packs to scratch, block by block of the depth.
+    PackedInTile(TilePanels),
+}
+
+/// The packing of a tile's part of the right operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TilePanels {
+    pub(crate) kernel: PackPanel,
+    /// Bytes from one row of the operand to the next, and from one column to the next.
+    pub(crate) row_stride: isize,
+    pub(crate) col_stride: isize,
 }
 
 /// The addition of a bias to a tile.
@@ -164,6 +183,9 @@ pub(crate) struct GemmScratch {
     pub(crate) row_sums: usize,
     /// Scratch of the kernels that row_pack.
     pub(crate) row_pack: usize,
+    /// Panels that a tile packs, and the sums of their columns in s32: a row for each block of the depth.
+    pub(crate) panels: usize,
+    pub(crate) panel_sums: usize,
     /// All of it.
     pub(crate) end: usize,
 }

@@ -29,13 +29,14 @@ pub(crate) use self::attention_backward::{
 };
 pub(crate) use self::decode::{CHUNK, CHUNK_TILES, DECODE_ROWS, DecodePhase, DecodeScratch, row_type};
 pub(crate) use self::gemm::{
-    Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase,
+    Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase, RightForm,
+    TilePanels,
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::rows::{
-    FoldFinish, FoldWork, FusedRows, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace,
-    RowWork, RowsPhase,
+    FoldFinish, FoldWork, FusedRows, Measured, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter,
+    RowPlace, RowWork, RowsPhase,
 };
 pub(crate) use self::tile_class::{
     CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,

@@ -1,7 +1,8 @@
 //! A phase over rows: each place of a tensor has a row, which lies along some of the tensor's dims.
 //!
 //! A task is a tile of places, and a part of their rows if the rows are long and only numbers of them are
-//! wanted. The parts of a row are fixed, so the bits do not depend on threads.
+//! wanted, or if the rows are few. The parts of a row are fixed, so the bits do not depend on threads. If the
+//! results of a row depend on numbers of the whole row, a phase before measures the parts.
 
 use smallvec::SmallVec;
 
@@ -10,7 +11,7 @@ use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::{
     Fold, FoldKernels, NormBackward, NormProducts, NormRows, PreluBackward, PreluProducts, RowKernel,
-    RowType, SoftMaxBackward, SoftMaxRows,
+    RowPass, RowType, SoftMaxBackward, SoftMaxRows,
 };
 
 /// Elements of a part of a row that is combined to one number.
@@ -40,6 +41,8 @@ pub(crate) struct RowsPhase {
     pub(crate) given: SmallVec<[PlaceNumbers; 2]>,
     /// A number for each place that is written.
     pub(crate) numbers: SmallVec<[PlaceNumbers; 2]>,
+    /// The numbers of the parts of rows that one phase writes and the next one reads.
+    pub(crate) measured: Option<Measured>,
     /// Offset of room for a row of f32 in the scratch, if the work keeps one.
     pub(crate) kept_row: Option<usize>,
     /// Offset of room for rows of f32 that are combined, or for partial results of columns.
@@ -50,6 +53,11 @@ pub(crate) struct RowsPhase {
 }
 
 impl RowsPhase {
+    /// Which part of the work on a row it does.
+    pub(crate) fn pass(&self) -> RowPass {
+        self.measured.map_or(RowPass::Whole, |measured| measured.pass)
+    }
+
     /// Number of tasks: each part of the rows of each tile of places.
     pub(crate) fn tasks(&self) -> usize {
         self.nest.tiles().saturating_mul(self.parts)
@@ -64,6 +72,17 @@ impl RowsPhase {
     pub(crate) fn scratch(&self) -> usize {
         self.nest.program.scratch
     }
+}
+
+/// Two f64 for each part of the row of each place, which lie next to each other for the parts of a place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    /// Whether the phase writes the numbers or reads them.
+    pub(crate) pass: RowPass,
+    /// The access of the numbers, whose row stride is that of places.
+    pub(crate) access: usize,
+    /// Offsets in the scratch: of the first and of the second number for each place of a tile.
+    pub(crate) scratch: [usize; 2],
 }
 
 /// A tile program that runs on the rows of a tile of places.

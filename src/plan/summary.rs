@@ -6,9 +6,10 @@ use super::register_fusion::RegisterFusionVerdict;
 use super::{
     AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
     DecodePhase, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand,
-    PackPhase, Phase, Plan, RowPlace, RowWork, RowsPhase, Step,
+    PackPhase, Phase, Plan, RightForm, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
+use crate::kernels::rows::RowPass;
 use crate::kernels::{InnerStride, StorePolicy};
 use crate::types::kind::{Level, PhaseKind, TensorId};
 
@@ -209,13 +210,19 @@ impl RowsPhase {
         let places = self.operands.iter().map(|operand| operand.place);
         let places = places.chain(self.parameters.iter().map(|parameter| parameter.operand.place));
         let places = places.chain(self.given.iter().map(|numbers| numbers.place));
+        let measured = self.measured.map(|measured| RowPlace::Access(measured.access));
+        let is_measuring = self.pass() == RowPass::Measure;
+        let places = places.chain(measured.filter(|_| !is_measuring));
         let written = self.result.iter().map(|result| result.place);
+        let written = written.chain(measured.filter(|_| is_measuring));
         let mut written =
             written.chain(self.numbers.iter().map(|numbers| numbers.place)).filter_map(accessed);
         let packed = self.operands.iter().chain(&self.result).any(|operand| operand.packed.is_some());
         let form = match self.work {
             RowWork::Fold(FoldWork { by_columns: true, .. }) => " by columns",
             RowWork::Merge { .. } => " of parts",
+            _ if is_measuring => ", numbers of parts",
+            _ if measured.is_some() => " by parts",
             _ if packed => " of packed rows",
             _ => "",
         };
@@ -341,8 +348,12 @@ impl GemmPhase {
         }
         let way = match self.method {
             GemmMethod::Dots { .. } => "dot products".to_owned(),
-            GemmMethod::Tiles { kernel, depth_block, is_packed, .. } => {
-                let right = if is_packed { "packed panels" } else { "rows in place" };
+            GemmMethod::Tiles { kernel, depth_block, right, .. } => {
+                let right = match right {
+                    RightForm::InPlace => "rows in place",
+                    RightForm::Packed => "packed panels",
+                    RightForm::PackedInTile(_) => "panels packed in tiles",
+                };
                 let form = match kernel.form() {
                     Form::F32 => "f32",
                     Form::Bf16Pairs => "pairs of bf16",

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use sterna::reference::Value;
 use sterna::{
-    Attention, Attr, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, OpKind, TensorId,
+    Attention, Attr, AutoBroadcast, Causal, DataType, Graph, LogicalTensor, MaskTrue, Op, OpKind, Property,
+    TensorId,
 };
 
 use super::args::Suite;
@@ -228,6 +229,8 @@ enum Behind {
 
 const F32S: [DataType; 2] = [DataType::F32; 2];
 const BF16S: [DataType; 2] = [DataType::Bf16; 2];
+/// u8 and constant weights of s8 behind a dequantisation, with a scale for each column.
+const INTEGERS: [DataType; 2] = [DataType::S8, DataType::F32];
 
 /// Named by rows, depth and columns.
 const PRODUCTS: &[Product] = &[
@@ -246,6 +249,11 @@ const PRODUCTS: &[Product] = &[
     ("512x512x512/bf16", BF16S, [1, 512, 512, 512], Behind::Nothing),
     ("1024x1024x1024/bf16", BF16S, [1, 1024, 1024, 1024], Behind::Nothing),
     ("1x4096x4096/bf16", BF16S, [1, 1, 4096, 4096], Behind::Nothing),
+    ("512x512x512/u8s8", INTEGERS, [1, 512, 512, 512], Behind::Nothing),
+    ("1024x1024x1024/u8s8", INTEGERS, [1, 1024, 1024, 1024], Behind::Nothing),
+    ("1024x1024x1024/u8s8/scale-select-gelu", INTEGERS, [1, 1024, 1024, 1024], Behind::ScaleSelectGelu),
+    ("1x4096x4096/u8s8", INTEGERS, [1, 1, 4096, 4096], Behind::Nothing),
+    ("16x4096x4096/u8s8", INTEGERS, [1, 16, 4096, 4096], Behind::Nothing),
 ];
 
 /// An op on rows: its kind, the type, and the dims.
@@ -336,8 +344,24 @@ fn product(&(name, [t, to], [batch, rows, depth, columns], behind): &Product) ->
     let tensor = |id, dims: &[i64]| LogicalTensor::strided(id, t, dims);
     let result = |id| LogicalTensor::strided(id, to, &[batch, rows, columns]);
     let mut graph = Graph::new();
-    let op = Op::new(0, OpKind::MatMul).input(tensor(0, &[batch, rows, depth])?);
-    graph.add_op(op.input(tensor(1, &[batch, depth, columns])?).output(result(2)?))?;
+    let (left, right) = ([batch, rows, depth], [batch, depth, columns]);
+    let operands = match t {
+        DataType::S8 => {
+            let float = |id, dims: &[i64]| LogicalTensor::strided(id, to, dims);
+            let u8s = LogicalTensor::strided(0, DataType::U8, &left)?;
+            let s8s = tensor(1, &right)?.with_property(Property::Constant)?;
+            let op = |id| Op::new(id, OpKind::Dequantize);
+            let of_left = op(10).attr(Attr::Scales, vec![0.001f32]).attr(Attr::Zps, vec![128i64]);
+            let of_right = (op(11).attr(Attr::Qtype, "per_channel").axis(2))
+                .attr(Attr::Scales, vec![0.01f32; columns as usize])
+                .attr(Attr::Zps, vec![0i64; columns as usize]);
+            graph.add_op(of_left.input(u8s).output(float(10, &left)?))?;
+            graph.add_op(of_right.input(s8s).output(float(11, &right)?))?;
+            [float(10, &left)?, float(11, &right)?]
+        }
+        _ => [tensor(0, &left)?, tensor(1, &right)?],
+    };
+    graph.add_op(Op::new(0, OpKind::MatMul).inputs_from(operands).output(result(2)?))?;
     if behind == Behind::ScaleSelectGelu {
         let one = |id| LogicalTensor::strided(id, to, &[]);
         let cond = LogicalTensor::strided(5, DataType::Boolean, &[1, 1, columns])?;

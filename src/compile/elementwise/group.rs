@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::composites::{self, CompositePart, PartOperand};
-use super::view::{Obstacle, View};
+use super::view::{NestBox, Obstacle, View};
 use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::function::{Function, Movement};
@@ -317,6 +317,37 @@ impl ShapedGroup {
             }
         };
         moves.then(|| def.operands.first().map(|&(operand, _)| operand)).flatten()
+    }
+
+    /// The value that moves give another place on the way to an output alone, and the strides in which it is
+    /// written there, given those of the output. `None` if others need the value, if it is an input, or if no
+    /// strides lead to all its elements.
+    pub(in crate::compile) fn written_as(&self, output: usize, strides: &[i64]) -> Option<(usize, Dims)> {
+        let from = self.moved_from(output)?;
+        let [of_output, of_from] = [output, from].map(|value| &self.values[value]);
+        let users = |value: usize| {
+            let used = (0..self.values.len()).filter(|&user| self.operands(user).contains(&value)).count();
+            used + self.outputs.iter().filter(|&&other| other == value).count()
+        };
+        let is_alike = of_output.data_type == of_from.data_type && !of_from.dims.contains(&0);
+        if from < self.inputs || !is_alike || users(from) != 1 {
+            return None;
+        }
+        let (dims, extents) = (&of_output.dims, &of_from.dims);
+        let strides = match of_output.def.as_ref()?.moved.as_ref() {
+            None => strides.into(),
+            Some(Moved::Transposed(order)) => {
+                let mut of_from = Dims::from_elem(0, order.len());
+                order.iter().zip(strides).for_each(|(&dim, &stride)| of_from[dim] = stride);
+                of_from
+            }
+            Some(Moved::Reshaped) => {
+                let view = NestBox::of_dims(extents).view().reshaped(extents, dims);
+                view.strides(dims, strides, extents).ok()?.1
+            }
+            Some(Moved::Sliced(_) | Moved::Concatenated { .. }) => return None,
+        };
+        Some((from, strides))
     }
 
     /// The only user of a value, if that has the value's dims in an order: axis `i` is axis `order[i]` of the

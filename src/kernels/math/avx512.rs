@@ -264,8 +264,12 @@ impl OfVector for GeluErf {
             let square = _mm512_mul_ps(a, a);
             let low = _mm512_fmsub_ps(a, a, square);
             let (n, e) = reduced(_mm512_mul_ps(square, all(-0.5)), _mm512_mul_ps(low, all(-0.5)));
-            let below = _mm512_scalef_ps(_mm512_fmadd_ps(tail, e, tail), n);
             let is_above = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_setzero_ps());
+            // A result that underflows takes long to scale (decision: underflow-is-zero). From 8 on, x less
+            // that difference is x.
+            let end = _mm512_mask_blend_ps(is_above, all(14.4), all(8.0));
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NGE_UQ>(a, end);
+            let below = _mm512_maskz_scalef_ps(is_kept, _mm512_fmadd_ps(tail, e, tail), n);
             let y = _mm512_mask_sub_ps(_mm512_xor_ps(below, all(-0.0)), is_above, x, below);
             not_at_minus_infinity(x, y)
         }
@@ -307,11 +311,14 @@ impl OfVector for GeluTanh {
             let minus_v = _mm512_xor_ps(_mm512_mul_ps(a, w), all(-0.0));
             let minus_low = _mm512_fnmadd_ps(a, w_low, _mm512_fnmsub_ps(a, w, minus_v));
             let (n, e) = reduced(minus_v, minus_low);
-            let z = _mm512_scalef_ps(_mm512_add_ps(e, all(1.0)), n);
+            // As for `GeluErf`: from 8 on, 1 + z is 1.
+            let is_kept = _mm512_cmp_ps_mask::<_CMP_NGE_UQ>(a, all(8.0));
+            let z = _mm512_maskz_scalef_ps(is_kept, _mm512_add_ps(e, all(1.0)), n);
             let is_below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, _mm512_setzero_ps());
             let dividend = _mm512_mask_blend_ps(is_below, x, _mm512_xor_ps(a, all(-0.0)));
             let y = _mm512_div_ps(dividend, _mm512_add_ps(z, all(1.0)));
-            let below = _mm512_scalef_ps(_mm512_fmadd_ps(y, e, y), n);
+            let is_scaled = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(is_below, a, all(10.8));
+            let below = _mm512_mask_scalef_ps(all(-0.0), is_scaled, _mm512_fmadd_ps(y, e, y), n);
             not_at_minus_infinity(x, _mm512_mask_blend_ps(is_below, y, below))
         }
     }

@@ -9,6 +9,7 @@ mod backward;
 mod fold;
 pub(in crate::kernels) mod lanes;
 mod norm;
+mod pass;
 mod softmax;
 
 pub(crate) use backward::{
@@ -17,5 +18,6 @@ pub(crate) use backward::{
 };
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
 pub(crate) use lanes::RowType;
-pub(crate) use norm::{Norm, NormRows, norm};
-pub(crate) use softmax::{SoftMax, SoftMaxRows, softmax};
+pub(crate) use norm::{Norm, NormRows, join_moments, norm};
+pub(crate) use pass::RowPass;
+pub(crate) use softmax::{SoftMax, SoftMaxRows, join_exponentials, softmax};

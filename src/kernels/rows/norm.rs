@@ -3,6 +3,7 @@
 use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
 };
+use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -24,6 +25,31 @@ pub(crate) struct Norm {
     /// Where the mean and the variance of each row go; may be null.
     pub(crate) means: *mut f64,
     pub(crate) variances: *mut f64,
+    pub(crate) pass: RowPass,
+    /// The mean and the variance of each row, or of each part of a row, as for
+    /// [`SoftMax`](super::SoftMax::measured).
+    pub(crate) measured: [*mut f64; 2],
+}
+
+/// The mean and the variance of a part of a row; 0 and the mean of the squares without a centre.
+type PartMoments = [f64; 2];
+
+/// The moments of a row of some elements from those of its parts, which have so many each, but for the last.
+pub(crate) fn join_moments(
+    parts: impl Iterator<Item = PartMoments> + Clone,
+    elements: usize,
+    of_part: usize,
+) -> PartMoments {
+    let share = move |part: usize| {
+        let count = of_part.min(elements - part * of_part);
+        count as f64 / elements as f64
+    };
+    let mean: f64 = parts.clone().enumerate().map(|(part, [mean, _])| share(part) * mean).sum();
+    let about = |(part, [of_part, variance]): (usize, PartMoments)| {
+        let distance = of_part - mean;
+        share(part) * (variance + distance * distance)
+    };
+    [mean, parts.enumerate().map(about).sum()]
 }
 
 /// Normalises the rows of a tile.
@@ -168,7 +194,16 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
     let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
     // SAFETY: as the caller promises.
     unsafe {
-        let (mean, variance) = moments::<I>(operands, from);
+        let [of_means, of_variances] = operands.measured.map(|numbers| numbers.wrapping_add(row));
+        let (mean, variance) = match operands.pass {
+            RowPass::Results => (of_means.read(), of_variances.read()),
+            _ => moments::<I>(operands, from),
+        };
+        if operands.pass == RowPass::Measure {
+            of_means.write(mean);
+            of_variances.write(variance);
+            return;
+        }
         if !means.is_null() {
             means.add(row).write(mean);
         }

@@ -2,11 +2,12 @@
 //!
 //! A row is read for its largest number, then for the sum of the exponentials, then for the results. Numbers
 //! of a row up to 64 stay in registers. Exponentials of a longer row are kept in the caller's scratch, or are
-//! computed twice if the caller has none.
+//! computed twice if the caller has none. The first two of these three can be done part by part.
 
 use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
 };
+use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -27,6 +28,30 @@ pub(crate) struct SoftMax {
     pub(crate) exponentials: *mut f32,
     /// Where the maximum plus the logarithm of the sum of each row goes; may be null.
     pub(crate) statistics: *mut f64,
+    pub(crate) pass: RowPass,
+    /// The largest number and the sum of the exponentials of each row, or of each part of a row, which is
+    /// that of a row if the pass is not [`RowPass::Measure`]. May be null if the pass is the whole work.
+    pub(crate) measured: [*mut f64; 2],
+}
+
+/// The largest number of a part of a row, and the sum of the exponentials of the part's numbers less the
+/// largest. If the largest is −∞, nothing is subtracted.
+type PartExponentials = [f64; 2];
+
+/// The numbers of a row from those of its parts, in order.
+pub(crate) fn join_exponentials(
+    parts: impl Iterator<Item = PartExponentials> + Clone,
+    inf_as_zero: bool,
+) -> PartExponentials {
+    const LEAST: f64 = f64::NEG_INFINITY;
+    let largest = parts.clone().fold(LEAST, |most, [largest, _]| most.max(largest));
+    if largest == LEAST && !inf_as_zero {
+        return [LEAST, f64::NAN];
+    }
+    // The sum of a part of −∞ is 0, or NaN if the part has a NaN.
+    let of_part =
+        |[most, sum]: PartExponentials| if most == LEAST { sum } else { sum * (most - largest).exp() };
+    [largest, parts.map(of_part).sum()]
 }
 
 /// Computes SoftMax along the rows of a tile.
@@ -62,13 +87,30 @@ unsafe fn softmax_rows<I: Lanes>(operands: &SoftMax) {
     for row in 0..operands.extent.rows {
         // SAFETY: as the caller promises.
         unsafe {
+            let [of_largest, of_sums] = operands.measured.map(|numbers| numbers.wrapping_add(row));
+            let is_short = operands.pass == RowPass::Whole && !operands.is_logarithm;
             let (largest, sum) = match operands.extent.columns {
-                1..=STEP if !operands.is_logarithm => short::<I>(operands, row),
-                _ => long::<I>(operands, row),
+                1..=STEP if is_short => short::<I>(operands, row),
+                _ => {
+                    let (largest, sum) = match operands.pass {
+                        RowPass::Results => (of_largest.read() as f32, of_sums.read()),
+                        _ => measure::<I>(operands, row),
+                    };
+                    if operands.pass == RowPass::Measure {
+                        of_largest.write(f64::from(largest));
+                        of_sums.write(sum);
+                        continue;
+                    }
+                    results::<I>(operands, row, largest, sum);
+                    (largest, sum)
+                }
             };
             if !operands.statistics.is_null() {
                 let is_zero = sum == 0.0 && operands.inf_as_zero;
-                let statistic = if is_zero { 0.0 } else { f64::from(largest) + sum.ln() };
+                let statistic = match is_zero {
+                    true => 0.0,
+                    false => f64::from(base(operands, largest)) + sum.ln(),
+                };
                 operands.statistics.add(row).write(statistic);
             }
         }
@@ -87,7 +129,7 @@ fn factor(sum: f64) -> f32 {
     if sum == 0.0 { 0.0 } else { (1.0 / sum) as f32 }
 }
 
-/// A row of at most [`STEP`] numbers; returns what was subtracted, and the sum of the exponentials.
+/// A row of at most [`STEP`] numbers; returns the largest number, and the sum of the exponentials.
 ///
 /// # Safety
 ///
@@ -98,7 +140,6 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
     let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
     // SAFETY: as the caller promises.
     unsafe {
-        const PAD: f32 = f32::NEG_INFINITY;
         prefetch_next(from, source.row_stride, source_type, 0);
         let x = match columns {
             STEP => load_step::<I>(from, source_type, 0),
@@ -107,8 +148,8 @@ unsafe fn short<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
                 count => load_end::<I>(from, source_type, i * LANES, count, PAD),
             }),
         };
-        let largest = base(operands, I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3]))));
-        let by = I::splat(largest);
+        let largest = I::largest(I::larger(I::larger(x[0], x[1]), I::larger(x[2], x[3])));
+        let by = I::splat(base(operands, largest));
         let e = each!(4, |i| I::exp(I::sub(x[i], by)));
         let sum = f64::from(I::sum(I::add(I::add(e[0], e[1]), I::add(e[2], e[3]))));
         let factor = I::splat(factor(sum));
@@ -140,16 +181,18 @@ unsafe fn again<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -
     }
 }
 
-/// A row of any length; as [`short`].
+/// Less than any number of a row.
+const PAD: f32 = f32::NEG_INFINITY;
+
+/// The largest number of a row, or of a part of one, and the sum of the exponentials.
 ///
 /// # Safety
 ///
 /// As [`SoftMaxRows`].
 #[inline(always)]
-unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
+unsafe fn measure<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
     let SoftMax { extent, source, source_type, to, to_type, exponentials, .. } = *operands;
     let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
-    const PAD: f32 = f32::NEG_INFINITY;
     // SAFETY: as the caller promises.
     unsafe {
         let mut largest = [I::splat(PAD); 4];
@@ -167,8 +210,10 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             column += LANES;
         }
         let [a, b, c, d] = largest;
-        let largest = base(operands, I::largest(I::larger(I::larger(a, b), I::larger(c, d))));
-        let by = I::splat(largest);
+        let largest = I::largest(I::larger(I::larger(a, b), I::larger(c, d)));
+        // A part of −∞ may be that of a row of other numbers.
+        let is_part_of_none = largest == PAD && operands.pass == RowPass::Measure;
+        let by = I::splat(if is_part_of_none { 0.0 } else { base(operands, largest) });
 
         let mut sum = 0.0;
         let keeps = !exponentials.is_null() && !operands.is_logarithm;
@@ -202,7 +247,23 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             let [a, b, c, d] = sums;
             sum += f64::from(I::sum(I::add(I::add(a, b), I::add(c, d))));
         }
+        (largest, sum)
+    }
+}
 
+/// Writes the results of a row, or of a part of one, whose largest number and sum of exponentials are known.
+///
+/// # Safety
+///
+/// As [`SoftMaxRows`].
+#[inline(always)]
+unsafe fn results<I: Lanes>(operands: &SoftMax, row: usize, largest: f32, sum: f64) {
+    let SoftMax { extent, source, source_type, to, to_type, exponentials, .. } = *operands;
+    let (columns, from, to) = (extent.columns, source.row::<u8>(row), to.row::<u8>(row));
+    let keeps = !exponentials.is_null() && !operands.is_logarithm;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let by = I::splat(base(operands, largest));
         let factor = I::splat(if operands.is_logarithm { sum.ln() as f32 } else { factor(sum) });
         let mut column = 0;
         while column + STEP <= columns {
@@ -231,6 +292,5 @@ unsafe fn long<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
             store_end::<I>(to, to_type, column, count, y);
             column += LANES;
         }
-        (largest, sum)
     }
 }

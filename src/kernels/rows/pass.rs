@@ -1,0 +1,15 @@
+//! Rows that are worked out in parts.
+
+/// Which part of its work a kernel does whose results depend on two numbers of the whole row.
+///
+/// A row that is worked out in parts is gone through twice: each part is measured, the numbers of the parts
+/// are joined in order, and each part gets its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowPass {
+    /// Measures the row and writes its results.
+    Whole,
+    /// Writes the two numbers alone.
+    Measure,
+    /// Reads the two numbers and writes the results.
+    Results,
+}
