@@ -11,7 +11,7 @@ use super::attention_shape::{Shape, TokenOperands, empty_nest, result, round, wi
 use super::elementwise::DriverSpace;
 use super::machine::Machine;
 use super::phases::{PlanBuilder, ShapedPartition};
-use super::{decode, gemm, rows};
+use super::{decode, gemm};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::attention::{AttentionKernels, QUERIES};
@@ -24,7 +24,6 @@ use crate::plan::{
     AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, WeightsProgram,
 };
 use crate::types::dtype::DataType;
-use crate::types::kind::OpKind;
 
 /// The plan of a partition for concrete inputs.
 pub(super) fn lower(
@@ -37,14 +36,7 @@ pub(super) fn lower(
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
     match Shape::new(&shaped, &plan)? {
         Some(shape) => add(&shaped, &mut plan, &shape, machine)?,
-        None => {
-            for (index, anchor) in shaped.group.anchors.iter().enumerate() {
-                match partition.ops()[anchor.op].kind() {
-                    OpKind::MatMul => gemm::add_product(&shaped, &mut plan, index, machine)?,
-                    _ => drop(rows::add(&shaped, &mut plan, index)?),
-                }
-            }
-        }
+        None => gemm::add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?,
     }
     plan.finish()
 }

@@ -32,7 +32,7 @@ use crate::plan::{
     TileChain, TileProgram, TypedTile,
 };
 use crate::types::dtype::DataType;
-use crate::types::kind::{Attr, Level, OpKind};
+use crate::types::kind::{Attr, Level};
 use crate::types::shape;
 
 use BackwardOperand as O;
@@ -47,7 +47,6 @@ pub(super) fn lower(
     let shaped = ShapedPartition::new(partition, inputs, outputs)?;
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
     let anchors = &shaped.group.anchors;
-    let kind = |anchor: usize| partition.ops()[anchors[anchor].op].kind();
     let mut is_done = vec![false; anchors.len()];
     // Sums that need no product come first, whatever follows.
     for anchor in 0..anchors.len() {
@@ -61,12 +60,8 @@ pub(super) fn lower(
         add(&shaped, &mut plan, &shape, machine)?;
         shape.anchors().for_each(|anchor| is_done[anchor] = true);
     }
-    for anchor in (0..anchors.len()).filter(|&anchor| !is_done[anchor]) {
-        match kind(anchor) {
-            OpKind::MatMul => gemm::add_product(&shaped, &mut plan, anchor, machine)?,
-            _ => drop(rows::add(&shaped, &mut plan, anchor)?),
-        }
-    }
+    let rest = (0..anchors.len()).filter(|&anchor| !is_done[anchor]);
+    gemm::add_anchors(&shaped, &mut plan, rest, machine)?;
     plan.finish()
 }
 

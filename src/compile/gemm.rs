@@ -1,4 +1,5 @@
-//! Lowers a partition of one MatMul, and of pointwise ops around it, to a plan.
+//! Lowers a partition of products, of ops on rows, and of pointwise ops around them, to a plan: one anchor after
+//! the other.
 //!
 //! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
 //! elements in a value that is stored.
@@ -16,6 +17,7 @@ use super::machine::Machine;
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
 use super::product_shape::{ProductShape, UNPACKED_ROWS, batch_strides, width_of};
+use super::rows;
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
@@ -33,6 +35,7 @@ use crate::plan::{
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
+use crate::types::kind::OpKind;
 use crate::types::shape;
 
 /// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
@@ -65,14 +68,28 @@ pub(super) fn lower(
 ) -> Result<Plan> {
     let shaped = ShapedPartition::new(partition, inputs, outputs)?.with_moves_as_strides();
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
-    for anchor in 0..shaped.group.anchors.len() {
-        add_product(&shaped, &mut plan, anchor, machine)?;
-    }
+    add_anchors(&shaped, &mut plan, 0..shaped.group.anchors.len(), machine)?;
     plan.finish()
 }
 
+/// Adds the phases of products and of ops on rows, in the given order.
+pub(super) fn add_anchors(
+    shaped: &ShapedPartition<'_>,
+    plan: &mut PlanBuilder<'_>,
+    anchors: impl IntoIterator<Item = usize>,
+    machine: Machine,
+) -> Result<()> {
+    for anchor in anchors {
+        match shaped.partition.ops()[shaped.group.anchors[anchor].op].kind() {
+            OpKind::MatMul => add_product(shaped, plan, anchor, machine)?,
+            _ => drop(rows::add(shaped, plan, anchor)?),
+        }
+    }
+    Ok(())
+}
+
 /// Adds the phases of one product, and of its epilogue.
-pub(super) fn add_product(
+fn add_product(
     shaped: &ShapedPartition<'_>,
     plan: &mut PlanBuilder<'_>,
     index: usize,

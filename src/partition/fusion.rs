@@ -39,7 +39,7 @@ pub(crate) enum Lowering {
     Elementwise,
     /// To phases over rows, with elementwise work before and behind.
     Rows,
-    /// To a matrix product, with the other ops as its epilogue.
+    /// To matrix products and ops on rows one after the other, each with elementwise work before and behind.
     Matmul,
     /// To two products with a SoftMax between them, whose scores are never in memory as a whole.
     Attention,

@@ -5,6 +5,7 @@ use super::attention_backward;
 use super::fusion::{Accuracy, Fusion, FusionVerdict, GroupView, Lowering};
 use super::moves;
 use super::pointwise::Pointwise;
+use super::products;
 use super::rows::{self, is_on_rows};
 use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
@@ -16,7 +17,8 @@ use crate::types::kind::{OpKind, TensorId};
 const MAX_OPS: usize = 64;
 
 /// Every fusion, the one with the highest priority first.
-pub(super) const FUSIONS: &[Fusion] = &[ATTENTION_BACKWARD, ATTENTION, MATMUL, ROWS, POINTWISE];
+pub(super) const FUSIONS: &[Fusion] =
+    &[ATTENTION_BACKWARD, ATTENTION, GATED_MLP, NORM_MATMUL, MATMUL, ROWS, POINTWISE];
 
 /// The gradients of attention: the weights again, from scores and their statistics or by a SoftMax, and the
 /// products that use them.
@@ -39,6 +41,27 @@ const ATTENTION: Fusion = Fusion {
     accuracy: |_| Accuracy::Bounded,
 };
 
+/// Two products of one operand, joined by pointwise ops of which one is a gate, and a third product: with the
+/// norm of the operand, and pointwise ops behind.
+const GATED_MLP: Fusion = Fusion {
+    name: "gated_mlp",
+    seed: |op| op.kind() == OpKind::MatMul,
+    grow: |group, op| products::grow_gated(group, op, MAX_OPS),
+    accept: products::accept_gated,
+    lowering: Lowering::Matmul,
+    accuracy: accuracy_of_products,
+};
+
+/// A norm and the products of its result, with pointwise ops around them.
+const NORM_MATMUL: Fusion = Fusion {
+    name: "norm_matmul",
+    seed: products::is_norm,
+    grow: |group, op| products::grow_normed(group, op, MAX_OPS),
+    accept: products::accept_normed,
+    lowering: Lowering::Matmul,
+    accuracy: accuracy_of_products,
+};
+
 /// A matrix product, with pointwise ops around it.
 const MATMUL: Fusion = Fusion {
     name: "matmul",
@@ -46,10 +69,7 @@ const MATMUL: Fusion = Fusion {
     grow: around_product,
     accept: |_| FusionVerdict::Matched,
     lowering: Lowering::Matmul,
-    accuracy: |group| match is_of_integers(group) {
-        true => Accuracy::Bounded,
-        false => Accuracy::Ordered,
-    },
+    accuracy: accuracy_of_products,
 };
 
 /// An op on rows, with pointwise ops around it.
@@ -130,18 +150,24 @@ fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
         () if !graph.consumers[index].iter().all(|user| *user <= product && is_member(user)) => {
             FusionVerdict::Rejected("the op does not lead to the operands of the product alone")
         }
-        () if follows_anchor(group, index) => {
+        () if products::follows_anchor(group, index, MAX_OPS) => {
             FusionVerdict::Rejected("the op is behind a product, or behind an op on rows")
         }
         () => moves::objection(group, index).map_or(FusionVerdict::Matched, FusionVerdict::Rejected),
     }
 }
 
-/// Whether both operands of the product of a group are dequantised in the group, so that sums may be s32.
-fn is_of_integers(group: &GroupView<'_>) -> bool {
+fn accuracy_of_products(group: &GroupView<'_>) -> Accuracy {
+    let mut products = group.members.iter().filter(|&&op| group.graph.ops[op].kind() == OpKind::MatMul);
+    match products.any(|&product| is_of_integers(group, product)) {
+        true => Accuracy::Bounded,
+        false => Accuracy::Ordered,
+    }
+}
+
+/// Whether both operands of a product of a group are dequantised in the group, so that sums may be s32.
+fn is_of_integers(group: &GroupView<'_>, product: usize) -> bool {
     let graph = group.graph;
-    let is_product = |op: &&usize| graph.ops[**op].kind() == OpKind::MatMul;
-    let Some(&product) = group.members.iter().find(is_product) else { return false };
     let member = |tensor: TensorId| {
         let gives = |op: usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
         group.members.iter().copied().find(|&op| gives(op))
@@ -163,24 +189,4 @@ fn is_of_integers(group: &GroupView<'_>) -> bool {
             }
     };
     graph.ops[product].inputs().iter().take(2).all(is_dequantized)
-}
-
-/// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
-/// in what follows it; or from more ops than one group can have.
-fn follows_anchor(group: &GroupView<'_>, index: usize) -> bool {
-    let graph = group.graph;
-    let (mut open, mut seen) = (vec![index], vec![index]);
-    while let Some(op) = open.pop() {
-        for &producer in &graph.producers[op] {
-            let kind = graph.ops[producer];
-            if kind.kind() == OpKind::MatMul || is_on_rows(kind) || seen.len() == MAX_OPS {
-                return true;
-            }
-            if Pointwise::of(kind).is_some() && !seen.contains(&producer) {
-                seen.push(producer);
-                open.push(producer);
-            }
-        }
-    }
-    false
 }

@@ -9,6 +9,7 @@ mod grow;
 mod moves;
 mod op_graph;
 pub(crate) mod pointwise;
+mod products;
 mod rows;
 mod run_order;
 mod signature;

@@ -1,0 +1,255 @@
+//! Which ops go together around several products: a norm and the products of its result, and the gated block
+//! of a feed-forward layer, two products of one operand, pointwise ops that join them, and a third product.
+//!
+//! The ops run one after the other, as they would alone; what is between them stays in internal buffers, and
+//! the pointwise ops run on the tiles of a product.
+
+use super::fusion::{FusionVerdict, GroupView};
+use super::moves;
+use super::op_graph::OpGraph;
+use super::pointwise::Pointwise;
+use super::rows::is_on_rows;
+use crate::graph::op::Op;
+use crate::types::kind::OpKind;
+
+const FULL: &str = "the group has as many ops as a group may have";
+const USED_OUTSIDE: &str = "an op outside of the group uses the result";
+const MOVES: &str = "tiles of a product lie where the op does not move them";
+
+/// Whether an op is a norm of rows whose result products may use.
+pub(super) fn is_norm(op: &Op) -> bool {
+    matches!(op.kind(), OpKind::LayerNorm | OpKind::RMSNorm) && is_on_rows(op)
+}
+
+fn is_product(op: &Op) -> bool {
+    op.kind() == OpKind::MatMul
+}
+
+/// Whether one op has a result of another one as some input.
+fn has_input(graph: &OpGraph<'_>, user: usize, input: usize, of: usize) -> bool {
+    let tensor = graph.ops[user].inputs().get(input).map(|tensor| tensor.id());
+    graph.ops[of].outputs().iter().any(|output| Some(output.id()) == tensor)
+}
+
+/// Whether an op makes the right operand of members alone: a conversion, a move, or a number for these.
+fn leads_to_weights(group: &GroupView<'_>, op: usize) -> bool {
+    let graph = group.graph;
+    let kind = graph.ops[op].kind();
+    let is_conversion =
+        matches!(kind, OpKind::TypeCast | OpKind::Dequantize | OpKind::DynamicDequantize | OpKind::Fill);
+    let leads = |&user: &usize| {
+        let of = graph.ops[user];
+        match is_product(of) {
+            true => has_input(graph, user, 1, op) && !has_input(graph, user, 0, op),
+            false => leads_to_weights(group, user),
+        }
+    };
+    (is_conversion || moves::keeps_elements(graph.ops[op]))
+        && graph.consumers[op].iter().all(|user| group.members.contains(user) && leads(user))
+        && graph.producers[op].iter().all(|&producer| !is_product(graph.ops[producer]))
+}
+
+/// Whether an op may join at all, for both fusions.
+fn objection(group: &GroupView<'_>, op: usize, most: usize) -> Option<FusionVerdict> {
+    let of = group.graph.ops[op];
+    match () {
+        () if !is_product(of) && !is_norm(of) && Pointwise::of(of).is_none() => Some(FusionVerdict::NoMatch),
+        () if group.members.len() == most => Some(FusionVerdict::Rejected(FULL)),
+        () => None,
+    }
+}
+
+/// The members of a gated block by what they do.
+struct GatedBlock {
+    /// The product that joins the others, from which the group grows.
+    down: usize,
+    /// The pointwise ops between the products.
+    between: Vec<usize>,
+    /// The products before these.
+    before: Vec<usize>,
+    /// The ops that use the last product, or what follows from it.
+    behind: Vec<usize>,
+}
+
+impl GatedBlock {
+    fn new(group: &GroupView<'_>) -> Option<Self> {
+        let graph = group.graph;
+        let down = *group.members.first()?;
+        let mut order = group.members.to_vec();
+        order.sort_unstable();
+        let mut block = Self { down, between: Vec::new(), before: Vec::new(), behind: vec![down] };
+        for &op in order.iter().rev().filter(|&&op| op != down) {
+            match block.leads_to_product(graph, op) {
+                true if is_product(graph.ops[op]) => block.before.push(op),
+                true => block.between.push(op),
+                false => {}
+            }
+        }
+        for &op in order.iter().filter(|&&op| op != down) {
+            if block.follows(graph, op) {
+                block.behind.push(op);
+            }
+        }
+        Some(block)
+    }
+
+    /// Whether pointwise members lead from an op to the left operand of the last product.
+    fn leads_to_product(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        has_input(graph, self.down, 0, op)
+            || graph.consumers[op].iter().any(|user| self.between.contains(user))
+    }
+
+    fn follows(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        graph.producers[op].iter().any(|producer| self.behind.contains(producer))
+    }
+
+    /// Whether a product has the left operand of the product before that is there already.
+    fn has_operand_of_others(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        let left = |op: usize| graph.ops[op].inputs()[0].id();
+        self.before.iter().all(|&other| left(other) == left(op))
+    }
+}
+
+/// Whether a gated block absorbs an op.
+pub(super) fn grow_gated(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let Some(block) = GatedBlock::new(group) else { return FusionVerdict::NoMatch };
+    if let Some(verdict) = objection(group, op, most) {
+        return verdict;
+    }
+    let of = graph.ops[op];
+    let is_anchor = is_product(of) || is_norm(of);
+    let is_operand = |&user: &usize| block.before.contains(&user) && has_input(graph, user, 0, op);
+    match () {
+        () if block.follows(graph, op) => match () {
+            () if is_anchor => FusionVerdict::NoMatch,
+            () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
+            () => FusionVerdict::Matched,
+        },
+        () if !graph.consumers[op].iter().all(|user| group.members.contains(user)) => {
+            FusionVerdict::Rejected(USED_OUTSIDE)
+        }
+        () if leads_to_weights(group, op) => FusionVerdict::Matched,
+        () if is_norm(of) => match graph.consumers[op].iter().all(is_operand) {
+            true => FusionVerdict::Matched,
+            false => FusionVerdict::Rejected("the norm is no left operand of the products before the gate"),
+        },
+        () if !block.leads_to_product(graph, op) => FusionVerdict::NoMatch,
+        () if is_product(of) && !block.has_operand_of_others(graph, op) => {
+            FusionVerdict::Rejected("the product has another left operand than the product beside it")
+        }
+        () if is_product(of) && block.before.len() == 2 => {
+            FusionVerdict::Rejected("the group has both products before its gate")
+        }
+        () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
+        () => FusionVerdict::Matched,
+    }
+}
+
+/// Whether a group is a gated block. Any product is a seed, so the fusion is silent about other groups.
+pub(super) fn accept_gated(group: &GroupView<'_>) -> FusionVerdict {
+    match GatedBlock::new(group) {
+        Some(block) if block.before.len() == 2 => FusionVerdict::Matched,
+        _ => FusionVerdict::NoMatch,
+    }
+}
+
+/// The members of a norm with products by what they do.
+struct NormedProducts {
+    /// The norm, from which the group grows, and the pointwise ops between it and the products.
+    normed: Vec<usize>,
+    products: Vec<usize>,
+    /// The pointwise ops that use a product, or what follows from one.
+    behind: Vec<usize>,
+}
+
+impl NormedProducts {
+    fn new(group: &GroupView<'_>) -> Option<Self> {
+        let graph = group.graph;
+        let norm = *group.members.first()?;
+        let mut order = group.members.to_vec();
+        order.sort_unstable();
+        let mut parts = Self { normed: vec![norm], products: Vec::new(), behind: Vec::new() };
+        for &op in order.iter().filter(|&&op| op > norm) {
+            let producers = &graph.producers[op];
+            match () {
+                () if is_product(graph.ops[op]) => parts.products.push(op),
+                () if parts.follows_product(graph, op) => parts.behind.push(op),
+                () if producers.iter().any(|producer| parts.normed.contains(producer)) => {
+                    parts.normed.push(op);
+                }
+                () => {}
+            }
+        }
+        Some(parts)
+    }
+
+    fn follows_product(&self, graph: &OpGraph<'_>, op: usize) -> bool {
+        let is_one = |producer: &usize| self.products.contains(producer) || self.behind.contains(producer);
+        graph.producers[op].iter().any(is_one)
+    }
+}
+
+/// Whether a norm with products absorbs an op.
+pub(super) fn grow_normed(group: &GroupView<'_>, op: usize, most: usize) -> FusionVerdict {
+    let graph = group.graph;
+    let Some(parts) = NormedProducts::new(group) else { return FusionVerdict::NoMatch };
+    if let Some(verdict) = objection(group, op, most) {
+        return verdict;
+    }
+    let of = graph.ops[op];
+    let is_normed = |producer: &usize| parts.normed.contains(producer);
+    let is_inside = || graph.consumers[op].iter().all(|user| group.members.contains(user));
+    match () {
+        () if is_norm(of) => FusionVerdict::NoMatch,
+        () if is_product(of) => match parts.normed.iter().any(|&member| has_input(graph, op, 0, member)) {
+            true if parts.follows_product(graph, op) => {
+                FusionVerdict::Rejected("the product uses a product of the group")
+            }
+            true => FusionVerdict::Matched,
+            false => FusionVerdict::NoMatch,
+        },
+        () if parts.follows_product(graph, op) || graph.producers[op].iter().any(is_normed) => {
+            match moves::moves(of) {
+                true => FusionVerdict::Rejected(MOVES),
+                false => FusionVerdict::Matched,
+            }
+        }
+        () if !is_inside() => FusionVerdict::Rejected(USED_OUTSIDE),
+        () if leads_to_weights(group, op) => FusionVerdict::Matched,
+        () if moves::moves(of) => FusionVerdict::Rejected(MOVES),
+        () if follows_anchor(group, op, most) => {
+            FusionVerdict::Rejected("the op is behind a product, or behind an op on rows")
+        }
+        () if has_input(graph, parts.normed[0], 0, op) => FusionVerdict::Matched,
+        () => FusionVerdict::NoMatch,
+    }
+}
+
+/// Whether a product uses the norm of a group; the fusion is silent about other norms.
+pub(super) fn accept_normed(group: &GroupView<'_>) -> FusionVerdict {
+    match NormedProducts::new(group) {
+        Some(parts) if !parts.products.is_empty() => FusionVerdict::Matched,
+        _ => FusionVerdict::NoMatch,
+    }
+}
+
+/// Whether pointwise ops lead to an op from a product or from an op on rows outside of the group, which takes
+/// in what follows it; or from more ops than one group can have.
+pub(super) fn follows_anchor(group: &GroupView<'_>, index: usize, most: usize) -> bool {
+    let graph = group.graph;
+    let (mut open, mut seen) = (vec![index], vec![index]);
+    while let Some(op) = open.pop() {
+        for &producer in &graph.producers[op] {
+            let kind = graph.ops[producer];
+            if kind.kind() == OpKind::MatMul || is_on_rows(kind) || seen.len() == most {
+                return true;
+            }
+            if Pointwise::of(kind).is_some() && !seen.contains(&producer) {
+                seen.push(producer);
+                open.push(producer);
+            }
+        }
+    }
+    false
+}
