@@ -15,6 +15,8 @@
 //!   ideal` is then its time divided by that of forward;
 //! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
 //!   values;
+//! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a scale in
+//!   f16 and a zero point for each 64 elements of a token; the limit of decode is their bytes;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
@@ -59,6 +61,10 @@ const D_RESULT: usize = RESULT + 1;
 const STATS: usize = RESULT + 2;
 /// The first gradient.
 const GRADIENTS: usize = RESULT + 3;
+/// Scales and zero points of keys, then those of values.
+const PARAMETERS: usize = RESULT + 6;
+/// Elements of a token that share a scale.
+const SHARED: usize = 64;
 /// The first list of a mask; the tensors between the ops come behind the lists.
 const LISTS: usize = 5;
 const BETWEEN: usize = 20;
@@ -78,6 +84,8 @@ struct Row {
     queries: usize,
     keys: usize,
     depth: usize,
+    /// The type of keys and values, if they are dequantised.
+    stored: Option<DataType>,
     /// The number of a mask in [`Mask::all`], and its form.
     mask: Option<(usize, Form)>,
     /// Whether the bytes of keys and values limit it, and not arithmetic.
@@ -101,6 +109,7 @@ impl Row {
                 queries,
                 keys,
                 depth,
+                stored: None,
                 mask: None,
                 is_decode: false,
                 is_backward: false,
@@ -130,6 +139,7 @@ impl Row {
                     queries,
                     keys,
                     depth,
+                    stored: None,
                     mask,
                     is_decode: true,
                     is_backward: false,
@@ -146,6 +156,7 @@ impl Row {
                 queries,
                 keys,
                 depth,
+                stored: None,
                 mask,
                 is_decode: false,
                 is_backward: false,
@@ -161,15 +172,28 @@ impl Row {
                 queries,
                 keys,
                 depth,
+                stored: None,
                 mask,
                 is_decode: false,
                 is_backward: false,
             });
         }
+        for stored in [DataType::S8, DataType::U4] {
+            let compressed = |row: &Self| {
+                let is_taken = row.data_type == DataType::F16 && row.mask.is_none() && row.keys >= 2048;
+                is_taken.then(|| {
+                    let name = row.name.replacen("f16", &format!("{stored} on f16"), 1);
+                    Self { name, stored: Some(stored), ..row.clone() }
+                })
+            };
+            let compressed: Vec<Self> =
+                rows.iter().filter(|row| row.stored.is_none()).filter_map(compressed).collect();
+            rows.extend(compressed);
+        }
         // Under `cargo test` one row is enough.
         let is_trained = |row: &&Self| {
             let is_large = row.queries > SIZES[0] || row.mask.is_none();
-            row.queries > 32 && row.queries <= 4096 && is_large && !row.is_decode
+            row.queries > 32 && row.queries <= 4096 && is_large && !row.is_decode && row.stored.is_none()
         };
         let backward =
             |row: &Self| Self { name: format!("{} backward", row.name), is_backward: true, ..row.clone() };
@@ -189,11 +213,21 @@ impl Row {
             LogicalTensor::strided(id, t, &dims).expect("the dims are small")
         };
         let &Self { data_type: t, heads, queries, keys, depth, .. } = self;
+        let stored = self.stored.unwrap_or(t);
         let mut inputs = vec![
             desc(Q, t, &[1, heads, queries, depth]),
-            desc(K, t, &[1, heads, keys, depth]),
-            desc(V, t, &[1, heads, keys, depth]),
+            desc(K, stored, &[1, heads, keys, depth]),
+            desc(V, stored, &[1, heads, keys, depth]),
         ];
+        if self.stored.is_some() {
+            let dims = [1, heads, keys, depth / SHARED];
+            inputs.extend(
+                [t, DataType::S8, t, DataType::S8]
+                    .into_iter()
+                    .enumerate()
+                    .map(|(place, t)| desc(PARAMETERS + place, t, &dims)),
+            );
+        }
         match (mask, self.mask) {
             (Some(_), Some((_, Form::Tensor))) => {
                 inputs.push(desc(MASK, DataType::Boolean, &[1, 1, queries, keys]));
@@ -215,8 +249,18 @@ impl Row {
     fn graph(&self, mask: Option<&Mask>, inputs: &[LogicalTensor]) -> Graph {
         let t = self.data_type;
         let mut builder = Builder::new(BETWEEN, LISTS);
-        let product = Op::new(0, OpKind::MatMul).attr(Attr::TransposeB, true);
-        let scores = builder.add(product, &[&inputs[Q], &inputs[K]], DataType::F32);
+        let [keys, values] = [K, V].map(|operand| match self.stored {
+            None => inputs[operand].clone(),
+            Some(_) => {
+                let given = |id: usize| inputs.iter().find(|desc| desc.id() == id).expect("it is an input");
+                let first = PARAMETERS + 2 * (operand - K);
+                let op = Op::new(builder.ops.len(), OpKind::DynamicDequantize).attr(Attr::Qtype, "per_group");
+                let op = op.attr(Attr::GroupShape, &[1, 1, 1, SHARED as i64][..]);
+                builder.add(op, &[&inputs[operand], given(first), given(first + 1)], t)
+            }
+        });
+        let product = Op::new(builder.ops.len(), OpKind::MatMul).attr(Attr::TransposeB, true);
+        let scores = builder.add(product, &[&inputs[Q], &keys], DataType::F32);
         let scale = builder.constant(DataType::F32, 1.0 / (self.depth as f32).sqrt());
         let mut scores = builder.op(OpKind::Multiply, &[&scores, &scale], DataType::F32);
         if let Some(mask) = mask {
@@ -233,7 +277,7 @@ impl Row {
         }
         let softmax = Op::new(builder.ops.len(), OpKind::SoftMax).attr(Attr::Axis, -1i64);
         let weights = builder.add(softmax.attr(Attr::Mode, "inf_as_zero"), &[&scores], t);
-        let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, inputs[V].clone()]);
+        let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, values]);
         builder.ops.push(product.output(LogicalTensor::unknown(DST, t)));
         finished(builder)
     }
@@ -379,6 +423,11 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
         DataType::F16 => {
             for (at, element) in into.chunks_exact_mut(2).enumerate() {
                 element.copy_from_slice(&half(number(id, at)).to_ne_bytes());
+            }
+        }
+        DataType::S8 | DataType::U4 => {
+            for (at, element) in into.iter_mut().enumerate() {
+                *element = (mixed((id as u64) << 48 | at as u64) >> 40) as u8;
             }
         }
         DataType::S32 => {
@@ -540,7 +589,9 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
     let Kept { pairs, tiles } = ready.kept;
     let products = if row.is_backward { 10.0 } else { 4.0 };
     let flops = products * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;
-    let bytes = 2 * row.heads * row.keys * row.depth * row.data_type.size().unwrap_or(4);
+    let of_elements = row.depth * row.stored.unwrap_or(row.data_type).bits() / 8;
+    let of_scales = if row.stored.is_some() { row.depth / SHARED * 3 } else { 0 };
+    let bytes = 2 * row.heads * row.keys * (of_elements + of_scales);
     let arithmetic = flops / limits.arithmetic(row.data_type);
     let limit = if row.is_decode { arithmetic.max(bytes as f64 / limits.reading) } else { arithmetic };
     let ideal = best.get(1).map_or("".into(), |full| match row.is_backward {

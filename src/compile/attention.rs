@@ -139,11 +139,12 @@ fn add(
     let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
+    let types = operands.types();
     let mut phase = AttentionPhase {
         nest,
         first_access,
         unmasked,
-        types: operands.types(),
+        types,
         depth: shape.depth,
         value_columns: shape.value_columns,
         product: GemmKernel::new(level, form),
@@ -151,6 +152,7 @@ fn add(
         queries: pack_queries,
         keys: pack_keys,
         values: pack_values,
+        quantized: operands.quantized,
         round_scores,
         widen_logits,
         score_width,
@@ -162,7 +164,7 @@ fn add(
         result,
         layout: AttentionScratch::default(),
     };
-    phase.layout = scratch_layout(&phase);
+    phase.layout = scratch_layout(&mut phase);
     plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
@@ -181,7 +183,7 @@ pub(super) fn rewrite_roots(program: &mut TileProgram) {
     program.invalidated_by.iter_mut().for_each(|steps| roots.iter().for_each(|&root| steps.insert(root)));
 }
 
-fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
+fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
     let mut end = phase.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
@@ -193,14 +195,18 @@ fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
     let lanes = phase.product.panel_columns();
     let tile = |rows: usize, width: usize| rows.saturating_mul(QUERIES * width);
     let row = |elements: usize| elements.saturating_mul(4).next_multiple_of(LINE).saturating_add(LINE);
-    let converted = |pack: Option<RowPack>, row: usize| pack.map_or(0, |_| row.saturating_mul(KEYS));
+    let [of_keys, of_values] = [0, 1].map(|operand| phase.quantized[operand].is_some());
+    let converted = |pack: Option<RowPack>, is_quantized: bool, row: usize| match pack {
+        None if !is_quantized => 0,
+        _ => row.saturating_mul(KEYS),
+    };
     let typed = |kernel: Option<Kernel1>, rows: usize| kernel.map_or(0, |_| tile(rows, 2));
     let (key_row, value_row) = (row(depth), row(value_columns));
     let result_program = take(phase.result.nest.program.scratch);
     let panels = QUERIES.div_ceil(lanes);
     let queries = take(phase.queries.panel_bytes(depth).saturating_mul(panels));
-    let keys = take(converted(phase.keys, key_row));
-    let values = take(converted(phase.values, value_row));
+    let keys = take(converted(phase.keys, of_keys, key_row));
+    let values = take(converted(phase.values, of_values, value_row));
     let scores = take(tile(KEYS, 4));
     let weights = take(tile(KEYS, 4));
     let typed_scores = take(typed(phase.round_scores, KEYS));
@@ -213,6 +219,9 @@ fn scratch_layout(phase: &AttentionPhase) -> AttentionScratch {
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(phase.result.round, value_columns));
     let pack = take(pack::SCRATCH);
+    for (tokens, row) in phase.quantized.iter_mut().zip([depth, value_columns]) {
+        tokens.iter_mut().for_each(|tokens| tokens.place(&mut take, KEYS, row));
+    }
     AttentionScratch {
         result_program,
         queries,

@@ -5,11 +5,14 @@ use smallvec::{SmallVec, smallvec};
 
 use super::elementwise::{DriverSpace, ShapedGroup};
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
+use super::quantized_tokens::{self, QuantizedOperand};
 use crate::error::Result;
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
-use crate::plan::{Access, AttentionResult, Base, Loop, LoopNest, ScoreProgram, StepSet, TileProgram};
+use crate::plan::{
+    Access, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet, TileProgram,
+};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
@@ -183,10 +186,49 @@ pub(super) struct Tokens {
 /// An operand of a product, whose rows are tokens unless it lies transposed.
 fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed: bool) -> Result<Tokens> {
     let (tensor, offset) = plan.operand_view(value)?;
-    let (rank, own) = (shape.dims.len(), tensor.dims.len());
     let width = tensor.data_type.size().unwrap_or(1) as isize;
+    Ok(placed_tokens(shape, value, is_transposed, tensor, offset, width))
+}
+
+/// The dims of an operand along tokens and along the elements of one.
+fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
+    if is_transposed { [rank - 1, rank - 2] } else { [rank - 2, rank - 1] }
+}
+
+/// Keys or values. If the phase can dequantise them itself, they are described as the f32 that it makes, but
+/// with the places of the integers in memory.
+fn cached_tokens(
+    plan: &mut PlanBuilder<'_>,
+    shape: &Shape,
+    value: usize,
+    is_transposed: bool,
+) -> Result<(Tokens, Option<QuantizedTokens>)> {
+    let (rank, own) = (shape.dims.len(), plan.group().values[value].dims.len());
+    let of_batch = |&axis: &usize| (axis < rank - 2).then(|| (axis + own).checked_sub(rank)).flatten();
+    let outer: SmallVec<[Option<usize>; 6]> = shape.outer.iter().map(of_batch).chain([None]).collect();
+    match quantized_tokens::find(plan, value, token_axes(own, is_transposed), &outer) {
+        None => Ok((tokens(plan, shape, value, is_transposed)?, None)),
+        Some(QuantizedOperand { tensor, offset, tokens }) => {
+            let mut placed = placed_tokens(shape, value, is_transposed, tensor, offset, 1);
+            placed.tensor.data_type = DataType::F32;
+            placed.element = 4;
+            Ok((placed, Some(tokens)))
+        }
+    }
+}
+
+/// The tokens of an operand whose strides count elements of so many bytes.
+fn placed_tokens(
+    shape: &Shape,
+    value: usize,
+    is_transposed: bool,
+    tensor: PlacedTensor,
+    offset: isize,
+    width: isize,
+) -> Tokens {
+    let (rank, own) = (shape.dims.len(), tensor.dims.len());
     let stride = |axis: usize| tensor.strides[axis] as isize * width;
-    let (token_axis, element_axis) = if is_transposed { (own - 1, own - 2) } else { (own - 2, own - 1) };
+    let [token_axis, element_axis] = token_axes(own, is_transposed);
     let batch =
         shape::access_strides(&tensor.dims[..own - 2], &tensor.strides, &shape.dims[..rank - 2], rank - own);
     let mut outer: AxisStrides = batch.into_iter().map(|stride| stride as isize * width).collect();
@@ -197,7 +239,7 @@ fn tokens(plan: &mut PlanBuilder<'_>, shape: &Shape, value: usize, is_transposed
         outer[rank - 2] = token;
         token = outer[shape.query_axis];
     }
-    Ok(Tokens { outer, token, element, offset, tensor })
+    Tokens { outer, token, element, offset, tensor }
 }
 
 /// The strides of the statistics along the axes of the scores.
@@ -262,6 +304,8 @@ pub(super) struct TokenOperands {
     pub(super) queries: Tokens,
     pub(super) keys: Tokens,
     pub(super) values: Tokens,
+    /// How the phase dequantises keys and values.
+    pub(super) quantized: [Option<QuantizedTokens>; 2],
     /// The start of the statistics, if they are wanted.
     stats: Option<Base>,
     /// Their strides along the axes of the scores; 0 without statistics.
@@ -273,10 +317,11 @@ impl TokenOperands {
     pub(super) fn new(plan: &mut PlanBuilder<'_>, shape: &Shape) -> Result<Self> {
         let queries = tokens(plan, shape, shape.queries, shape.transposes.queries)?;
         // Keys that are the transposed right operand lie token by token.
-        let keys = tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
-        let values = tokens(plan, shape, shape.values, shape.transposes.values)?;
+        let (keys, of_keys) = cached_tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
+        let (values, of_values) = cached_tokens(plan, shape, shape.values, shape.transposes.values)?;
+        let quantized = [of_keys, of_values];
         let stats_strides = shape.dims.iter().map(|_| 0).collect();
-        Ok(Self { queries, keys, values, stats: None, stats_strides })
+        Ok(Self { queries, keys, values, quantized, stats: None, stats_strides })
     }
 
     /// Gives the statistics their place.
@@ -302,7 +347,7 @@ impl TokenOperands {
         blocks: [usize; 2],
         tile: [usize; 2],
     ) -> ScoreProgram {
-        let Self { queries, keys, values, stats, stats_strides } = self;
+        let Self { queries, keys, values, stats, stats_strides, .. } = self;
         let access = |tokens: &Tokens| Access {
             base: tokens.tensor.base,
             offset: tokens.offset,

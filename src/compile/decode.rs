@@ -108,6 +108,7 @@ pub(super) fn add(
         pack_queries,
         key_type,
         value_type,
+        quantized: operands.quantized,
         round_scores,
         widen_logits,
         score_width,
@@ -119,13 +120,13 @@ pub(super) fn add(
         partials: None,
         layout: DecodeScratch::default(),
     };
-    phase.layout = scratch_layout(&phase);
+    phase.layout = scratch_layout(&mut phase);
     phase.partials = (phase.chunks() > 1).then(|| plan.buffer(phase.partial_bytes()));
     plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
 
-fn scratch_layout(phase: &DecodePhase) -> DecodeScratch {
+fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
     let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
     let mut end = phase.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
@@ -135,13 +136,17 @@ fn scratch_layout(phase: &DecodePhase) -> DecodeScratch {
     };
     let (rows, queries) = (phase.rows(), phase.queries);
     let (query_row, value_row) = (phase.query_row(), phase.value_row());
-    let widened = |of: RowType, row: usize| if of == RowType::F32 { 0 } else { row };
-    let widened = widened(phase.key_type, query_row).max(widened(phase.value_type, value_row));
+    let widened = |operand: usize, of: RowType, row: usize| match of {
+        RowType::F32 if phase.quantized[operand].is_none() => 0,
+        _ => row,
+    };
+    let widened = widened(0, phase.key_type, query_row).max(widened(1, phase.value_type, value_row));
     let typed = |kernel: Option<Kernel1>, row: usize| kernel.map_or(0, |_| queries.saturating_mul(2 * row));
     let result_program = take(phase.result.nest.program.scratch);
     let floats = |rows: usize, row: usize| rows.saturating_mul(row).saturating_mul(4);
     let queries = take(floats(rows, query_row));
-    let widened = take(floats(WIDENED_ROWS, widened));
+    // Kernels may write a vector behind the last row.
+    let widened = take(floats(WIDENED_ROWS, widened).saturating_add(LINE));
     let scores = take(floats(rows, CHUNK));
     let logits = take(floats(rows, CHUNK));
     let typed_scores = take(typed(phase.round_scores, CHUNK));
@@ -150,6 +155,9 @@ fn scratch_layout(phase: &DecodePhase) -> DecodeScratch {
     let result = take(floats(rows, value_row));
     let typed_result = take(typed(phase.result.round, value_row));
     let pack = take(pack::SCRATCH);
+    for (tokens, row) in phase.quantized.iter_mut().zip([phase.depth, phase.value_columns]) {
+        tokens.iter_mut().for_each(|tokens| tokens.place(&mut take, WIDENED_ROWS, row));
+    }
     DecodeScratch {
         result_program,
         queries,

@@ -14,6 +14,7 @@ mod memory;
 mod once_cache;
 mod phases;
 mod product_shape;
+mod quantized_tokens;
 mod row_axes;
 mod rows;
 pub(crate) mod select;

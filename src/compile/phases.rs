@@ -23,6 +23,7 @@ use crate::compile::memory::{self, MemoryPolicy, Traffic};
 use crate::compile::tile_class;
 use crate::error::{CompileFault, Error, Result};
 use crate::graph::logical_tensor::LogicalTensor;
+use crate::graph::op::Op;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{Base, ClassTable, Cost, InPlacePorts, LoopNest, Phase, Plan, Preparation};
@@ -145,6 +146,11 @@ impl<'a> PlanBuilder<'a> {
     /// The values of the partition.
     pub(super) fn group(&self) -> &'a ShapedGroup {
         &self.shaped.group
+    }
+
+    /// An op of the partition.
+    pub(super) fn op(&self, index: usize) -> &'a Op {
+        &self.shaped.partition.ops()[index]
     }
 
     /// The error of a fault of the partition.
@@ -357,6 +363,33 @@ impl<'a> PlanBuilder<'a> {
         let nests = lowered.map_err(|fault| self.refuse(fault)).map(|lowered| self.add(lowered))?;
         (self.cost, self.program_flops) = (cost, flops);
         Ok(nests.into_iter().next())
+    }
+
+    /// As [`slots_program`](Self::slots_program) without supplied values, in a group with more values than
+    /// the partition. `None` if no strides lead to what the program reads.
+    pub(super) fn program_in(
+        &mut self,
+        group: &ShapedGroup,
+        space: &DriverSpace,
+        targets: &[(usize, usize)],
+    ) -> Option<LoopNest> {
+        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        stored.resize(group.values.len(), None);
+        let to_slot = |&(value, slot)| (value, Stored { base: Base::Driver(slot), strides: None });
+        let targets: Vec<(usize, Stored<'_>)> = targets.iter().map(to_slot).collect();
+        let lowered = elementwise::tile_program(
+            group,
+            &stored,
+            space,
+            &targets,
+            self.constants.len(),
+            self.level,
+            &self.policy,
+            |_| true,
+        );
+        let lowered = lowered.ok()?;
+        self.program_flops = self.program_flops.saturating_add(lowered.cost.flops);
+        self.add(lowered).into_iter().next()
     }
 
     /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all that

@@ -3,19 +3,19 @@
 
 use super::bindings::Bindings;
 use super::cursor::Cursor;
+use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::kernels::attention::{QUERIES, ScoreTile, SoftmaxState};
-use crate::kernels::gemm::pack::RowPack;
+use crate::kernels::attention::{QUERIES, QuantizedRows, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, AttentionPhase, AttentionResult, Base, LoopNest, Plan, ScoreProgram, TileClass, class,
-    largest_constant,
+    AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram, TileClass,
+    class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -92,6 +92,10 @@ impl<'a> QueryBlock<'a> {
             first_access,
             scratch,
             cursor: cursor(nest),
+            dequantizers: [0, 1].map(|operand| {
+                let tokens = phase.quantized[operand].as_ref();
+                tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
+            }),
             computed: None,
             queue: PrefetchQueue::default(),
         };
@@ -309,11 +313,16 @@ impl<'a> QueryBlock<'a> {
         let place = task * phase.key_blocks() + key_block;
         match &mut self.unmasked {
             Some(unmasked) if is_unmasked => {
+                // Both programs have their parameters of keys in one place.
+                self.logits.operands.forget_keys();
                 unmasked.run(place);
                 unmasked.operands.computed = None;
                 self.logits.go_to(place);
             }
-            _ => self.logits.run(place),
+            unmasked => {
+                unmasked.iter_mut().for_each(|unmasked| unmasked.operands.forget_keys());
+                self.logits.run(place);
+            }
         }
         let Extent { rows: keys, columns: queries } = self.logits.operands.cursor.extent();
         let extent = Extent { rows: keys, columns: queries };
@@ -354,10 +363,14 @@ impl<'a> QueryBlock<'a> {
     fn add_values(&mut self, tile: ScoreTile, pass: Pass) {
         let phase = self.phase;
         let columns = phase.value_columns;
-        let operands = &self.logits.operands;
+        let operands = &mut self.logits.operands;
         let all = Extent { rows: tile.keys, columns };
-        let (data_type, given) = operands.given(AttentionOperand::Values);
-        let values = operands.in_f32(given, phase.values, all, phase.layout.values, phase.layout.value_row);
+        let values = operands.in_f32(AttentionOperand::Values, all);
+        // What dequantisation gives is finite or not, and not the integers.
+        let (data_type, given) = match phase.quantized[1] {
+            None => operands.given(AttentionOperand::Values),
+            Some(_) => (DataType::F32, values),
+        };
         // SAFETY: the values of the block can be read; all else is scratch of this thread, and the plan's
         // level was available when the plan was made.
         unsafe {
@@ -439,15 +452,8 @@ pub(super) fn weighs(number: f32, max: f32) -> bool {
 
 /// The tile of the result's nest for a block of queries, by its number among the iterations of all loops but
 /// those over keys.
-pub(super) fn result_tile(nest: &LoopNest, result: &AttentionResult, mut block: usize) -> usize {
-    let loops = nest.loops.iter().zip(&result.tile_strides).rev();
-    loops
-        .map(|(l, stride)| {
-            let iteration = block % l.extent;
-            block /= l.extent;
-            iteration * stride
-        })
-        .sum()
+pub(super) fn result_tile(nest: &LoopNest, result: &AttentionResult, block: usize) -> usize {
+    nest.tile_of(&result.tile_strides, block)
 }
 
 /// The operands of the program that makes what enters the SoftMax: a tile of scores is computed if a step
@@ -459,6 +465,8 @@ struct ScoreOperands<'a> {
     first_access: usize,
     scratch: *mut u8,
     cursor: Cursor<'a>,
+    /// Of keys and of values, if the phase dequantises them.
+    dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
     computed: Option<usize>,
     queue: PrefetchQueue,
@@ -513,17 +521,31 @@ impl ScoreOperands<'_> {
         )
     }
 
-    /// Tokens in f32: where they are, or converted.
-    fn in_f32(
-        &self,
-        tokens: Matrix,
-        convert: Option<RowPack>,
-        extent: Extent,
-        place: usize,
-        row: usize,
-    ) -> Matrix {
-        let Some(convert) = convert else { return tokens };
+    fn forget_keys(&mut self) {
+        self.dequantizers[0].iter_mut().for_each(Dequantizer::forget);
+    }
+
+    /// The keys or values of the present tile in f32: where they are, or converted.
+    fn in_f32(&mut self, operand: AttentionOperand, extent: Extent) -> Matrix {
+        let (_, tokens) = self.given(operand);
+        let (phase, layout) = (self.phase, &self.phase.layout);
+        let (index, convert, place, row) = match operand {
+            AttentionOperand::Keys => (0, phase.keys, layout.keys, layout.key_row),
+            _ => (1, phase.values, layout.values, layout.value_row),
+        };
         let to = Target { at: self.place(place), row_stride: row as isize };
+        if let Some(dequantizer) = &mut self.dequantizers[index] {
+            let (task, block) =
+                (self.cursor.tile() / phase.key_blocks(), self.cursor.tile() % phase.key_blocks());
+            let Extent { rows, columns } = extent;
+            let (at, row_stride) = (tokens.at, tokens.row_stride);
+            let rows = QuantizedRows { at, row_stride, rows, columns, later: None };
+            // SAFETY: the tokens of the block can be read; the scratch has room for a block of rows, each
+            // with a line more than its elements take.
+            unsafe { dequantizer.run(task, block * KEYS, rows, to.at.cast(), row / 4) };
+            return Matrix { at: to.at, row_stride: to.row_stride, col_stride: 4 };
+        }
+        let Some(convert) = convert else { return tokens };
         // SAFETY: the tokens of the block can be read; the scratch has room for a block of them, and for the
         // kernel.
         unsafe { convert.run(extent, tokens, to, self.place(self.phase.layout.pack)) };
@@ -565,8 +587,7 @@ impl ScoreOperands<'_> {
         let phase = self.phase;
         let Extent { rows: keys, columns: queries } = self.cursor.extent();
         let all = Extent { rows: keys, columns: phase.depth };
-        let (_, given) = self.given(AttentionOperand::Keys);
-        let left = self.in_f32(given, phase.keys, all, phase.layout.keys, phase.layout.key_row);
+        let left = self.in_f32(AttentionOperand::Keys, all);
         // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
         // was available when the plan was made.
         unsafe {

@@ -4,11 +4,14 @@
 use super::attention::{result_tile, weighs};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
+use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, select_dests};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
-use crate::kernels::attention::{FloatRows, TokenRows, statistic};
+use crate::kernels::attention::{
+    FloatRows, LaterRows, QuantizedRows, TokenRows, VECTOR, WIDENED_ROWS, statistic,
+};
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::Matrix;
 use crate::kernels::pointwise::Kernel1;
@@ -67,6 +70,8 @@ struct QueryGroup<'a> {
     unmasked: Option<Interpreter<'a, SlotOperands<'a, 2>>>,
     /// Takes the result out.
     result: Interpreter<'a, SlotOperands<'a, 2>>,
+    /// Of keys and of values, if the phase dequantises them.
+    dequantizers: [Option<Dequantizer<'a>>; 2],
     scratch: *mut u8,
     /// The table of classes, and the buffer of what chunks leave, if there are such.
     table: Option<*const u8>,
@@ -121,6 +126,10 @@ impl<'a> QueryGroup<'a> {
                 scratch.wrapping_add(layout.result_program),
                 slots(&phase.result.nest, [layout.result; 2]),
             ),
+            dequantizers: [0, 1].map(|operand| {
+                let tokens = phase.quantized[operand].as_ref();
+                tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
+            }),
             scratch,
             table: phase.classes.as_ref().and_then(|table| buffer(table.base)).map(<*mut u8>::cast_const),
             partials: phase.partials.and_then(buffer).map(<*mut u8>::cast),
@@ -309,7 +318,7 @@ impl<'a> QueryGroup<'a> {
         }
         let at = self.logits.operands.cursor.at(access).cast_const();
         let row_stride = self.phase.nest.program.accesses[access].row_stride;
-        TokenRows { at, row_stride, rows: self.keys(chunk), columns, float, next: at }
+        TokenRows { at, row_stride, rows: self.keys(chunk), columns, float, next: at, is_cached: false }
     }
 
     fn chunk_keys(&mut self, chunk: usize) -> TokenRows {
@@ -340,8 +349,11 @@ impl<'a> QueryGroup<'a> {
             for (first, end) in Self::runs(keys, taken.any) {
                 let at = tokens.at.wrapping_offset(tokens.row_stride * first as isize);
                 let run = TokenRows { at, rows: end - first, next: values.at, ..tokens };
-                let to = FloatRows { at: scores.at.wrapping_add(first), ..scores };
-                phase.kernels.scores(queries, run, self.at(layout.widened).cast(), to);
+                let widened = self.at(layout.widened).cast();
+                self.in_f32(0, chunk * CHUNK + first, run, |keys, index| {
+                    let to = FloatRows { at: scores.at.wrapping_add(first + index), ..scores };
+                    phase.kernels.scores(queries, keys, widened, to);
+                });
             }
         }
         for repeat in 0..phase.repeats {
@@ -411,11 +423,47 @@ impl<'a> QueryGroup<'a> {
         for (first, end) in Self::runs(values.rows, taken.any) {
             let at = values.at.wrapping_offset(values.row_stride * first as isize);
             let run = TokenRows { at, rows: end - first, next, ..values };
-            let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
             let widened = self.at(phase.layout.widened).cast();
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
-            unsafe { phase.kernels.add_values(weights, run, widened, to, is_exact) };
+            unsafe {
+                self.in_f32(1, chunk * CHUNK + first, run, |values, index| {
+                    let weights = FloatRows { at: weights.at.wrapping_add(first + index), ..weights };
+                    phase.kernels.add_values(weights, values, widened, to, is_exact);
+                });
+            }
+        }
+    }
+
+    /// Calls a function with tokens of a run that starts at token `first`: with all, or, if the phase
+    /// dequantises them, with a few after the other, in f32. Its last argument is the index of the first of
+    /// them in the run.
+    ///
+    /// # Safety
+    ///
+    /// The tokens can be read.
+    unsafe fn in_f32(
+        &mut self,
+        operand: usize,
+        first: usize,
+        run: TokenRows,
+        mut work: impl FnMut(TokenRows, usize),
+    ) {
+        let (block, to) = (self.group * self.phase.repeats, self.at(self.phase.layout.widened).cast::<f32>());
+        let Some(dequantizer) = &mut self.dequantizers[operand] else { return work(run, 0) };
+        let row = run.columns.next_multiple_of(VECTOR);
+        for index in (0..run.rows).step_by(WIDENED_ROWS) {
+            let rows = QuantizedRows {
+                at: run.at.wrapping_offset(run.row_stride * index as isize),
+                row_stride: run.row_stride,
+                rows: WIDENED_ROWS.min(run.rows - index),
+                columns: run.columns,
+                later: Some(LaterRows { rows: run.rows - index, next: run.next }),
+            };
+            // SAFETY: as the caller promises; the scratch has room for the rows, and for a vector more.
+            unsafe { dequantizer.run(block, first + index, rows, to, row) };
+            let (at, row_stride) = (to.cast_const().cast(), 4 * row as isize);
+            work(TokenRows { at, row_stride, rows: rows.rows, is_cached: true, ..run }, index);
         }
     }
 

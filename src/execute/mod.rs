@@ -9,6 +9,7 @@ mod chunks;
 pub(crate) mod compiled;
 mod cursor;
 mod decode;
+mod dequantizer;
 pub(crate) mod engine;
 mod fork_join;
 mod gemm;

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::access::Base;
 use super::nest::LoopNest;
+use super::quantized_tokens::QuantizedTokens;
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
@@ -44,6 +45,8 @@ pub(crate) struct AttentionPhase {
     /// Converts the keys and the values of a block to f32, unless they are.
     pub(crate) keys: Option<RowPack>,
     pub(crate) values: Option<RowPack>,
+    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
+    pub(crate) quantized: [Option<QuantizedTokens>; 2],
     /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
     pub(crate) round_scores: Option<Kernel1>,
     pub(crate) widen_logits: Option<Kernel1>,
@@ -84,14 +87,17 @@ impl AttentionPhase {
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
         let weights = unmasked.chain(self.weights.iter().map(|weights| &weights.nest));
-        [&self.nest].into_iter().chain(weights).chain([&self.result.nest]).collect()
+        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
+        [&self.nest].into_iter().chain(weights).chain(quantized).chain([&self.result.nest]).collect()
     }
 
     /// The starts of all accesses, and of the table of classes, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
         let weights = unmasked.chain(self.weights.iter_mut().map(|weights| &mut weights.nest));
-        let nests = [&mut self.nest].into_iter().chain(weights).chain([&mut self.result.nest]);
+        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
+        let nests =
+            [&mut self.nest].into_iter().chain(weights).chain(quantized).chain([&mut self.result.nest]);
         let classes = self.classes.iter_mut().map(|table| &mut table.base);
         nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
     }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use super::attention::{AttentionOperand, AttentionResult, ScoreProgram};
 use super::nest::LoopNest;
+use super::quantized_tokens::QuantizedTokens;
 use super::tile_class::{CLASS_TILE, ClassTable};
 use crate::kernels::attention::{DecodeKernels, VECTOR};
 use crate::kernels::gemm::pack::RowPack;
@@ -52,6 +53,8 @@ pub(crate) struct DecodePhase {
     /// The types of the keys and of the values.
     pub(crate) key_type: RowType,
     pub(crate) value_type: RowType,
+    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
+    pub(crate) quantized: [Option<QuantizedTokens>; 2],
     /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
     pub(crate) round_scores: Option<Kernel1>,
     pub(crate) widen_logits: Option<Kernel1>,
@@ -112,13 +115,16 @@ impl DecodePhase {
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
         let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
-        [&self.nest].into_iter().chain(unmasked).chain([&self.result.nest]).collect()
+        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
+        [&self.nest].into_iter().chain(unmasked).chain(quantized).chain([&self.result.nest]).collect()
     }
 
     /// The starts of all accesses, of the table of classes and of what chunks leave, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
         let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
-        let nests = [&mut self.nest].into_iter().chain(unmasked).chain([&mut self.result.nest]);
+        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
+        let nests =
+            [&mut self.nest].into_iter().chain(unmasked).chain(quantized).chain([&mut self.result.nest]);
         let buffers = self.classes.iter_mut().map(|table| &mut table.base).chain(&mut self.partials);
         nests.flat_map(|nest| nest.program.bases_mut()).chain(buffers).collect()
     }

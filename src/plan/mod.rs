@@ -12,6 +12,7 @@ mod decode;
 mod gemm;
 mod nest;
 mod phase;
+mod quantized_tokens;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
@@ -34,6 +35,7 @@ pub(crate) use self::gemm::{
 };
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
+pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 pub(crate) use self::rows::{
     FoldFinish, FoldWork, FusedRows, Measured, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter,
     RowPlace, RowWork, RowsPhase,

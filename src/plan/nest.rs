@@ -33,4 +33,17 @@ impl LoopNest {
     pub(crate) fn tiles(&self) -> usize {
         self.loops.iter().map(|l| l.extent).product()
     }
+
+    /// The tile of another nest for a block, by its number among the iterations of the first loops: those for
+    /// which `strides` tells the tiles of the other nest from one iteration to the next.
+    pub(crate) fn tile_of(&self, strides: &[usize], mut block: usize) -> usize {
+        let loops = self.loops.iter().zip(strides).rev();
+        loops
+            .map(|(l, stride)| {
+                let iteration = block % l.extent;
+                block /= l.extent;
+                iteration * stride
+            })
+            .sum()
+    }
 }

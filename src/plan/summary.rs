@@ -6,7 +6,7 @@ use super::register_fusion::RegisterFusionVerdict;
 use super::{
     AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
     DecodePhase, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand,
-    PackPhase, Phase, Plan, RightForm, RowPlace, RowWork, RowsPhase, Step,
+    PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
@@ -411,6 +411,7 @@ impl AttentionPhase {
             value_columns: self.value_columns,
             has_stats: self.has_stats,
             weights: self.weights.as_ref().map(|weights| &weights.nest),
+            quantized: &self.quantized,
             result: &self.result.nest,
         }
         .summary(ids, threads)
@@ -426,6 +427,7 @@ impl DecodePhase {
             value_columns: self.value_columns,
             has_stats: self.has_stats,
             weights: None,
+            quantized: &self.quantized,
             result: &self.result.nest,
         }
         .summary(ids, threads)
@@ -440,6 +442,8 @@ struct AttentionSteps<'a> {
     value_columns: usize,
     has_stats: bool,
     weights: Option<&'a LoopNest>,
+    /// How keys and values are dequantised.
+    quantized: &'a [Option<QuantizedTokens>; 2],
     result: &'a LoopNest,
 }
 
@@ -449,6 +453,13 @@ impl AttentionSteps<'_> {
             |operand: AttentionOperand| self.nest.accessed(self.first_access + operand as usize, ids);
         let [queries, keys, values] =
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
+        let mut dequantized = Vec::new();
+        for (tokens, (name, operand)) in self.quantized.iter().zip([("keys", &keys), ("values", &values)]) {
+            if let Some(QuantizedTokens { group, .. }) = tokens {
+                let task = format!("{name} in f32, a scale for {} x {} elements", group.rows, group.columns);
+                dequantized.push(driver_step(task, vec![*operand], StepOperand::Phase));
+            }
+        }
         let scores = format!("scores, products of depth {}", self.depth);
         let first = driver_step(scores, vec![queries, keys], StepOperand::Phase);
         let (task, to) = match self.has_stats {
@@ -473,8 +484,8 @@ impl AttentionSteps<'_> {
             };
             steps.into_iter().map(shift).collect::<Vec<_>>()
         };
-        let chain = shifted(std::mem::take(&mut summary.steps), 1);
-        let mut steps = [vec![first], chain, vec![softmax]].concat();
+        let chain = shifted(std::mem::take(&mut summary.steps), dequantized.len() + 1);
+        let mut steps = [dequantized, vec![first], chain, vec![softmax]].concat();
         if let Some(weights) = self.weights {
             let by = steps.len();
             steps.extend(shifted(weights.summary(ids, threads).steps, by));

@@ -150,6 +150,18 @@ impl Builder {
         Port { desc, dims: dims.to_vec() }
     }
 
+    /// An input of any type; row-major if there are no strides.
+    pub fn input_of(&mut self, value: Value, strides: Option<&[i64]>) -> Port {
+        let (id, data_type, dims) = (self.id(), value.data_type(), value.dims().to_vec());
+        let desc = match strides {
+            Some(strides) => LogicalTensor::with_strides(id, data_type, &dims, strides).unwrap(),
+            None => LogicalTensor::strided(id, data_type, &dims).unwrap(),
+        };
+        self.inputs.push(Given { desc: desc.clone(), value });
+        let desc = if self.is_known { desc } else { LogicalTensor::unknown(id, data_type) };
+        Port { desc, dims }
+    }
+
     /// An input of one number.
     pub fn scalar(&mut self, data_type: DataType, number: f32) -> Port {
         self.input(data_type, &[], None, &[number])

@@ -7,7 +7,7 @@ use super::composites::{self, CompositePart, PartOperand};
 use super::view::{NestBox, Obstacle, View};
 use crate::compile::shapes::check_inferred;
 use crate::error::{CompileFault, Error, Result};
-use crate::graph::function::{Function, Movement};
+use crate::graph::function::{Composite, Function, Movement};
 use crate::graph::infer::{self, DimRange, Placement};
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::masking::additive_masks;
@@ -31,6 +31,19 @@ pub(in crate::compile) struct ShapedGroup {
     pub(in crate::compile) outputs: SmallVec<[usize; 2]>,
     /// The ops that are not pointwise, in run order.
     pub(in crate::compile) anchors: Vec<Anchor>,
+    /// The dequantisations, in run order.
+    dequantizations: Vec<Dequantization>,
+}
+
+/// An op that turns integers, or small floats, into numbers.
+#[derive(Clone)]
+pub(in crate::compile) struct Dequantization {
+    /// The op, by its index in the partition.
+    pub(in crate::compile) op: usize,
+    /// The values of its inputs.
+    pub(in crate::compile) inputs: SmallVec<[usize; 3]>,
+    /// The value that it gives.
+    value: usize,
 }
 
 /// A tensor within a group.
@@ -127,7 +140,7 @@ impl ShapedGroup {
             let dims = input.known_dims().unwrap_or_default().into();
             values.push(GroupValue { data_type: input.data_type(), dims, def: None });
         }
-        let mut anchors = Vec::new();
+        let (mut anchors, mut dequantizations) = (Vec::new(), Vec::new());
         let masks = match partition.lowering() {
             Some(Lowering::Attention | Lowering::AttentionBackward) => additive_masks(partition.ops()),
             _ => Vec::new(),
@@ -158,18 +171,22 @@ impl ShapedGroup {
             };
             let pointwise = match pointwise {
                 Pointwise::Function(function) => function,
-                Pointwise::Composite(composite) => {
+                Pointwise::Composite(kind) => {
                     let composite = {
                         let dims: SmallVec<[&[i64]; 4]> =
                             operands.iter().map(|&value| &values[value].dims[..]).collect();
                         infer::output_shapes(op, &dims)?.ok_or_else(unsupported)?;
-                        composites::parts(op, composite, &dims)?
+                        composites::parts(op, kind, &dims)?
                     };
                     let first = values.len();
                     values.extend(composite.parts.into_iter().map(|part| value_of(part, &operands, first)));
-                    for (index, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
-                        check_inferred(op, index, given(result.id()), &values[first + part].dims)?;
+                    for (output, (result, part)) in op.outputs().iter().zip(composite.outputs).enumerate() {
+                        check_inferred(op, output, given(result.id()), &values[first + part].dims)?;
                         positions.insert(result.id(), first + part);
+                        if kind == Composite::Dequantize {
+                            let (value, inputs) = (first + part, operands.clone());
+                            dequantizations.push(Dequantization { op: index, inputs, value });
+                        }
                     }
                     continue;
                 }
@@ -221,7 +238,7 @@ impl ShapedGroup {
             values.push(GroupValue { data_type: result.data_type(), dims: placement.result, def });
         }
         let outputs = outputs.iter().map(|output| positions[&output.id()]).collect();
-        Ok(Self { values, inputs: inputs.len(), outputs, anchors })
+        Ok(Self { values, inputs: inputs.len(), outputs, anchors, dequantizations })
     }
 
     /// The places of the inputs, given the strides of the ports, inputs first.
@@ -302,6 +319,33 @@ impl ShapedGroup {
         let converts = matches!(def.pointwise.function, Function::Convert | Function::Identity);
         let is_whole = self.values[operand].dims == self.values[value].dims;
         (converts && are_floats && is_whole).then_some(operand)
+    }
+
+    /// The dequantisation that gives a value.
+    pub(in crate::compile) fn dequantized(&self, value: usize) -> Option<&Dequantization> {
+        self.dequantizations.iter().find(|found| found.value == value)
+    }
+
+    /// For each dim of a value that only repeats another one in another order of dims, or without dims of 1:
+    /// the dim of the latter, or none for a dim of 1.
+    pub(in crate::compile) fn dims_of_moved(&self, value: usize) -> Option<SmallVec<[Option<usize>; 6]>> {
+        let dims = &self.values[value].dims;
+        let def = self.values[value].def.as_ref()?;
+        match &def.moved {
+            None => Some((0..dims.len()).map(Some).collect()),
+            Some(Moved::Transposed(order)) => Some(order.iter().copied().map(Some).collect()),
+            Some(Moved::Reshaped) => {
+                let from = &self.values[def.operands.first()?.0].dims;
+                let mut several = (0..from.len()).filter(|&dim| from[dim] != 1);
+                let place = |&dim: &i64| match dim {
+                    1 => Some(None),
+                    _ => several.next().filter(|&place| from[place] == dim).map(Some),
+                };
+                let places = dims.iter().map(place).collect::<Option<_>>()?;
+                several.next().is_none().then_some(places)
+            }
+            Some(Moved::Sliced(_) | Moved::Concatenated { .. }) => None,
+        }
     }
 
     /// The value that another one is with dims in another order, or as it is.

@@ -22,6 +22,7 @@ mod expr;
 mod group;
 mod in_place;
 mod loops;
+mod parameters;
 mod register_fusion;
 mod schedule;
 mod scratch;
@@ -31,8 +32,9 @@ mod view;
 
 pub(super) use self::driver_space::DriverSpace;
 use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
-pub(super) use self::group::{GroupValue, Moved, ShapedGroup, Stored};
+pub(super) use self::group::{Dequantization, GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
+pub(super) use self::parameters::QuantParameters;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
 use self::tiling::TiledNest;

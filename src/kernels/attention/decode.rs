@@ -22,7 +22,7 @@ pub(crate) const WIDENED_ROWS: usize = 32;
 const KEYS: usize = 4;
 
 /// Bytes from what is read to what is prefetched.
-const DISTANCE: usize = 4096;
+pub(super) const DISTANCE: usize = 4096;
 
 /// Rows of keys or of values, whose elements lie next to each other.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,8 @@ pub(crate) struct TokenRows {
     pub(crate) float: RowType,
     /// What is read next, to be prefetched; any address is fine.
     pub(crate) next: *const u8,
+    /// Whether the rows were written just now, so that nothing is prefetched.
+    pub(crate) is_cached: bool,
 }
 
 impl TokenRows {
@@ -198,7 +200,7 @@ unsafe fn by_groups<I: ScoreLanes>(
     for first in (0..tokens.rows).step_by(WIDENED_ROWS) {
         let count = WIDENED_ROWS.min(tokens.rows - first);
         if tokens.float == RowType::F32 {
-            work(first, count, tokens.row(first), tokens.row_stride, true);
+            work(first, count, tokens.row(first), tokens.row_stride, !tokens.is_cached);
             continue;
         }
         for index in 0..count {

@@ -42,6 +42,10 @@ pub(super) trait ScoreLanes: Lanes {
     /// `x · p + sum` if p is not 0, else the sum.
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F;
 
+    /// Integers of a byte.
+    unsafe fn load_u8(from: *const u8) -> Self::F;
+    unsafe fn load_s8(from: *const u8) -> Self::F;
+
     /// The sum of each vector's numbers.
     #[inline(always)]
     unsafe fn sums(x: [Self::F; 4]) -> [f32; 4] {
@@ -84,6 +88,18 @@ impl ScoreLanes for Portable {
         }
         to
     }
+
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn load_s8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -107,6 +123,24 @@ impl ScoreLanes for Avx2 {
     unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe { [add_product_256(x[0], p[0], sum[0]), add_product_256(x[1], p[1], sum[1])] }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
+            [_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_s8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (low, high) = (_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(from.add(8).cast()));
+            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
     }
 
     #[inline(always)]
@@ -181,6 +215,18 @@ impl ScoreLanes for Avx512 {
             let is_kept = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(p, _mm512_setzero_ps());
             _mm512_mask3_fmadd_ps(x, p, sum, is_kept)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_s8(from: *const u8) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
 }
 

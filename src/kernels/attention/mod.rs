@@ -11,6 +11,7 @@
 
 mod backward;
 mod decode;
+mod dequantize;
 mod finite;
 mod lanes;
 mod results;
@@ -20,6 +21,7 @@ mod tests;
 mod tile;
 
 pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
+pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
 use super::Extent;

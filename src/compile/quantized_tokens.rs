@@ -1,0 +1,224 @@
+//! Finds keys and values that are integers of 8 or 4 bits, or floats of 8 bits, behind a dequantisation, so
+//! that a phase of attention reads them as they are stored.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::elementwise::{Dequantization, DriverSpace, QuantParameters};
+use super::phases::{PlacedTensor, PlanBuilder};
+use crate::graph::infer;
+use crate::kernels::Extent;
+use crate::kernels::attention::DequantizeKernels;
+use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
+use crate::types::dtype::DataType;
+use crate::types::shape::Dims;
+
+/// Most scales of [`SCALED_TOKENS`] tokens in the scratch of a thread.
+const MOST_SCALES: usize = 1 << 16;
+
+/// Where the integers are, and how they become numbers.
+pub(super) struct QuantizedOperand {
+    /// The dims are those of the operand; the strides count bytes.
+    pub(super) tensor: PlacedTensor,
+    /// Bytes to the first element.
+    pub(super) offset: isize,
+    pub(super) tokens: QuantizedTokens,
+}
+
+/// The place of an element of an operand in the value from which it comes: for each dim of the operand the
+/// dim of the value, or none if the dim is 1.
+type SourceAxes = SmallVec<[Option<usize>; 6]>;
+
+/// An operand of a product that a dequantisation gives, perhaps with its dims in another order. `token` and
+/// `element` are the dims of the operand along tokens and along the elements of one, `outer` the dims along
+/// which the loops of the phase go that are not over tokens.
+///
+/// `None` if the operand is computed otherwise, if a row of elements does not lie next to each other or does
+/// not start at a byte, or if groups of one scale go across rows of loops.
+pub(super) fn find(
+    plan: &mut PlanBuilder<'_>,
+    operand: usize,
+    [token, element]: [usize; 2],
+    outer: &[Option<usize>],
+) -> Option<QuantizedOperand> {
+    let group = plan.group();
+    let (found, axes) = source(plan, operand)?;
+    let op = plan.op(found.op);
+    let dims_of = |value: usize| &group.values[value].dims[..];
+    let inputs: SmallVec<[&[i64]; 3]> = found.inputs.iter().map(|&value| dims_of(value)).collect();
+    let (stored, dims) = (found.inputs[0], inputs[0]);
+    let counts = infer::parameter_counts(op, &inputs).ok()?;
+    let data_type = group.values[stored].data_type;
+    let kernels = DequantizeKernels::new(plan.level, data_type)?;
+    let (token_axis, element_axis) = (axes[token]?, axes[element]?);
+    let is_whole = |axis: usize| counts[axis] == 1 || counts[axis] == dims[axis];
+    let others = (0..dims.len()).filter(|&axis| axis != token_axis && axis != element_axis);
+    let shared = |axis: usize| (dims[axis] / counts[axis]) as usize;
+    let shares = Extent { rows: shared(token_axis), columns: shared(element_axis) };
+    let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
+    let is_fit = others.clone().all(is_whole) && (!is_float || is_whole(element_axis));
+    if !is_fit {
+        return None;
+    }
+
+    // The integers.
+    let (place, offset) = match data_type.size() {
+        Some(_) => plan.view(stored)?,
+        None => (plan.place(stored)?, 0),
+    };
+    let bytes = |axis: usize| match (data_type.size(), place.strides[axis]) {
+        _ if dims[axis] == 1 => Some(0),
+        (Some(_), stride) => Some(stride),
+        (None, stride) => (stride % 2 == 0).then_some(stride / 2),
+    };
+    if dims[element_axis] != 1 && place.strides[element_axis] != 1 {
+        return None;
+    }
+    let stride = |axis: &Option<usize>| match axis {
+        Some(axis) if *axis == element_axis => Some(1),
+        Some(axis) => bytes(*axis),
+        None => Some(0),
+    };
+    let strides: Dims = axes.iter().map(stride).collect::<Option<_>>()?;
+    let tensor = PlacedTensor { base: place.base, data_type, dims: dims_of(operand).into(), strides };
+
+    // Their scales and zero points.
+    let groups = [counts[token_axis], counts[element_axis]];
+    let form = ScaleGroups::new(groups, shares.rows);
+    if form.held.saturating_mul(groups[1] as usize) > MOST_SCALES {
+        return None;
+    }
+    let parameters = QuantParameters::of(op, &found.inputs);
+    let mut program = |layout: SlotOrder| {
+        // Kernels read a scale for each element from a row.
+        let is_row = layout != SlotOrder::Planes || shares.columns > 1;
+        let space = layout.space(&counts, [token_axis, element_axis], &form).filter(|_| is_row)?;
+        let (group, values) = group.with_parameters(&parameters, &counts, &space.dims);
+        let slots = [QuantizedTokens::SCALES, QuantizedTokens::ZEROS];
+        let targets: SmallVec<[(usize, usize); 2]> = values.into_iter().zip(slots).collect();
+        let nest = plan.program_in(&group, &space, &targets)?;
+        Some((layout, space, nest))
+    };
+    let (layout, space, nest) =
+        [SlotOrder::Flat, SlotOrder::Planes, SlotOrder::Rows].into_iter().find_map(&mut program)?;
+    let [row_step, column_step] = layout.steps(&form);
+    let tile_strides = outer.iter().map(|dim| {
+        let axis = dim.and_then(|dim| axes[dim]).filter(|&axis| counts[axis] != 1);
+        axis.and_then(|axis| tiles_of(&space, &nest, axis, layout, element_axis)).unwrap_or(0)
+    });
+    let tile_strides = tile_strides.collect();
+    let tokens = QuantizedTokens {
+        tile_strides,
+        group: shares,
+        tokens: dims[token_axis] as usize,
+        tile_groups: form.tile,
+        row_step,
+        column_step,
+        numbers: form.held * groups[1] as usize,
+        kernels,
+        layout: QuantizedScratch::default(),
+        nest,
+    };
+    Some(QuantizedOperand { tensor, offset, tokens })
+}
+
+/// The dequantisation from which an operand comes, as numbers of any float type and with dims in any order.
+fn source<'a>(plan: &PlanBuilder<'a>, operand: usize) -> Option<(&'a Dequantization, SourceAxes)> {
+    let group = plan.group();
+    let mut value = operand;
+    let mut axes: SourceAxes = (0..group.values[operand].dims.len()).map(Some).collect();
+    loop {
+        if let Some(found) = group.dequantized(value) {
+            return Some((found, axes));
+        }
+        if let Some(from) = group.converted(value) {
+            value = from;
+            continue;
+        }
+        let from = group.moved_from(value)?;
+        let of_dims = group.dims_of_moved(value)?;
+        axes.iter_mut().for_each(|axis| *axis = axis.and_then(|axis| of_dims[axis]));
+        value = from;
+    }
+}
+
+/// Groups of tokens and of elements that share a scale, in the scratch of a thread.
+struct ScaleGroups {
+    /// Groups of elements of a token.
+    elements: usize,
+    /// Groups of tokens of a tile, and of all tiles that [`SCALED_TOKENS`] tokens need.
+    tile: usize,
+    held: usize,
+}
+
+impl ScaleGroups {
+    fn new([tokens, elements]: [i64; 2], shares: usize) -> Self {
+        let (tokens, elements) = (tokens as usize, elements as usize);
+        let (tile, held) = match SCALED_TOKENS.is_multiple_of(shares) {
+            true => (SCALED_TOKENS / shares, SCALED_TOKENS / shares),
+            false => (1, SCALED_TOKENS / shares + 2),
+        };
+        let is_one = tokens <= tile;
+        Self { elements, tile: if is_one { tokens } else { tile }, held: held.min(tokens) }
+    }
+}
+
+/// How scales lie in a slot. Each form is best for one order in memory, because programs are fast along long
+/// rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotOrder {
+    /// As one row, token by token; in memory the scales of a token follow each other.
+    Flat,
+    /// A row for each group of elements.
+    Planes,
+    /// A row for each group of tokens.
+    Rows,
+}
+
+impl SlotOrder {
+    /// Numbers from one group of tokens to the next, and from one group of elements to the next.
+    fn steps(self, form: &ScaleGroups) -> [usize; 2] {
+        match self {
+            Self::Flat | Self::Rows => [form.elements, 1],
+            Self::Planes => [1, form.held],
+        }
+    }
+
+    /// The space of the program; `None` if the form is not that of the scales.
+    fn space(self, counts: &Dims, [token, element]: [usize; 2], form: &ScaleGroups) -> Option<DriverSpace> {
+        let mut dims = counts.clone();
+        let slot = |row: usize| smallvec![((4 * row) as isize, 4), ((4 * row) as isize, 4)];
+        let (rows, columns, tile, slots) = match self {
+            Self::Flat if element == token + 1 => {
+                let elements = dims.remove(element);
+                dims[token] *= elements;
+                let columns = form.tile * form.elements;
+                (None, token, Extent { rows: 1, columns }, slot(columns))
+            }
+            Self::Planes if element < token || form.elements == 1 => {
+                (Some(element), token, Extent { rows: form.elements, columns: form.tile }, slot(form.held))
+            }
+            Self::Rows => (
+                Some(token),
+                element,
+                Extent { rows: form.tile, columns: form.elements },
+                slot(form.elements),
+            ),
+            Self::Flat | Self::Planes => return None,
+        };
+        Some(DriverSpace { dims, rows, columns: Some(columns), tile, slots })
+    }
+}
+
+/// Tiles of a nest from one iteration of an axis of the scales to the next.
+fn tiles_of(
+    space: &DriverSpace,
+    nest: &LoopNest,
+    axis: usize,
+    layout: SlotOrder,
+    element: usize,
+) -> Option<usize> {
+    // The axis of elements is gone if the scales lie as one row.
+    let axis = if layout == SlotOrder::Flat && axis > element { axis - 1 } else { axis };
+    let place = space.outer().position(|outer| outer == axis)?;
+    Some(nest.loops[place + 1..].iter().map(|l| l.extent).product())
+}

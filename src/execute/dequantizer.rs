@@ -1,0 +1,93 @@
+//! Turns keys or values of few bits into f32, block by block, in the scratch of a thread.
+#![allow(unsafe_code, reason = "tokens are read from raw memory that was checked before")]
+
+use super::bindings::Bindings;
+use super::cursor::Cursor;
+use super::interpreter::Interpreter;
+use super::slots::SlotOperands;
+use crate::kernels::attention::{QuantizedRows, RowScaling};
+use crate::kernels::prefetch::PrefetchQueue;
+use crate::plan::{LoopNest, Plan, QuantizedTokens, SCALED_TOKENS};
+
+/// The dequantisation of keys or of values, on one thread.
+pub(super) struct Dequantizer<'a> {
+    tokens: &'a QuantizedTokens,
+    /// The loops of the phase.
+    nest: &'a LoopNest,
+    parameters: Interpreter<'a, SlotOperands<'a, 2>>,
+    scratch: *mut u8,
+    /// The block of queries and the block of tokens whose parameters are in scratch.
+    held: Option<(usize, usize)>,
+}
+
+impl<'a> Dequantizer<'a> {
+    /// For a phase with these loops.
+    pub(super) fn new(
+        tokens: &'a QuantizedTokens,
+        nest: &'a LoopNest,
+        plan: &Plan,
+        bindings: &Bindings,
+        scratch: *mut u8,
+    ) -> Self {
+        let operands = SlotOperands {
+            slots: tokens.layout.slots.map(|place| scratch.wrapping_add(place)),
+            cursor: Cursor::new(&tokens.nest, &plan.constants, bindings),
+            queue: PrefetchQueue::default(),
+        };
+        let program = scratch.wrapping_add(tokens.layout.program);
+        // No step of the program selects.
+        let parameters = Interpreter::new(&tokens.nest.program, &[], program, operands);
+        Self { tokens, nest, parameters, scratch, held: None }
+    }
+
+    /// Forgets the parameters in scratch: something else may have written there.
+    pub(super) fn forget(&mut self) {
+        self.held = None;
+    }
+
+    /// Writes rows of f32, `to_row` numbers from one to the next, from those of tokens that start at `first`,
+    /// for a block of queries by its number among the iterations of all loops but those over keys. The rows
+    /// are within one block of [`SCALED_TOKENS`].
+    ///
+    /// # Safety
+    ///
+    /// The rows can be read; the target is scratch of this thread with room for whole vectors of each row,
+    /// and one more.
+    pub(super) unsafe fn run(
+        &mut self,
+        block: usize,
+        first: usize,
+        rows: QuantizedRows,
+        to: *mut f32,
+        to_row: usize,
+    ) {
+        let Self { tokens, .. } = *self;
+        let chunk = first / SCALED_TOKENS;
+        let (first_tile, last_tile) = tokens.tiles(chunk);
+        let slot = |slot: usize| self.scratch.wrapping_add(tokens.layout.slots[slot]).cast::<f32>();
+        let slots = [QuantizedTokens::SCALES, QuantizedTokens::ZEROS].map(slot);
+        if self.held != Some((block, chunk)) {
+            self.held = Some((block, chunk));
+            let outer = self.nest.tile_of(&tokens.tile_strides, block);
+            let step = tokens.tile_groups * tokens.row_step;
+            for (index, tile) in (first_tile..=last_tile).enumerate() {
+                self.parameters.operands.slots = slots.map(|slot| slot.wrapping_add(index * step).cast());
+                self.parameters.go_to(outer + tile);
+                self.parameters.run_here();
+            }
+        }
+        let place = (first / tokens.group.rows - first_tile * tokens.tile_groups) * tokens.row_step;
+        let scaling = RowScaling {
+            scales: slots[QuantizedTokens::SCALES].wrapping_add(place),
+            zeros: slots[QuantizedTokens::ZEROS].wrapping_add(place),
+            group: tokens.group,
+            before: first % tokens.group.rows,
+            row_step: tokens.row_step,
+            column_step: tokens.column_step,
+        };
+        let widened = self.scratch.wrapping_add(tokens.layout.widened);
+        // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
+        // plan's level was available when the plan was made.
+        unsafe { tokens.kernels.run(rows, scaling, to, to_row, widened) };
+    }
+}

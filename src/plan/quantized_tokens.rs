@@ -1,0 +1,71 @@
+//! Keys or values that a phase of attention reads as they are stored, in 8 or 4 bits, and turns into f32 block
+//! by block.
+
+use smallvec::SmallVec;
+
+use super::nest::LoopNest;
+use crate::kernels::Extent;
+use crate::kernels::attention::DequantizeKernels;
+
+/// Tokens whose scales and zero points are brought to f32 at once.
+pub(crate) const SCALED_TOKENS: usize = 512;
+
+/// The dequantisation of keys or of values.
+#[derive(Debug)]
+pub(crate) struct QuantizedTokens {
+    /// The loops around blocks of parameters. The program takes no slot, and writes slots
+    /// [`SCALES`](Self::SCALES) and [`ZEROS`](Self::ZEROS) in f32.
+    pub(crate) nest: LoopNest,
+    /// For each loop of the phase's nest but that over keys: tiles of this nest from one iteration to the
+    /// next.
+    pub(crate) tile_strides: SmallVec<[usize; 6]>,
+    /// Tokens, and elements of one, that share parameters.
+    pub(crate) group: Extent,
+    /// All tokens.
+    pub(crate) tokens: usize,
+    /// Groups of tokens in a tile of the nest.
+    pub(crate) tile_groups: usize,
+    /// Numbers of a slot from one group of tokens to the next, and from one group of elements to the next.
+    pub(crate) row_step: usize,
+    pub(crate) column_step: usize,
+    /// Numbers of a slot.
+    pub(crate) numbers: usize,
+    pub(crate) kernels: DequantizeKernels,
+    pub(crate) layout: QuantizedScratch,
+}
+
+impl QuantizedTokens {
+    /// The slots of the scales and of the zero points.
+    pub(crate) const SCALES: usize = 0;
+    pub(crate) const ZEROS: usize = 1;
+
+    /// Takes places in scratch; `row` elements of so many tokens are dequantised at once.
+    pub(crate) fn place(&mut self, take: &mut impl FnMut(usize) -> usize, tokens: usize, row: usize) {
+        /// Kernels read whole vectors.
+        const VECTOR_BYTES: usize = 64;
+        let slot = 4 * self.numbers + VECTOR_BYTES;
+        self.layout = QuantizedScratch {
+            program: take(self.nest.program.scratch),
+            slots: [take(slot), take(slot)],
+            widened: take(self.kernels.scratch().saturating_mul(tokens).saturating_mul(row)),
+        };
+    }
+
+    /// The first and the last tile of parameters of a block of [`SCALED_TOKENS`], within one iteration of all
+    /// other loops.
+    pub(crate) fn tiles(&self, block: usize) -> (usize, usize) {
+        let first = block * SCALED_TOKENS;
+        let last = (first + SCALED_TOKENS).min(self.tokens).saturating_sub(1).max(first);
+        let tile = |token: usize| token / self.group.rows / self.tile_groups;
+        (tile(first), tile(last))
+    }
+}
+
+/// Places in the scratch of a thread, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct QuantizedScratch {
+    pub(crate) program: usize,
+    pub(crate) slots: [usize; 2],
+    /// Integers of four bits as bytes.
+    pub(crate) widened: usize,
+}
