@@ -717,7 +717,7 @@ fn moves_behind_a_product_are_strides_of_the_result() {
         let fused = graphs_with_moves_behind([150, 75, 64], D::F32, D::F32);
         let fused = fused.into_iter().find(|fused| fused.name == name).unwrap();
         let [together, _] = graphs::both(&fused.graph);
-        let compiled = together[0].compile(&engine, together[0].inputs(), together[0].outputs()).unwrap();
+        let compiled = together[0].compile(&engine).unwrap();
         let plan = compiled.plan();
         let buffers = plan.nests.iter().flat_map(|nest| &nest.steps).filter_map(|step| step.buffer).count();
         (plan.nests.iter().map(|nest| nest.kind.name()).collect::<Vec<_>>().join(", "), buffers)

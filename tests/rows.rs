@@ -508,7 +508,7 @@ fn few_long_rows_are_worked_out_in_parts() {
         let case = along_last(K::SoftMax, D::F32, dims, &mut random);
         let partition = Partition::from_op(case.op).unwrap();
         let source = LogicalTensor::strided(0, D::F32, dims).unwrap();
-        let plan = partition.compile(&Engine::new(), &[source], partition.outputs()).unwrap().plan();
+        let plan = partition.compile_for(&Engine::new(), &[source], partition.outputs()).unwrap().plan();
         (plan.nests.iter().map(|nest| nest.tasks).collect::<Vec<_>>(), plan.buffer_bytes)
     };
     for (dims, tasks, bytes) in [

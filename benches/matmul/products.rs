@@ -279,7 +279,7 @@ impl Run {
         let partitions = graph.partitions(Policy::Fusion).expect("the graph is finalized");
         assert_eq!(partitions.len(), 1, "{name} is one partition");
         let partition = &partitions[0];
-        let compiled = partition.compile(&engine, partition.inputs(), partition.outputs());
+        let compiled = partition.compile(&engine);
         let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
         let inputs = compiled.inputs().iter().map(|desc| filled(desc, &engine)).collect();
         let output = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).expect("there is memory");
