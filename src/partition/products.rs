@@ -74,7 +74,9 @@ struct GatedBlock {
 impl GatedBlock {
     fn new(group: &GroupView<'_>) -> Option<Self> {
         let graph = group.graph;
-        let down = *group.members.first()?;
+        // The others lead to it, so it is the last one.
+        let is_one = |op: &usize| is_product(graph.ops[*op]);
+        let down = group.members.iter().copied().filter(is_one).max()?;
         let mut order = group.members.to_vec();
         order.sort_unstable();
         let mut block = Self { down, between: Vec::new(), before: Vec::new(), behind: vec![down] };
@@ -166,7 +168,7 @@ struct NormedProducts {
 impl NormedProducts {
     fn new(group: &GroupView<'_>) -> Option<Self> {
         let graph = group.graph;
-        let norm = *group.members.first()?;
+        let norm = group.members.iter().copied().find(|&op| is_norm(graph.ops[op]))?;
         let mut order = group.members.to_vec();
         order.sort_unstable();
         let mut parts = Self { normed: vec![norm], products: Vec::new(), behind: Vec::new() };
