@@ -966,8 +966,8 @@ sterna_status_t sterna_compiled_partition_query_logical_tensor(const sterna_comp
                                                                sterna_logical_tensor_t *logical_tensor);
 
 /**
- * As `sterna_compiled_partition_query_logical_tensor`, by the name that the port has in the schema of its op,
- * such as `cond` or `dst`. An input has the name of the first port of an op that takes it.
+ * As `sterna_compiled_partition_query_logical_tensor`, by the name that the port has in the schema of its
+ * op, such as `cond` or `dst`. An input has the name of the first port of an op that takes it.
  * `invalid_arguments` for a name that no port, or more than one, has.
  */
 sterna_status_t sterna_compiled_partition_query_logical_tensor_by_name(const sterna_compiled_partition_t *compiled_partition,
@@ -1598,9 +1598,9 @@ const char *sterna_phase_kind_string(sterna_phase_kind_t kind);
  * whole bytes. During the call nobody writes to the elements of inputs, and nobody else uses those of `dst`;
  * `dst` may be the very elements of `then` or `else_`, if dims and strides are equal.
  *
- * It runs on an engine that the process shares, which the first call makes, and whose workers live as long as
- * the process: a program that unloads this library gives an engine of its own to `sterna_select_with`. The
- * first call for some types, dims and strides compiles a partition; later calls find it in the cache.
+ * It runs on an engine that the process shares, which the first call makes, and whose workers live as long
+ * as the process: a program that unloads this library gives an engine of its own to `sterna_select_with`.
+ * The first call for some types, dims and strides compiles a partition; later calls find it in the cache.
  *
  * `invalid_arguments` for a view whose type, dims or strides make no tensor, without memory, and for any
  * other overlap; `invalid_graph_op` if `cond` is not boolean or the types of the others differ;

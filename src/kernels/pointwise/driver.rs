@@ -7,16 +7,26 @@
 
 use crate::kernels::function::{Function1, Function2};
 use crate::kernels::fused::{self, Stage, Stages};
-use crate::kernels::isa::{ByLevel, Isa, shells};
+use crate::kernels::isa::{ByLevel, Isa, Portable, shells};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::simd::{Pod, read_part, write_part};
 use crate::kernels::{BLOCK, Extent, InnerStride, Source, Target};
 use crate::types::function::Params;
 use crate::types::function_row::CostClass;
+use crate::types::kind::Level;
 
 /// Elements of a block of a heavy function: few, so that padding a short row costs little. Heavy functions of
 /// one element prefetch memory meanwhile.
 const HEAVY: usize = 16;
+
+/// Elements of a block at the portable level, whose vectors are short: the code for longer blocks is longer
+/// (decision: portable-block).
+const PORTABLE: usize = 16;
+
+/// Whether a level has blocks of its own, in place of those of `N` elements.
+const fn has_own_blocks<I: Isa>() -> bool {
+    matches!(I::LEVEL, Level::Portable)
+}
 
 /// Elements of a block of a function, by its cost on a type; `None` does not compile.
 pub(super) const fn block_len(cost: Option<CostClass>) -> usize {
@@ -126,7 +136,7 @@ unsafe fn map1<F: Function1, I: Isa, const N: usize>(
     let extent = flattened(extent, [(x.row_stride, size_of::<F::X>()), (to.row_stride, size_of::<F::To>())]);
     let mut x = Reader::<F::X, N>::new(x, InnerStride::Contiguous);
     // Light functions would only grow by it.
-    let mut range = const { N == HEAVY }.then(|| queue.current());
+    let mut range = const { N == HEAVY && !has_own_blocks::<I>() }.then(|| queue.current());
     for row in 0..extent.rows {
         let to = to.row::<F::To>(row);
         // SAFETY: the caller promises that every element of the tile can be read and written.
@@ -193,7 +203,10 @@ shells! {
         params: &Params,
         queue: &mut PrefetchQueue,
     ) {
-        map1::<F, I, N>(extent, x, to, params, queue)
+        match const { has_own_blocks::<I>() } {
+            true => map1::<F, Portable, PORTABLE>(extent, x, to, params, queue),
+            false => map1::<F, I, N>(extent, x, to, params, queue),
+        }
     }
 
     #[inline(never)]
@@ -204,7 +217,10 @@ shells! {
         to: Target,
         params: &Params,
     ) {
-        map2::<F, I, N>(extent, x, y, to, params)
+        match const { has_own_blocks::<I>() } {
+            true => map2::<F, Portable, PORTABLE>(extent, x, y, to, params),
+            false => map2::<F, I, N>(extent, x, y, to, params),
+        }
     }
 
     fn kernel2[F: Function2, const N: usize, const X: bool, const Y: bool](

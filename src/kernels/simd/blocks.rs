@@ -25,7 +25,7 @@ pub(in crate::kernels) unsafe fn write_part<I: Isa, T: Pod, const N: usize>(
 ) {
     let to = row.wrapping_add(column);
     if I::LEVEL == Level::Avx512 && count != N {
-        for (at, mask) in masks::<T, N>(count) {
+        for (at, mask) in masks::<I, T, N>(count) {
             // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
             unsafe {
                 store_bytes(to.cast::<u8>().wrapping_add(at), mask, block.as_ptr().cast::<u8>().add(at))
@@ -57,7 +57,7 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
 ) -> [T; N] {
     let mut part = [T::default(); N];
     if I::LEVEL == Level::Avx512 {
-        for (at, mask) in masks::<T, N>(count) {
+        for (at, mask) in masks::<I, T, N>(count) {
             // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
             unsafe {
                 load_bytes(part.as_mut_ptr().cast::<u8>().add(at), from.cast::<u8>().wrapping_add(at), mask)
@@ -70,10 +70,14 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
     part
 }
 
-/// The vectors of a block by offset, each with the mask of the bytes of the first `count` elements.
+/// The vectors of a block by offset, each with the mask of the bytes of the first `count` elements; for level
+/// Avx512, whose blocks are a number of vectors.
 #[inline(always)]
-fn masks<T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
-    const { assert!((N * size_of::<T>()).is_multiple_of(64), "a block is a number of vectors") };
+fn masks<I: Isa, T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
+    const {
+        let is_of_vectors = (N * size_of::<T>()).is_multiple_of(64);
+        assert!(is_of_vectors || !matches!(I::LEVEL, Level::Avx512), "a block is a number of vectors");
+    }
     let bytes = count * size_of::<T>();
     (0..N * size_of::<T>()).step_by(64).map(
         #[inline(always)]
