@@ -1,5 +1,6 @@
-//! Promise: attention on keys and values of 8 or 4 bits is one partition that reads them as they are stored, and
-//! is right, whatever their types, scales, zero points, sizes and layouts; the bits do not depend on threads.
+//! Promise: attention on keys and values of 8 or 4 bits is one partition that reads them as they are stored,
+//! and is right, whatever their types, scales, zero points, sizes and layouts; the bits do not depend on
+//! threads.
 
 #[path = "common/attention.rs"]
 mod attention;
@@ -339,8 +340,8 @@ fn one_to_four_threads_give_the_same_bits() {
     report(&wrong);
 }
 
-/// Attention on u8 throughout: queries, keys and values are dequantised, the weights are rounded to u8, and so
-/// is the result.
+/// Attention on u8 throughout: queries, keys and values are dequantised, the weights are rounded to u8, and
+/// so is the result.
 fn int8(queries: i64, keys: i64, is_inverted: bool) -> Setup {
     let mut builder = Builder::new(true);
     let random = &mut Random::new(9);

@@ -1,5 +1,5 @@
-//! Promise: products that one norm feeds, and the products of a gated block, are one partition, whose bits are
-//! those of its ops run one by one, for every size, type and CPU level.
+//! Promise: products that one norm feeds, and the products of a gated block, are one partition, whose bits
+//! are those of its ops run one by one, for every size, type and CPU level.
 
 mod common;
 

@@ -15,8 +15,8 @@
 //!   ideal` is then its time divided by that of forward;
 //! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
 //!   values;
-//! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a scale in
-//!   f16 and a zero point for each 64 elements of a token; the limit of decode is their bytes;
+//! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a
+//!   scale in f16 and a zero point for each 64 elements of a token; the limit of decode is their bytes;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;

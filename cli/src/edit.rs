@@ -232,8 +232,8 @@ impl Edits {
         Ok(Edited { graph: edited, ops })
     }
 
-    /// For the output of each op that is taken away, the input that takes its place: its only one, or else the
-    /// only one that another op computes.
+    /// For the output of each op that is taken away, the input that takes its place: its only one, or else
+    /// the only one that another op computes.
     fn bypass(&self, graph: &Graph) -> Result<HashMap<TensorId, TensorId>> {
         let produced: HashSet<TensorId> =
             graph.ops().iter().flat_map(Op::outputs).map(LogicalTensor::id).collect();
@@ -267,8 +267,8 @@ impl Edits {
             for op in graph.ops() {
                 ensure!(
                     !CONVERTS.contains(&op.kind()),
-                    "--type {data_type} cannot be for all tensors: the types of {} (op {}) differ on purpose; \
-                     name each tensor, as in --type NAME={data_type}",
+                    "--type {data_type} cannot be for all tensors: the types of {} (op {}) differ on \
+                     purpose; name each tensor, as in --type NAME={data_type}",
                     op.kind(),
                     op.id()
                 );

@@ -76,8 +76,8 @@ impl FromStr for LayoutEdit {
         match sorted.iter().copied().eq(0..order.len()) && order.len() <= MAX_RANK {
             true => Ok(Self::Order(order)),
             false => Err(format!(
-                "{text:?} is no layout; write each letter from a on once, such as acdb for 4 dims, or strides \
-                 such as 1x16x4"
+                "{text:?} is no layout; write each letter from a on once, such as acdb for 4 dims, or \
+                 strides such as 1x16x4"
             )),
         }
     }
@@ -231,8 +231,8 @@ impl<'a> Shapes<'a> {
         Ok(settled)
     }
 
-    /// The value of an attribute that follows the shape of an input: scales and zero points of channels, whose
-    /// number is another now, come over and over.
+    /// The value of an attribute that follows the shape of an input: scales and zero points of channels,
+    /// whose number is another now, come over and over.
     fn linked(&self, op: &Op, attr: Attr) -> Option<AttrValue> {
         let input = op.inputs().first()?;
         let is_quantized = matches!(op.kind(), OpKind::Quantize | OpKind::Dequantize);

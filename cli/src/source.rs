@@ -39,16 +39,16 @@ pub(crate) struct GraphArgs {
 #[command(next_help_heading = "What is read and changed")]
 pub(crate) struct GraphOptions {
     /// Takes the value of an input from an .npy file, from the array of this name of an .npz file (or from
-    /// another one as FILE.npz:ARRAY), from a .pb file as the test data of ONNX has them, or from a small value
-    /// such as [[1,0],[0,1]]. Type and shape must be those of the tensor. FILE.npz and FILE.pb alone give the
-    /// inputs that they name.
+    /// another one as FILE.npz:ARRAY), from a .pb file as the test data of ONNX has them, or from a small
+    /// value such as [[1,0],[0,1]]. Type and shape must be those of the tensor. FILE.npz and FILE.pb alone
+    /// give the inputs that they name.
     #[arg(long, value_name = "NAME=FILE|NAME=VALUE", value_parser = parse::key_and_given)]
     pub(crate) input: Vec<(Option<Key>, Given)>,
     /// Gives a tensor another shape, such as x=2x8x128x128; the shapes of all that is computed from it are
-    /// inferred anew. `NAME=` with nothing behind it is a scalar. A layout may follow, or stand alone: a tag as
-    /// in x=2x8x4*acb or x=*acb, which lists the dims from the outermost to the innermost, or strides as in
-    /// x=*32x1x8. A tensor that an op produces needs a shape only if it does not follow from those of the op's
-    /// inputs.
+    /// inferred anew. `NAME=` with nothing behind it is a scalar. A layout may follow, or stand alone: a tag
+    /// as in x=2x8x4*acb or x=*acb, which lists the dims from the outermost to the innermost, or strides as
+    /// in x=*32x1x8. A tensor that an op produces needs a shape only if it does not follow from those of the
+    /// op's inputs.
     #[arg(
         long,
         visible_alias = "override-shape",
@@ -56,23 +56,23 @@ pub(crate) struct GraphOptions {
         value_parser = parse::key_and_shape
     )]
     pub(crate) shape: Vec<(Key, ShapeEdit)>,
-    /// Gives a tensor another type, such as x=bf16; f32, bf16 or f16 alone give it to all data of one of these
-    /// types, except scales and shifts of norms and the like.
+    /// Gives a tensor another type, such as x=bf16; f32, bf16 or f16 alone give it to all data of one of
+    /// these types, except scales and shifts of norms and the like.
     #[arg(long = "type", value_name = "NAME=TYPE|TYPE")]
     pub(crate) types: Vec<TypeEdit>,
     /// Gives an op another value of an attribute, such as 3.transpose_b=true; lists are numbers joined by x,
     /// and undef takes the attribute away.
     #[arg(long = "attr", value_name = "OP.ATTRIBUTE=VALUE")]
     pub(crate) attrs: Vec<AttrEdit>,
-    /// Makes an op one of another kind, such as 0=Maximum, with the same inputs and outputs; undef takes the op
-    /// away and puts its input in place of its output.
+    /// Makes an op one of another kind, such as 0=Maximum, with the same inputs and outputs; undef takes the
+    /// op away and puts its input in place of its output.
     #[arg(long = "op-kind", value_name = "OP=KIND")]
     pub(crate) kinds: Vec<KindEdit>,
     /// Gives a tensor another property: undef, variable, constant or host_scalar.
     #[arg(long = "property", value_name = "NAME=PROPERTY", value_parser = key_and_property)]
     pub(crate) properties: Vec<(Key, Property)>,
-    /// Gives the graph another floating-point math mode: strict, bf16, f16, tf32 or any, and with :true behind
-    /// it for integers too.
+    /// Gives the graph another floating-point math mode: strict, bf16, f16, tf32 or any, and with :true
+    /// behind it for integers too.
     #[arg(long, value_name = "MODE", value_parser = edit::fpmath)]
     pub(crate) fpmath: Option<FpMath>,
     /// The constants of a model of OpenVINO; unless given, the file beside it that ends in .bin.
@@ -243,8 +243,8 @@ impl GraphArgs {
         }
     }
 
-    /// The graph, with what options change of it. A model takes types and shapes that it does not say from the
-    /// values of inputs.
+    /// The graph, with what options change of it. A model takes types and shapes that it does not say from
+    /// the values of inputs.
     pub(crate) fn load(&self) -> Result<Loaded, Ending> {
         let inputs = expanded(&self.options.input).map_err(Ending::usage)?;
         let bytes = read(&self.graph).map_err(Ending::usage)?;

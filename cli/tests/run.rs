@@ -126,8 +126,8 @@ fn json_holds_the_same_facts() {
     assert_eq!(partition["ops"], json!([{"kind": "Select", "id": 7, "name": "the Select"}]));
     assert_eq!(
         partition["inputs"][1],
-        json!({"id": 1, "name": "then", "dtype": "u16", "shape": [8, 3], "strides": [3, 1], "layout": "strided",
-               "property": "undef"})
+        json!({"id": 1, "name": "then", "dtype": "u16", "shape": [8, 3], "strides": [3, 1],
+               "layout": "strided", "property": "undef"})
     );
     let execution = &partition["execution"];
     assert_eq!(execution["repeat"], 5);

@@ -1,5 +1,5 @@
-//! Lowers a partition of products, of ops on rows, and of pointwise ops around them, to a plan: one anchor after
-//! the other.
+//! Lowers a partition of products, of ops on rows, and of pointwise ops around them, to a plan: one anchor
+//! after the other.
 //!
 //! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
 //! elements in a value that is stored.

@@ -1,5 +1,5 @@
-//! Keys or values that a phase of attention reads as they are stored, in 8 or 4 bits, and turns into f32 block
-//! by block.
+//! Keys or values that a phase of attention reads as they are stored, in 8 or 4 bits, and turns into f32
+//! block by block.
 
 use smallvec::SmallVec;
 

@@ -351,6 +351,8 @@ fn halved(mut x: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> f32 {
     x[0]
 }
 
+// What takes many instructions without vectors for it is a call: it would be most of every kernel
+// (decision: portable-block).
 impl Lanes for Portable {
     type F = [f32; LANES];
     type D = [f64; LANES];
@@ -370,7 +372,7 @@ impl Lanes for Portable {
         let block = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
         of_each(block, |bits| f32::from_bits(u32::from(bits) << 16))
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn load_f16(from: *const u16) -> Self::F {
         // SAFETY: as the caller promises.
         let block = unsafe { from.cast::<[F16; LANES]>().read_unaligned() };
@@ -381,12 +383,12 @@ impl Lanes for Portable {
         // SAFETY: as the caller promises.
         unsafe { to.cast::<[f32; LANES]>().write_unaligned(x) }
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn store_bf16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe { to.cast::<[Bf16; LANES]>().write_unaligned(f32::block_to::<Self, LANES>(&x)) }
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn store_f16(to: *mut u16, x: Self::F) {
         // SAFETY: as the caller promises.
         unsafe { to.cast::<[F16; LANES]>().write_unaligned(f32::block_to::<Self, LANES>(&x)) }
@@ -427,7 +429,7 @@ impl Lanes for Portable {
         }
         to
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn exp(x: Self::F) -> Self::F {
         exp_of_each::<Self>(x)
     }
