@@ -43,7 +43,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Fills a tensor of GRAPH, as `sterna run` does.
-    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill, conflicts_with_all = ["suite", "load"])]
+    #[arg(long, value_name = "NAME=FILL", value_parser = key_and_fill)]
+    #[arg(conflicts_with_all = ["suite", "load"])]
     pub(crate) fill: Vec<(Key, Fill)>,
     #[command(flatten)]
     pub(crate) options: GraphOptions,
