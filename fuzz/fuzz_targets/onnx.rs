@@ -6,4 +6,6 @@ use libfuzzer_sys::fuzz_target;
 use sterna_fuzz::import::check_reader;
 use sterna_import::onnx;
 
-fuzz_target!(|bytes: &[u8]| check_reader(|options| onnx::read_under(bytes, options), |_| (), bytes));
+fuzz_target!(|bytes: &[u8]| {
+    check_reader(|options| onnx::read_under(bytes, options), |_| (), bytes);
+});

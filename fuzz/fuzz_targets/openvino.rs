@@ -12,11 +12,15 @@ fuzz_target!(|bytes: &[u8]| {
         None => (bytes, &[][..]),
     };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    check_reader(
+    let read = check_reader(
         |options| openvino::read_with(text, weights, options),
         |error| check_place(error, text),
         bytes,
     );
+    let Some((is_whole, partial)) = read else { return };
+    assert_eq!(is_whole, partial.skipped.is_empty());
+    let named = partial.inputs.iter().chain(&partial.outputs).all(|port| !port.names.is_empty());
+    assert!(named, "{:?} {:?}", partial.inputs, partial.outputs);
 });
 
 /// The place of a syntax error is in the text.
