@@ -6,9 +6,9 @@ use sterna_import::{Error, Imported, Limits, Options};
 use crate::check_json;
 use crate::run::check_runs;
 
-/// Reads a model whole and in part, and runs what comes out through the whole workflow. `check_error` judges
-/// each error of the reader; `bytes` are those that the fuzzer gave. Returns whether the model was read whole,
-/// and what was read in part.
+/// Reads a model whole and in part, and runs what comes out through the whole workflow. `check_error`
+/// judges each error of the reader; `bytes` are those that the fuzzer gave. Returns whether the model was
+/// read whole, and what was read in part.
 pub fn check_reader(
     read: impl Fn(&Options) -> Result<Imported, Error>,
     check_error: impl Fn(&Error),
