@@ -97,7 +97,6 @@ impl<'a> QueryBlock<'a> {
                 tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
             }),
             computed: None,
-            queue: PrefetchQueue::default(),
         };
         let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, first_access }| {
             Interpreter::new(&nest.program, of_unmasked, scratch, scores(nest, *first_access))
@@ -105,7 +104,6 @@ impl<'a> QueryBlock<'a> {
         let slots = |nest, slots: [usize; 2]| SlotOperands {
             slots: slots.map(|place| scratch.wrapping_add(place)),
             cursor: cursor(nest),
-            queue: PrefetchQueue::default(),
         };
         let layout = &phase.layout;
         let weights = phase.weights.as_ref().map(|program| {
@@ -469,20 +467,11 @@ struct ScoreOperands<'a> {
     dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
     computed: Option<usize>,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for ScoreOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
     }
 
     fn at(&mut self, access: usize) -> *mut u8 {

@@ -62,8 +62,7 @@ pub(super) fn run(
     runner.run(phase.nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let cursor = Cursor::new(&phase.nest, &plan.constants, bindings);
-        let operands =
-            GemmOperands { phase, scratch, cursor, computed: None, queue: PrefetchQueue::default() };
+        let operands = GemmOperands { phase, scratch, cursor, computed: None };
         if program.roots.is_empty() {
             let mut operands = operands;
             for task in ranges.flatten() {
@@ -89,20 +88,11 @@ struct GemmOperands<'a> {
     cursor: Cursor<'a>,
     /// The tile whose product is in scratch.
     computed: Option<usize>,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for GemmOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
     }
 
     fn at(&mut self, access: usize) -> *mut u8 {

@@ -22,13 +22,14 @@ use crate::plan::{
 /// other operand and no scratch of the program.
 pub(super) trait TileOperands<'a> {
     /// The cursor at the present tile.
-    fn cursor(&self) -> &Cursor<'a>;
+    fn cursor(&mut self) -> &mut Cursor<'a>;
 
-    /// The same, to go to another tile.
-    fn cursor_mut(&mut self) -> &mut Cursor<'a>;
-
-    /// Ranges to prefetch, for kernels that do so while they compute.
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue;
+    /// Runs a kernel that prefetches while it computes, with the ranges to prefetch: none, unless the driver
+    /// looks ahead.
+    #[inline(always)]
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
+        kernel(&mut PrefetchQueue::default());
+    }
 
     /// The address of an access in the present tile. For an access that is read: after its elements are
     /// there.
@@ -50,18 +51,13 @@ pub(super) trait TileOperands<'a> {
 /// (decision: operands-in-place).
 impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
     #[inline(always)]
-    fn cursor(&self) -> &Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         (**self).cursor()
     }
 
     #[inline(always)]
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
-        (**self).cursor_mut()
-    }
-
-    #[inline(always)]
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        (**self).prefetch_queue()
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
+        (**self).with_prefetch(kernel);
     }
 
     #[inline(always)]
@@ -113,7 +109,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         match tile.wrapping_sub(self.operands.cursor().tile()) {
             0 => {}
             1 => {
-                let changed = self.operands.cursor_mut().advance();
+                let changed = self.operands.cursor().advance();
                 self.invalidate(changed);
             }
             _ => self.go_to(tile),
@@ -131,7 +127,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
 
     /// Goes to a tile of the nest; no result is valid there.
     pub(super) fn go_to(&mut self, tile: usize) {
-        self.operands.cursor_mut().go_to(tile);
+        self.operands.cursor().go_to(tile);
         self.operands.jump();
         self.valid.clear();
     }
@@ -187,7 +183,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::Unary { x, kernel, params } => {
                 let x = self.source(*x);
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, to, params, self.operands.prefetch_queue()) };
+                self.operands.with_prefetch(|queue| unsafe { kernel(extent, x, to, params, queue) });
             }
             Instr::Binary { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
@@ -233,7 +229,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// The part of the current tile that a step iterates over.
-    fn extent_of(&self, step: &Step) -> Extent {
+    fn extent_of(&mut self, step: &Step) -> Extent {
         let tile = self.operands.cursor().extent();
         match step.traversal {
             Traversal::RowByRow => Extent {

@@ -92,16 +92,11 @@ impl<'a> MapOperands<'a> {
 
 impl<'a> TileOperands<'a> for MapOperands<'a> {
     #[inline(always)]
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    #[inline(always)]
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
         if let Some(lookahead) = self.lookahead
             && self
                 .lookahead_cursor
@@ -110,7 +105,7 @@ impl<'a> TileOperands<'a> for MapOperands<'a> {
         {
             self.look_ahead(lookahead);
         }
-        &mut self.queue
+        kernel(&mut self.queue);
     }
 
     #[inline(always)]

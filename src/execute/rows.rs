@@ -600,7 +600,6 @@ impl<'a> RowProgram<'a> {
             rows: scratch.wrapping_add(fused.rows),
             block_bytes: nest.tile.columns * fused.element,
             block: 0,
-            queue: PrefetchQueue::default(),
         };
         let scratch = scratch.wrapping_add(fused.scratch);
         Self { fused, interpreter: Interpreter::new(&nest.program, dests, scratch, operands) }
@@ -635,20 +634,11 @@ struct RowsOperands<'a> {
     /// Bytes of a row that a tile has, and the tile's number in the part of the rows.
     block_bytes: usize,
     block: usize,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for RowsOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
     }
 
     fn at(&mut self, access: usize) -> *mut u8 {

@@ -17,7 +17,6 @@ use super::tensor::{Tensor, TensorMut};
 use crate::compile::tests::{DIMS, DRIVER_ROW, TILE, select_epilogue, select_partition};
 use crate::error::{Error, ExecuteFault};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
@@ -220,7 +219,6 @@ fn sizes_that_overflow_are_memory_that_is_not_there() {
 /// A driver that fills its tile with numbers of the elements, when it is asked.
 struct Numbers<'a> {
     cursor: Cursor<'a>,
-    queue: PrefetchQueue,
     nest: &'a LoopNest,
     /// The tile, and the number of the tile that it holds.
     memory: Vec<f32>,
@@ -246,16 +244,8 @@ fn tile_start(tile: usize) -> [usize; 3] {
 }
 
 impl<'a> TileOperands<'a> for Numbers<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
     }
 
     fn at(&mut self, access: usize) -> *mut u8 {
@@ -322,7 +312,6 @@ fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
         let mut scratch = vec![0u64; nest.program.scratch.div_ceil(8)];
         let operands = Numbers {
             cursor: Cursor::new(&nest, &constants, &bindings),
-            queue: PrefetchQueue::default(),
             nest: &nest,
             memory: vec![f32::NAN; TILE.rows * DRIVER_ROW / 4],
             holds: None,

@@ -26,20 +26,11 @@ pub(super) struct ChainOperands<'a> {
     pub(super) has_scores: bool,
     pub(super) has_gradients: bool,
     pub(super) has_typed: [bool; 2],
-    pub(super) queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for ChainOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
-    }
-
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
     }
 
     fn at(&mut self, access: usize) -> *mut u8 {
