@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::compose;
 use crate::error::{Fault, PortRef};
 
-pub(crate) use moves::{Around, MOST_SLICES, Padding, Ranges, runs};
+pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges, runs};
 pub(crate) use rows::Reduction;
 
 use DataType as D;
@@ -61,8 +61,8 @@ impl Steps<'_, '_> {
         self.emit(kind, &[], &[a, b], self.builder.data_type(a))
     }
 
-    /// Adds a question to two inputs.
-    pub(crate) fn ask(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
+    /// Adds a predicate of two inputs.
+    pub(crate) fn predicate(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
         self.emit(kind, &[], &[a, b], D::Boolean)
     }
 

@@ -12,11 +12,11 @@ use crate::types::shape::Dims;
 /// Tasks that a reduction of many elements to few results has at least.
 const TASKS: usize = 32;
 
-/// Rows of at least so many elements are worked out in parts if there are few of them.
+/// Rows of at least so many elements are worked out in parts if there are at most [`MAX_SPLIT_ROWS`].
 const LONG_ROW: usize = 32 << 10;
 
-/// Most rows that are few.
-const FEW_ROWS: usize = 8;
+/// Most rows whose long rows are worked out in parts.
+const MAX_SPLIT_ROWS: usize = 8;
 
 /// Rows of at least so many elements leave the second level before they are read again, so they are worked
 /// out in parts however many there are.
@@ -102,7 +102,7 @@ impl RowAxes {
     /// Elements of a part of a row whose results depend on the whole row; `None` if rows stay whole.
     pub(super) fn part_of_results(&self) -> Option<usize> {
         let (length, places) = (self.length(), self.count(&self.places));
-        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= FEW_ROWS;
+        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= MAX_SPLIT_ROWS;
         is_long.then(|| part_of(length, places))
     }
 }

@@ -98,12 +98,12 @@ impl Teams {
         self.run_after(members, work, |_| ())
     }
 
-    /// Opens a team, calls `ask` with the number of workers that may join, and works.
+    /// Opens a team, calls `request` with the number of workers that may join, and works.
     fn run_after(
         &self,
         members: usize,
         work: &(dyn Fn(usize) + Sync),
-        ask: impl FnOnce(usize),
+        request: impl FnOnce(usize),
     ) -> Result<(), Panicked> {
         // If the handle of the thread is gone, in a destructor of a thread, this panics before a slot is
         // taken.
@@ -114,7 +114,7 @@ impl Teams {
         // A worker that reads the new count sees the open team.
         self.opened.fetch_add(1, Ordering::Release);
         let own = caught(|| {
-            ask(others);
+            request(others);
             work(0);
         });
         slot.close().and(own)

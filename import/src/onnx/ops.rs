@@ -58,8 +58,8 @@ enum Map {
     Unary(OpKind),
     /// As `Unary`; integers that the op lacks are computed as wider ones.
     Signed(OpKind),
-    /// A question to a floating-point number.
-    Question(OpKind),
+    /// A predicate of a floating-point number.
+    Predicate(OpKind),
     /// Arithmetic on two inputs of one type; integers that the op lacks are computed as wider ones, and wrap.
     Arithmetic(OpKind),
     /// The larger or the smaller one of any number of inputs.
@@ -295,7 +295,7 @@ const ROWS: &[Row] = &[
     row("InstanceNormalization", &["input", "scale", "B"], &[("epsilon", Float)], Map::By(norms::instance)),
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], Map::By(arithmetic::is_inf))
         .since(10),
-    unary("IsNaN", Map::Question(K::IsNaN)).since(9),
+    unary("IsNaN", Map::Predicate(K::IsNaN)).since(9),
     row(
         "LayerNormalization",
         &["X", "Scale", "B"],
@@ -503,7 +503,7 @@ fn run(row: &Row, node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
             let x = node.input(0);
             node.steps.signed(*kind, x)?
         }
-        Map::Question(kind) => node.steps.emit(*kind, &[], &[node.input(0)], DataType::Boolean)?,
+        Map::Predicate(kind) => node.steps.emit(*kind, &[], &[node.input(0)], DataType::Boolean)?,
         Map::Arithmetic(kind) => arithmetic::pair(node, *kind, node.input(0), node.input(1))?,
         Map::Extreme(kind) => {
             let rest: Vec<TensorId> = node.inputs.iter().flatten().copied().collect();

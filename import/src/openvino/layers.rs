@@ -40,8 +40,8 @@ enum Map {
     Unary(OpKind),
     /// As `Unary` on floating point; on integers nothing changes.
     Rounding(OpKind),
-    /// A question to a floating-point number.
-    Question(OpKind),
+    /// A predicate of a floating-point number.
+    Predicate(OpKind),
     /// An op of two inputs of one type, which is the type of the result.
     Binary(OpKind),
     /// An op of two inputs of one type with a truth value.
@@ -178,9 +178,9 @@ const ROWS: &[Row] = &[
         Map::By(compose::hard_sigmoid),
     ),
     unary(&["Identity"], Map::By(shapes::identity)),
-    unary(&["IsFinite"], Map::Question(K::IsFinite)),
+    unary(&["IsFinite"], Map::Predicate(K::IsFinite)),
     row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], Map::By(compose::is_inf)),
-    unary(&["IsNaN"], Map::Question(K::IsNaN)),
+    unary(&["IsNaN"], Map::Predicate(K::IsNaN)),
     comparison(&["Less"], K::Less),
     comparison(&["LessEqual"], K::LessEqual),
     unary(&["Log"], Map::Unary(K::Log)),
@@ -436,7 +436,7 @@ fn run(row: &Row, layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         Map::Unary(kind) | Map::Rounding(kind) => {
             layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], layer.data_type(0))
         }
-        Map::Question(kind) => layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], DataType::Boolean),
+        Map::Predicate(kind) => layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], DataType::Boolean),
         Map::Binary(kind) => {
             let ([a, b], attr) = shapes::pair(layer)?;
             layer.steps.pair(kind, &[attr], a, b)

@@ -8,17 +8,17 @@ use crate::kernels::Extent;
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::types::dtype::DataType;
 
-/// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
-const FEW_ROWS: usize = 16;
+/// Most rows of a skinny product, which reads the right operand in the order of memory, whatever its layout.
+const MAX_SKINNY_ROWS: usize = 16;
 
-/// Rows of the right operand that are read side by side if there are few rows.
-const FEW_ROWS_DEPTH: usize = 32;
+/// Rows of the right operand that a skinny product reads side by side.
+const SKINNY_DEPTH: usize = 32;
 
-/// Columns of a tile, if there are few rows.
-const FEW_ROWS_COLUMNS: usize = 512;
+/// Columns of a tile of a skinny product.
+const SKINNY_COLUMNS: usize = 512;
 
 /// Most columns of a product of many rows that is worked out as dot products.
-const FEW_COLUMNS: usize = 4;
+const MAX_DOT_COLUMNS: usize = 4;
 
 /// Rows and columns of a tile of dot products.
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
@@ -26,10 +26,11 @@ const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 /// Rows and columns of any other tile, if there are enough tiles.
 const TILE: Extent = Extent { rows: 144, columns: 256 };
 
-/// Tiles are made smaller until there are this many, unless they take less than `SMALL_TILE` FLOPs.
-const ENOUGH_TILES: usize = 16;
+/// Tiles are made smaller until there are this many, unless they take fewer FLOPs than [`MIN_TILE_FLOPS`].
+const MIN_TILES: usize = 16;
 
-const SMALL_TILE: usize = 8 << 20;
+/// FLOPs of a tile that is not made smaller.
+const MIN_TILE_FLOPS: usize = 8 << 20;
 
 /// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
 /// cache.
@@ -83,7 +84,7 @@ impl Method {
         let form = Form::integers(machine.level, machine.features);
         let mut method = Self::packed(shape, form, machine);
         if let Way::Tiles { right, depth_block, .. } = &mut method.way
-            && shape.rows <= FEW_ROWS
+            && shape.rows <= MAX_SKINNY_ROWS
             && varies
         {
             *right = Right::PackedInTile;
@@ -115,17 +116,17 @@ impl Method {
         let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
         let along_columns = right_column == width_of(right) || columns == 1;
         let along_depth = right_depth == width_of(right) || depth == 1;
-        let is_narrow = columns <= FEW_COLUMNS && rows > columns;
+        let is_narrow = columns <= MAX_DOT_COLUMNS && rows > columns;
         let left_along_depth = shape.left_depth == width_of(left);
         let packed = Form::packed(right_type, machine.level, machine.features);
-        if along_depth && (rows <= FEW_ROWS && !along_columns || is_narrow && left_along_depth) {
+        if along_depth && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth) {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
             return Self { way: Way::Dots, tile };
         }
-        if along_columns && rows <= FEW_ROWS {
+        if along_columns && rows <= MAX_SKINNY_ROWS {
             let form = Form::in_place(right.data_type);
-            let tile = Extent { rows, columns: columns.min(FEW_ROWS_COLUMNS) };
-            let way = Way::Tiles { form, right: Right::InPlace, depth_block: FEW_ROWS_DEPTH };
+            let tile = Extent { rows, columns: columns.min(SKINNY_COLUMNS) };
+            let way = Way::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
             return Self { way, tile };
         }
         let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
@@ -158,7 +159,7 @@ fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
         let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
         let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
         let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
-        if count >= ENOUGH_TILES || flops <= SMALL_TILE {
+        if count >= MIN_TILES || flops <= MIN_TILE_FLOPS {
             return tile;
         }
         match most {

@@ -76,7 +76,7 @@ pub(super) fn on_elements(
         ulps => f64::from(ulps) * 2.0 * HALF_A_UNIT,
     };
     let mut result = hull(results, if is_move { D::F64 } else { to }, relative)?;
-    if turns(function) && result.ends.is_some() {
+    if has_turning_points(function) && result.ends.is_some() {
         let widened = result.elements().into_iter().map(ElementRange::widened).collect();
         result = EnclosedTensor::of(widened, held, &placement.result)?;
     }
@@ -88,7 +88,7 @@ pub(super) fn on_elements(
 }
 
 /// Whether a function has turning points, so that it may leave the range between its values at the ends.
-fn turns(function: Function) -> bool {
+fn has_turning_points(function: Function) -> bool {
     match function {
         Function::Sign(sign) => sign == Sign::Clear,
         Function::Unary(function, _) => matches!(

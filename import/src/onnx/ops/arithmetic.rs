@@ -19,7 +19,7 @@ use OpKind as K;
 
 const FLOATS: &str = "f32, bf16, f16";
 /// The largest number of f8_e4m3, and of f8_e5m2.
-const MOST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
+const LARGEST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
 
 /// An op of two inputs, and integers of every width.
 pub(super) fn pair(
@@ -87,7 +87,7 @@ pub(super) fn modulo(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 }
 
 /// The most exponents that are told apart.
-const MOST_EXPONENTS: usize = 32;
+const MAX_EXPONENTS: usize = 32;
 
 /// Constant exponents: a power of the base for each of them, between which truth values choose.
 pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -104,8 +104,8 @@ pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             different.push(number);
         }
     }
-    if different.is_empty() || different.len() > MOST_EXPONENTS {
-        return Err(node.bad_value(1, format!("1 to {MOST_EXPONENTS} different exponents")));
+    if different.is_empty() || different.len() > MAX_EXPONENTS {
+        return Err(node.bad_value(1, format!("1 to {MAX_EXPONENTS} different exponents")));
     }
     let mut result = None;
     for exponent in different {
@@ -323,7 +323,7 @@ pub(super) fn converted(node: &mut Call<'_, '_>, x: TensorId, to: DataType) -> R
 /// Numbers of f32 as f8: kept within its numbers, or else beyond them as the type has it.
 pub(super) fn to_f8(node: &mut Call<'_, '_>, mut x: TensorId, to: DataType) -> Result<TensorId, Fault> {
     if node.flag("saturate", true) {
-        let most = MOST.iter().find(|(of, _)| *of == to).map_or(f32::MAX, |(_, most)| *most);
+        let most = LARGEST.iter().find(|(of, _)| *of == to).map_or(f32::MAX, |(_, most)| *most);
         let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, (-most).into()), (Attr::Max, most.into())];
         x = node.steps.emit(K::Clamp, &bounds, &[x], D::F32)?;
     }

@@ -10,7 +10,7 @@ use crate::compose::{self, folded, is_integer, resolved_axes, resolved_shape, st
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
-use crate::steps::{Around, MOST_SLICES, Padding, Ranges, Steps, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, Steps, runs};
 
 use DataType as D;
 use OpKind as K;
@@ -215,7 +215,7 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         Some(lengths) => lengths,
         None => {
             let count = node.int("num_outputs", count);
-            if count < node.outputs as i64 || count > MOST_SLICES as i64 {
+            if count < node.outputs as i64 || count > MAX_SLICES as i64 {
                 return Err(Fault::of_attribute("num_outputs", "as many as there are outputs"));
             }
             // The last part is what is left.
@@ -276,8 +276,8 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         .ok_or_else(|| node.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
     let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
     let result: Vec<i64> = [&dims[..axis], &shape, &dims[axis + 1..]].concat();
-    if node.steps.builder.value(x).is_none() && runs(&places).len() > MOST_SLICES {
-        return Err(node.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
+    if node.steps.builder.value(x).is_none() && runs(&places).len() > MAX_SLICES {
+        return Err(node.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
     }
     node.steps.gathered(x, axis, &places, &result)
 }

@@ -117,7 +117,7 @@ pub(super) fn by_length(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let wide = steps.cast(x, D::F32)?;
     let length = steps.reduced(Reduction::One(kind), wide, &[axis], true)?;
     let (zero, share) = (steps.float(0.0)?, steps.both(K::Divide, wide, length)?);
-    let none = steps.ask(K::Equal, length, zero)?;
+    let none = steps.predicate(K::Equal, length, zero)?;
     let result = steps.select(none, zero, share)?;
     steps.cast(result, data_type)
 }
@@ -158,7 +158,7 @@ pub(super) fn hardmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let steps = &mut node.steps;
     let index = steps.emit(K::GenIndex, &[(Attr::Axis, (axis as i64).into())], &[x], D::S32)?;
     let place = steps.cast(place, D::S32)?;
-    let here = steps.ask(K::Equal, index, place)?;
+    let here = steps.predicate(K::Equal, index, place)?;
     let (one, zero) = (steps.number(data_type, 1.0)?, steps.number(data_type, 0.0)?);
     steps.select(here, one, zero)
 }
@@ -250,7 +250,7 @@ pub(super) fn shrink(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let wide = steps.cast(x, D::F32)?;
     let (bias, most, least, zero) =
         (steps.float(bias)?, steps.float(edge)?, steps.float(-edge)?, steps.float(0.0)?);
-    let (below, above) = (steps.ask(K::Less, wide, least)?, steps.ask(K::Greater, wide, most)?);
+    let (below, above) = (steps.predicate(K::Less, wide, least)?, steps.predicate(K::Greater, wide, most)?);
     let (less, more) = (steps.both(K::Subtract, wide, bias)?, steps.both(K::Add, wide, bias)?);
     let result = steps.select(above, less, zero)?;
     let result = steps.select(below, more, result)?;
@@ -318,7 +318,7 @@ pub(super) fn eye(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let column = steps.emit(K::GenIndex, &index(1), &[shape], D::S32)?;
     let offset = steps.number(D::S32, offset as f64)?;
     let diagonal = steps.both(K::Add, row, offset)?;
-    let here = steps.ask(K::Equal, column, diagonal)?;
+    let here = steps.predicate(K::Equal, column, diagonal)?;
     let (one, zero) = (steps.number(to, 1.0)?, steps.number(to, 0.0)?);
     steps.select(here, one, zero)
 }

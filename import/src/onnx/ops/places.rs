@@ -195,9 +195,9 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     // In s64 every number of places is what it is, but those of u64 that are too large either way.
     let places = steps.cast(places, D::S64)?;
     let (zero, one) = (steps.number(D::S64, 0.0)?, steps.number(D::S64, 1.0)?);
-    let (below, most) = (steps.ask(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
-    let beyond = steps.ask(K::GreaterEqual, places, most)?;
-    let outside = steps.ask(K::LogicalOr, below, beyond)?;
+    let (below, most) = (steps.predicate(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
+    let beyond = steps.predicate(K::GreaterEqual, places, most)?;
+    let outside = steps.predicate(K::LogicalOr, below, beyond)?;
     let wide = if matches!(data_type, D::S64 | D::U64 | D::U32) { D::S64 } else { D::S32 };
     let mut result = steps.cast(x, wide)?;
     let gone = match left {
@@ -205,7 +205,7 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         false => {
             // All bits are that of the sign.
             let (zero, minus) = (steps.number(wide, 0.0)?, steps.number(wide, -1.0)?);
-            let negative = steps.ask(K::Less, result, zero)?;
+            let negative = steps.predicate(K::Less, result, zero)?;
             steps.select(negative, minus, zero)?
         }
     };
@@ -214,7 +214,7 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let mut rest = places;
     for bit in 0..width.trailing_zeros() {
         let odd = steps.both(K::Modulo, rest, two)?;
-        let is_set = steps.ask(K::Equal, odd, one)?;
+        let is_set = steps.predicate(K::Equal, odd, one)?;
         rest = steps.both(K::Divide, rest, two)?;
         let factor = steps.number(wide, (1u64 << (1u32 << bit)) as f64)?;
         let moved = steps.both(kind, result, factor)?;

@@ -173,7 +173,7 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
         let [(kind, row), (_, column)] = [index(-2), index(-1)];
         let (row, column) =
             (steps.emit(kind, &row, &[scores], D::S32)?, steps.emit(kind, &column, &[scores], D::S32)?);
-        let keeps = steps.ask(K::GreaterEqual, row, column)?;
+        let keeps = steps.predicate(K::GreaterEqual, row, column)?;
         scores = steps.select(keeps, scores, nothing)?;
     } else if let Some(mask) = mask {
         scores = match steps.builder.data_type(mask) {
@@ -222,7 +222,8 @@ pub(super) fn fake_quantize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fau
     let scaled = steps.both(K::Multiply, share, out_range)?;
     let inner = steps.both(K::Add, scaled, out_low)?;
     let (least, most) = (steps.both(K::Minimum, low, high)?, steps.both(K::Maximum, low, high)?);
-    let (below, above) = (steps.ask(K::LessEqual, wide, least)?, steps.ask(K::Greater, wide, most)?);
+    let (below, above) =
+        (steps.predicate(K::LessEqual, wide, least)?, steps.predicate(K::Greater, wide, most)?);
     let result = steps.select(above, out_high, inner)?;
     let result = steps.select(below, out_low, result)?;
     steps.cast(result, data_type)

@@ -7,7 +7,7 @@ use super::context::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::steps::{Around, MOST_SLICES, Padding, Ranges, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, runs};
 use crate::weights::integers;
 
 use DataType as D;
@@ -159,7 +159,7 @@ fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
 pub(super) fn split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let dims = layer.known_dims(0, "known dims, which are split")?;
     let (axis, count) = (axis_at(layer, 1)?, layer.int("num_splits", None)?);
-    if count < 1 || count > MOST_SLICES as i64 || dims[axis] % count != 0 {
+    if count < 1 || count > MAX_SLICES as i64 || dims[axis] % count != 0 {
         return Err(Fault::of_attribute("num_splits", format!("a number that divides {}", dims[axis])));
     }
     let (source, length) = (layer.inputs[0], dims[axis] / count);
@@ -177,7 +177,7 @@ pub(super) fn variadic_split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId
     let left = known.and_then(|known| dims[axis].checked_sub(known)).filter(|&left| left >= 0);
     let left = left.ok_or_else(|| layer.bad_value(2, "lengths whose sum is the dim"))?;
     let open = lengths.iter().filter(|&&length| length == -1).count();
-    if open > 1 || (open == 0 && left != 0) || lengths.len() > MOST_SLICES {
+    if open > 1 || (open == 0 && left != 0) || lengths.len() > MAX_SLICES {
         return Err(layer.bad_value(2, "lengths whose sum is the dim, at most one of them open"));
     }
     lengths.iter_mut().filter(|length| **length == -1).for_each(|length| *length = left);
@@ -306,8 +306,8 @@ pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let places = places
         .ok_or_else(|| layer.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
     let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
-    if layer.steps.builder.value(source).is_none() && runs(&places).len() > MOST_SLICES {
-        return Err(layer.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
+    if layer.steps.builder.value(source).is_none() && runs(&places).len() > MAX_SLICES {
+        return Err(layer.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
     }
     layer.steps.gathered(source, axis, &places, &result)
 }
