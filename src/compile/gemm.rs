@@ -148,7 +148,7 @@ fn add_product(
         let (mut phase, bytes, place) =
             packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
         let buffer = plan.buffer(bytes);
-        phase.nest.program.accesses[PackPhase::TO..].iter_mut().for_each(|access| access.base = buffer);
+        phase.nest.program.accesses[PackPhase::TO.0..].iter_mut().for_each(|access| access.base = buffer);
         plan.push(Phase::Pack(phase), 0, true);
         right_at = RightPlace { base: buffer, ..place };
     }
@@ -402,7 +402,7 @@ impl Phases<'_> {
         };
 
         // The accesses of the product follow those of the epilogue.
-        let first_access = nest.program.accesses.len();
+        let first_access = nest.program.next_access();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
         let sums = self.column_sums(right_at);
         let of_integers = sums.zip(*integers).map(|(sums, of)| {

@@ -14,8 +14,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram, TileClass,
-    class, largest_constant,
+    AccessId, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram,
+    TileClass, class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -460,7 +460,7 @@ struct ScoreOperands<'a> {
     phase: &'a AttentionPhase,
     /// The loops of the program, and the access of the queries.
     nest: &'a LoopNest,
-    first_access: usize,
+    first_access: AccessId,
     scratch: *mut u8,
     cursor: Cursor<'a>,
     /// Of keys and of values, if the phase dequantises them.
@@ -474,7 +474,7 @@ impl<'a> TileOperands<'a> for ScoreOperands<'a> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let layout = &self.phase.layout;
         match self.nest.program.accesses[access].base {
             Base::Driver(AttentionPhase::LOGITS) => self.place(match self.phase.widen_logits {

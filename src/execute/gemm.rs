@@ -12,7 +12,8 @@ use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm, TilePanels,
+    AccessId, Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm,
+    TilePanels,
 };
 
 /// Packs the right operand of a product.
@@ -95,7 +96,7 @@ impl<'a> TileOperands<'a> for GemmOperands<'a> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let of = &self.phase.nest.program.accesses[access];
         let Base::Driver(_) = of.base else { return self.cursor.at(access) };
         let at = self.scratch.wrapping_add(self.phase.layout.product);

@@ -9,8 +9,8 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Access, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram,
-    Traversal,
+    Access, AccessId, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepId,
+    StepSet, TileProgram, Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -34,13 +34,13 @@ pub(super) trait TileOperands<'a> {
     /// The address of an access in the present tile. For an access that is read: after its elements are
     /// there.
     #[inline(always)]
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         self.cursor().at(access)
     }
 
     /// Learns that a step is about to run.
     #[inline(always)]
-    fn begin_step(&mut self, _step: usize) {}
+    fn begin_step(&mut self, _step: StepId) {}
 
     /// Learns that the next tile does not follow the present one.
     #[inline(always)]
@@ -61,12 +61,12 @@ impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
     }
 
     #[inline(always)]
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         (**self).at(access)
     }
 
     #[inline(always)]
-    fn begin_step(&mut self, step: usize) {
+    fn begin_step(&mut self, step: StepId) {
         (**self).begin_step(step);
     }
 
@@ -142,7 +142,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// The indices in the present tile of an access that goes through indices.
-    fn linear_index(&mut self, access: usize) -> LinearIndex {
+    fn linear_index(&mut self, access: AccessId) -> LinearIndex {
         let (first, access) = (self.operands.at(access).addr(), &self.accesses[access]);
         LinearIndex {
             first: first as u64,
@@ -152,7 +152,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// Runs a step after its dependencies, unless its result is valid.
-    fn step(&mut self, index: usize) {
+    fn step(&mut self, index: StepId) {
         if self.valid.contains(index) {
             return;
         }
@@ -171,7 +171,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
             Instr::Select(select) => {
-                let dest = self.select_dests.get(index).copied().unwrap_or(SelectDest::Out);
+                let dest = self.select_dests.get(index.0).copied().unwrap_or(SelectDest::Out);
                 self.select(select, dest, extent, to);
             }
             Instr::Move { from, kernel } => {

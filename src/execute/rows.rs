@@ -13,7 +13,7 @@ use crate::kernels::rows::{
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
+    AccessId, Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
     RowParameter, RowPlace, RowWork, RowsPhase,
 };
 
@@ -400,7 +400,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The numbers of the parts of the row of a place, as they stand in memory.
-    fn measured_parts(&self, access: usize, row: usize) -> *mut [f64; 2] {
+    fn measured_parts(&self, access: AccessId, row: usize) -> *mut [f64; 2] {
         let from = self.memory(RowPlace::Access(access));
         from.at.wrapping_offset(from.row_stride * row as isize).cast_mut().cast()
     }
@@ -641,7 +641,7 @@ impl<'a> TileOperands<'a> for RowsOperands<'a> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         match self.nest.program.accesses[access].base {
             Base::Driver(_) => self.rows.wrapping_add(self.block * self.block_bytes),
             _ => self.cursor.at(access),

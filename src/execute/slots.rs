@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::interpreter::TileOperands;
-use crate::plan::Base;
+use crate::plan::{AccessId, Base};
 
 /// The address of each slot; accesses to anything else are those of the cursor.
 pub(super) struct SlotOperands<'a, const SLOTS: usize> {
@@ -15,7 +15,7 @@ impl<'a, const SLOTS: usize> TileOperands<'a> for SlotOperands<'a, SLOTS> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         match self.cursor.base(access) {
             Base::Driver(slot) => self.slots[slot],
             _ => self.cursor.at(access),

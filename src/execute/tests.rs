@@ -21,8 +21,8 @@ use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
-    Access, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step, StepSet,
-    StepSpace, Threading, TileProgram, Traversal,
+    Access, AccessId, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step,
+    StepId, StepSet, StepSpace, Threading, TileProgram, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -58,7 +58,7 @@ fn nest(rows: usize, columns: usize, row_strides: [usize; 2], program: TileProgr
 
 fn invalidated_by(steps: usize) -> [StepSet; 2] {
     let mut all = StepSet::none_of(steps);
-    (0..steps).for_each(|step| all.insert(step));
+    StepId::all(steps).for_each(|step| _ = all.insert(step));
     [all.clone(), all]
 }
 
@@ -70,21 +70,25 @@ fn plan(threading: Threading) -> Plan {
     let first = TileProgram {
         steps: vec![step(
             StepLabel::Copy,
-            Instr::Move { from: Operand::Access(0), kernel: copy },
-            Dest::Access(1),
+            Instr::Move { from: Operand::Access(AccessId(0)), kernel: copy },
+            Dest::Access(AccessId(1)),
         )],
-        roots: smallvec![0],
+        roots: smallvec![StepId(0)],
         invalidated_by: invalidated_by(1).as_slice().into(),
         accesses: smallvec![access(Base::Port(0), 4), access(Base::Buffer(1), 4)],
         ..TileProgram::default()
     };
-    let packed = Instr::PackTile { from: 0, distance: 0, kernel: pack::pack_tile(level, width) };
+    let packed = Instr::PackTile { from: AccessId(0), distance: 0, kernel: pack::pack_tile(level, width) };
     let second = TileProgram {
         steps: vec![
             step(StepLabel::PackTile, packed, Dest::Scratch(0, 4 * ROWS)),
-            step(StepLabel::Copy, Instr::Move { from: Operand::Step(0), kernel: copy }, Dest::Access(1)),
+            step(
+                StepLabel::Copy,
+                Instr::Move { from: Operand::Step(StepId(0)), kernel: copy },
+                Dest::Access(AccessId(1)),
+            ),
         ],
-        roots: smallvec![1],
+        roots: smallvec![StepId(1)],
         invalidated_by: invalidated_by(2).as_slice().into(),
         accesses: smallvec![access(Base::Buffer(1), 4 * COLUMNS), access(Base::Port(1), 4)],
         fused_scratch: 256,
@@ -248,7 +252,7 @@ impl<'a> TileOperands<'a> for Numbers<'a> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         if !matches!(self.nest.program.accesses[access].base, Base::Driver(0)) {
             return self.cursor.at(access);
         }

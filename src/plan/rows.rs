@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
@@ -80,7 +81,7 @@ pub(crate) struct Measured {
     /// Whether the phase writes the numbers or reads them.
     pub(crate) pass: RowPass,
     /// The access of the numbers, whose row stride is that of places.
-    pub(crate) access: usize,
+    pub(crate) access: AccessId,
     /// Offsets in the scratch: of the first and of the second number for each place of a tile.
     pub(crate) scratch: [usize; 2],
 }
@@ -175,7 +176,7 @@ impl FoldFinish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPlace {
     /// In memory, by the index of the access, whose row stride is that of places.
-    Access(usize),
+    Access(AccessId),
     /// With the program before or behind the work.
     Program,
     /// Nobody wants them.

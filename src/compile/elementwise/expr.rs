@@ -12,7 +12,7 @@ use super::view::{Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::plan::scalar_op::ScalarOp;
-use crate::plan::{Base, Operand};
+use crate::plan::{AccessId, Base, Operand, indexed_by};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
@@ -45,8 +45,22 @@ pub(super) struct ExprGraph<'a> {
 /// Most views of computed values in a nest: each computes the value anew.
 const MAX_VIEWS: usize = 32;
 
-/// A value, the index of its view, and its representation.
-type Wanted = (usize, usize, Repr);
+/// One of the views of an expression graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ViewId(usize);
+
+/// A node of an expression graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeId(pub(super) usize);
+
+indexed_by! {
+    Vec<View>, ViewId, View;
+    Vec<ExprNode>, NodeId, ExprNode;
+    Vec<AxisAccess>, AccessId, AxisAccess;
+}
+
+/// A value, its view, and its representation.
+type Wanted = (usize, ViewId, Repr);
 
 /// A built value, or the reason why it cannot be built yet.
 type Built = Result<ExprRef, Blocked>;
@@ -92,10 +106,10 @@ enum Repr {
 /// An operand of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExprRef {
-    /// An access, by index.
-    AxisAccess(usize),
-    /// A node, by index.
-    Node(usize),
+    /// An access.
+    AxisAccess(AccessId),
+    /// A node.
+    Node(NodeId),
 }
 
 /// Access to a port, a constant or indices: strides along the axes of the nest, in bytes or, for indices, in
@@ -173,16 +187,16 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// The index of a view.
-    fn view(&mut self, view: View) -> usize {
-        self.views.iter().position(|known| *known == view).unwrap_or_else(|| {
+    /// The number of a view.
+    fn view(&mut self, view: View) -> ViewId {
+        ViewId(self.views.iter().position(|known| *known == view).unwrap_or_else(|| {
             self.views.push(view);
             self.views.len() - 1
-        })
+        }))
     }
 
     /// An operand of a value, and the view of it.
-    fn operand(&mut self, value: usize, index: usize, view: usize) -> Result<(usize, usize), Blocked> {
+    fn operand(&mut self, value: usize, index: usize, view: ViewId) -> Result<(usize, ViewId), Blocked> {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return Ok((value, view)) };
         if let Some(Moved::Concatenated { axis, firsts }) = &def.moved {
@@ -210,30 +224,30 @@ impl<'a> ExprGraph<'a> {
         self.new_view(operand, view)
     }
 
-    /// A value, and the index of its view.
-    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, usize), Blocked> {
+    /// A value, and its view.
+    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, ViewId), Blocked> {
         let known = self.views.len();
         let view = self.view(view);
-        match view == known && known >= MAX_VIEWS && self.stored[value].is_none() {
+        match view == ViewId(known) && known >= MAX_VIEWS && self.stored[value].is_none() {
             true => Err(Blocked::Obstacle(NestObstacle::Store(value))),
             false => Ok((value, view)),
         }
     }
 
     /// A value in its own type, if it has been built.
-    fn built_storage(&self, value: usize, view: usize) -> Built {
+    fn built_storage(&self, value: usize, view: ViewId) -> Built {
         self.built(value, view, Repr::Storage)
     }
 
     /// A value in a type that holds all values of the value's type, if it has been built.
-    fn in_type(&self, value: usize, view: usize, wanted: DataType) -> Built {
+    fn in_type(&self, value: usize, view: ViewId, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, view),
             false => self.built(value, view, Repr::Compute(wanted)),
         }
     }
 
-    fn built(&self, value: usize, view: usize, repr: Repr) -> Built {
+    fn built(&self, value: usize, view: ViewId, repr: Repr) -> Built {
         let wanted = (value, view, repr);
         self.memo.get(&wanted).copied().ok_or(Blocked::Missing(wanted))
     }
@@ -247,7 +261,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, view: usize) -> Built {
+    fn build_storage(&mut self, value: usize, view: ViewId) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.stored[value]) {
@@ -365,7 +379,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_compute(&mut self, value: usize, view: usize, wanted: DataType) -> Built {
+    fn build_compute(&mut self, value: usize, view: ViewId, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there = self.stored[value].is_some() || self.memo.contains_key(&(value, view, Repr::Storage));
@@ -401,7 +415,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, view: usize) -> Built {
+    fn build_unrounded(&mut self, value: usize, view: ViewId) -> Built {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return self.built_storage(value, view) };
         let computes_in = def.pointwise.computes_in;
@@ -419,7 +433,7 @@ impl<'a> ExprGraph<'a> {
         &mut self,
         value: usize,
         def: &ValueDef,
-        view: usize,
+        view: ViewId,
         wanted: Option<DataType>,
     ) -> Result<SmallVec<[ExprRef; 3]>, Blocked> {
         let operands = 0..def.operands.len();
@@ -445,7 +459,7 @@ impl<'a> ExprGraph<'a> {
     fn node(&mut self, op: ScalarOp, operands: SmallVec<[ExprRef; 3]>, width: Width) -> ExprRef {
         let varies = operands.iter().fold(0, |varies, &operand| varies | self.varies(operand));
         self.nodes.push(ExprNode { op, operands, width, varies });
-        ExprRef::Node(self.nodes.len() - 1)
+        ExprRef::Node(NodeId(self.nodes.len() - 1))
     }
 
     /// The axes along which an operand varies.
@@ -492,7 +506,7 @@ impl<'a> ExprGraph<'a> {
         stored: Stored<'a>,
         value: usize,
         view: &View,
-    ) -> Result<usize, NestObstacle> {
+    ) -> Result<AccessId, NestObstacle> {
         let width = width_of(self.group.values[value].data_type);
         if let (Base::Driver(slot), Some(driver)) = (stored.base, self.driver) {
             let varies = self.supplied_axes(value, view)?;
@@ -548,7 +562,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// An input of elements of four bits, widened to bytes.
-    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: usize) -> Result<ExprRef, NestObstacle> {
+    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: ViewId) -> Result<ExprRef, NestObstacle> {
         let (offset, elements) = self.strides(stored, value, &self.views[view])?;
         let strides = elements.into_iter().map(|stride| stride as isize).collect();
         let width = Width::W1;
@@ -561,15 +575,15 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// Offset and strides of a value whose elements follow each other in row-major order, in elements.
-    fn row_major(&self, value: usize, view: usize) -> Result<(i64, Dims), NestObstacle> {
+    fn row_major(&self, value: usize, view: ViewId) -> Result<(i64, Dims), NestObstacle> {
         self.strides(Stored { base: Base::Index, strides: None }, value, &self.views[view])
     }
 
-    fn access(&mut self, access: AxisAccess) -> usize {
-        self.accesses.iter().position(|known| *known == access).unwrap_or_else(|| {
+    fn access(&mut self, access: AxisAccess) -> AccessId {
+        AccessId(self.accesses.iter().position(|known| *known == access).unwrap_or_else(|| {
             self.accesses.push(access);
             self.accesses.len() - 1
-        })
+        }))
     }
 }
 

@@ -10,10 +10,10 @@
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
 //! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
-//! of a driver (`driver_space`),
-//! expressions (`expr`) and their division among nests (`nest_exprs`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
-//! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
-//! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
+//! of a driver (`driver_space`), expressions (`expr`) and their division among nests (`nest_exprs`), loops
+//! and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps that
+//! keep values in registers (`register_fusion`), places for results (`scratch`), and tiles with the loops
+//! around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;
@@ -48,7 +48,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{AccessId, Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::Level;
@@ -284,13 +284,13 @@ fn roots(
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Vec<Root> {
-    let root = |&(access, value): &(usize, ExprRef)| {
+    let root = |&(access, value): &(AccessId, ExprRef)| {
         let base = nest.expr.accesses[access].base;
         let is_read = is_read_later(base)
             || later.iter().any(|later| {
                 let accesses = later.expr.accesses.iter().enumerate();
                 let mut of_base = accesses.filter(|(_, access)| access.base == base);
-                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
+                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != AccessId(index)))
             });
         Root { access, value, stores: if is_read { StorePolicy::Temporal } else { policy.stores } }
     };

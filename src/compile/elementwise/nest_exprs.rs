@@ -9,14 +9,14 @@ use super::driver_space::DriverSpace;
 use super::expr::{ExprGraph, ExprRef, NestObstacle};
 use super::group::{Moved, ShapedGroup, Stored};
 use super::view::NestBox;
-use crate::plan::Base;
 use crate::plan::scalar_op::ScalarOp;
+use crate::plan::{AccessId, Base};
 use crate::types::shape::{self, Dims};
 
 /// An expression graph, its index space, and its outputs: the access and the value of each.
 pub(super) struct NestExpr<'a> {
     pub(super) expr: ExprGraph<'a>,
-    pub(super) roots: Vec<(usize, ExprRef)>,
+    pub(super) roots: Vec<(AccessId, ExprRef)>,
     /// Nests of one number share the elements of their outputs.
     part_of: usize,
 }

@@ -8,8 +8,8 @@ use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::plan::{
-    Access, FoldWork, FusedRows, Loop, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, RowMap,
-    RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+    Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows,
+    RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, OpKind};
@@ -130,7 +130,7 @@ pub(super) fn rows_phase(
     let mut next = 0;
     let mut access = || {
         next += 1;
-        next - 1
+        AccessId(next - 1)
     };
     let width = |bytes: usize| Width::of(bytes).unwrap_or(Width::W4);
     let mut row_operand = |operand: &AxisOperand, scratch: &mut Scratch, rows: usize| {
@@ -197,7 +197,7 @@ pub(super) fn rows_phase(
         _ => None,
     };
     // The access of the numbers of parts is the last one.
-    let last_access = all.len().saturating_sub(1);
+    let last_access = AccessId(all.len().saturating_sub(1));
     let measured = measured.as_ref().map(|_| Measured {
         pass,
         access: last_access,
@@ -284,7 +284,7 @@ pub(super) fn rows_phase(
 }
 
 /// Where an operand is.
-fn place_of(operand: &AxisOperand, access: usize) -> RowPlace {
+fn place_of(operand: &AxisOperand, access: AccessId) -> RowPlace {
     if operand.is_of_program() { RowPlace::Program } else { RowPlace::Access(access) }
 }
 

@@ -7,7 +7,7 @@ use crate::kernels::attention::{QUERIES, ScoreTile};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
+use crate::plan::{AccessId, BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
 
 use BackwardOperand as O;
 
@@ -33,7 +33,7 @@ impl<'a> TileOperands<'a> for ChainOperands<'a> {
         &mut self.cursor
     }
 
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let Base::Driver(number) = self.cursor.base(access) else { return self.cursor.at(access) };
         match number {
             TileChain::SCORES => self.compute_scores(),
