@@ -184,9 +184,9 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
-    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
-    /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
-    /// queries and of keys.
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` is
+    /// the value that the driver supplies, `logits` the value that enters the SoftMax; `axes` are the axis of
+    /// queries and the axis of keys.
     pub(super) fn classify(
         &mut self,
         (scores, logits): (usize, usize),
@@ -530,7 +530,7 @@ impl<'a> PlanBuilder<'a> {
         elementwise::is_tile_program(self.group(), &stored, &space, value)
     }
 
-    /// Whether pointwise ops compute a value from another one, on a way that none of some values cuts.
+    /// Whether pointwise ops compute a value from another one along a path without any of the values `cuts`.
     pub(super) fn depends(&self, value: usize, from: usize, cuts: &[usize]) -> bool {
         let group = self.group();
         let (mut open, mut seen) = (vec![value], vec![false; group.values.len()]);

@@ -58,7 +58,7 @@ fn nest(rows: usize, columns: usize, row_strides: [usize; 2], program: TileProgr
 
 fn invalidated_by(steps: usize) -> [StepSet; 2] {
     let mut all = StepSet::none_of(steps);
-    StepId::all(steps).for_each(|step| _ = all.insert(step));
+    all.extend(StepId::all(steps));
     [all.clone(), all]
 }
 

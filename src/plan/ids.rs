@@ -1,4 +1,4 @@
-//! Indices that stand for what they count, so that no step is taken for an access.
+//! Types of indices, by which the compiler tells a step from an access.
 
 use std::ops::{Add, Index, IndexMut};
 
@@ -13,19 +13,19 @@ pub(crate) struct StepId(pub(crate) usize);
 pub(crate) struct AccessId(pub(crate) usize);
 
 impl StepId {
-    /// All steps of a program of so many.
+    /// The steps of a program that has `count` of them.
     pub(crate) fn all(count: usize) -> impl DoubleEndedIterator<Item = Self> + Clone {
         (0..count).map(Self)
     }
 }
 
-/// Something of each step of a program.
+/// One thing for each step of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct OfSteps<T>(Vec<T>);
 
 impl<T> OfSteps<T> {
-    /// The same of each of so many steps.
+    /// The same thing for each of `count` steps.
     pub(crate) fn new(count: usize, one: T) -> Self
     where
         T: Clone,
@@ -33,7 +33,7 @@ impl<T> OfSteps<T> {
         Self(vec![one; count])
     }
 
-    /// What each step has, in their order.
+    /// The things in the order of the steps.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()
     }
@@ -61,7 +61,7 @@ impl<T> IndexMut<StepId> for OfSteps<T> {
     }
 }
 
-/// The access that many places later.
+/// The access that stands so many places behind.
 impl Add<usize> for AccessId {
     type Output = Self;
 

@@ -98,7 +98,7 @@ pub(crate) struct FusedRows {
     /// Bytes from one of these rows to the next, and of an element.
     pub(crate) row_stride: usize,
     pub(crate) element: usize,
-    /// Whether an element is that of a place, not of the row of a place.
+    /// Whether a place has one element, not a row of them.
     pub(crate) is_by_place: bool,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct FoldWork {
     pub(crate) map: RowMap,
     /// Whether the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
-    /// What becomes of the number; `None` if it is that of a part.
+    /// What becomes of the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
 }
 
@@ -175,7 +175,7 @@ impl FoldFinish {
 /// Where rows, or numbers of places, are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPlace {
-    /// In memory, by the index of the access, whose row stride is that of places.
+    /// In memory; the row stride of the access leads from place to place.
     Access(AccessId),
     /// With the program before or behind the work.
     Program,

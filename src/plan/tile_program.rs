@@ -109,6 +109,14 @@ impl StepSet {
     }
 }
 
+impl Extend<StepId> for StepSet {
+    fn extend<I: IntoIterator<Item = StepId>>(&mut self, steps: I) {
+        for step in steps {
+            self.insert(step);
+        }
+    }
+}
+
 /// Location of a step's operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {

@@ -65,7 +65,7 @@ pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPoli
         }
         match Writer::new(&schedule, &members, level, policy).fused() {
             Ok(kernel) => {
-                members.iter().for_each(|&step| _ = taken.insert(step));
+                taken.extend(members.iter().copied());
                 verdicts[root] = RegisterFusionVerdict::Fused;
                 kernels[root] = Some((kernel, members));
             }
@@ -126,7 +126,7 @@ fn execution_order(steps: &[UnplacedStep], roots: &[StepId]) -> Vec<StepId> {
 }
 
 /// The steps that a fused kernel can absorb, in order: each is used only within the fused kernel, and varies
-/// along the same loops. Notes why a fusible operand is none of them.
+/// along the same loops. Notes why a fusible operand is not absorbed.
 fn members(
     steps: &[UnplacedStep],
     users: &OfSteps<Vec<StepId>>,
@@ -217,11 +217,11 @@ fn skips_driver(schedule: &Schedule<'_>, index: StepId) -> bool {
     })
 }
 
-/// The members the NaN payload of whose results is demanded: it is stored, or moved or
+/// The members whose results have a NaN payload that is demanded: the payload is stored, or moved or
 /// changed bit by bit on its way to a store. Arithmetic and predicates treat every NaN alike.
 fn demands_nan_bits(steps: &[UnplacedStep], members: &[StepId]) -> StepSet {
     let mut demanded = StepSet::none_of(steps.len());
-    members.last().into_iter().for_each(|&root| _ = demanded.insert(root));
+    demanded.extend(members.last().copied());
     for &member in members.iter().rev() {
         let Some(Fusible { shape, operands }) = &steps[member].fusible else { continue };
         let demanded_operands = match shape {
@@ -230,8 +230,7 @@ fn demands_nan_bits(steps: &[UnplacedStep], members: &[StepId]) -> StepSet {
             StageShape::Select { .. } if demanded.contains(member) => &operands[1..],
             _ => &[],
         };
-        let demanded_steps = demanded_operands.iter().filter_map(|(operand, _)| operand.step());
-        demanded_steps.for_each(|step| _ = demanded.insert(step));
+        demanded.extend(demanded_operands.iter().filter_map(|(operand, _)| operand.step()));
     }
     demanded
 }
@@ -336,9 +335,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Prefetches the operands that are contiguous along rows, if memory binds by far. The stages of a block
-    /// are so many instructions that the hardware does not see the next loads coming; within the last level
-    /// it does (decision: prefetch-fused).
+    /// Prefetches the operands that are contiguous along rows, if memory is by far the bottleneck. The
+    /// stages of a block have too many instructions for the hardware to see the next loads coming; loads from
+    /// the last-level cache need no prefetch (decision: prefetch-fused).
     fn prefetch(&mut self) -> Written {
         let from_memory =
             |(index, &(operand, ProgramOperand { width, inner })): (usize, &(Operand, ProgramOperand))| {
@@ -513,7 +512,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Two operands, with the one that the block holds first.
+    /// Two operands; if the block registers hold the second, it comes first.
     fn in_block_first(&self, x: Operand, y: Operand) -> (Operand, Operand) {
         if self.block == Some(y) { (y, x) } else { (x, y) }
     }

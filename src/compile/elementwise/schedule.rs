@@ -137,9 +137,8 @@ pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[StepId]) -> Ste
         for first in select.computed_branches() {
             let inside = reached(steps, [first], |_, _| true);
             let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
-            StepId::all(steps.len())
-                .filter(|&step| inside.contains(step) && without.contains(step))
-                .for_each(|step| _ = conditional.insert(step));
+            let both = |&step: &StepId| inside.contains(step) && without.contains(step);
+            conditional.extend(StepId::all(steps.len()).filter(both));
         }
     }
     conditional

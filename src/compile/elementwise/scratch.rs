@@ -6,7 +6,7 @@ use crate::plan::{Dest, Instr, OfSteps, StepId, StepSpace};
 
 /// The users of step results, in run order if nothing is skipped.
 pub(super) struct Uses {
-    /// For each step the last one that may need its result; the step itself if none does.
+    /// For each step the last step that may need its result; the step itself if no step needs it.
     last: OfSteps<StepId>,
 }
 

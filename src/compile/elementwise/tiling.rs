@@ -302,8 +302,7 @@ impl TileLoops {
     fn invalidated_by(&self, steps: &[UnplacedStep]) -> SmallVec<[StepSet; 4]> {
         let of_loop = |&l: &usize| {
             let mut set = StepSet::none_of(steps.len());
-            let all = StepId::all(steps.len());
-            all.filter(|&step| !self.is_still(l, steps[step].varies)).for_each(|step| _ = set.insert(step));
+            set.extend(StepId::all(steps.len()).filter(|&step| !self.is_still(l, steps[step].varies)));
             set
         };
         self.order.iter().map(of_loop).collect()

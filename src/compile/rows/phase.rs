@@ -51,8 +51,8 @@ pub(super) struct Roles {
 /// What runs in the tiles of a phase beside its own work.
 #[derive(Default)]
 pub(super) struct Fused {
-    /// Places of a tile, and the place axis that they lie along, by its index among the places; none of the
-    /// programs' loops are merged or reordered.
+    /// Number of places of a tile, and the axis along which they lie, by its index among the axes of places.
+    /// No loops of the programs are merged or reordered.
     pub(super) tile: Option<(usize, Option<usize>)>,
     /// One for each phase that goes through the source.
     pub(super) prologues: SmallVec<[Program; 2]>,
