@@ -52,10 +52,10 @@ pub(crate) fn apply(
 
 /// Whether what an op takes at a port has samples, as far as the port and its rank say.
 fn takes_samples(op: &Op, port: usize, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> bool {
-    let Some(rank) = op.inputs().get(port).and_then(|tensor| dims(tensor)).map(|dims| dims.len()) else {
+    let Some(rank) = op.inputs().get(port).and_then(dims).map(|dims| dims.len()) else {
         return false;
     };
-    let first = op.inputs().first().and_then(|tensor| dims(tensor)).map(|dims| dims.len());
+    let first = op.inputs().first().and_then(dims).map(|dims| dims.len());
     let ports = Schema::of(op.kind()).inputs;
     let name = ports.get(port).or(ports.last()).map_or("", |port| port.name);
     match (op.kind(), port) {

@@ -20,7 +20,7 @@ use crate::source::GraphArgs;
 /// How a graph of a batch ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum GraphOutcome {
     /// It ran, and every result equals the reference.
     Passed,
     /// It ran; not every result was compared.
@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     Missing,
 }
 
-impl Outcome {
+impl GraphOutcome {
     pub(crate) const ALL: [Self; 7] =
         [Self::Passed, Self::Ran, Self::Refused, Self::Wrong, Self::Failed, Self::Late, Self::Missing];
 
@@ -86,14 +86,14 @@ impl Terms {
 /// How a graph ended.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: GraphOutcome,
     /// None if the graph was not taken.
     pub(crate) partitions: Option<usize>,
     pub(crate) reason: Option<String>,
 }
 
 impl Verdict {
-    fn of(outcome: Outcome, partitions: Option<usize>, reason: impl Into<String>) -> Self {
+    fn of(outcome: GraphOutcome, partitions: Option<usize>, reason: impl Into<String>) -> Self {
         Self { outcome, partitions, reason: Some(reason.into()) }
     }
 }
@@ -114,27 +114,28 @@ pub(crate) fn judge(path: &Path, options: &Alternative, terms: &Terms) -> Verdic
     }
     let partitions = match taken(reading, terms) {
         Ok(partitions) => partitions,
-        Err(why) => return Verdict::of(Outcome::Refused, None, why),
+        Err(why) => return Verdict::of(GraphOutcome::Refused, None, why),
     };
     let count = Some(partitions.len());
     // A partition that gives nothing out need not run.
     let refused = partitions.iter().filter(|partition| !partition.outputs().is_empty());
     if let Some(why) = refused.filter_map(Partition::unsupported_reason).next() {
-        return Verdict::of(Outcome::Refused, count, why);
+        return Verdict::of(GraphOutcome::Refused, count, why);
     }
     let mut arguments = terms.arguments(path, options);
     arguments.push("--json".into());
     match finished(&arguments, terms.time_limit) {
-        Err(why) => Verdict::of(Outcome::Failed, count, why),
+        Err(why) => Verdict::of(GraphOutcome::Failed, count, why),
         Ok(Finished { out: None, .. }) => {
             let limit = terms.time_limit.as_secs_f64();
-            Verdict::of(Outcome::Late, count, format!("it took longer than {limit} s"))
+            Verdict::of(GraphOutcome::Late, count, format!("it took longer than {limit} s"))
         }
         Ok(Finished { out: Some(out), err, code }) => match serde_json::from_str::<Value>(&out) {
             Ok(report) => of_report(&report, count, terms.check),
             // It ended before it ran; a panic or a signal is never the graph's fault.
             Err(_) => {
-                let outcome = if matches!(code, Some(1 | 2)) { Outcome::Refused } else { Outcome::Failed };
+                let outcome =
+                    if matches!(code, Some(1 | 2)) { GraphOutcome::Refused } else { GraphOutcome::Failed };
                 let said = err.lines().find_map(|line| line.strip_prefix("error: "));
                 Verdict::of(outcome, count, said.unwrap_or("the process that ran it broke off"))
             }
@@ -172,22 +173,22 @@ fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> Verdict 
     if let Some(partition) = wrong.or(partitions.iter().find(|partition| partition["failure"].is_string())) {
         let failure = partition["failure"].as_str().map(first_line).unwrap_or_default();
         let outcome = match (wrong, partition["compile_seconds"].is_null()) {
-            (Some(_), _) => Outcome::Wrong,
+            (Some(_), _) => GraphOutcome::Wrong,
             // Shapes that contradict the ops, say.
-            (None, true) => Outcome::Refused,
-            (None, false) => Outcome::Failed,
+            (None, true) => GraphOutcome::Refused,
+            (None, false) => GraphOutcome::Failed,
         };
         return Verdict::of(outcome, count, failure);
     }
     match report["failures"].as_array().and_then(|failures| failures.first()?.as_str()) {
-        Some(failure) => Verdict::of(Outcome::Failed, count, first_line(failure)),
-        None if !is_checked => Verdict { outcome: Outcome::Ran, partitions: count, reason: None },
+        Some(failure) => Verdict::of(GraphOutcome::Failed, count, first_line(failure)),
+        None if !is_checked => Verdict { outcome: GraphOutcome::Ran, partitions: count, reason: None },
         None => match partitions.iter().flat_map(checks).find(|check| check["equal"] != true) {
-            None => Verdict { outcome: Outcome::Passed, partitions: count, reason: None },
+            None => Verdict { outcome: GraphOutcome::Passed, partitions: count, reason: None },
             Some(check) => {
                 let why = check["no_check"].as_str().or(check["note"].as_str());
                 let why = why.unwrap_or("a result was not compared");
-                Verdict::of(Outcome::Ran, count, format!("no check, {}", first_line(why)))
+                Verdict::of(GraphOutcome::Ran, count, format!("no check, {}", first_line(why)))
             }
         },
     }
@@ -257,4 +258,45 @@ fn said(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
         let _ = std::io::copy(&mut from, &mut std::io::sink());
         String::from_utf8_lossy(&bytes).into_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_of_a_run_is_judged() {
+        let partition = |checks: Value, compiled: Value, failure: Value| {
+            json!({"partitions": [
+                {"checks": [{"equal": true}], "compile_seconds": 1, "failure": null},
+                {"checks": checks, "compile_seconds": compiled, "failure": failure},
+            ], "failures": []})
+        };
+        let no_check = json!([{"equal": null, "no_check": "no values are known\nof it"}]);
+        let rows = [
+            (partition(json!([{"equal": true}]), json!(1), json!(null)), GraphOutcome::Passed, None),
+            (
+                partition(no_check, json!(1), json!(null)),
+                GraphOutcome::Ran,
+                Some("no check, no values are known"),
+            ),
+            (
+                partition(json!([{"equal": true}, {"equal": false}]), json!(1), json!("the check failed\n")),
+                GraphOutcome::Wrong,
+                Some("the check failed"),
+            ),
+            (partition(json!([]), json!(1), json!("no memory")), GraphOutcome::Failed, Some("no memory")),
+            (partition(json!([]), json!(null), json!("no shape")), GraphOutcome::Refused, Some("no shape")),
+            (json!({"partitions": [], "failures": ["x"]}), GraphOutcome::Failed, Some("x")),
+        ];
+        for (report, outcome, reason) in rows {
+            let verdict = of_report(&report, Some(2), true);
+            assert_eq!((verdict.outcome, verdict.reason.as_deref()), (outcome, reason), "{report}");
+            assert_eq!(verdict.partitions, Some(2));
+        }
+        let unchecked = of_report(&json!({"partitions": [], "failures": []}), None, false);
+        assert_eq!((unchecked.outcome, unchecked.reason), (GraphOutcome::Ran, None));
+    }
 }

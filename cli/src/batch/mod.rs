@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use self::args::BatchArgs;
-use self::judge::{Outcome, Terms, Verdict, judge};
+use self::judge::{GraphOutcome, Terms, Verdict, judge};
 use self::lines::{Batch, CaseLine};
 use self::rewrite::Alternative;
 use crate::ending::{Ending, FAILED, FINE};
@@ -28,7 +28,7 @@ struct GraphReport {
     case: String,
     /// The options of `sterna run` that make this graph of the case.
     options: Vec<String>,
-    outcome: Outcome,
+    outcome: GraphOutcome,
     partitions: Option<usize>,
     /// None if any number will do.
     expected_partitions: Option<usize>,
@@ -39,7 +39,7 @@ struct GraphReport {
 #[derive(Debug, Default, Serialize)]
 struct Total {
     graphs: usize,
-    outcomes: BTreeMap<Outcome, usize>,
+    outcomes: BTreeMap<GraphOutcome, usize>,
     /// The graphs that were taken and for which a number of partitions is expected, and those that have it.
     partitions_expected: usize,
     partitions_as_expected: usize,
@@ -88,7 +88,7 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
 
 fn judged(case: &CaseLine, options: &Alternative, terms: &Terms) -> GraphReport {
     let missing = || Verdict {
-        outcome: Outcome::Missing,
+        outcome: GraphOutcome::Missing,
         partitions: None,
         reason: Some("there is no such file, neither beside the batch file nor in a --case-dir".into()),
     };
@@ -155,14 +155,20 @@ impl Total {
         }
     }
 
-    fn count(&self, outcome: Outcome) -> usize {
+    fn count(&self, outcome: GraphOutcome) -> usize {
         self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
     fn is_fine(&self, is_strict: bool) -> bool {
-        let bad: &[Outcome] = match is_strict {
-            true => &[Outcome::Wrong, Outcome::Failed, Outcome::Missing, Outcome::Refused, Outcome::Late],
-            false => &[Outcome::Wrong, Outcome::Failed, Outcome::Missing],
+        let bad: &[GraphOutcome] = match is_strict {
+            true => &[
+                GraphOutcome::Wrong,
+                GraphOutcome::Failed,
+                GraphOutcome::Missing,
+                GraphOutcome::Refused,
+                GraphOutcome::Late,
+            ],
+            false => &[GraphOutcome::Wrong, GraphOutcome::Failed, GraphOutcome::Missing],
         };
         bad.iter().all(|&outcome| self.count(outcome) == 0)
             && (!is_strict || self.partitions_as_expected == self.partitions_expected)
@@ -188,7 +194,7 @@ impl Display for GraphReport {
 
 impl Display for Total {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let counts = Outcome::ALL.iter().map(|&outcome| (self.count(outcome), outcome.name()));
+        let counts = GraphOutcome::ALL.iter().map(|&outcome| (self.count(outcome), outcome.name()));
         let counts: Vec<String> =
             counts.filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
         let counts = if counts.is_empty() { "none".into() } else { counts.join(", ") };
