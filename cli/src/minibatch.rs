@@ -12,8 +12,8 @@ const SHARED: &[&str] = &["weights", "slope", "bias", "gamma", "beta", "mean", "
 /// Gives the inputs that have samples another number of them, on top of other edits, and says whether there
 /// are any such inputs.
 ///
-/// An input has samples if, wherever it is taken, its rank is that of the op's first input, and its first dim
-/// is the largest one of all inputs that are so. A mask whose first dim of 1 broadcasts to them keeps it.
+/// An input has samples if, wherever it is taken, no other input has more dims, and if its first dim is the
+/// largest one of all inputs that are so. A mask whose first dim of 1 broadcasts to them keeps it.
 pub(crate) fn apply(
     graph: &Graph,
     is_constant: impl Fn(TensorId) -> bool,
@@ -52,19 +52,21 @@ pub(crate) fn apply(
 
 /// Whether what an op takes at a port has samples, as far as the port and its rank say.
 fn takes_samples(op: &Op, port: usize, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> bool {
-    let Some(rank) = op.inputs().get(port).and_then(dims).map(|dims| dims.len()) else {
-        return false;
-    };
-    let first = op.inputs().first().and_then(dims).map(|dims| dims.len());
+    let rank = |tensor| dims(tensor).map(|dims| dims.len());
+    let own = op.inputs().get(port).and_then(rank);
+    // What has fewer dims than another input broadcasts to its samples.
+    let has_all_dims = own.is_some() && own == op.inputs().iter().filter_map(rank).max();
     let ports = Schema::of(op.kind()).inputs;
     let name = ports.get(port).or(ports.last()).map_or("", |port| port.name);
-    match (op.kind(), port) {
-        // Rows of a transposed matrix are not samples.
-        (OpKind::MatMul, 0) if rank == 2 => op.get_attr(Attr::TransposeA) != Some(&AttrValue::Bool(true)),
-        (OpKind::MatMul, 1) => rank > 2 && first.is_none_or(|first| first == rank),
-        _ if SHARED.contains(&name) => false,
-        _ => first.is_none_or(|first| first == rank),
-    }
+    has_all_dims
+        && match (op.kind(), port) {
+            // Rows of a transposed matrix are not samples.
+            (OpKind::MatMul, 0) => {
+                own != Some(2) || op.get_attr(Attr::TransposeA) != Some(&AttrValue::Bool(true))
+            }
+            (OpKind::MatMul, 1) => own > Some(2),
+            _ => !SHARED.contains(&name),
+        }
 }
 
 /// The order of dims from the outermost to the innermost, unless it is row-major.

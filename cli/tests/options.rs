@@ -94,6 +94,11 @@ fn options_change_a_graph() {
             &["0 cond boolean {1,4}", "1 then f32 {5,4} strides {1,5}", "2 else f32 {5,4}"],
         ),
         (
+            "no samples in fewer dims",
+            &[&select, "--shape", "cond=3", "--mb", "5"],
+            &["0 cond boolean {3}", "1 then f32 {5,3}", "3 dst f32 {5,3}"],
+        ),
+        (
             "samples that are no operands of their own",
             &[&products, "--mb", "5"],
             &["0 src f32 {5,3}", "1 weights f32 {2,3}", "2 src_2 f32 {5,3}", "6 dst f32 {5,2}"],
