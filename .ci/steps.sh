@@ -142,3 +142,12 @@ emulated() {
     for test in "$@"; do tests+=(--test "$test"); done
     env "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=qemu-x86_64 -cpu $cpu" cargo test "${tests[@]}"
 }
+
+# candle COMMAND OPTION...: a command of cargo on the example for candle, in the folder in which the peers have built candle
+# and Sterna.
+candle() {
+    local command=$1
+    shift
+    cargo "$command" --locked --release --manifest-path examples/candle/Cargo.toml \
+        --target-dir "$caches/sterna-peers/target" "$@"
+}

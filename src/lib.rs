@@ -105,4 +105,6 @@ pub use types::kind::{
     Attr, AutoBroadcast, CpuFeature, CpuIsa, EngineKind, FpMathMode, Level, OpId, OpKind, PhaseKind, Policy,
     Property, TensorId,
 };
+#[doc(hidden)]
+pub use types::nearest::nearest as nearest_name;
 pub use types::shape::{BroadcastFault, Dims, MAX_RANK, UNKNOWN_DIM};

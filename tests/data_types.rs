@@ -57,11 +57,12 @@ fn other_codes_and_names_mean_nothing() {
     for code in [17, 0x100, 0x105, 255, u32::MAX] {
         assert_eq!(DataType::from_code(code), None, "{code}");
     }
-    for name in ["", "F32", "float", "bool", "s128"] {
+    for name in ["", "F32", "float", "bool", "bf61", "s128"] {
         let error = name.parse::<DataType>().unwrap_err();
         let meant = match name {
             "F32" => "; did you mean \"f32\"?",
             "bool" => "; did you mean \"boolean\"?",
+            "bf61" => "; did you mean \"bf16\"?",
             _ => "",
         };
         assert_eq!(error.to_string(), format!("no data type is called {name:?}{meant}"));

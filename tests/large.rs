@@ -259,7 +259,7 @@ fn triangle(side: usize, engine: &Engine, result: &mut Sparse) -> Result<(), Str
         Op::new(2, OpKind::GreaterEqual).input(s32s(1)).input(s32s(2)).output(of(3, DataType::Boolean)),
     ]);
     let compiled = partition.compile(engine).unwrap();
-    // The input lends its shape alone.
+    // The input is shape-only.
     execute(&compiled, &[Sparse::new(1)], result);
     let (ones, zeros) = (vec![1; side], vec![0; side]);
     for (row, given) in result.bytes().chunks_exact(side).take(side).enumerate() {

@@ -165,8 +165,8 @@ fn types_of(schema: &Schema) -> String {
 
 fn ports(ports: &[Port]) -> String {
     let port = |port: &Port| {
-        let lends = if port.shape_only { " (lends only its shape)" } else { "" };
-        format!("`{}` {}{lends}", port.name, port.type_variable)
+        let shape_only = if port.shape_only { " (shape-only)" } else { "" };
+        format!("`{}` {}{shape_only}", port.name, port.type_variable)
     };
     if ports.is_empty() { "none".into() } else { ports.iter().map(port).collect::<Vec<_>>().join(", ") }
 }

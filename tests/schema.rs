@@ -324,7 +324,7 @@ fn a_row_is_found_by_its_kind() {
 }
 
 #[test]
-fn only_the_input_of_genindex_lends_its_shape_alone() {
+fn only_the_input_of_genindex_is_shape_only() {
     let lending: Vec<_> = Schema::all()
         .iter()
         .flat_map(|schema| schema.inputs.iter().chain(schema.outputs).map(move |port| (schema.kind, port)))

@@ -89,7 +89,7 @@ pub struct AttentionOptions {
 }
 
 /// The least size of a caller's struct: what has no default must be in it.
-const LEAST: usize = offset_of!(AttentionOptions, bias);
+const MIN_SIZE: usize = offset_of!(AttentionOptions, bias);
 
 impl AttentionOptions {
     /// The options of a caller, who may know fewer fields, or more.
@@ -104,8 +104,8 @@ impl AttentionOptions {
         }
         // SAFETY: the address is not null and aligned, and the caller promises that the size stands there.
         let size = unsafe { (&raw const (*at).struct_size).read() };
-        if size < LEAST || size > isize::MAX as usize {
-            let message = format!("`struct_size` is {size}; the options have {LEAST} bytes at least");
+        if size < MIN_SIZE || size > isize::MAX as usize {
+            let message = format!("`struct_size` is {size}; the options have {MIN_SIZE} bytes at least");
             return Err(Fault::invalid_arguments(message));
         }
         // SAFETY: the caller promises that so many bytes can be read.

@@ -12,7 +12,7 @@ use crate::status::Status;
 static OTHER: AtomicUsize = AtomicUsize::new(0);
 
 /// The size of the address space in MiB.
-const MOST: usize = usize::MAX >> 20;
+const MAX_SIZE: usize = usize::MAX >> 20;
 
 fn check(kind: EngineKind) -> Result<(), Fault> {
     match ENGINE_KINDS.iter().find(|(code, _)| *code == kind) {
@@ -31,7 +31,7 @@ fn get(kind: EngineKind) -> usize {
 
 /// Sets the capacity for a kind, in MiB.
 pub fn set(kind: EngineKind, size: usize) {
-    let size = size.min(MOST);
+    let size = size.min(MAX_SIZE);
     match kind {
         CPU => sterna::set_constant_cache_capacity(size << 20),
         _ => OTHER.store(size, Ordering::Relaxed),
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn sterna_constant_tensor_cache_set(flag: c_int) -> Status
         if flag < 0 {
             return Err(Fault::invalid_arguments(format!("the flag {flag} is negative")));
         }
-        let capacity = if flag == 0 { 0 } else { MOST };
+        let capacity = if flag == 0 { 0 } else { MAX_SIZE };
         ENGINE_KINDS.iter().for_each(|&(kind, _)| set(kind, capacity));
         Ok(())
     })

@@ -84,7 +84,7 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
     if !is_on(SUBGRAPH) {
         return;
     }
-    let settled = |given: &sterna::LogicalTensor| match compiled.query_logical_tensor(given.id()) {
+    let resolved = |given: &sterna::LogicalTensor| match compiled.query_logical_tensor(given.id()) {
         Ok(port) => port.clone(),
         Err(_) => given.clone(),
     };
@@ -92,8 +92,8 @@ pub(crate) fn subgraph(partition: &sterna::Partition, compiled: &sterna::Compile
     for op in partition.ops() {
         let empty = sterna::Op::new(op.id(), op.kind()).named(op.name());
         let with_attrs = op.attrs().fold(empty, |copy, (attr, value)| copy.attr(attr, value.clone()));
-        let with_inputs = with_attrs.inputs_from(op.inputs().iter().map(settled));
-        let copy = op.outputs().iter().map(settled).fold(with_inputs, sterna::Op::output);
+        let with_inputs = with_attrs.inputs_from(op.inputs().iter().map(resolved));
+        let copy = op.outputs().iter().map(resolved).fold(with_inputs, sterna::Op::output);
         if graph.add_op(copy).is_err() {
             return;
         }

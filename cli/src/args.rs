@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::batch::args::BatchArgs;
 use crate::bench::args::BenchArgs;
 use crate::convert::ConvertArgs;
 use crate::fill::Fill;
@@ -26,6 +27,7 @@ const HELP_EXAMPLES: &str = "Examples:
   sterna inspect graph.json -o graph.html
   sterna run graph.json --check
   sterna bench --suite select
+  sterna batch graphs.batch --check
   sterna convert model.xml -o graph.json
   sterna ops Select";
 
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Measures how fast partitions run, beside what plain copies of as many bytes take on this machine.
     Bench(Box<BenchArgs>),
+    /// Runs, and checks, the graphs that batch files of benchdnn's graph driver list.
+    Batch(BatchArgs),
     /// Writes a graph or a model as graph JSON.
     Convert(ConvertArgs),
     /// Prints what an op must look like: every kind in a table, or one kind in detail.

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::ending::Ending;
-use crate::npy;
+use crate::names::Names;
 use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
+use crate::{npy, npz};
 
 /// The arguments of `sterna convert`.
 #[derive(Debug, clap::Args)]
@@ -19,15 +20,16 @@ pub(crate) struct ConvertArgs {
     /// Writes to a file instead of standard output.
     #[arg(short, long, value_name = "FILE.json")]
     pub(crate) output: Option<PathBuf>,
-    /// Writes the constants of a model, which graph JSON cannot hold, into a folder: ID.npy each. In the
-    /// graph they are inputs.
-    #[arg(long, value_name = "DIR")]
+    /// Writes the constants of a model, which graph JSON cannot hold: into FILE.npz, by the names that
+    /// `sterna run graph.json --input FILE.npz` takes them by, or into a folder, ID.npy each. In the graph
+    /// they are inputs.
+    #[arg(long, value_name = "FILE.npz|DIR")]
     pub(crate) constants: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
   sterna convert model.xml -o graph.json
-  sterna convert model.xml -o graph.json --constants weights
+  sterna convert model.xml -o graph.json --constants weights.npz
   sterna convert model.xml --shape tokens=1x128 > graph.json";
 
 /// The text, and what the reader should know besides.
@@ -41,6 +43,12 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
     let mut loaded = args.source.load()?;
     let mut notes = std::mem::take(&mut loaded.notes);
     match &args.constants {
+        Some(file) if file.extension().is_some_and(|extension| extension == "npz") => {
+            // By the names of the graph as it is read back.
+            let names = Names::of_graph(&loaded.graph);
+            let values = loaded.constants.iter().map(|(id, value)| (names.key(*id), *id, value.clone()));
+            notes.extend(npz::write(file, &values.collect::<Vec<_>>()).map_err(Ending::usage)?);
+        }
         Some(folder) => {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))
@@ -54,7 +62,8 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
         None => {
             let ids: Vec<String> = loaded.constants.keys().map(ToString::to_string).collect();
             notes.push(format!(
-                "the values of constant tensors {} are not in the graph; --constants writes them to files",
+                "the values of constant tensors {} are not in the graph; --constants FILE.npz writes them \
+                 to a file",
                 ids.join(", ")
             ));
         }

@@ -1,8 +1,9 @@
 //! The command line of Sterna: `sterna run` partitions, compiles, executes and checks a graph; `sterna
-//! inspect` shows its partitions and plans; `sterna bench` measures how fast partitions run; `sterna convert`
-//! writes models as graphs; `sterna ops` prints the schema.
+//! inspect` shows its partitions and plans; `sterna bench` measures how fast partitions run; `sterna batch`
+//! runs what batch files list; `sterna convert` writes models as graphs; `sterna ops` prints the schema.
 
 mod args;
+mod batch;
 mod bench;
 mod check;
 mod convert;
@@ -14,6 +15,7 @@ mod host;
 mod inline;
 mod inspect;
 mod manual;
+mod minibatch;
 mod names;
 mod npy;
 mod npz;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(&args),
         Command::Inspect(args) => inspect(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Batch(args) => batch::batch(&args),
         Command::Convert(args) => convert(&args),
         Command::Ops { kind } => ops(kind.as_deref()),
         Command::Completions { shell } => print(&manual::completions(shell)),

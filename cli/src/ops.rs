@@ -138,8 +138,8 @@ fn wrapped(text: &mut String, indent: &str, said: &str) {
 fn ports(text: &mut String, what: &str, ports: &[Port], count: Count) {
     let _ = writeln!(text, "{what}: {count}");
     for (index, Port { name, type_variable, shape_only, .. }) in ports.iter().enumerate() {
-        let lends = if *shape_only { ", lends only its shape" } else { "" };
-        let _ = writeln!(text, "  {index} {name}: {type_variable}{lends}");
+        let note = if *shape_only { ", shape-only" } else { "" };
+        let _ = writeln!(text, "  {index} {name}: {type_variable}{note}");
     }
 }
 

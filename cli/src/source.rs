@@ -19,7 +19,7 @@ use crate::given::{Given, GivenInput, expanded};
 use crate::names::{Names, Side, op_of};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
 use crate::words::{Key, listed, plain};
-use crate::{parse, words};
+use crate::{minibatch, parse, words};
 
 /// Which graph, and what of it options change.
 #[derive(Debug, clap::Args)]
@@ -56,6 +56,10 @@ pub(crate) struct GraphOptions {
         value_parser = parse::key_and_shape
     )]
     pub(crate) shape: Vec<(Key, ShapeEdit)>,
+    /// Gives the inputs that have samples, as their first dim, another number of them; the rest of their
+    /// shapes is that of the graph, or of --shape.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32))]
+    pub(crate) mb: Option<u32>,
     /// Gives a tensor another type, such as x=bf16; f32, bf16 or f16 alone give it to all data of one of
     /// these types, except scales and shifts of norms and the like.
     #[arg(long = "type", value_name = "NAME=TYPE|TYPE")]
@@ -86,7 +90,8 @@ pub(crate) struct GraphOptions {
     pub(crate) policy: Option<Policy>,
 }
 
-fn policies() -> impl TypedValueParser<Value = Policy> {
+/// The names of policies.
+pub(crate) fn policies() -> impl TypedValueParser<Value = Policy> {
     PossibleValuesParser::new(Policy::ALL.iter().map(|policy| policy.name()))
         .try_map(|name| name.parse::<Policy>())
 }
@@ -188,6 +193,14 @@ impl GraphOptions {
         self.policy.unwrap_or(Policy::Fusion)
     }
 
+    /// Adds to shapes what --mb changes, and says so if that is nothing.
+    fn with_samples(&self, loaded: &Loaded, shapes: &mut Vec<(TensorId, ShapeEdit)>) -> Option<String> {
+        let samples = self.mb?;
+        let is_constant = |id| loaded.constants.contains_key(&id);
+        (!minibatch::apply(&loaded.graph, is_constant, samples.into(), shapes))
+            .then(|| "--mb: no input has samples as its first dim".into())
+    }
+
     /// The edits of a graph whose tensors and ops the options name.
     fn edits(&self, loaded: &Loaded) -> Result<Edits> {
         let mut edits = Edits { fpmath: self.fpmath, ..Edits::default() };
@@ -282,8 +295,10 @@ impl GraphArgs {
         })?;
         graph.finalize().map_err(Ending::failed)?;
         let notes = notes.iter().map(ToString::to_string).collect();
-        let loaded = Loaded { names: Names::of_graph(&graph), graph, notes, ..Loaded::default() };
-        let shapes = loaded.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        let mut loaded = Loaded { names: Names::of_graph(&graph), graph, notes, ..Loaded::default() };
+        let mut shapes = loaded.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        let note = self.options.with_samples(&loaded, &mut shapes);
+        loaded.notes.extend(note);
         self.changed(loaded, &shapes, &inputs)
     }
 
@@ -324,13 +339,16 @@ impl GraphArgs {
         let mut options = Options { partial: self.options.partial, ..Options::default() };
         // What the reader of the model does not take, by name.
         let mut later: Vec<(Key, ShapeEdit)> = Vec::new();
-        let shapes = survey.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
-        for ((key, edit), (id, _)) in self.options.shape.iter().zip(shapes) {
+        let mut shapes = survey.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        let note = self.options.with_samples(&survey, &mut shapes);
+        for (index, (id, edit)) in shapes.into_iter().enumerate() {
+            let key =
+                self.options.shape.get(index).map_or_else(|| survey.names.key(id), |(key, _)| key.clone());
             if let (Some((name, _)), Some(dims)) = (ports.get(&id), &edit.dims) {
                 options.shapes.insert(name.clone(), dims.clone());
             }
             if !ports.contains_key(&id) || edit.layout.is_some() {
-                later.push((key.clone(), edit.clone()));
+                later.push((key, edit));
             }
         }
         let mut values = BTreeMap::new();
@@ -357,7 +375,7 @@ impl GraphArgs {
             options.types.extend(ports.get(&id).map(|(name, _)| (name.clone(), *data_type)));
         }
         let as_it_stands = options.shapes.is_empty() && options.types.is_empty();
-        let loaded = match as_it_stands && (self.options.partial || survey.notes.is_empty()) {
+        let mut loaded = match as_it_stands && (self.options.partial || survey.notes.is_empty()) {
             true => survey,
             false => {
                 drop(survey);
@@ -381,6 +399,7 @@ impl GraphArgs {
                 })?)
             }
         };
+        loaded.notes.extend(note);
         let shapes = loaded.resolve("--shape", &later, Side::Both).map_err(Ending::usage)?;
         self.changed(loaded, &shapes, inputs)
     }

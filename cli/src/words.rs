@@ -25,26 +25,23 @@ pub(crate) fn check_id(option: &str, id: TensorId, known: &[TensorId], what: &st
 }
 
 /// The most names that a message lists.
-const MOST_LISTED: usize = 24;
+const MAX_LISTED: usize = 24;
 
 /// Names in a message.
 pub(crate) fn listed(names: impl IntoIterator<Item = String>) -> String {
     let mut names: Vec<String> = names.into_iter().collect();
-    let more = names.len().saturating_sub(MOST_LISTED);
-    names.truncate(MOST_LISTED);
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
     match more {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
     }
 }
 
-/// The known name that is most like another one, as a question; empty if none is.
+/// The known name that may be meant, as a question; empty if none is.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let name = name.to_lowercase();
-    let likeness = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
-    let nearest = known.into_iter().map(|known| (likeness(known), known)).filter(|(near, _)| *near > 0.75);
-    match nearest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
-        Some((_, known)) => format!("; did you mean `{}`?", plain(known)),
+    match sterna::nearest_name(name, known) {
+        Some(known) => format!("; did you mean `{}`?", plain(known)),
         None => String::new(),
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Room, graph, none_of, op, sterna, tensor};
 
-const COMMANDS: &[&str] = &["run", "inspect", "convert", "ops", "completions", "man"];
+const COMMANDS: &[&str] = &["run", "inspect", "batch", "convert", "ops", "completions", "man"];
 
 #[test]
 fn help_shows_examples_and_exit_codes() {

@@ -124,6 +124,12 @@ fn a_model_is_shown_timed_and_converted() {
         &files[1],
     ]);
     assert!(again.out.ends_with("\ndst = [[0.5, -4, 4], [-1, -4, -4]]\n"), "{} {}", again.out, again.err);
+    // In one archive they have the names of the graph's inputs.
+    let archive = room.path("constants.npz");
+    assert_eq!(sterna(&["convert", &masked, "-o", &graph, "--constants", &archive]).err, "");
+    let given = ["--input", "0=[1,0,1]", "--input", "1=[[0.25,1,9],[-0.5,2,-9]]", "--input", &archive];
+    let again = sterna(&[&["run", &graph, shape[0], "1=2x3"], &given[..]].concat());
+    assert!(again.out.ends_with("\ndst = [[0.5, -4, 4], [-1, -4, -4]]\n"), "{} {}", again.out, again.err);
     // A graph in JSON goes through as it is.
     assert_eq!(sterna(&["convert", &graph]).out, std::fs::read_to_string(&graph).expect("it was written"));
 }

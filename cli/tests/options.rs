@@ -28,6 +28,7 @@ fn products() -> String {
 #[test]
 fn options_change_a_graph() {
     let room = Room::new();
+    let scalars = room.write("scalars.json", select("f32", &[]));
     let (products, select) =
         (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
     // Name, arguments, what the report must say.
@@ -82,6 +83,27 @@ fn options_change_a_graph() {
         ("strides", &[&select, "--shape", "else=2x3*8x2"], &["2 else f32 {2,3} strides {8,2}"]),
         ("the layout of a result", &[&select, "--shape", "dst=*ba"], &["3 dst f32 {2,3} strides {1,2}"]),
         ("a property", &[&select, "--property", "then=constant"], &["1 then f32 {2,3} constant"]),
+        (
+            "samples",
+            &[&select, "--mb", "5"],
+            &["0 cond boolean {5,3}", "2 else f32 {5,3}", "3 dst f32 {5,3}"],
+        ),
+        (
+            "samples on top of shapes",
+            &[&select, "--mb", "5", "--shape", "cond=1x4", "--shape", "then=2x4*ba", "--shape", "else=2x4"],
+            &["0 cond boolean {1,4}", "1 then f32 {5,4} strides {1,5}", "2 else f32 {5,4}"],
+        ),
+        (
+            "no samples in fewer dims",
+            &[&select, "--shape", "cond=3", "--mb", "5"],
+            &["0 cond boolean {3}", "1 then f32 {5,3}", "3 dst f32 {5,3}"],
+        ),
+        (
+            "samples that are no operands of their own",
+            &[&products, "--mb", "5"],
+            &["0 src f32 {5,3}", "1 weights f32 {2,3}", "2 src_2 f32 {5,3}", "6 dst f32 {5,2}"],
+        ),
+        ("no samples", &[&scalars, "--mb", "5"], &["note: --mb: no input has samples as its first dim"]),
         ("a policy", &[&products, "--policy", "debug"], &["partitions 3"]),
         ("a math mode", &[&products, "--fpmath", "bf16:true"], &["6 dst f32"]),
     ];

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use sterna::{DataType, Dims, Direction};
+use sterna::{DataType, Dims, Direction, OpFault, TensorId};
 
 use crate::names::Shown;
 
@@ -361,6 +361,19 @@ impl Fault {
     /// An attribute whose value is not mapped.
     pub(crate) fn of_attribute(attribute: &str, needed: impl Into<String>) -> Self {
         Self::Attribute { attribute: attribute.into(), needed: needed.into() }
+    }
+
+    /// If an op is refused for the type of a tensor: the tensor, and the types that it needs.
+    pub(crate) fn refused_type(&self) -> Option<(TensorId, String)> {
+        let Self::Op(sterna::Error::Op { fault, .. }) = self else { return None };
+        match fault {
+            OpFault::Type { port, allowed, .. } => {
+                let names: Vec<&str> = allowed.iter().map(|data_type| data_type.name()).collect();
+                Some((port.tensor, names.join(", ")))
+            }
+            OpFault::TypesDiffer { port, expected, .. } => Some((port.tensor, expected.to_string())),
+            _ => None,
+        }
     }
 }
 

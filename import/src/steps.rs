@@ -4,13 +4,13 @@ mod moves;
 mod numbers;
 mod rows;
 
-use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Direction, OpKind, TensorId};
+use sterna::{Attr, AttrValue, AutoBroadcast, DataType, Dims, Direction, OpKind, TensorId};
 
 use crate::builder::Builder;
 use crate::compose;
 use crate::error::{Fault, PortRef};
 
-pub(crate) use moves::{Around, MOST_SLICES, Padding, Ranges, runs};
+pub(crate) use moves::{Around, MAX_SLICES, Padding, Ranges, runs};
 pub(crate) use rows::Reduction;
 
 use DataType as D;
@@ -25,7 +25,7 @@ pub(crate) struct Steps<'s, 'b> {
     /// The name of the layer, which its ops get.
     pub(crate) name: &'s str,
     /// What the file says of the dims of the result.
-    pub(crate) declared: Option<&'s [i64]>,
+    pub(crate) declared: Option<Dims>,
 }
 
 impl Steps<'_, '_> {
@@ -48,7 +48,7 @@ impl Steps<'_, '_> {
         inputs: &[TensorId],
         data_type: DataType,
     ) -> Result<TensorId, Fault> {
-        self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared)
+        self.builder.op(self.name, kind, attrs, inputs, data_type, self.declared.as_deref())
     }
 
     /// Adds an op of one input and its type.
@@ -61,8 +61,8 @@ impl Steps<'_, '_> {
         self.emit(kind, &[], &[a, b], self.builder.data_type(a))
     }
 
-    /// Adds a question to two inputs.
-    pub(crate) fn ask(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
+    /// Adds a predicate of two inputs.
+    pub(crate) fn predicate(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
         self.emit(kind, &[], &[a, b], D::Boolean)
     }
 

@@ -180,7 +180,7 @@ pub(super) fn keys_innermost(nest: &mut LoopNest) {
 /// Lets the roots of a program run in each tile, because their results are overwritten.
 pub(super) fn rewrite_roots(program: &mut TileProgram) {
     let roots = &program.roots;
-    program.invalidated_by.iter_mut().for_each(|steps| roots.iter().for_each(|&root| steps.insert(root)));
+    program.invalidated_by.iter_mut().for_each(|steps| steps.extend(roots.iter().copied()));
 }
 
 fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {

@@ -285,7 +285,7 @@ fn add(
 
     // The accesses of the operands follow those of the chain.
     let TileChain { mut nest, slots } = chain;
-    let first_access = nest.program.accesses.len();
+    let first_access = nest.program.next_access();
     for operand in 0..OPERANDS {
         let tokens = operands[operand].as_ref().or(operands[0].as_ref());
         let Some(of) = tokens else { continue };

@@ -362,7 +362,7 @@ impl TokenOperands {
         };
         let of_block = |stride: isize, tokens: usize| stride.saturating_mul(tokens as isize);
         let [of_queries, of_keys] = tile;
-        let first_access = nest.program.accesses.len();
+        let first_access = nest.program.next_access();
         nest.program.accesses.extend([access(queries), access(keys), access(values), to_stats]);
         for index in 0..nest.loops.len() {
             let strides = match shape.outer.get(index) {

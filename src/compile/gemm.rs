@@ -9,14 +9,16 @@
 //!
 //! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32.
 
+mod method;
+
 use smallvec::{SmallVec, smallvec};
 
+use self::method::{Method, Right, Way};
 use super::elementwise::DriverSpace;
 use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
-use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
-use super::product_shape::{ProductShape, UNPACKED_ROWS, batch_strides, width_of};
+use super::product_shape::{ProductShape, batch_strides, width_of};
 use super::rows;
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -38,24 +40,6 @@ use crate::types::function::Binary;
 use crate::types::kind::OpKind;
 use crate::types::shape;
 
-/// Most rows of a product that reads the right operand in the order of memory, whatever its layout.
-const FEW_ROWS: usize = 16;
-/// Rows of the right operand that are read side by side if there are few rows.
-const FEW_ROWS_DEPTH: usize = 32;
-/// Columns of a tile, if there are few rows.
-const FEW_ROWS_COLUMNS: usize = 512;
-/// Most columns of a product of many rows that is worked out as dot products.
-const FEW_COLUMNS: usize = 4;
-/// Rows and columns of a tile of dot products.
-const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
-/// Rows and columns of any other tile, if there are enough tiles.
-const TILE: Extent = Extent { rows: 144, columns: 256 };
-/// Tiles are made smaller until there are this many, unless they take less than `SMALL_TILE` FLOPs.
-const ENOUGH_TILES: usize = 16;
-const SMALL_TILE: usize = 8 << 20;
-/// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
-/// cache.
-const TILE_DEPTH: usize = 512;
 /// Rows of the right operand in a block that is packed by one task.
 const PACKED_ROWS: usize = 256;
 
@@ -164,7 +148,7 @@ fn add_product(
         let (mut phase, bytes, place) =
             packed.ok_or_else(|| plan.refuse(unsupported("the packed operand is too large")))?;
         let buffer = plan.buffer(bytes);
-        phase.nest.program.accesses[PackPhase::TO..].iter_mut().for_each(|access| access.base = buffer);
+        phase.nest.program.accesses[PackPhase::TO.0..].iter_mut().for_each(|access| access.base = buffer);
         plan.push(Phase::Pack(phase), 0, true);
         right_at = RightPlace { base: buffer, ..place };
     }
@@ -212,140 +196,6 @@ fn operands(
         }
     };
     Ok([place(left_view, 0)?, place(right_view, 1)?])
-}
-
-/// How the products are worked out; no dim of the result is 0.
-struct Method {
-    way: Way,
-    tile: Extent,
-}
-
-enum Way {
-    /// As dot products of rows in memory.
-    Dots,
-    /// By micro-kernels.
-    Tiles { form: Form, right: Right, depth_block: usize },
-}
-
-/// How micro-kernels read the right operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Right {
-    InPlace,
-    Packed,
-    /// Tiles pack their columns, which no other tile reads.
-    PackedInTile,
-}
-
-/// The order in which the products of an element are added up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// One after the other.
-    OneByOne,
-    /// Pair after pair.
-    Pairs,
-    /// In lanes, which are added up as a tree.
-    Lanes,
-}
-
-impl Method {
-    fn order(&self) -> Order {
-        match self.way {
-            Way::Dots => Order::Lanes,
-            Way::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
-            Way::Tiles { .. } => Order::OneByOne,
-        }
-    }
-
-    /// For 8-bit integers. Few rows are one row of tiles, so that panels have one reader, which packs them if
-    /// the right operand is an input that varies; those of a constant one are kept for later executions.
-    fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
-        let form = Form::integers(machine.level, machine.features);
-        let mut method = Self::packed(shape, form, machine);
-        if let Way::Tiles { right, depth_block, .. } = &mut method.way
-            && shape.rows <= FEW_ROWS
-            && varies
-        {
-            *right = Right::PackedInTile;
-            *depth_block = TILE_DEPTH.min(*depth_block);
-        }
-        method
-    }
-
-    /// With a right operand that is packed.
-    fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
-        let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, panel);
-        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
-        let steps = if form.is_integer() { form.depth_step() } else { 1 };
-        let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
-        let blocks = shape.depth.div_ceil(most).max(1);
-        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
-        Self { way: Way::Tiles { form, right: Right::Packed, depth_block }, tile }
-    }
-
-    /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
-    fn choose(
-        shape: &ProductShape,
-        left: &PlacedTensor,
-        right: &PlacedTensor,
-        right_type: DataType,
-        machine: Machine,
-    ) -> Self {
-        let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
-        let along_columns = right_column == width_of(right) || columns == 1;
-        let along_depth = right_depth == width_of(right) || depth == 1;
-        let is_narrow = columns <= FEW_COLUMNS && rows > columns;
-        let left_along_depth = shape.left_depth == width_of(left);
-        let packed = Form::packed(right_type, machine.level, machine.features);
-        if along_depth && (rows <= FEW_ROWS && !along_columns || is_narrow && left_along_depth) {
-            let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
-            return Self { way: Way::Dots, tile };
-        }
-        if along_columns && rows <= FEW_ROWS {
-            let form = Form::in_place(right.data_type);
-            let tile = Extent { rows, columns: columns.min(FEW_ROWS_COLUMNS) };
-            let way = Way::Tiles { form, right: Right::InPlace, depth_block: FEW_ROWS_DEPTH };
-            return Self { way, tile };
-        }
-        let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
-        let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
-        if let Way::Tiles { right, .. } = &mut method.way
-            && is_in_place
-        {
-            *right = Right::InPlace;
-        }
-        method
-    }
-
-    fn packs(&self) -> bool {
-        matches!(self.way, Way::Tiles { right: Right::Packed, .. })
-    }
-}
-
-/// Tiles of nearly equal size.
-fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
-    let even = |of: usize, most: usize, unit: usize| {
-        let blocks = of.div_ceil(most.max(1)).max(1);
-        of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
-    };
-    let mut most = TILE;
-    loop {
-        let tile = Extent {
-            rows: even(shape.rows, most.rows, 2),
-            columns: even(shape.columns, most.columns, panel),
-        };
-        let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
-        let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
-        let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
-        if count >= ENOUGH_TILES || flops <= SMALL_TILE {
-            return tile;
-        }
-        match most {
-            Extent { columns, .. } if columns > panel && columns > 64 => most.columns = columns / 2,
-            Extent { rows, .. } if rows > 32 => most.rows = rows / 2,
-            _ => return tile,
-        }
-    }
 }
 
 /// Where the right operand is, packed or not.
@@ -552,7 +402,7 @@ impl Phases<'_> {
         };
 
         // The accesses of the product follow those of the epilogue.
-        let first_access = nest.program.accesses.len();
+        let first_access = nest.program.next_access();
         let bias_base = bias.map_or(left.base, |bias| bias.base);
         let sums = self.column_sums(right_at);
         let of_integers = sums.zip(*integers).map(|(sums, of)| {

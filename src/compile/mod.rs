@@ -3,6 +3,7 @@
 mod attention;
 mod attention_backward;
 mod attention_shape;
+mod buffers;
 pub(crate) mod cache;
 mod decode;
 mod elementwise;

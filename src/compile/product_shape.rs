@@ -23,14 +23,14 @@ pub(super) struct ProductShape {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
-    /// The axis of the rows and that of the columns; `None` if a vector has none in the result.
+    /// The axis of the rows and the axis of the columns; `None` if a vector has no such axis in the result.
     pub(super) row_axis: Option<usize>,
     pub(super) column_axis: Option<usize>,
     /// The other axes: there is a product for each index.
     pub(super) outer: SmallVec<[usize; 6]>,
     pub(super) left: AxisStrides,
     pub(super) right: AxisStrides,
-    /// The strides of the operands along the depth, and that of the right one from column to column.
+    /// The strides of both operands along the depth, and of the right operand from column to column.
     pub(super) left_depth: isize,
     pub(super) right_depth: isize,
     pub(super) right_column: isize,

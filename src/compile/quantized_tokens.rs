@@ -13,7 +13,7 @@ use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
 
 /// Most scales of [`SCALED_TOKENS`] tokens in the scratch of a thread.
-const MOST_SCALES: usize = 1 << 16;
+const MAX_SCALES: usize = 1 << 16;
 
 /// Where the integers are, and how they become numbers.
 pub(super) struct QuantizedOperand {
@@ -84,7 +84,7 @@ pub(super) fn find(
     // Their scales and zero points.
     let groups = [counts[token_axis], counts[element_axis]];
     let form = ScaleGroups::new(groups, shares.rows);
-    if form.held.saturating_mul(groups[1] as usize) > MOST_SCALES {
+    if form.held.saturating_mul(groups[1] as usize) > MAX_SCALES {
         return None;
     }
     let parameters = QuantParameters::of(op, &found.inputs);

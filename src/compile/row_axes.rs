@@ -12,13 +12,13 @@ use crate::types::shape::Dims;
 /// Tasks that a reduction of many elements to few results has at least.
 const TASKS: usize = 32;
 
-/// Rows of at least so many elements are worked out in parts if there are few of them.
+/// Rows of at least this many elements are worked out in parts if there are at most [`MAX_SPLIT_ROWS`].
 const LONG_ROW: usize = 32 << 10;
 
-/// Most rows that are few.
-const FEW_ROWS: usize = 8;
+/// Most rows whose long rows are worked out in parts.
+const MAX_SPLIT_ROWS: usize = 8;
 
-/// Rows of at least so many elements leave the second level before they are read again, so they are worked
+/// Rows of at least this many elements leave the second level before they are read again, so they are worked
 /// out in parts however many there are.
 const LONGEST_ROW: usize = 512 << 10;
 
@@ -102,19 +102,20 @@ impl RowAxes {
     /// Elements of a part of a row whose results depend on the whole row; `None` if rows stay whole.
     pub(super) fn part_of_results(&self) -> Option<usize> {
         let (length, places) = (self.length(), self.count(&self.places));
-        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= FEW_ROWS;
+        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= MAX_SPLIT_ROWS;
         is_long.then(|| part_of(length, places))
     }
 }
 
-/// Elements of a part of a row of so many, if the parts of so many rows at once are a task. The parts depend
-/// on shapes alone.
+/// Elements of a part of a row of `length` elements, if a task takes a part of `at_once` rows. The parts
+/// depend on shapes alone.
 fn part_of(length: usize, at_once: usize) -> usize {
     let wanted = TASKS.div_ceil(at_once.max(1));
     length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART)
 }
 
-/// The loops over places as programs have them: one for each axis, that of the rows of a tile apart.
+/// The loops over places as programs have them: one for each axis, and apart from them the loop over the rows
+/// of a tile.
 pub(super) fn given_loops(
     axes: &RowAxes,
     operands: &[&AxisOperand],

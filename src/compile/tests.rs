@@ -18,8 +18,8 @@ use crate::partition::Partition;
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
-    Access, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Step, StepSet, StepSpace, TileProgram,
-    Traversal,
+    Access, AccessId, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Step, StepId, StepSet, StepSpace,
+    TileProgram, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind, Policy};
@@ -86,17 +86,17 @@ fn copy_phase(level: Level, from: &PlacedTensor, to: &PlacedTensor) -> Phase {
         |tensor: &PlacedTensor| Access { base: tensor.base, offset: 0, row_stride: 0, col_stride: 4 };
     let copy = select::copy(level, Width::W4, InnerStride::Contiguous, StorePolicy::Temporal);
     let (tile, mut all) = (128, StepSet::none_of(1));
-    all.insert(0);
+    all.insert(StepId(0));
     let program = TileProgram {
         steps: vec![Step {
             labels: smallvec![StepLabel::Copy],
-            instr: Instr::Move { from: Operand::Access(0), kernel: copy },
-            to: Dest::Access(1),
+            instr: Instr::Move { from: Operand::Access(AccessId(0)), kernel: copy },
+            to: Dest::Access(AccessId(1)),
             space: StepSpace { rows: true, columns: InnerStride::Contiguous },
             traversal: Traversal::RowByRow,
             register_fusion: RegisterFusionVerdict::NoPartner,
         }],
-        roots: smallvec![0],
+        roots: smallvec![StepId(0)],
         invalidated_by: smallvec![all.clone(), all],
         accesses: smallvec![access(from), access(to)],
         ..TileProgram::default()

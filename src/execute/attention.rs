@@ -14,8 +14,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram, TileClass,
-    class, largest_constant,
+    AccessId, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram,
+    TileClass, class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -97,7 +97,6 @@ impl<'a> QueryBlock<'a> {
                 tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
             }),
             computed: None,
-            queue: PrefetchQueue::default(),
         };
         let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, first_access }| {
             Interpreter::new(&nest.program, of_unmasked, scratch, scores(nest, *first_access))
@@ -105,7 +104,6 @@ impl<'a> QueryBlock<'a> {
         let slots = |nest, slots: [usize; 2]| SlotOperands {
             slots: slots.map(|place| scratch.wrapping_add(place)),
             cursor: cursor(nest),
-            queue: PrefetchQueue::default(),
         };
         let layout = &phase.layout;
         let weights = phase.weights.as_ref().map(|program| {
@@ -462,30 +460,21 @@ struct ScoreOperands<'a> {
     phase: &'a AttentionPhase,
     /// The loops of the program, and the access of the queries.
     nest: &'a LoopNest,
-    first_access: usize,
+    first_access: AccessId,
     scratch: *mut u8,
     cursor: Cursor<'a>,
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     /// The tile whose scores are in scratch.
     computed: Option<usize>,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for ScoreOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let layout = &self.phase.layout;
         match self.nest.program.accesses[access].base {
             Base::Driver(AttentionPhase::LOGITS) => self.place(match self.phase.widen_logits {

@@ -108,23 +108,18 @@ impl<'a> Driver<'a> {
             has_scores: false,
             has_gradients: false,
             has_typed: [false; 2],
-            queue: PrefetchQueue::default(),
         };
         let behind = phase.softmax.as_ref().and_then(|softmax| softmax.behind.as_ref()).map(|of| {
             let slots = of.slots.map(|slot| match slot {
                 Some(slot) => at(slot.typed.map_or(slot.tile, |typed| typed.place)),
                 None => std::ptr::null_mut(),
             });
-            let operands = SlotOperands { slots, cursor: cursor(&of.nest), queue: PrefetchQueue::default() };
+            let operands = SlotOperands { slots, cursor: cursor(&of.nest) };
             Interpreter::new(&of.nest.program, behind, at(layout.behind), operands)
         });
         let result = |place: usize| {
             let of = phase.results[place].as_ref()?;
-            let operands = SlotOperands {
-                slots: [std::ptr::null_mut(); SLOTS],
-                cursor: cursor(&of.nest),
-                queue: PrefetchQueue::default(),
-            };
+            let operands = SlotOperands { slots: [std::ptr::null_mut(); SLOTS], cursor: cursor(&of.nest) };
             Some(Interpreter::new(&of.nest.program, &results[place], at(layout.results[place]), operands))
         };
         Self {

@@ -510,7 +510,8 @@ impl CompiledInner {
         if fits && same_engine && has_memory { Ok(()) } else { Err(fault(port, given, same_engine)) }
     }
 
-    /// The address of an input that was not given: that of the output that is marked as in place of it.
+    /// The address of an input that was not given: the address of the output that is marked as in place of
+    /// it.
     fn shared_address(&self, index: usize, outputs: &[TensorMut<'_>]) -> Result<*mut u8, ExecuteFault> {
         let input = self.facts[index].id;
         let shared = outputs

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::bindings::Bindings;
 use crate::kernels::Extent;
 use crate::kernels::prefetch::MemRange;
-use crate::plan::{Base, Loop, LoopNest, LoopSet, MAX_LOOPS};
+use crate::plan::{AccessId, Base, Loop, LoopNest, LoopSet, MAX_LOOPS};
 
 /// Accesses that a cursor follows without an allocation.
 const INLINE_ACCESSES: usize = 8;
@@ -51,12 +51,12 @@ impl<'a> Cursor<'a> {
 
     /// The address of an access that has no driver slot as its base.
     #[inline(always)]
-    pub(super) fn at(&self, access: usize) -> *mut u8 {
-        self.at[access]
+    pub(super) fn at(&self, access: AccessId) -> *mut u8 {
+        self.at[access.0]
     }
 
     /// The start of an access.
-    pub(super) fn base(&self, access: usize) -> Base {
+    pub(super) fn base(&self, access: AccessId) -> Base {
         self.nest.program.accesses[access].base
     }
 
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The memory that an access reads in the tile, if it is one range.
-    pub(super) fn range(&self, access: usize) -> MemRange {
+    pub(super) fn range(&self, access: AccessId) -> MemRange {
         let Extent { rows, columns } = self.extent();
         let width = self.nest.program.accesses[access].col_stride.unsigned_abs();
         MemRange { at: self.at(access), bytes: rows * columns * width }
@@ -140,7 +140,7 @@ mod tests {
 
     /// The number of the tile, the offsets of both accesses, and the tile's rows.
     fn state(cursor: &Cursor<'_>) -> (usize, [usize; 2], usize) {
-        (cursor.tile(), [0, 1].map(|access| cursor.at(access).addr()), cursor.extent().rows)
+        (cursor.tile(), [0, 1].map(|access| cursor.at(AccessId(access)).addr()), cursor.extent().rows)
     }
 
     const TILES: [(usize, [usize; 2], usize); 6] = [
@@ -192,7 +192,7 @@ mod tests {
         let nest = nest();
         let mut cursor = Cursor::new(&nest, &[], &Bindings::default());
         cursor.go_to(5);
-        let MemRange { at, bytes } = cursor.range(0);
+        let MemRange { at, bytes } = cursor.range(AccessId(0));
         assert_eq!((at.addr(), bytes), (90, 10));
     }
 }

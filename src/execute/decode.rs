@@ -106,7 +106,6 @@ impl<'a> QueryGroup<'a> {
         let slots = |nest: &'a LoopNest, slots: [usize; 2]| SlotOperands {
             slots: slots.map(|place| scratch.wrapping_add(place)),
             cursor: Cursor::new(nest, &plan.constants, bindings),
-            queue: PrefetchQueue::default(),
         };
         let scores = |nest: &'a LoopNest| slots(nest, [layout.scores, layout.logits]);
         let unmasked = phase.unmasked.as_ref().map(|ScoreProgram { nest, .. }| {

@@ -6,7 +6,6 @@ use super::cursor::Cursor;
 use super::interpreter::Interpreter;
 use super::slots::SlotOperands;
 use crate::kernels::attention::{QuantizedRows, RowScaling};
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::plan::{LoopNest, Plan, QuantizedTokens, SCALED_TOKENS};
 
 /// The dequantisation of keys or of values, on one thread.
@@ -32,7 +31,6 @@ impl<'a> Dequantizer<'a> {
         let operands = SlotOperands {
             slots: tokens.layout.slots.map(|place| scratch.wrapping_add(place)),
             cursor: Cursor::new(&tokens.nest, &plan.constants, bindings),
-            queue: PrefetchQueue::default(),
         };
         let program = scratch.wrapping_add(tokens.layout.program);
         // No step of the program selects.

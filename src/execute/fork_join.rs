@@ -1,13 +1,14 @@
 //! Fork-join: a caller and the workers that wake up in time share one piece of work.
 //!
-//! A scope of rayon ends when every spawned job has run. A caller that is done then waits for workers that
-//! wake up late and find nothing left (decision: late-workers). Here the caller closes its team when the work
-//! is done, and waits only for workers that have begun; a worker that comes later finds the team closed. A
-//! team that no worker can join is done by the caller alone: all workers are busy, the caller is the pool's
+//! A scope of rayon ends when every spawned job has run. A caller that has finished then waits for workers
+//! that wake up late and find nothing left (decision: late-workers). Here the caller closes its team when the
+//! work is done, and waits only for workers that have begun; a worker that comes later finds the team closed.
+//! A team that no worker can join is done by the caller alone: all workers are busy, the caller is the pool's
 //! only worker, or the workers did not survive a fork.
 //!
-//! A job belongs to no team: a worker that runs a job joins every open team. So at most one job a worker
-//! waits in a busy pool, whatever the number of calls, and a job that one call spawned helps a later call.
+//! A job belongs to no team: a worker that runs a job joins every open team. So a busy pool holds at
+//! most one waiting job for each worker, whatever the number of calls, and a job that one call spawned helps a
+//! later call.
 
 #![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
 
@@ -98,12 +99,12 @@ impl Teams {
         self.run_after(members, work, |_| ())
     }
 
-    /// Opens a team, calls `ask` with the number of workers that may join, and works.
+    /// Opens a team, calls `request` with the number of workers that may join, and works.
     fn run_after(
         &self,
         members: usize,
         work: &(dyn Fn(usize) + Sync),
-        ask: impl FnOnce(usize),
+        request: impl FnOnce(usize),
     ) -> Result<(), Panicked> {
         // If the handle of the thread is gone, in a destructor of a thread, this panics before a slot is
         // taken.
@@ -114,7 +115,7 @@ impl Teams {
         // A worker that reads the new count sees the open team.
         self.opened.fetch_add(1, Ordering::Release);
         let own = caught(|| {
-            ask(others);
+            request(others);
             work(0);
         });
         slot.close().and(own)

@@ -12,7 +12,8 @@ use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm, TilePanels,
+    AccessId, Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm,
+    TilePanels,
 };
 
 /// Packs the right operand of a product.
@@ -62,8 +63,7 @@ pub(super) fn run(
     runner.run(phase.nest.tiles(), |thread, ranges| {
         let scratch = bindings.scratch_of(thread, plan.scratch);
         let cursor = Cursor::new(&phase.nest, &plan.constants, bindings);
-        let operands =
-            GemmOperands { phase, scratch, cursor, computed: None, queue: PrefetchQueue::default() };
+        let operands = GemmOperands { phase, scratch, cursor, computed: None };
         if program.roots.is_empty() {
             let mut operands = operands;
             for task in ranges.flatten() {
@@ -89,23 +89,14 @@ struct GemmOperands<'a> {
     cursor: Cursor<'a>,
     /// The tile whose product is in scratch.
     computed: Option<usize>,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for GemmOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let of = &self.phase.nest.program.accesses[access];
         let Base::Driver(_) = of.base else { return self.cursor.at(access) };
         let at = self.scratch.wrapping_add(self.phase.layout.product);

@@ -9,8 +9,8 @@ use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::select::MaskClass;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::plan::{
-    Access, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepSet, TileProgram,
-    Traversal,
+    Access, AccessId, Base, Branch, Dest, InPlacePorts, Instr, LoopSet, Operand, Select, Step, StepId,
+    StepSet, TileProgram, Traversal,
 };
 
 /// The operands of a tile program, told by the driver of the phase: the present tile, and the address of each
@@ -22,24 +22,25 @@ use crate::plan::{
 /// other operand and no scratch of the program.
 pub(super) trait TileOperands<'a> {
     /// The cursor at the present tile.
-    fn cursor(&self) -> &Cursor<'a>;
+    fn cursor(&mut self) -> &mut Cursor<'a>;
 
-    /// The same, to go to another tile.
-    fn cursor_mut(&mut self) -> &mut Cursor<'a>;
-
-    /// Ranges to prefetch, for kernels that do so while they compute.
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue;
+    /// Runs a kernel that prefetches while it computes, with the ranges to prefetch: none, unless the driver
+    /// looks ahead.
+    #[inline(always)]
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
+        kernel(&mut PrefetchQueue::default());
+    }
 
     /// The address of an access in the present tile. For an access that is read: after its elements are
     /// there.
     #[inline(always)]
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         self.cursor().at(access)
     }
 
     /// Learns that a step is about to run.
     #[inline(always)]
-    fn begin_step(&mut self, _step: usize) {}
+    fn begin_step(&mut self, _step: StepId) {}
 
     /// Learns that the next tile does not follow the present one.
     #[inline(always)]
@@ -50,27 +51,22 @@ pub(super) trait TileOperands<'a> {
 /// (decision: operands-in-place).
 impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
     #[inline(always)]
-    fn cursor(&self) -> &Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         (**self).cursor()
     }
 
     #[inline(always)]
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
-        (**self).cursor_mut()
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
+        (**self).with_prefetch(kernel);
     }
 
     #[inline(always)]
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        (**self).prefetch_queue()
-    }
-
-    #[inline(always)]
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         (**self).at(access)
     }
 
     #[inline(always)]
-    fn begin_step(&mut self, step: usize) {
+    fn begin_step(&mut self, step: StepId) {
         (**self).begin_step(step);
     }
 
@@ -113,7 +109,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         match tile.wrapping_sub(self.operands.cursor().tile()) {
             0 => {}
             1 => {
-                let changed = self.operands.cursor_mut().advance();
+                let changed = self.operands.cursor().advance();
                 self.invalidate(changed);
             }
             _ => self.go_to(tile),
@@ -131,7 +127,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
 
     /// Goes to a tile of the nest; no result is valid there.
     pub(super) fn go_to(&mut self, tile: usize) {
-        self.operands.cursor_mut().go_to(tile);
+        self.operands.cursor().go_to(tile);
         self.operands.jump();
         self.valid.clear();
     }
@@ -146,7 +142,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// The indices in the present tile of an access that goes through indices.
-    fn linear_index(&mut self, access: usize) -> LinearIndex {
+    fn linear_index(&mut self, access: AccessId) -> LinearIndex {
         let (first, access) = (self.operands.at(access).addr(), &self.accesses[access]);
         LinearIndex {
             first: first as u64,
@@ -156,7 +152,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// Runs a step after its dependencies, unless its result is valid.
-    fn step(&mut self, index: usize) {
+    fn step(&mut self, index: StepId) {
         if self.valid.contains(index) {
             return;
         }
@@ -175,7 +171,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
                 unsafe { kernel(extent, from, access.col_stride, *distance, to) };
             }
             Instr::Select(select) => {
-                let dest = self.select_dests.get(index).copied().unwrap_or(SelectDest::Out);
+                let dest = self.select_dests.get(index.0).copied().unwrap_or(SelectDest::Out);
                 self.select(select, dest, extent, to);
             }
             Instr::Move { from, kernel } => {
@@ -187,7 +183,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::Unary { x, kernel, params } => {
                 let x = self.source(*x);
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, to, params, self.operands.prefetch_queue()) };
+                self.operands.with_prefetch(|queue| unsafe { kernel(extent, x, to, params, queue) });
             }
             Instr::Binary { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
@@ -233,7 +229,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
     }
 
     /// The part of the current tile that a step iterates over.
-    fn extent_of(&self, step: &Step) -> Extent {
+    fn extent_of(&mut self, step: &Step) -> Extent {
         let tile = self.operands.cursor().extent();
         match step.traversal {
             Traversal::RowByRow => Extent {

@@ -8,7 +8,7 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::{MemRange, PrefetchQueue};
 use crate::kernels::{Source, prefetch_l1};
-use crate::plan::{LookaheadPrefetch, LoopNest, Plan};
+use crate::plan::{AccessId, LookaheadPrefetch, LoopNest, Plan, StepId};
 
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
@@ -92,16 +92,11 @@ impl<'a> MapOperands<'a> {
 
 impl<'a> TileOperands<'a> for MapOperands<'a> {
     #[inline(always)]
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    #[inline(always)]
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
+    fn with_prefetch(&mut self, kernel: impl FnOnce(&mut PrefetchQueue)) {
         if let Some(lookahead) = self.lookahead
             && self
                 .lookahead_cursor
@@ -110,11 +105,11 @@ impl<'a> TileOperands<'a> for MapOperands<'a> {
         {
             self.look_ahead(lookahead);
         }
-        &mut self.queue
+        kernel(&mut self.queue);
     }
 
     #[inline(always)]
-    fn begin_step(&mut self, step: usize) {
+    fn begin_step(&mut self, step: StepId) {
         if let Some(lookahead) = self.lookahead
             && lookahead.step == step
         {
@@ -130,7 +125,7 @@ impl<'a> TileOperands<'a> for MapOperands<'a> {
 /// Whether a tile computes the branch; true if only its mask test can tell.
 fn computes_branch(tile: &Cursor<'_>, lookahead: &LookaheadPrefetch) -> bool {
     // SAFETY: the access addresses the condition of a tile of the nest.
-    let is_true = |cond: usize| unsafe { Source { at: tile.at(cond), row_stride: 0 }.is_true(0) };
+    let is_true = |cond: AccessId| unsafe { Source { at: tile.at(cond), row_stride: 0 }.is_true(0) };
     lookahead.cond.is_none_or(|(cond, decides)| is_true(cond) == decides)
 }
 

@@ -55,6 +55,20 @@ pub trait Profiler: Send + Sync {
 }
 
 /// A phase that has run.
+///
+/// ```
+/// use sterna::{PhaseProfile, Profiler};
+///
+/// /// Prints how fast each phase moved its bytes.
+/// struct Speeds;
+///
+/// impl Profiler for Speeds {
+///     fn phase(&self, phase: &PhaseProfile<'_>) {
+///         let speed = phase.bytes as f64 / phase.duration.as_secs_f64() / 1e9;
+///         println!("{} of {}, {:?}: {speed:.1} GB/s", phase.index + 1, phase.count, phase.kind);
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PhaseProfile<'a> {
@@ -81,6 +95,23 @@ pub struct PhaseProfile<'a> {
 }
 
 /// An execution that has ended.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sterna::{ExecutionProfile, Profiler};
+///
+/// /// Prints the executions that take long.
+/// struct Slow(Duration);
+///
+/// impl Profiler for Slow {
+///     fn execution(&self, execution: &ExecutionProfile<'_>) {
+///         if execution.duration > self.0 {
+///             println!("{:?} took {:?} for {} bytes", execution.ops, execution.duration, execution.bytes);
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ExecutionProfile<'a> {

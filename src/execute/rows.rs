@@ -13,7 +13,7 @@ use crate::kernels::rows::{
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
+    AccessId, Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
     RowParameter, RowPlace, RowWork, RowsPhase,
 };
 
@@ -400,7 +400,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The numbers of the parts of the row of a place, as they stand in memory.
-    fn measured_parts(&self, access: usize, row: usize) -> *mut [f64; 2] {
+    fn measured_parts(&self, access: AccessId, row: usize) -> *mut [f64; 2] {
         let from = self.memory(RowPlace::Access(access));
         from.at.wrapping_offset(from.row_stride * row as isize).cast_mut().cast()
     }
@@ -600,7 +600,6 @@ impl<'a> RowProgram<'a> {
             rows: scratch.wrapping_add(fused.rows),
             block_bytes: nest.tile.columns * fused.element,
             block: 0,
-            queue: PrefetchQueue::default(),
         };
         let scratch = scratch.wrapping_add(fused.scratch);
         Self { fused, interpreter: Interpreter::new(&nest.program, dests, scratch, operands) }
@@ -635,23 +634,14 @@ struct RowsOperands<'a> {
     /// Bytes of a row that a tile has, and the tile's number in the part of the rows.
     block_bytes: usize,
     block: usize,
-    queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for RowsOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         match self.nest.program.accesses[access].base {
             Base::Driver(_) => self.rows.wrapping_add(self.block * self.block_bytes),
             _ => self.cursor.at(access),

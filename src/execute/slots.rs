@@ -2,30 +2,20 @@
 
 use super::cursor::Cursor;
 use super::interpreter::TileOperands;
-use crate::kernels::prefetch::PrefetchQueue;
-use crate::plan::Base;
+use crate::plan::{AccessId, Base};
 
 /// The address of each slot; accesses to anything else are those of the cursor.
 pub(super) struct SlotOperands<'a, const SLOTS: usize> {
     pub(super) slots: [*mut u8; SLOTS],
     pub(super) cursor: Cursor<'a>,
-    pub(super) queue: PrefetchQueue,
 }
 
 impl<'a, const SLOTS: usize> TileOperands<'a> for SlotOperands<'a, SLOTS> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         match self.cursor.base(access) {
             Base::Driver(slot) => self.slots[slot],
             _ => self.cursor.at(access),

@@ -17,13 +17,12 @@ use super::tensor::{Tensor, TensorMut};
 use crate::compile::tests::{DIMS, DRIVER_ROW, TILE, select_epilogue, select_partition};
 use crate::error::{Error, ExecuteFault};
 use crate::graph::logical_tensor::LogicalTensor;
-use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, InnerStride, StorePolicy, Width, pack, select};
 use crate::plan::register_fusion::RegisterFusionVerdict;
 use crate::plan::scalar_op::StepLabel;
 use crate::plan::{
-    Access, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step, StepSet,
-    StepSpace, Threading, TileProgram, Traversal,
+    Access, AccessId, Base, Cost, Dest, Instr, Loop, LoopNest, Operand, Phase, Plan, Preparation, Step,
+    StepId, StepSet, StepSpace, Threading, TileProgram, Traversal,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -59,7 +58,7 @@ fn nest(rows: usize, columns: usize, row_strides: [usize; 2], program: TileProgr
 
 fn invalidated_by(steps: usize) -> [StepSet; 2] {
     let mut all = StepSet::none_of(steps);
-    (0..steps).for_each(|step| all.insert(step));
+    all.extend(StepId::all(steps));
     [all.clone(), all]
 }
 
@@ -71,21 +70,25 @@ fn plan(threading: Threading) -> Plan {
     let first = TileProgram {
         steps: vec![step(
             StepLabel::Copy,
-            Instr::Move { from: Operand::Access(0), kernel: copy },
-            Dest::Access(1),
+            Instr::Move { from: Operand::Access(AccessId(0)), kernel: copy },
+            Dest::Access(AccessId(1)),
         )],
-        roots: smallvec![0],
+        roots: smallvec![StepId(0)],
         invalidated_by: invalidated_by(1).as_slice().into(),
         accesses: smallvec![access(Base::Port(0), 4), access(Base::Buffer(1), 4)],
         ..TileProgram::default()
     };
-    let packed = Instr::PackTile { from: 0, distance: 0, kernel: pack::pack_tile(level, width) };
+    let packed = Instr::PackTile { from: AccessId(0), distance: 0, kernel: pack::pack_tile(level, width) };
     let second = TileProgram {
         steps: vec![
             step(StepLabel::PackTile, packed, Dest::Scratch(0, 4 * ROWS)),
-            step(StepLabel::Copy, Instr::Move { from: Operand::Step(0), kernel: copy }, Dest::Access(1)),
+            step(
+                StepLabel::Copy,
+                Instr::Move { from: Operand::Step(StepId(0)), kernel: copy },
+                Dest::Access(AccessId(1)),
+            ),
         ],
-        roots: smallvec![1],
+        roots: smallvec![StepId(1)],
         invalidated_by: invalidated_by(2).as_slice().into(),
         accesses: smallvec![access(Base::Buffer(1), 4 * COLUMNS), access(Base::Port(1), 4)],
         fused_scratch: 256,
@@ -220,7 +223,6 @@ fn sizes_that_overflow_are_memory_that_is_not_there() {
 /// A driver that fills its tile with numbers of the elements, when it is asked.
 struct Numbers<'a> {
     cursor: Cursor<'a>,
-    queue: PrefetchQueue,
     nest: &'a LoopNest,
     /// The tile, and the number of the tile that it holds.
     memory: Vec<f32>,
@@ -246,19 +248,11 @@ fn tile_start(tile: usize) -> [usize; 3] {
 }
 
 impl<'a> TileOperands<'a> for Numbers<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         if !matches!(self.nest.program.accesses[access].base, Base::Driver(0)) {
             return self.cursor.at(access);
         }
@@ -322,7 +316,6 @@ fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
         let mut scratch = vec![0u64; nest.program.scratch.div_ceil(8)];
         let operands = Numbers {
             cursor: Cursor::new(&nest, &constants, &bindings),
-            queue: PrefetchQueue::default(),
             nest: &nest,
             memory: vec![f32::NAN; TILE.rows * DRIVER_ROW / 4],
             holds: None,

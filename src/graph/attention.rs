@@ -17,7 +17,7 @@ use crate::types::shape::UNKNOWN_DIM;
 const FLOATS: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
 
 /// The largest index that `Fill`, whose value is an f32, gives exactly.
-const MOST_EXACT: i64 = 1 << 24;
+const MAX_EXACT: i64 = 1 << 24;
 
 /// What `true` in a boolean mask says about its pair of a query and a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -661,7 +661,7 @@ pub(super) fn check(options: &Attention) -> Result<()> {
     if let Some(cap) = options.softcap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         return Err(value("softcap", cap, "it is a finite number above 0"));
     }
-    if let Some(window) = options.window.filter(|window| !(1..=MOST_EXACT).contains(window)) {
+    if let Some(window) = options.window.filter(|window| !(1..=MAX_EXACT).contains(window)) {
         return Err(value("window", window, "it is 1 to 16777216 keys"));
     }
     Ok(())
@@ -673,7 +673,7 @@ fn bottom_right(options: &Attention) -> Result<f32> {
     let queries = from_end(q, 2).ok_or_else(|| unknown("causal", "the number of queries", q))?;
     let keys = from_end(k, if options.k_transposed { 1 } else { 2 });
     let offset = keys.ok_or_else(|| unknown("causal", "the number of keys", k))? - queries;
-    match offset.abs() <= MOST_EXACT {
+    match offset.abs() <= MAX_EXACT {
         true => Ok(offset as f32),
         false => Err(value("causal", offset, "keys and queries differ by at most 16777216")),
     }

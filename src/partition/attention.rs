@@ -186,12 +186,12 @@ fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
 const MOVES: &str = "tiles lie where the op does not move them";
 
 /// Most ops that are looked at for one answer about an op.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// Whether pointwise ops lead from an op to a product as its left operand.
 fn leads_to_product(graph: &OpGraph<'_>, op: usize) -> bool {
     let mut open = vec![op];
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(next) = open.pop() else { return false };
         for &consumer in &graph.consumers[next] {
             let (of, consumed) = (graph.ops[next], graph.ops[consumer]);
@@ -211,7 +211,7 @@ fn leads_to_product(graph: &OpGraph<'_>, op: usize) -> bool {
 /// Whether an op computes from the result of a product, and not only from its shape.
 fn depends_on_product(graph: &OpGraph<'_>, op: usize) -> bool {
     let mut open = vec![op];
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(next) = open.pop() else { return false };
         match graph.ops[next].kind() {
             OpKind::MatMul => return true,

@@ -66,7 +66,7 @@ enum Mismatch {
 }
 
 /// Most ops that are looked at for one answer about an op.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 impl Pattern {
     /// The pattern around the op that makes the weights.
@@ -246,7 +246,7 @@ impl Finder<'_, '_> {
 /// Whether pointwise ops lead from a product to an op, and not only from its shape; the op is pointwise.
 fn leads_from_product(graph: &OpGraph<'_>, op: usize) -> bool {
     let mut open = vec![op];
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(next) = open.pop() else { return false };
         match graph.ops[next].kind() {
             OpKind::MatMul => return next != op,

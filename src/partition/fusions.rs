@@ -130,8 +130,9 @@ fn moves_beside(group: &GroupView<'_>, op: usize) -> FusionVerdict {
     }
 }
 
-/// Whether a product takes an op in: a pointwise op that uses its result, or what follows from it; one that
-/// leads to the operands of the product alone; or one that moves the result on its way out.
+/// Whether a product takes an op in: a pointwise op that uses the product's result, or what follows from the
+/// result; an op that leads to the operands of the product alone; or an op that moves the result on its way
+/// out.
 fn around_product(group: &GroupView<'_>, index: usize) -> FusionVerdict {
     let graph = group.graph;
     let op = graph.ops[index];

@@ -34,9 +34,9 @@ pub(super) fn moves(op: &Op) -> bool {
     movement(op).is_some()
 }
 
-/// Whether an op puts the result of a product, or of an op on rows, elsewhere before it leaves the graph: the
-/// op, and those behind it, only move elements, all of them, and nobody else uses what they move. Strides of
-/// the output may then lead to its place.
+/// Whether an op moves the result of a product, or of an op on rows, on its way out of the graph: the op and
+/// all ops behind it only move elements, they keep every element, and no other op uses what they move.
+/// Strides of the output may then lead to the places of the result.
 pub(super) fn leads_out(graph: &OpGraph<'_>, op: usize) -> bool {
     let keeps_all = keeps_elements(graph.ops[op]) && movement(graph.ops[op]) != Some(Movement::Slice);
     let is_only_user = |producer: &usize| graph.consumers[*producer][..] == [op];

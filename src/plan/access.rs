@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::ids::{AccessId, indexed_by};
+
 /// A strided access; its strides along the loops are in the loops, at the index of the access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -43,6 +45,12 @@ impl Base {
 
 /// The strides of the accesses of a nest along one loop, in bytes, by access.
 pub(crate) type Strides = SmallVec<[isize; 4]>;
+
+indexed_by! {
+    SmallVec<[Access; 4]>, AccessId, Access;
+    [Access], AccessId, Access;
+    Strides, AccessId, isize;
+}
 
 /// One loop of a nest. Each iteration writes its own elements, so iterations may run in any order and on any
 /// thread.

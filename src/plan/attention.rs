@@ -9,6 +9,7 @@
 use smallvec::SmallVec;
 
 use super::access::Base;
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use super::quantized_tokens::QuantizedTokens;
 use super::tile_class::ClassTable;
@@ -30,7 +31,7 @@ pub(crate) struct AttentionPhase {
     /// enter as they are. Its accesses are followed by those of [`AttentionOperand`].
     pub(crate) nest: LoopNest,
     /// The access of the queries.
-    pub(crate) first_access: usize,
+    pub(crate) first_access: AccessId,
     /// The types of the queries, the keys and the values.
     pub(crate) types: [DataType; 3],
     /// The same loops and accesses around a program without masks, for tiles in which none masks anything.
@@ -103,7 +104,7 @@ impl AttentionPhase {
     }
 
     /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: AttentionOperand) -> usize {
+    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
         self.first_access + operand as usize
     }
 
@@ -130,7 +131,7 @@ pub(crate) enum AttentionOperand {
 pub(crate) struct ScoreProgram {
     pub(crate) nest: LoopNest,
     /// The access of the queries.
-    pub(crate) first_access: usize,
+    pub(crate) first_access: AccessId,
 }
 
 /// Ops between the SoftMax and the second product. They need the weights that the SoftMax gives, so the

@@ -11,6 +11,7 @@
 use smallvec::SmallVec;
 
 use super::access::Base;
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
@@ -30,7 +31,7 @@ pub(crate) struct BackwardPhase {
     /// are keys and its columns queries. Its accesses are followed by those of [`BackwardOperand`].
     pub(crate) chain: TileChain,
     /// The index of the first access of the operands.
-    pub(crate) first_access: usize,
+    pub(crate) first_access: AccessId,
     /// The operands, in the order of [`BackwardOperand`]; what nobody needs is the queries again.
     pub(crate) operands: [PhaseOperand; OPERANDS],
     /// The SoftMax, if it is computed here; otherwise the chain makes the weights.
@@ -220,7 +221,7 @@ impl BackwardPhase {
     }
 
     /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: BackwardOperand) -> usize {
+    pub(crate) fn access(&self, operand: BackwardOperand) -> AccessId {
         self.first_access + operand as usize
     }
 

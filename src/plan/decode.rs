@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::access::Base;
 use super::attention::{AttentionOperand, AttentionResult, ScoreProgram};
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use super::quantized_tokens::QuantizedTokens;
 use super::tile_class::{CLASS_TILE, ClassTable};
@@ -37,7 +38,7 @@ pub(crate) struct DecodePhase {
     /// [`AttentionPhase`](super::AttentionPhase).
     pub(crate) nest: LoopNest,
     /// The access of the queries.
-    pub(crate) first_access: usize,
+    pub(crate) first_access: AccessId,
     /// The same loops and accesses around a program without masks, for chunks in which none masks anything.
     pub(crate) unmasked: Option<ScoreProgram>,
     /// Iterations of the innermost outer axes that share keys and values, and are one group.
@@ -135,7 +136,7 @@ impl DecodePhase {
     }
 
     /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: AttentionOperand) -> usize {
+    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
         self.first_access + operand as usize
     }
 

@@ -1,6 +1,7 @@
 //! The phases of a matrix product: the packing of the right operand, and the product itself.
 
 use super::access::Base;
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::dot::DotKernel;
@@ -20,11 +21,11 @@ pub(crate) struct PackPhase {
 
 impl PackPhase {
     /// The access of the operand.
-    pub(crate) const FROM: usize = 0;
+    pub(crate) const FROM: AccessId = AccessId(0);
     /// The access of the buffer.
-    pub(crate) const TO: usize = 1;
+    pub(crate) const TO: AccessId = AccessId(1);
     /// The access of the sums of columns, in s32: a row for each block of rows.
-    pub(crate) const SUMS: usize = 2;
+    pub(crate) const SUMS: AccessId = AccessId(2);
 }
 
 /// Computes matrix products, tile by tile of the results.
@@ -34,7 +35,7 @@ pub(crate) struct GemmPhase {
     /// have no steps; its accesses are followed by those of the product, in the order of [`GemmOperand`].
     pub(crate) nest: LoopNest,
     /// The access of the left operand.
-    pub(crate) first_access: usize,
+    pub(crate) first_access: AccessId,
     /// Number of products that an element sums up.
     pub(crate) depth: usize,
     pub(crate) method: GemmMethod,

@@ -10,6 +10,7 @@ mod attention;
 mod attention_backward;
 mod decode;
 mod gemm;
+mod ids;
 mod nest;
 mod phase;
 mod quantized_tokens;
@@ -33,6 +34,7 @@ pub(crate) use self::gemm::{
     Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase, RightForm,
     TilePanels,
 };
+pub(crate) use self::ids::{AccessId, OfSteps, StepId, indexed_by};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};

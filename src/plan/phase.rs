@@ -19,6 +19,7 @@ use super::attention::AttentionPhase;
 use super::attention_backward::BackwardPhase;
 use super::decode::DecodePhase;
 use super::gemm::{GemmPhase, PackPhase};
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use super::rows::RowsPhase;
 use super::tile_class::ClassifyPhase;
@@ -106,7 +107,7 @@ impl Phase {
     /// The bases that it reads and the one that it writes, if it computes single elements or packs an
     /// operand.
     pub(crate) fn reads_and_writes(&self) -> Option<(Vec<Base>, Vec<Base>)> {
-        let (nest, written): (&LoopNest, Vec<usize>) = match self {
+        let (nest, written): (&LoopNest, Vec<AccessId>) = match self {
             Self::Map(nest) => {
                 let to = |step: &Step| match step.to {
                     Dest::Access(to) => Some(to),
@@ -116,8 +117,8 @@ impl Phase {
             }
             Self::Pack(pack) => {
                 let written = [PackPhase::TO, PackPhase::SUMS];
-                let accesses = pack.nest.program.accesses.len();
-                (&pack.nest, written.into_iter().filter(|&to| to < accesses).collect())
+                let end = pack.nest.program.next_access();
+                (&pack.nest, written.into_iter().filter(|&to| to < end).collect())
             }
             Self::Rows(_)
             | Self::Gemm(_)
@@ -127,7 +128,8 @@ impl Phase {
             | Self::Classify(_) => return None,
         };
         let accesses = nest.program.accesses.iter().enumerate();
-        let (writes, reads): (Vec<_>, Vec<_>) = accesses.partition(|(index, _)| written.contains(index));
+        let (writes, reads): (Vec<_>, Vec<_>) =
+            accesses.partition(|&(index, _)| written.contains(&AccessId(index)));
         let bases =
             |accesses: Vec<(usize, &Access)>| accesses.iter().map(|(_, access)| access.base).collect();
         Some((bases(reads), bases(writes)))

@@ -30,7 +30,7 @@ pub enum RegisterFusionVerdict {
     OtherLoops,
     /// Steps outside of the fused kernel use the result too.
     UsedElsewhere,
-    /// The fused kernel has as many operations as it may have.
+    /// The fused kernel has the most operations that one may have.
     TooLong,
     /// The fused kernel was given up, because its values or operands have no stage at the CPU level of the
     /// plan.

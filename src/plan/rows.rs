@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use super::ids::AccessId;
 use super::nest::LoopNest;
 use crate::kernels::pack::{PackTile, UnpackTile};
 use crate::kernels::pointwise::Kernel1;
@@ -80,7 +81,7 @@ pub(crate) struct Measured {
     /// Whether the phase writes the numbers or reads them.
     pub(crate) pass: RowPass,
     /// The access of the numbers, whose row stride is that of places.
-    pub(crate) access: usize,
+    pub(crate) access: AccessId,
     /// Offsets in the scratch: of the first and of the second number for each place of a tile.
     pub(crate) scratch: [usize; 2],
 }
@@ -97,7 +98,7 @@ pub(crate) struct FusedRows {
     /// Bytes from one of these rows to the next, and of an element.
     pub(crate) row_stride: usize,
     pub(crate) element: usize,
-    /// Whether an element is that of a place, not of the row of a place.
+    /// Whether a place has one element, not a row of them.
     pub(crate) is_by_place: bool,
 }
 
@@ -139,7 +140,7 @@ pub(crate) struct FoldWork {
     pub(crate) map: RowMap,
     /// Whether the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
-    /// What becomes of the number; `None` if it is that of a part.
+    /// What becomes of the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
 }
 
@@ -174,8 +175,8 @@ impl FoldFinish {
 /// Where rows, or numbers of places, are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPlace {
-    /// In memory, by the index of the access, whose row stride is that of places.
-    Access(usize),
+    /// In memory; the row stride of the access leads from place to place.
+    Access(AccessId),
     /// With the program before or behind the work.
     Program,
     /// Nobody wants them.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::ids::AccessId;
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
     AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
@@ -279,7 +280,7 @@ fn accessed(base: Base, ids: &[TensorId]) -> StepOperand {
 }
 
 impl LoopNest {
-    fn accessed(&self, access: usize, ids: &[TensorId]) -> StepOperand {
+    fn accessed(&self, access: AccessId, ids: &[TensorId]) -> StepOperand {
         accessed(self.program.accesses[access].base, ids)
     }
 
@@ -311,7 +312,7 @@ impl LoopNest {
     fn step_summary(&self, step: &Step, ids: &[TensorId]) -> StepSummary {
         let operand = |operand| match operand {
             Operand::Access(access) => self.accessed(access, ids),
-            Operand::Step(step) => StepOperand::Step(step),
+            Operand::Step(step) => StepOperand::Step(step.0),
         };
         let output = match step.to {
             Dest::Access(access) => Some(self.accessed(access, ids)),
@@ -332,7 +333,7 @@ impl LoopNest {
 
 impl PackPhase {
     fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        let accessed = |access: usize| self.nest.accessed(access, ids);
+        let accessed = |access: AccessId| self.nest.accessed(access, ids);
         let task = "pack the right operand of a product".to_owned();
         let pack = driver_step(task, vec![accessed(Self::FROM)], accessed(Self::TO));
         NestSummary { steps: vec![pack], ..self.nest.summary(ids, threads) }
@@ -437,7 +438,7 @@ impl DecodePhase {
 /// What the steps of attention are, in whatever order a phase goes through scores.
 struct AttentionSteps<'a> {
     nest: &'a LoopNest,
-    first_access: usize,
+    first_access: AccessId,
     depth: usize,
     value_columns: usize,
     has_stats: bool,

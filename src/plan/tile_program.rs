@@ -3,6 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::{Access, Base};
+use super::ids::{AccessId, OfSteps, StepId, indexed_by};
 use super::register_fusion::RegisterFusionVerdict;
 use super::scalar_op::StepLabel;
 use crate::kernels::fused::FusedProgram;
@@ -18,7 +19,7 @@ pub(crate) struct TileProgram {
     /// The steps, each after its dependencies.
     pub(crate) steps: Vec<Step>,
     /// The steps that run in each tile, in this order, after their dependencies.
-    pub(crate) roots: SmallVec<[usize; 2]>,
+    pub(crate) roots: SmallVec<[StepId; 2]>,
     /// For each loop around the tiles: the steps whose results vary along the loop. If the loop has advanced
     /// from one tile to the next, these results are no longer valid.
     pub(crate) invalidated_by: SmallVec<[StepSet; 4]>,
@@ -33,6 +34,11 @@ pub(crate) struct TileProgram {
 }
 
 impl TileProgram {
+    /// The access that would be the next one, behind all others.
+    pub(crate) fn next_access(&self) -> AccessId {
+        AccessId(self.accesses.len())
+    }
+
     /// The starts of its accesses.
     pub(crate) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
         self.accesses.iter_mut().map(|access| &mut access.base)
@@ -46,16 +52,16 @@ pub(crate) struct LookaheadPrefetch {
     /// Number of tiles to look through for the next one that computes the branch.
     pub(crate) tiles: usize,
     /// The step that computes the branch.
-    pub(crate) step: usize,
+    pub(crate) step: StepId,
     /// Accesses that read one range of memory in a tile.
-    pub(crate) accesses: SmallVec<[usize; 4]>,
+    pub(crate) accesses: SmallVec<[AccessId; 4]>,
     /// The access of the input that is the condition and the value that selects the branch, if one element
     /// decides for a tile.
-    pub(crate) cond: Option<(usize, bool)>,
+    pub(crate) cond: Option<(AccessId, bool)>,
     /// The access that is read if the branch is not computed: the other branch.
-    pub(crate) copied: Option<usize>,
+    pub(crate) copied: Option<AccessId>,
     /// The access of the result to which the branch goes.
-    pub(crate) result: Option<usize>,
+    pub(crate) result: Option<AccessId>,
 }
 
 /// A set of steps of a tile program. The first 64, which is more than most groups have, need no allocation
@@ -74,14 +80,17 @@ impl StepSet {
         Self { first: 0, rest }
     }
 
+    /// Adds a step, and tells whether it is new.
     #[inline]
-    pub(crate) fn insert(&mut self, step: usize) {
+    pub(crate) fn insert(&mut self, StepId(step): StepId) -> bool {
         let word = if step < 64 { &mut self.first } else { &mut self.rest[step / 64 - 1] };
-        *word |= 1 << (step % 64);
+        let (bit, before) = (1 << (step % 64), *word);
+        *word |= bit;
+        before & bit == 0
     }
 
     #[inline]
-    pub(crate) fn contains(&self, step: usize) -> bool {
+    pub(crate) fn contains(&self, StepId(step): StepId) -> bool {
         let word = if step < 64 { self.first } else { self.rest[step / 64 - 1] };
         word & (1 << (step % 64)) != 0
     }
@@ -100,18 +109,26 @@ impl StepSet {
     }
 }
 
+impl Extend<StepId> for StepSet {
+    fn extend<I: IntoIterator<Item = StepId>>(&mut self, steps: I) {
+        for step in steps {
+            self.insert(step);
+        }
+    }
+}
+
 /// Location of a step's operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// In memory, by the index of the access.
-    Access(usize),
-    /// The result of another step, by its index.
-    Step(usize),
+    /// In memory.
+    Access(AccessId),
+    /// The result of another step.
+    Step(StepId),
 }
 
 impl Operand {
     /// The step that computes it.
-    pub(crate) fn step(self) -> Option<usize> {
+    pub(crate) fn step(self) -> Option<StepId> {
         match self {
             Self::Step(step) => Some(step),
             Self::Access(_) => None,
@@ -122,8 +139,8 @@ impl Operand {
 /// Destination of a step's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dest {
-    /// In memory, by the index of the access.
-    Access(usize),
+    /// In memory.
+    Access(AccessId),
     /// In the thread's scratch: byte offset, and row stride in bytes.
     Scratch(usize, usize),
 }
@@ -146,6 +163,10 @@ pub(crate) struct Step {
     pub(crate) traversal: Traversal,
     /// Why register fusion did not make more of it.
     pub(crate) register_fusion: RegisterFusionVerdict,
+}
+
+indexed_by! {
+    Vec<Step>, StepId, Step;
 }
 
 /// How a step traverses its part of a tile. One long row takes less time than many short ones.
@@ -173,7 +194,7 @@ pub(crate) struct StepSpace {
 #[derive(Debug)]
 pub(crate) enum Instr {
     /// Packs a strided operand, at a prefetch distance.
-    PackTile { from: usize, distance: isize, kernel: PackTile },
+    PackTile { from: AccessId, distance: isize, kernel: PackTile },
     /// Unpacks a result to a strided port.
     UnpackTile { from: Operand, kernel: UnpackTile },
     /// Copies elements.
@@ -183,12 +204,12 @@ pub(crate) enum Instr {
     /// Computes a function of two operands.
     Binary { x: Operand, y: Operand, kernel: Kernel2, params: Params },
     /// Writes the index of each element.
-    Index { access: usize, kernel: Ramp },
+    Index { access: AccessId, kernel: Ramp },
     /// Writes elements of four bits as bytes; an access is at the number of each element, counted from the
     /// start of the other access.
-    Nibbles { index: usize, from: usize, kernel: Nibbles },
+    Nibbles { index: AccessId, from: AccessId, kernel: Nibbles },
     /// Writes whether Dropout keeps each element, by the index at which an access is.
-    IsKept { access: usize, seed: Operand, offset: Operand, probability: Operand, kernel: IsKept },
+    IsKept { access: AccessId, seed: Operand, offset: Operand, probability: Operand, kernel: IsKept },
     /// Selects between two operands.
     Select(Select),
     /// Several of these operations at once.
@@ -215,7 +236,7 @@ impl Instr {
     }
 
     /// Renumbers the steps whose results are operands.
-    pub(crate) fn renumber(&mut self, numbers: &[usize]) {
+    pub(crate) fn renumber(&mut self, numbers: &OfSteps<StepId>) {
         let operands: SmallVec<[&mut Operand; 3]> = match self {
             Self::PackTile { .. } | Self::Index { .. } | Self::Nibbles { .. } => smallvec![],
             Self::IsKept { seed, offset, probability, .. } => smallvec![seed, offset, probability],
@@ -235,7 +256,7 @@ impl Instr {
     }
 
     /// The steps whose results are operands.
-    pub(crate) fn deps(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn deps(&self) -> impl Iterator<Item = StepId> {
         self.operands().into_iter().filter_map(Operand::step)
     }
 }
@@ -271,7 +292,7 @@ pub(crate) struct Select {
 
 impl Select {
     /// The steps that compute its branches, which a mask test may skip.
-    pub(crate) fn computed_branches(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn computed_branches(&self) -> impl Iterator<Item = StepId> {
         [self.then.operand, self.else_.operand].into_iter().filter_map(Operand::step)
     }
 }

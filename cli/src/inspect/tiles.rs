@@ -7,7 +7,7 @@ use sterna::{MaskTiles, TileClass};
 const MOST_CELLS: usize = 64;
 
 /// Mask planes that are drawn; more would fill screens.
-const MOST_PLANES: usize = 4;
+const MAX_PLANES: usize = 4;
 
 /// The cells of the drawing of a mask plane, row by row: queries downwards, keys to the right.
 type Cells = Vec<Vec<TileClass>>;
@@ -26,7 +26,7 @@ fn planes(tiles: &MaskTiles) -> (Vec<Cells>, usize) {
         let row = |row: usize| (0..columns).step_by(size).map(|column| cell(plane, row, column)).collect();
         (0..rows).step_by(size).map(row).collect()
     };
-    ((0..tiles.planes().min(MOST_PLANES)).map(plane).collect(), size)
+    ((0..tiles.planes().min(MAX_PLANES)).map(plane).collect(), size)
 }
 
 /// The class of tiles that share a cell: partial unless they agree.

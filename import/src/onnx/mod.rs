@@ -40,6 +40,7 @@ use crate::builder::{Builder, Imported};
 use crate::error::{Error, Fault, LayerRef, Limited, PortRef};
 use crate::limits::{Limits, Options};
 use crate::names::Shown;
+use crate::steps::Steps;
 
 /// The opsets whose ops are known. What ops before opset 7 had beside those since are attributes, which are
 /// refused.
@@ -391,13 +392,12 @@ impl<'a> Reader<'a> {
         let declared = declared.map(|dims| dims.iter().map(|dim| dim.unwrap_or(UNKNOWN_DIM)).collect());
         let outputs = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         Ok(Call {
-            name: &node.name,
             kind: &node.op_type,
+            ports: ops::ports(&node.op_type, opset),
             attributes,
-            builder: &mut self.builder,
+            steps: Steps { builder: &mut self.builder, name: &node.name, declared },
             inputs: inputs.to_vec(),
             outputs,
-            declared,
             folder: self.folder,
             opset,
         })

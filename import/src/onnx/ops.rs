@@ -2,27 +2,21 @@
 
 mod arithmetic;
 mod attention;
+mod call;
 mod moves;
 mod norms;
 mod places;
 mod quantization;
 mod rows;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use sterna::{DataType, Direction, OpKind, TensorId};
 
-use sterna::reference::Value;
-use sterna::{Attr, AttrValue, DataType, Dims, Direction, Error as Refusal, OpFault, OpKind, TensorId};
-
-use super::proto::{Attribute, TensorText};
-use crate::builder::Builder;
-use crate::compose::{self, is_integer};
-use crate::error::{Fault, PortRef};
+use crate::error::Fault;
 use crate::names::Shown;
-use crate::steps::{Formula, Reduction, Steps};
-use crate::weights::integers;
+use crate::steps::{Formula, Reduction};
 
 pub(super) use attention::FlexAttention;
+pub(super) use call::Call;
 
 use Contents::{Float, Floats, Int, Ints, Tensor, Text};
 use OpKind as K;
@@ -64,8 +58,8 @@ enum Map {
     Unary(OpKind),
     /// As `Unary`; integers that the op lacks are computed as wider ones.
     Signed(OpKind),
-    /// A question to a floating-point number.
-    Question(OpKind),
+    /// A predicate of a floating-point number.
+    Predicate(OpKind),
     /// Arithmetic on two inputs of one type; integers that the op lacks are computed as wider ones, and wrap.
     Arithmetic(OpKind),
     /// The larger or the smaller one of any number of inputs.
@@ -301,7 +295,7 @@ const ROWS: &[Row] = &[
     row("InstanceNormalization", &["input", "scale", "B"], &[("epsilon", Float)], Map::By(norms::instance)),
     row("IsInf", X, &[("detect_negative", Int), ("detect_positive", Int)], Map::By(arithmetic::is_inf))
         .since(10),
-    unary("IsNaN", Map::Question(K::IsNaN)).since(9),
+    unary("IsNaN", Map::Predicate(K::IsNaN)).since(9),
     row(
         "LayerNormalization",
         &["X", "Scale", "B"],
@@ -449,6 +443,11 @@ pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     ROWS.iter().enumerate().filter(repeats).map(|(_, row)| row.name).chain(["FlexAttention"])
 }
 
+/// The names of the inputs in the row of an op type; none if there is no row.
+pub(super) fn ports(name: &str, opset: i64) -> &'static [&'static str] {
+    row_of(name, opset).map_or(&[], |row| row.inputs)
+}
+
 fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
     let mut named = ROWS.iter().filter(|row| row.name == name).peekable();
     if named.peek().is_none() {
@@ -456,23 +455,6 @@ fn row_of(name: &str, opset: i64) -> Result<&'static Row, Fault> {
     }
     let row = named.rfind(|row| row.since <= opset.max(7));
     row.ok_or(Fault::Version { needed: "an opset that has the op" })
-}
-
-/// A node that is being mapped.
-pub(super) struct Call<'a, 'b> {
-    pub(super) name: &'a str,
-    pub(super) kind: &'a str,
-    pub(super) attributes: BTreeMap<&'a str, &'a Attribute>,
-    pub(super) builder: &'a mut Builder<'b>,
-    /// The tensors at its inputs; `None` for one that is left out.
-    pub(super) inputs: Vec<Option<TensorId>>,
-    /// The number of outputs up to the last that has a name.
-    pub(super) outputs: usize,
-    /// What the file says of the dims of the first output.
-    pub(super) declared: Option<Dims>,
-    /// Where files with the elements of constants lie.
-    pub(super) folder: Option<&'a Path>,
-    pub(super) opset: i64,
 }
 
 /// The results of a node, in order.
@@ -508,254 +490,42 @@ pub(super) fn map(mut call: Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
             Some(_) => {}
         }
     }
-    let mut node = call;
-    node.run(row).map_err(|fault| node.named(row, fault))
+    run(row, &mut call).map_err(|fault| call.named(fault))
 }
 
-impl<'a, 'b> Call<'a, 'b> {
-    fn run(&mut self, row: &Row) -> Result<Vec<TensorId>, Fault> {
-        let one = match &row.map {
-            Map::Several(function) => return function(self),
-            Map::By(function) => function(self)?,
-            Map::Unary(kind) => self.same(*kind, self.input(0))?,
-            Map::Signed(kind) => {
-                let x = self.input(0);
-                self.steps().signed(*kind, x)?
-            }
-            Map::Question(kind) => self.emit(*kind, &[], &[self.input(0)], DataType::Boolean)?,
-            Map::Arithmetic(kind) => arithmetic::pair(self, *kind, self.input(0), self.input(1))?,
-            Map::Extreme(kind) => {
-                let rest: Vec<TensorId> = self.inputs.iter().flatten().copied().collect();
-                let mut one = rest[0];
-                for other in &rest[1..] {
-                    one = arithmetic::pair(self, *kind, one, *other)?;
-                }
-                one
-            }
-            Map::Comparison(kind) => arithmetic::compare(self, *kind, self.input(0), self.input(1))?,
-            Map::Logic(kind) => {
-                self.one_type(0, 1)?;
-                self.emit_declared(*kind, &[], &[self.input(0), self.input(1)], DataType::Boolean)?
-            }
-            Map::Reduction(reduction) => rows::reduce(self, *reduction)?,
-            Map::Formula(formula) => arithmetic::formula(self, *formula)?,
-            Map::OfNumber(formula) => {
-                let x = self.input(0);
-                formula(&mut self.steps(), x)?
-            }
-        };
-        Ok(vec![one])
-    }
-
-    /// An input that the row asks for.
-    fn input(&self, input: usize) -> TensorId {
-        self.inputs[input].expect("the row asks for the input")
-    }
-
-    /// An input that may be left out.
-    fn optional(&self, input: usize) -> Option<TensorId> {
-        self.inputs.get(input).copied().flatten()
-    }
-
-    /// The type of an input that the row asks for.
-    fn data_type(&self, input: usize) -> DataType {
-        self.builder.data_type(self.input(input))
-    }
-
-    /// An input, for messages.
-    fn port(&self, input: usize) -> PortRef {
-        let name = row_of(self.kind, self.opset).ok().and_then(|row| row.inputs.get(input).copied());
-        PortRef { direction: Direction::Input, id: input as u64, name: name.unwrap_or("") }
-    }
-
-    /// Refuses two inputs of different types.
-    fn one_type(&self, first: usize, second: usize) -> Result<(), Fault> {
-        let (a, b) = (self.data_type(first), self.data_type(second));
-        if a == b {
-            return Ok(());
+/// Adds the ops of a row.
+fn run(row: &Row, node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
+    let one = match &row.map {
+        Map::Several(function) => return function(node),
+        Map::By(function) => function(node)?,
+        Map::Unary(kind) => node.steps.same(*kind, node.input(0))?,
+        Map::Signed(kind) => {
+            let x = node.input(0);
+            node.steps.signed(*kind, x)?
         }
-        Err(Fault::of_type(self.port(second), b, format!("{a}, the type of the other input")))
-    }
-
-    /// Where the node adds its ops.
-    fn steps(&mut self) -> Steps<'_, 'b> {
-        Steps { builder: self.builder, name: self.name, declared: self.declared.as_deref() }
-    }
-
-    /// Adds an op, or works it out.
-    fn emit(
-        &mut self,
-        kind: OpKind,
-        attrs: &[(Attr, AttrValue)],
-        inputs: &[TensorId],
-        data_type: DataType,
-    ) -> Result<TensorId, Fault> {
-        self.steps().emit(kind, attrs, inputs, data_type)
-    }
-
-    /// Adds an op whose result has the dims that the file declares, if they do not follow.
-    fn emit_declared(
-        &mut self,
-        kind: OpKind,
-        attrs: &[(Attr, AttrValue)],
-        inputs: &[TensorId],
-        data_type: DataType,
-    ) -> Result<TensorId, Fault> {
-        self.steps().emit_declared(kind, attrs, inputs, data_type)
-    }
-
-    /// Adds an op of one input and its type.
-    fn same(&mut self, kind: OpKind, input: TensorId) -> Result<TensorId, Fault> {
-        self.steps().same(kind, input)
-    }
-
-    /// Adds an op of two inputs and the type of the first.
-    fn both(&mut self, kind: OpKind, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
-        self.steps().both(kind, a, b)
-    }
-
-    /// Adds a choice, whose three operands broadcast to each other.
-    fn select(&mut self, cond: TensorId, then: TensorId, other: TensorId) -> Result<TensorId, Fault> {
-        self.steps().select(cond, then, other)
-    }
-
-    /// A tensor in another numeric type.
-    fn cast(&mut self, tensor: TensorId, to: DataType) -> Result<TensorId, Fault> {
-        self.steps().cast(tensor, to)
-    }
-
-    /// A tensor in another shape of as many elements.
-    fn in_shape(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        self.steps().in_shape(tensor, dims)
-    }
-
-    /// A tensor repeated to a shape.
-    fn enlarged(&mut self, tensor: TensorId, dims: &[i64]) -> Result<TensorId, Fault> {
-        self.steps().enlarged(tensor, dims)
-    }
-
-    /// A number of rank 0.
-    fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
-        self.steps().number(data_type, number)
-    }
-
-    /// An attribute that is there, whose contents [`map`] has checked.
-    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
-        self.attributes.get(name).copied()
-    }
-
-    fn int(&self, name: &str, default: i64) -> i64 {
-        self.attribute(name).map_or(default, |attribute| attribute.int)
-    }
-
-    fn flag(&self, name: &str, default: bool) -> bool {
-        self.int(name, default.into()) != 0
-    }
-
-    fn float(&self, name: &str, default: f32) -> f32 {
-        self.attribute(name).map_or(default, |attribute| attribute.float)
-    }
-
-    fn ints(&self, name: &str) -> Option<&'a [i64]> {
-        self.attribute(name).map(|attribute| &*attribute.ints)
-    }
-
-    fn tensor(&self, name: &str) -> Option<&'a TensorText> {
-        self.attribute(name).and_then(|attribute| attribute.tensor.as_ref())
-    }
-
-    /// An attribute that is one of some words.
-    fn word<T: Copy>(&self, name: &str, words: &[(&str, T)], default: T) -> Result<T, Fault> {
-        let Some(attribute) = self.attribute(name) else { return Ok(default) };
-        match words.iter().find(|(word, _)| word.as_bytes() == attribute.string) {
-            Some((_, value)) => Ok(*value),
-            None => {
-                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                Err(Fault::of_attribute(name, words.join(", ")))
+        Map::Predicate(kind) => node.steps.emit(*kind, &[], &[node.input(0)], DataType::Boolean)?,
+        Map::Arithmetic(kind) => arithmetic::pair(node, *kind, node.input(0), node.input(1))?,
+        Map::Extreme(kind) => {
+            let rest: Vec<TensorId> = node.inputs.iter().flatten().copied().collect();
+            let mut one = rest[0];
+            for other in &rest[1..] {
+                one = arithmetic::pair(node, *kind, one, *other)?;
             }
+            one
         }
-    }
-
-    /// The value of an input.
-    fn value(&self, input: usize, needed: &str) -> Result<&Value, Fault> {
-        let value = self.builder.value(self.input(input));
-        value.ok_or_else(|| Fault::NotConstant { port: self.port(input), needed: needed.into() })
-    }
-
-    /// The whole shape of an input.
-    fn known_dims(&self, input: usize, needed: &str) -> Result<Vec<i64>, Fault> {
-        let dims = self.builder.known_dims(self.input(input));
-        let fault = || Fault::UnknownShape { port: self.port(input), needed: needed.into() };
-        dims.map(<[i64]>::to_vec).ok_or_else(fault)
-    }
-
-    /// The rank of an input.
-    fn rank(&self, input: usize) -> Result<usize, Fault> {
-        let rank = self.builder.dims(self.input(input)).map(<[i64]>::len);
-        rank.ok_or_else(|| Fault::UnknownShape { port: self.port(input), needed: "a known rank".into() })
-    }
-
-    /// A constant list of whole numbers; one of rank 0 is a list of one.
-    fn numbers(&self, input: usize) -> Result<Vec<i64>, Fault> {
-        let value = self.value(input, "a constant of whole numbers")?;
-        if !is_integer(value.data_type()) {
-            return Err(Fault::of_type(self.port(input), value.data_type(), "a type of whole numbers"));
+        Map::Comparison(kind) => arithmetic::compare(node, *kind, node.input(0), node.input(1))?,
+        Map::Logic(kind) => {
+            node.one_type(0, 1)?;
+            node.steps.emit_declared(*kind, &[], &[node.input(0), node.input(1)], DataType::Boolean)?
         }
-        let list = integers(value).filter(|_| value.dims().len() <= 1);
-        list.ok_or_else(|| self.bad_value(input, "a list of whole numbers"))
-    }
-
-    /// The list at an input, or the attribute that it was in earlier opsets.
-    fn list(&self, input: usize, attribute: &str) -> Result<Option<Vec<i64>>, Fault> {
-        match self.optional(input) {
-            Some(_) => self.numbers(input).map(Some),
-            None => Ok(self.ints(attribute).map(<[i64]>::to_vec)),
+        Map::Reduction(reduction) => rows::reduce(node, *reduction)?,
+        Map::Formula(formula) => arithmetic::formula(node, *formula)?,
+        Map::OfNumber(formula) => {
+            let x = node.input(0);
+            formula(&mut node.steps, x)?
         }
-    }
-
-    /// An attribute `axis`, as the index of a dim.
-    fn axis(&self, default: i64, rank: usize) -> Result<usize, Fault> {
-        let axes = compose::resolved_axes(&[self.int("axis", default)], rank);
-        let axis = axes.and_then(|axes| axes.first().copied());
-        axis.ok_or_else(|| Fault::of_attribute("axis", format!("one of the {rank} dims")))
-    }
-
-    /// An input whose shape does not suit.
-    fn unfit(&self, input: usize, needed: impl Into<String>) -> Fault {
-        let given = self.builder.dims(self.input(input)).unwrap_or(&[]).into();
-        Fault::Shape { port: self.port(input), given, needed: needed.into() }
-    }
-
-    /// A constant whose value does not suit.
-    fn bad_value(&self, input: usize, needed: impl Into<String>) -> Fault {
-        Fault::Value { port: self.port(input), needed: needed.into() }
-    }
-
-    /// An input whose type does not suit.
-    fn bad_type(&self, input: usize, needed: impl Into<String>) -> Fault {
-        Fault::of_type(self.port(input), self.data_type(input), needed)
-    }
-
-    /// Names the input of the node, where the op that it becomes is refused for the type of one.
-    fn named(&self, row: &Row, fault: Fault) -> Fault {
-        let Fault::Op(Refusal::Op { fault: refused, .. }) = &fault else { return fault };
-        let (tensor, needed) = match refused {
-            OpFault::Type { port, allowed, .. } => {
-                let names: Vec<&str> = allowed.iter().map(|data_type| data_type.name()).collect();
-                (port.tensor, names.join(", "))
-            }
-            OpFault::TypesDiffer { port, expected, .. } => (port.tensor, expected.to_string()),
-            _ => return fault,
-        };
-        match self.inputs.iter().position(|input| *input == Some(tensor)) {
-            Some(input) => {
-                let name = row.inputs.get(input).copied().unwrap_or("");
-                let port = PortRef { direction: Direction::Input, id: input as u64, name };
-                Fault::of_type(port, self.builder.data_type(tensor), needed)
-            }
-            None => fault,
-        }
-    }
+    };
+    Ok(vec![one])
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! The table of layer types and their ops. A new type is a new row.
 
 mod compose;
+mod context;
 mod rows;
 mod shapes;
 
-use sterna::reference::Value;
-use sterna::{
-    Attr, AttrValue, AutoBroadcast, DataType, Direction, Error as Refusal, OpFault, OpKind, TensorId,
-};
+use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
-use super::types::Element;
+use self::context::Context;
+use self::context::{AXIS, FLOATS};
+pub(super) use self::context::{Class, Input};
 use super::xml::Layer;
-use crate::builder::{Builder, is_known};
+use crate::builder::Builder;
 use crate::compose::{is_float, is_integer};
-use crate::error::{Braced, Fault, PortRef};
-use crate::steps::{Formula, Reduction, Steps};
+use crate::error::Fault;
+use crate::steps::{Formula, Reduction};
 
 use Class::{Truth, Value as Plain};
 use OpKind as K;
@@ -34,30 +34,14 @@ pub(super) struct Row {
     map: Map,
 }
 
-/// An input of a layer.
-pub(super) struct Input {
-    /// Its name in the specification.
-    pub(super) name: &'static str,
-    pub(super) class: Class,
-}
-
-/// The contents of an input if a lone layer does not tell them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Truth values.
-    Truth,
-    /// Numbers of the type that such inputs share.
-    Value,
-}
-
 /// The way from a layer to ops.
 enum Map {
     /// An op of one input and its type, without attributes.
     Unary(OpKind),
     /// As `Unary` on floating point; on integers nothing changes.
     Rounding(OpKind),
-    /// A question to a floating-point number.
-    Question(OpKind),
+    /// A predicate of a floating-point number.
+    Predicate(OpKind),
     /// An op of two inputs of one type, which is the type of the result.
     Binary(OpKind),
     /// An op of two inputs of one type with a truth value.
@@ -87,8 +71,6 @@ const GATHER: &[Input] = &[input("data", Plain), input("indices", Plain), input(
 const PAIR: &[Input] = &[input("a", Plain), input("b", Plain)];
 const TRUTHS: &[Input] = &[input("a", Truth), input("b", Truth)];
 const BROADCAST: &[&str] = &["auto_broadcast", "axis", AXIS];
-/// The name of the attribute `axis` of a broadcast in files that OpenVINO writes.
-const AXIS: &str = "auto_broadcast.auto_broadcast_axis";
 
 const fn row(
     names: &'static [&'static str],
@@ -196,9 +178,9 @@ const ROWS: &[Row] = &[
         Map::By(compose::hard_sigmoid),
     ),
     unary(&["Identity"], Map::By(shapes::identity)),
-    unary(&["IsFinite"], Map::Question(K::IsFinite)),
+    unary(&["IsFinite"], Map::Predicate(K::IsFinite)),
     row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], Map::By(compose::is_inf)),
-    unary(&["IsNaN"], Map::Question(K::IsNaN)),
+    unary(&["IsNaN"], Map::Predicate(K::IsNaN)),
     comparison(&["Less"], K::Less),
     comparison(&["LessEqual"], K::LessEqual),
     unary(&["Log"], Map::Unary(K::Log)),
@@ -381,8 +363,6 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-const FLOATS: &str = "f32, bf16, f16";
-
 /// The types that are mapped, by their first names.
 pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.names[0])
@@ -406,18 +386,6 @@ fn opset(layer: &Layer) -> Result<Option<u32>, Fault> {
         Some(number) => Ok(Some(number)),
         None => Err(Fault::Version { needed: "an op of the sets opset1 to opset17" }),
     }
-}
-
-/// A layer that is being mapped.
-pub(super) struct Context<'a, 'b> {
-    pub(super) layer: &'a Layer,
-    pub(super) builder: &'a mut Builder<'b>,
-    /// The tensors at its inputs.
-    pub(super) inputs: Vec<TensorId>,
-    /// Whether the shapes in the file hold: not where inputs were given others.
-    pub(super) shapes_hold: bool,
-    row: &'static Row,
-    opset: Option<u32>,
 }
 
 /// The results of a layer, one for each of its outputs.
@@ -446,10 +414,10 @@ pub(super) fn map(
         return Err(Fault::UnknownAttribute { attribute: attribute.clone() });
     }
     let opset = opset(layer)?;
-    let mut context = Context { layer, builder, inputs, shapes_hold, row, opset };
+    let mut context = Context::new(layer, builder, inputs, shapes_hold, row.inputs, opset);
     let results = match row.map {
         Map::Several(function) => function(&mut context),
-        _ => context.run().map(|result| vec![result]),
+        _ => run(row, &mut context).map(|result| vec![result]),
     };
     let results = results.map_err(|fault| context.named(fault))?;
     if results.len() != layer.outputs.len() {
@@ -461,271 +429,57 @@ pub(super) fn map(
     Ok(results)
 }
 
-impl<'a, 'b> Context<'a, 'b> {
-    /// Where the layer adds its ops.
-    pub(super) fn steps(&mut self) -> Steps<'_, 'b> {
-        let declared = self.declared_dims(0);
-        Steps { builder: self.builder, name: &self.layer.name, declared }
-    }
-
-    fn run(&mut self) -> Result<TensorId, Fault> {
-        match self.row.map {
-            Map::Unary(kind) => self.unary(kind),
-            Map::Rounding(_) if is_integer(self.data_type(0)) => Ok(self.inputs[0]),
-            Map::Rounding(kind) => self.unary(kind),
-            Map::Question(kind) => self.emit(kind, &[], &[self.inputs[0]], DataType::Boolean),
-            Map::Binary(kind) => {
-                let ([a, b], attr) = self.pair()?;
-                self.steps().pair(kind, &[attr], a, b)
-            }
-            Map::Comparison(kind) => {
-                let (pair, attr) = self.pair()?;
-                self.compare(kind, &pair, attr)
-            }
-            Map::Logic(kind) => {
-                let (pair, attr) = self.pair()?;
-                self.emit(kind, &[attr], &pair, DataType::Boolean)
-            }
-            Map::Reduction(reduction) => rows::reduce(self, reduction),
-            Map::Formula(_) if !is_float(self.data_type(0)) => {
-                Err(Fault::of_type(self.port(0), self.data_type(0), FLOATS))
-            }
-            Map::Formula(formula) | Map::OfNumber(formula) => {
-                let x = self.inputs[0];
-                formula(&mut self.steps(), x)
-            }
-            Map::By(function) => function(self),
-            // Its results are those of the layer.
-            Map::Several(function) => Ok(function(self)?[0]),
+/// Adds the ops of a row with one result.
+fn run(row: &Row, layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+    match row.map {
+        Map::Rounding(_) if is_integer(layer.data_type(0)) => Ok(layer.inputs[0]),
+        Map::Unary(kind) | Map::Rounding(kind) => {
+            layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], layer.data_type(0))
         }
-    }
-
-    fn unary(&mut self, kind: OpKind) -> Result<TensorId, Fault> {
-        self.emit(kind, &[], &[self.inputs[0]], self.data_type(0))
-    }
-
-    /// A comparison; of truth values too.
-    fn compare(
-        &mut self,
-        kind: OpKind,
-        pair: &[TensorId],
-        attr: (Attr, AttrValue),
-    ) -> Result<TensorId, Fault> {
-        if self.data_type(0) != DataType::Boolean {
-            return self.emit(kind, &[attr], pair, DataType::Boolean);
+        Map::Predicate(kind) => layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], DataType::Boolean),
+        Map::Binary(kind) => {
+            let ([a, b], attr) = shapes::pair(layer)?;
+            layer.steps.pair(kind, &[attr], a, b)
         }
-        match kind {
-            K::NotEqual => self.emit(K::LogicalXor, &[attr], pair, DataType::Boolean),
-            K::Equal => {
-                let differ = self.emit(K::LogicalXor, &[attr], pair, DataType::Boolean)?;
-                self.emit(K::LogicalNot, &[], &[differ], DataType::Boolean)
-            }
-            _ => Err(Fault::of_type(self.port(0), DataType::Boolean, "a numeric type")),
+        Map::Comparison(kind) => {
+            let (pair, attr) = shapes::pair(layer)?;
+            compare(layer, kind, &pair, attr)
         }
-    }
-
-    /// The type of an input.
-    pub(super) fn data_type(&self, input: usize) -> DataType {
-        self.builder.data_type(self.inputs[input])
-    }
-
-    /// An input, for messages.
-    pub(super) fn port(&self, input: usize) -> PortRef {
-        let id = self.layer.inputs.get(input).map_or(input as u64, |port| port.id);
-        PortRef {
-            direction: Direction::Input,
-            id,
-            name: self.row.inputs.get(input).map_or("", |row| row.name),
+        Map::Logic(kind) => {
+            let (pair, attr) = shapes::pair(layer)?;
+            layer.steps.emit_declared(kind, &[attr], &pair, DataType::Boolean)
         }
-    }
-
-    /// An output, for messages.
-    fn output(&self, output: usize) -> PortRef {
-        PortRef { direction: Direction::Output, id: self.layer.outputs[output].id, name: "" }
-    }
-
-    /// Adds an op, or works it out.
-    pub(super) fn emit(
-        &mut self,
-        kind: OpKind,
-        attrs: &[(Attr, AttrValue)],
-        inputs: &[TensorId],
-        data_type: DataType,
-    ) -> Result<TensorId, Fault> {
-        self.steps().emit_declared(kind, attrs, inputs, data_type)
-    }
-
-    /// The dims of an output in the file, if it gives any.
-    fn declared_dims(&self, output: usize) -> Option<&'a [i64]> {
-        let dims = &*self.layer.outputs[output].dims;
-        let ranks_known = self.inputs.iter().all(|&input| self.builder.dims(input).is_some());
-        // A port without dims is a scalar, or of a rank that is not known.
-        (self.shapes_hold && (!dims.is_empty() || ranks_known)).then_some(dims)
-    }
-
-    /// A number of rank 0 beside an input of a type: made by an op where the number has an exact form in f32,
-    /// else a constant.
-    pub(super) fn number(&mut self, data_type: DataType, number: f64) -> Result<TensorId, Fault> {
-        self.steps().number(data_type, number)
-    }
-
-    /// The two operands of one type, as `auto_broadcast` lays them beside each other, and that attribute.
-    fn pair(&mut self) -> Result<([TensorId; 2], (Attr, AttrValue)), Fault> {
-        let (a, b) = (self.data_type(0), self.data_type(1));
-        if a != b {
-            return Err(Fault::of_type(self.port(1), b, format!("{a}, the type of the other input")));
+        Map::Reduction(reduction) => rows::reduce(layer, reduction),
+        Map::Formula(_) if !is_float(layer.data_type(0)) => {
+            Err(Fault::of_type(layer.port(0), layer.data_type(0), FLOATS))
         }
-        let pair = [self.inputs[0], self.inputs[1]];
-        let mode = self.broadcast_mode()?;
-        let (pair, mode) = match mode {
-            AutoBroadcast::Pdpd => (shapes::as_numpy(self, pair)?, AutoBroadcast::Numpy),
-            _ => (pair, mode),
-        };
-        Ok((pair, (Attr::AutoBroadcast, mode.into())))
-    }
-
-    /// The attribute `auto_broadcast`.
-    pub(super) fn broadcast_mode(&self) -> Result<AutoBroadcast, Fault> {
-        let words =
-            [("none", AutoBroadcast::None), ("numpy", AutoBroadcast::Numpy), ("pdpd", AutoBroadcast::Pdpd)];
-        self.word("auto_broadcast", &words, AutoBroadcast::Numpy)
-    }
-
-    /// The attribute `axis` of `auto_broadcast`.
-    pub(super) fn broadcast_axis(&self) -> Result<i64, Fault> {
-        let name = if self.layer.attr(AXIS).is_some() { AXIS } else { "axis" };
-        match self.layer.attr(name) {
-            None => Ok(-1),
-            Some(text) => {
-                let axis = text.trim().parse().ok();
-                axis.ok_or_else(|| Fault::of_attribute(name, "a whole number from −1 on"))
-            }
+        Map::Formula(formula) | Map::OfNumber(formula) => {
+            let x = layer.inputs[0];
+            formula(&mut layer.steps, x)
         }
+        Map::By(function) => function(layer),
+        // Its results are those of the layer.
+        Map::Several(function) => Ok(function(layer)?[0]),
     }
+}
 
-    /// An attribute that is one of some words, in upper or lower case.
-    pub(super) fn word<T: Copy>(&self, name: &str, words: &[(&str, T)], default: T) -> Result<T, Fault> {
-        let Some(text) = self.layer.attr(name) else { return Ok(default) };
-        match words.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
-            Some((_, value)) => Ok(*value),
-            None => {
-                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                Err(Fault::of_attribute(name, words.join(", ")))
-            }
+/// A comparison; of truth values too.
+fn compare(
+    layer: &mut Context<'_, '_>,
+    kind: OpKind,
+    pair: &[TensorId],
+    attr: (Attr, AttrValue),
+) -> Result<TensorId, Fault> {
+    if layer.data_type(0) != DataType::Boolean {
+        return layer.steps.emit_declared(kind, &[attr], pair, DataType::Boolean);
+    }
+    match kind {
+        K::NotEqual => layer.steps.emit_declared(K::LogicalXor, &[attr], pair, DataType::Boolean),
+        K::Equal => {
+            let differ = layer.steps.emit_declared(K::LogicalXor, &[attr], pair, DataType::Boolean)?;
+            layer.steps.emit_declared(K::LogicalNot, &[], &[differ], DataType::Boolean)
         }
-    }
-
-    /// An attribute that is true or false.
-    pub(super) fn truth(&self, name: &str, default: bool) -> Result<bool, Fault> {
-        self.word(name, &[("true", true), ("false", false), ("1", true), ("0", false)], default)
-    }
-
-    /// An attribute that is a number.
-    pub(super) fn float(&self, name: &'static str) -> Result<f64, Fault> {
-        let text = self.layer.attr(name).ok_or(Fault::MissingAttribute { attribute: name })?;
-        text.trim().parse().map_err(|_| Fault::of_attribute(name, "a number"))
-    }
-
-    /// An attribute that is a whole number.
-    pub(super) fn int(&self, name: &'static str, default: Option<i64>) -> Result<i64, Fault> {
-        match (self.layer.attr(name), default) {
-            (Some(text), _) => text.trim().parse().map_err(|_| Fault::of_attribute(name, "a whole number")),
-            (None, Some(default)) => Ok(default),
-            (None, None) => Err(Fault::MissingAttribute { attribute: name }),
-        }
-    }
-
-    /// An attribute that is a list of zeros and ones, as long as `count` or shorter.
-    pub(super) fn flags(&self, name: &'static str, count: usize) -> Result<Vec<bool>, Fault> {
-        let text = self.layer.attr(name).unwrap_or("").trim();
-        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let mut flags: Vec<bool> = Vec::new();
-        for part in parts {
-            flags.push(match part {
-                "0" => false,
-                "1" => true,
-                _ => return Err(Fault::of_attribute(name, "zeros and ones")),
-            });
-        }
-        flags.resize(count.max(flags.len()), false);
-        Ok(flags)
-    }
-
-    /// An attribute that is a type; `None` if it is missing.
-    pub(super) fn element(&self, name: &str) -> Result<Option<DataType>, Fault> {
-        let Some(text) = self.layer.attr(name) else { return Ok(None) };
-        match Element::named(text) {
-            Element::Known(data_type) => Ok(Some(data_type)),
-            Element::Other(_) | Element::Unknown => {
-                Err(Fault::of_attribute(name, "a type whose elements are whole bytes"))
-            }
-        }
-    }
-
-    /// The value of an input.
-    pub(super) fn constant(&self, input: usize, needed: &str) -> Result<&Value, Fault> {
-        let value = self.builder.value(self.inputs[input]);
-        value.ok_or_else(|| Fault::NotConstant { port: self.port(input), needed: needed.into() })
-    }
-
-    /// The whole shape of an input.
-    pub(super) fn known_dims(&self, input: usize, needed: &str) -> Result<Vec<i64>, Fault> {
-        let dims = self.builder.known_dims(self.inputs[input]);
-        let fault = || Fault::UnknownShape { port: self.port(input), needed: needed.into() };
-        dims.map(<[i64]>::to_vec).ok_or_else(fault)
-    }
-
-    /// The rank of an input.
-    pub(super) fn rank(&self, input: usize) -> Result<usize, Fault> {
-        let rank = self.builder.dims(self.inputs[input]).map(<[i64]>::len);
-        rank.ok_or_else(|| Fault::UnknownShape { port: self.port(input), needed: "a known rank".into() })
-    }
-
-    /// An input whose shape does not suit.
-    pub(super) fn unfit(&self, input: usize, needed: impl Into<String>) -> Fault {
-        let given = self.builder.dims(self.inputs[input]).unwrap_or(&[]).into();
-        Fault::Shape { port: self.port(input), given, needed: needed.into() }
-    }
-
-    /// A constant whose value does not suit.
-    pub(super) fn bad_value(&self, input: usize, needed: impl Into<String>) -> Fault {
-        Fault::Value { port: self.port(input), needed: needed.into() }
-    }
-
-    /// Names the port of the layer, where the op that it becomes is refused for the type of one.
-    fn named(&self, fault: Fault) -> Fault {
-        let Fault::Op(Refusal::Op { fault: refused, .. }) = &fault else { return fault };
-        let (tensor, needed) = match refused {
-            OpFault::Type { port, allowed, .. } => {
-                let names: Vec<&str> = allowed.iter().map(|data_type| data_type.name()).collect();
-                (port.tensor, names.join(", "))
-            }
-            OpFault::TypesDiffer { port, expected, .. } => (port.tensor, expected.to_string()),
-            _ => return fault,
-        };
-        match self.inputs.iter().position(|&input| input == tensor) {
-            Some(input) => Fault::of_type(self.port(input), self.data_type(input), needed),
-            None => fault,
-        }
-    }
-
-    /// Compares the file's description of an output with the derived one.
-    fn check_declared(&self, output: usize, result: TensorId) -> Result<(), Fault> {
-        let contradiction =
-            |declared, found| Err(Fault::Declared { port: self.output(output), declared, found });
-        let found = self.builder.data_type(result);
-        match self.layer.outputs[output].element {
-            Some(element) if element != Element::Known(found) => {
-                return contradiction(element.words(), found.to_string());
-            }
-            _ => {}
-        }
-        match (self.declared_dims(output), self.builder.known_dims(result)) {
-            (Some(declared), Some(dims)) if is_known(declared) && declared != dims => {
-                contradiction(Braced(declared).to_string(), Braced(dims).to_string())
-            }
-            _ => Ok(()),
-        }
+        _ => Err(Fault::of_type(layer.port(0), DataType::Boolean, "a numeric type")),
     }
 }
 

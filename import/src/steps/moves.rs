@@ -13,9 +13,9 @@ use OpKind as K;
 /// The most operands of an op `Concat`.
 const WIDEST: usize = 64;
 /// The most slices that a layer without an op of its own becomes.
-pub(crate) const MOST_SLICES: usize = 1024;
+pub(crate) const MAX_SLICES: usize = 1024;
 /// The most places between which choices at computed places are made, one after the other.
-const MOST_CHOICES: i64 = 64;
+const MAX_CHOICES: i64 = 64;
 
 /// The ranges of a slice along some axes.
 #[derive(Default)]
@@ -174,7 +174,7 @@ impl Steps<'_, '_> {
             // What a slice of the data can give at one side.
             let most = match around {
                 Constant => i64::MAX,
-                Edge if length > 0 => MOST_SLICES as i64,
+                Edge if length > 0 => MAX_SLICES as i64,
                 Reflect => length - 1,
                 Symmetric | Wrap => length,
                 Edge => 0,
@@ -223,7 +223,7 @@ impl Steps<'_, '_> {
         Ok(x)
     }
 
-    /// The slices at known places along an axis, in the shape of the result: at most [`MOST_SLICES`] of what
+    /// The slices at known places along an axis, in the shape of the result: at most [`MAX_SLICES`] of what
     /// is no constant.
     pub(crate) fn gathered(
         &mut self,
@@ -260,7 +260,7 @@ impl Steps<'_, '_> {
         places: TensorId,
     ) -> Result<Option<TensorId>, Fault> {
         let (dims, own) = (self.dims(x)?, self.dims(places)?);
-        if dims[axis] > MOST_CHOICES || dims.len() + own.len() > sterna::MAX_RANK + 1 {
+        if dims[axis] > MAX_CHOICES || dims.len() + own.len() > sterna::MAX_RANK + 1 {
             return Ok(None);
         }
         let rest = &dims[axis + 1..];
@@ -280,7 +280,7 @@ impl Steps<'_, '_> {
         places: TensorId,
     ) -> Result<Option<TensorId>, Fault> {
         let (dims, own) = (self.dims(x)?, self.dims(places)?);
-        if dims[axis] > MOST_CHOICES {
+        if dims[axis] > MAX_CHOICES {
             return Ok(None);
         }
         let mut x = x;
@@ -307,7 +307,7 @@ impl Steps<'_, '_> {
         };
         let places = self.cast(places, counts)?;
         let (zero, count) = (self.number(counts, 0.0)?, self.number(counts, length as f64)?);
-        let below = self.ask(K::Less, places, zero)?;
+        let below = self.predicate(K::Less, places, zero)?;
         let from_end = self.both(K::Add, places, count)?;
         let places = self.select(below, from_end, places)?;
         let nothing = self.number(data_type, 0.0)?;
@@ -318,7 +318,7 @@ impl Steps<'_, '_> {
                 slice = self.in_shape(slice, shape)?;
             }
             let at = self.number(counts, place as f64)?;
-            let here = self.ask(K::Equal, places, at)?;
+            let here = self.predicate(K::Equal, places, at)?;
             chosen = self.select(here, slice, chosen)?;
         }
         Ok(chosen)
@@ -341,13 +341,13 @@ impl Steps<'_, '_> {
         let mut places = self.in_shape(places, &beside)?;
         if from_end {
             let (zero, count) = (self.number(data_type, 0.0)?, self.number(data_type, classes as f64)?);
-            let below = self.ask(K::Less, places, zero)?;
+            let below = self.predicate(K::Less, places, zero)?;
             let moved = self.pair(K::Add, &[], places, count)?;
             places = self.select(below, moved, places)?;
         }
         let along: Vec<i64> = (0..beside.len()).map(|dim| if dim == axis { classes } else { 1 }).collect();
         let classes_of = self.builder.constant(fold::reshaped(&classes_of, &along)?)?;
-        let here = self.ask(K::Equal, places, classes_of)?;
+        let here = self.predicate(K::Equal, places, classes_of)?;
         self.select(here, on, off).map(Some)
     }
 

@@ -56,7 +56,7 @@ impl Steps<'_, '_> {
                 let mut first = self.emit(order, attrs, &[a, b], D::Boolean)?;
                 if data_type == D::F64 {
                     let nan = self.emit(K::IsNaN, &[], &[a], D::Boolean)?;
-                    first = self.ask(K::LogicalOr, first, nan)?;
+                    first = self.predicate(K::LogicalOr, first, nan)?;
                 }
                 self.select(first, a, b)
             }
@@ -91,11 +91,11 @@ impl Steps<'_, '_> {
         let wide = wide(data_type).unwrap_or(data_type);
         let (a, b, down) = (self.cast(a, wide)?, self.cast(b, wide)?, self.cast(down, wide)?);
         let back = self.both(K::Multiply, down, b)?;
-        let rest = self.ask(K::NotEqual, back, a)?;
+        let rest = self.predicate(K::NotEqual, back, a)?;
         let (zero, one) = (self.number(wide, 0.0)?, self.number(wide, 1.0)?);
-        let (below, under) = (self.ask(K::Less, a, zero)?, self.ask(K::Less, b, zero)?);
-        let differ = self.ask(K::LogicalXor, below, under)?;
-        let moved = self.ask(K::LogicalAnd, rest, differ)?;
+        let (below, under) = (self.predicate(K::Less, a, zero)?, self.predicate(K::Less, b, zero)?);
+        let differ = self.predicate(K::LogicalXor, below, under)?;
+        let moved = self.predicate(K::LogicalAnd, rest, differ)?;
         let up = self.both(K::Add, down, one)?;
         let cut = self.select(moved, up, down)?;
         self.cast(cut, data_type)
@@ -111,7 +111,7 @@ impl Steps<'_, '_> {
         let (a, b) = (self.cast(a, wide)?, self.cast(b, wide)?);
         let (sizes, zero) = ([self.same(K::Abs, a)?, self.same(K::Abs, b)?], self.number(wide, 0.0)?);
         let rest = self.both(K::Modulo, sizes[0], sizes[1])?;
-        let below = self.ask(K::Less, a, zero)?;
+        let below = self.predicate(K::Less, a, zero)?;
         let negative = self.same(K::Negative, rest)?;
         let rest = self.select(below, negative, rest)?;
         self.cast(rest, data_type)
@@ -121,12 +121,12 @@ impl Steps<'_, '_> {
     pub(crate) fn sign(&mut self, x: TensorId) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(x);
         let (zero, one) = (self.number(data_type, 0.0)?, self.number(data_type, 1.0)?);
-        let above = self.ask(K::Greater, x, zero)?;
+        let above = self.predicate(K::Greater, x, zero)?;
         let result = self.select(above, one, x)?;
         if is_unsigned(data_type) {
             return Ok(result);
         }
-        let below = self.ask(K::Less, x, zero)?;
+        let below = self.predicate(K::Less, x, zero)?;
         let minus = self.number(data_type, -1.0)?;
         self.select(below, minus, result)
     }
@@ -205,10 +205,10 @@ impl Steps<'_, '_> {
         let twice = self.both(K::Multiply, share, two)?;
         let far = self.both(K::Subtract, twice, one)?;
         let opposite = self.same(K::Negative, far)?;
-        let below = self.ask(K::Less, x, zero)?;
+        let below = self.predicate(K::Less, x, zero)?;
         let far = self.select(below, opposite, far)?;
         let edge = self.float(0.5)?;
-        let is_far = self.ask(K::Greater, size, edge)?;
+        let is_far = self.predicate(K::Greater, size, edge)?;
         let result = self.select(is_far, far, near)?;
         self.cast(result, data_type)
     }

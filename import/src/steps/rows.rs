@@ -66,7 +66,7 @@ impl Steps<'_, '_> {
                     // Of nothing, the result is an infinity: the least of truth values is false, the most
                     // true.
                     let half = self.float(0.5)?;
-                    self.ask(K::Greater, number, half)
+                    self.predicate(K::Greater, number, half)
                 }
                 _ => self.along(kind, x, axes, keep),
             },
@@ -124,9 +124,9 @@ impl Steps<'_, '_> {
         let axes = [axis as i64];
         let x = if narrow { self.cast(x, D::F32)? } else { x };
         let extreme = self.along(kind, x, &axes, true)?;
-        let mut hit = self.ask(K::Equal, x, extreme)?;
+        let mut hit = self.predicate(K::Equal, x, extreme)?;
         let nan = self.emit(K::IsNaN, &[], &[x], D::Boolean)?;
-        hit = self.ask(K::LogicalOr, hit, nan)?;
+        hit = self.predicate(K::LogicalOr, hit, nan)?;
         let index = self.emit(K::GenIndex, &[(Attr::Axis, axes[0].into())], &[x], D::S32)?;
         let index = self.cast(index, D::F32)?;
         let (beyond, kind) = if last { (-1.0, K::ReduceMax) } else { ((1 << 24) as f32, K::ReduceMin) };
@@ -186,11 +186,11 @@ impl Steps<'_, '_> {
         let target = self.in_shape(target, &beside)?;
         let class = self.emit(K::GenIndex, &[(Attr::Axis, 1i64.into())], &[x], D::S32)?;
         let class = self.cast(class, counts)?;
-        let mut hit = self.ask(K::Equal, class, target)?;
+        let mut hit = self.predicate(K::Equal, class, target)?;
         if let Some(ignored) = ignored {
             let ignored = self.number(counts, ignored as f64)?;
-            let counted = self.ask(K::NotEqual, target, ignored)?;
-            hit = self.ask(K::LogicalAnd, hit, counted)?;
+            let counted = self.predicate(K::NotEqual, target, ignored)?;
+            hit = self.predicate(K::LogicalAnd, hit, counted)?;
         }
         let x = self.cast(x, D::F32)?;
         let (zero, mut weights) = (self.float(0.0)?, self.float(1.0)?);

@@ -7,7 +7,7 @@ use super::expr::{Axes, AxisAccess, ExprGraph};
 use super::loops::{SpaceLoop, normalise};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::InnerStride;
-use crate::plan::{Base, Operand, StepSpace, Strides};
+use crate::plan::{AccessId, Base, Operand, StepSpace, Strides};
 use crate::types::shape;
 
 /// The loops of a nest, and the strides along each.
@@ -23,7 +23,7 @@ pub(super) struct IterationSpace {
 impl IterationSpace {
     /// The loops of a nest: those that the driver of the phase gives, or as few as accesses and steps allow,
     /// whose innermost runs along the memory of one access.
-    pub(super) fn new(expr: &ExprGraph<'_>, along: usize) -> Self {
+    pub(super) fn new(expr: &ExprGraph<'_>, along: AccessId) -> Self {
         match expr.driver {
             Some(driver) => Self::given(expr, driver),
             None => Self::merged(expr, along),
@@ -46,7 +46,7 @@ impl IterationSpace {
 
     /// Merges loops as far as accesses and steps allow; the innermost loop runs along the memory of one
     /// access.
-    fn merged(expr: &ExprGraph<'_>, along: usize) -> Self {
+    fn merged(expr: &ExprGraph<'_>, along: AccessId) -> Self {
         let dims = &expr.dims[..];
         let result = &expr.accesses[along].strides;
         let order =
@@ -78,7 +78,7 @@ impl IterationSpace {
     }
 
     /// The loops along which an access moves, one bit each: outer loops, rows, columns.
-    pub(super) fn varies(&self, access: usize) -> u32 {
+    pub(super) fn varies(&self, access: AccessId) -> u32 {
         self.moving(|l| l.strides[access])
     }
 
@@ -102,9 +102,8 @@ impl IterationSpace {
     /// Prefetch distance of an operand in bytes; 0 if it is a computed value, or the caches hold it until it
     /// is read.
     ///
-    /// With transposed and
-    /// channels-last operands, memory that far on in a row is some tiles away, so nests that pack prefetch
-    /// the next row (decision: prefetch-next-row).
+    /// With transposed and channels-last operands, memory at that distance in a row belongs to a tile that
+    /// comes much later, so nests that pack prefetch the next row (decision: prefetch-next-row).
     pub(super) fn distance(
         &self,
         expr: &ExprGraph<'_>,

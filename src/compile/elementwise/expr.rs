@@ -3,18 +3,16 @@
 //! A value exists in storage form (its own type) and, if arithmetic needs it, in compute form (f32 for bf16
 //! and f16), already rounded to its type, so widening is exact.
 
-use std::rc::Rc;
-
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::driver_space::DriverSpace;
 use super::group::{Moved, ShapedGroup, Stored, ValueDef};
-use super::view::{NestBox, Obstacle, View};
+use super::view::{Obstacle, View};
 use crate::graph::function::Function;
 use crate::kernels::Width;
 use crate::plan::scalar_op::ScalarOp;
-use crate::plan::{Base, Operand};
+use crate::plan::{AccessId, Base, Operand, indexed_by};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::shape::{self, Dims};
@@ -47,8 +45,22 @@ pub(super) struct ExprGraph<'a> {
 /// Most views of computed values in a nest: each computes the value anew.
 const MAX_VIEWS: usize = 32;
 
-/// A value, the index of its view, and its representation.
-type Wanted = (usize, usize, Repr);
+/// One of the views of an expression graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ViewId(usize);
+
+/// A node of an expression graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeId(pub(super) usize);
+
+indexed_by! {
+    Vec<View>, ViewId, View;
+    Vec<ExprNode>, NodeId, ExprNode;
+    Vec<AxisAccess>, AccessId, AxisAccess;
+}
+
+/// A value, its view, and its representation.
+type Wanted = (usize, ViewId, Repr);
 
 /// A built value, or the reason why it cannot be built yet.
 type Built = Result<ExprRef, Blocked>;
@@ -94,10 +106,10 @@ enum Repr {
 /// An operand of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExprRef {
-    /// An access, by index.
-    AxisAccess(usize),
-    /// A node, by index.
-    Node(usize),
+    /// An access.
+    AxisAccess(AccessId),
+    /// A node.
+    Node(NodeId),
 }
 
 /// Access to a port, a constant or indices: strides along the axes of the nest, in bytes or, for indices, in
@@ -149,7 +161,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// A view of a value in storage form.
-    fn storage(&mut self, value: usize, view: View) -> Result<ExprRef, NestObstacle> {
+    pub(super) fn storage(&mut self, value: usize, view: View) -> Result<ExprRef, NestObstacle> {
         let view = self.view(view);
         // A loop, since groups are deep and stacks of threads small.
         let mut open = Vec::new();
@@ -175,16 +187,16 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    /// The index of a view.
-    fn view(&mut self, view: View) -> usize {
-        self.views.iter().position(|known| *known == view).unwrap_or_else(|| {
+    /// The number of a view.
+    fn view(&mut self, view: View) -> ViewId {
+        ViewId(self.views.iter().position(|known| *known == view).unwrap_or_else(|| {
             self.views.push(view);
             self.views.len() - 1
-        })
+        }))
     }
 
     /// An operand of a value, and the view of it.
-    fn operand(&mut self, value: usize, index: usize, view: usize) -> Result<(usize, usize), Blocked> {
+    fn operand(&mut self, value: usize, index: usize, view: ViewId) -> Result<(usize, ViewId), Blocked> {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return Ok((value, view)) };
         if let Some(Moved::Concatenated { axis, firsts }) = &def.moved {
@@ -212,30 +224,30 @@ impl<'a> ExprGraph<'a> {
         self.new_view(operand, view)
     }
 
-    /// A value, and the index of its view.
-    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, usize), Blocked> {
+    /// A value, and its view.
+    fn new_view(&mut self, value: usize, view: View) -> Result<(usize, ViewId), Blocked> {
         let known = self.views.len();
         let view = self.view(view);
-        match view == known && known >= MAX_VIEWS && self.stored[value].is_none() {
+        match view == ViewId(known) && known >= MAX_VIEWS && self.stored[value].is_none() {
             true => Err(Blocked::Obstacle(NestObstacle::Store(value))),
             false => Ok((value, view)),
         }
     }
 
     /// A value in its own type, if it has been built.
-    fn built_storage(&self, value: usize, view: usize) -> Built {
+    fn built_storage(&self, value: usize, view: ViewId) -> Built {
         self.built(value, view, Repr::Storage)
     }
 
     /// A value in a type that holds all values of the value's type, if it has been built.
-    fn in_type(&self, value: usize, view: usize, wanted: DataType) -> Built {
+    fn in_type(&self, value: usize, view: ViewId, wanted: DataType) -> Built {
         match self.group.values[value].data_type == wanted {
             true => self.built_storage(value, view),
             false => self.built(value, view, Repr::Compute(wanted)),
         }
     }
 
-    fn built(&self, value: usize, view: usize, repr: Repr) -> Built {
+    fn built(&self, value: usize, view: ViewId, repr: Repr) -> Built {
         let wanted = (value, view, repr);
         self.memo.get(&wanted).copied().ok_or(Blocked::Missing(wanted))
     }
@@ -249,7 +261,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_storage(&mut self, value: usize, view: usize) -> Built {
+    fn build_storage(&mut self, value: usize, view: ViewId) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let def = match (&group.values[value].def, self.stored[value]) {
@@ -367,7 +379,7 @@ impl<'a> ExprGraph<'a> {
         }
     }
 
-    fn build_compute(&mut self, value: usize, view: usize, wanted: DataType) -> Built {
+    fn build_compute(&mut self, value: usize, view: ViewId, wanted: DataType) -> Built {
         let group = self.group;
         let of_type = group.values[value].data_type;
         let is_there = self.stored[value].is_some() || self.memo.contains_key(&(value, view, Repr::Storage));
@@ -403,7 +415,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The unrounded result of arithmetic.
-    fn build_unrounded(&mut self, value: usize, view: usize) -> Built {
+    fn build_unrounded(&mut self, value: usize, view: ViewId) -> Built {
         let group = self.group;
         let Some(def) = &group.values[value].def else { return self.built_storage(value, view) };
         let computes_in = def.pointwise.computes_in;
@@ -421,7 +433,7 @@ impl<'a> ExprGraph<'a> {
         &mut self,
         value: usize,
         def: &ValueDef,
-        view: usize,
+        view: ViewId,
         wanted: Option<DataType>,
     ) -> Result<SmallVec<[ExprRef; 3]>, Blocked> {
         let operands = 0..def.operands.len();
@@ -447,7 +459,7 @@ impl<'a> ExprGraph<'a> {
     fn node(&mut self, op: ScalarOp, operands: SmallVec<[ExprRef; 3]>, width: Width) -> ExprRef {
         let varies = operands.iter().fold(0, |varies, &operand| varies | self.varies(operand));
         self.nodes.push(ExprNode { op, operands, width, varies });
-        ExprRef::Node(self.nodes.len() - 1)
+        ExprRef::Node(NodeId(self.nodes.len() - 1))
     }
 
     /// The axes along which an operand varies.
@@ -478,7 +490,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The port that an operand accesses.
-    fn port(&self, operand: ExprRef) -> Option<usize> {
+    pub(super) fn port(&self, operand: ExprRef) -> Option<usize> {
         match operand {
             ExprRef::AxisAccess(access) => match self.accesses[access].base {
                 Base::Port(port) => Some(port),
@@ -489,12 +501,12 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// The access of a view of a value that is stored.
-    fn access_tensor(
+    pub(super) fn access_tensor(
         &mut self,
         stored: Stored<'a>,
         value: usize,
         view: &View,
-    ) -> Result<usize, NestObstacle> {
+    ) -> Result<AccessId, NestObstacle> {
         let width = width_of(self.group.values[value].data_type);
         if let (Base::Driver(slot), Some(driver)) = (stored.base, self.driver) {
             let varies = self.supplied_axes(value, view)?;
@@ -531,7 +543,12 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// Offset and strides of a view of a value that is stored, in elements.
-    fn strides(&self, stored: Stored<'a>, value: usize, view: &View) -> Result<(i64, Dims), NestObstacle> {
+    pub(super) fn strides(
+        &self,
+        stored: Stored<'a>,
+        value: usize,
+        view: &View,
+    ) -> Result<(i64, Dims), NestObstacle> {
         let dims = &self.group.values[value].dims;
         let dense;
         let own = match stored.strides {
@@ -545,7 +562,7 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// An input of elements of four bits, widened to bytes.
-    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: usize) -> Result<ExprRef, NestObstacle> {
+    fn nibbles(&mut self, stored: Stored<'a>, value: usize, view: ViewId) -> Result<ExprRef, NestObstacle> {
         let (offset, elements) = self.strides(stored, value, &self.views[view])?;
         let strides = elements.into_iter().map(|stride| stride as isize).collect();
         let width = Width::W1;
@@ -558,219 +575,16 @@ impl<'a> ExprGraph<'a> {
     }
 
     /// Offset and strides of a value whose elements follow each other in row-major order, in elements.
-    fn row_major(&self, value: usize, view: usize) -> Result<(i64, Dims), NestObstacle> {
+    fn row_major(&self, value: usize, view: ViewId) -> Result<(i64, Dims), NestObstacle> {
         self.strides(Stored { base: Base::Index, strides: None }, value, &self.views[view])
     }
 
-    fn access(&mut self, access: AxisAccess) -> usize {
-        self.accesses.iter().position(|known| *known == access).unwrap_or_else(|| {
+    fn access(&mut self, access: AxisAccess) -> AccessId {
+        AccessId(self.accesses.iter().position(|known| *known == access).unwrap_or_else(|| {
             self.accesses.push(access);
             self.accesses.len() - 1
-        })
+        }))
     }
-}
-
-/// An expression graph, its index space, and its outputs: the access and the value of each.
-pub(super) struct NestExpr<'a> {
-    pub(super) expr: ExprGraph<'a>,
-    pub(super) roots: Vec<(usize, ExprRef)>,
-    /// Nests of one number share the elements of their outputs.
-    part_of: usize,
-}
-
-/// Values to write, each with its place.
-pub(in crate::compile) type Targets<'a> = [(usize, Stored<'a>)];
-
-/// The expression graphs of a group, in an order in which their nests can run.
-pub(super) struct GroupExprs<'a> {
-    pub(super) nests: Vec<NestExpr<'a>>,
-    /// Bytes of each internal buffer.
-    pub(super) buffers: Vec<usize>,
-}
-
-/// The same, shared by jobs.
-type SharedTargets<'a> = Rc<Targets<'a>>;
-
-/// Something left to do for the outputs of one shape, or for a value that others need in memory.
-struct Job<'a> {
-    /// A nest over a box of the elements of the targets; `None` if they are written, and are read from their
-    /// places from now on.
-    space: Option<NestBox>,
-    targets: SharedTargets<'a>,
-}
-
-impl<'a> Job<'a> {
-    fn build(space: NestBox, targets: &SharedTargets<'a>) -> Self {
-        Self { space: Some(space), targets: Rc::clone(targets) }
-    }
-
-    fn written(targets: &SharedTargets<'a>) -> Self {
-        Self { space: None, targets: Rc::clone(targets) }
-    }
-}
-
-/// Expression graphs for each shape of targets, small shapes first, so that later ones can read what earlier
-/// ones write: one graph, or one for each box of elements that concatenations cut. Afterwards the targets are
-/// stored. `constants` and `buffers` count those of earlier nests.
-pub(super) fn group_exprs<'a>(
-    group: &'a ShapedGroup,
-    stored: &mut [Option<Stored<'a>>],
-    targets: &Targets<'a>,
-    mut constants: usize,
-    buffers: usize,
-) -> GroupExprs<'a> {
-    // Values, each with its target.
-    let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
-    for (target, &(value, _)) in targets.iter().enumerate() {
-        by_shape.entry(&group.values[value].dims).or_default().push((value, target));
-    }
-    let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
-        by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_unstable_by_key(|(dims, of_shape)| (shape::element_count(dims), of_shape[0].1));
-
-    let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
-    let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
-    // The axes of a flat space are split if operands need that.
-    let space = |value: usize| match reshapes {
-        true => NestBox::flat(&group.values[value].dims),
-        false => NestBox::of_dims(&group.values[value].dims),
-    };
-
-    let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
-    let mut jobs: Vec<Job<'a>> = Vec::new();
-    for (part_of, (_, mut of_shape)) in shapes.into_iter().enumerate() {
-        // Values from which others are computed come first.
-        of_shape.sort_unstable();
-        let of_shape: SharedTargets<'a> = of_shape.iter().map(|&(_, target)| targets[target]).collect();
-        jobs.extend([Job::written(&of_shape), Job::build(space(of_shape[0].0), &of_shape)]);
-        while let Some(Job { space: nest_box, targets }) = jobs.pop() {
-            let Some(nest_box) = nest_box else {
-                targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
-                continue;
-            };
-            let over = |space: NestBox| Job::build(space, &targets);
-            let needed = match nest_expr(group, stored, &nest_box, None, &targets, constants) {
-                Ok(nest) => {
-                    constants += nest.expr.constants.len();
-                    made.nests.push(NestExpr { part_of, ..nest });
-                    continue;
-                }
-                Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
-                    Some(split) => {
-                        jobs.push(over(split));
-                        continue;
-                    }
-                    None => of,
-                },
-                Err(NestObstacle::Cut { axis, at }) => {
-                    jobs.extend(nest_box.cut(axis, at).into_iter().rev().map(over));
-                    continue;
-                }
-                Err(NestObstacle::Store(value)) => value,
-            };
-            let (alone, others): (Vec<_>, Vec<_>) = targets.iter().partition(|(value, _)| *value == needed);
-            if !alone.is_empty() && others.is_empty() {
-                // A space of the value's own dims has no obstacle but those of its operands.
-                jobs.push(over(NestBox::of_dims(&group.values[needed].dims)));
-                continue;
-            }
-            let first: SharedTargets<'a> = match alone.is_empty() {
-                true => {
-                    jobs.push(over(nest_box));
-                    made.buffers.push(group.values[needed].bytes());
-                    let base = Base::Buffer(buffers + made.buffers.len() - 1);
-                    [(needed, Stored { base, strides: None })].into()
-                }
-                false => {
-                    jobs.push(Job::build(nest_box, &others.into()));
-                    alone.into()
-                }
-            };
-            jobs.extend([Job::written(&first), Job::build(space(needed), &first)]);
-        }
-    }
-    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
-    made
-}
-
-/// The expression graph of a nest over a box, with an access for the place of each value; `driver` if the box
-/// is the space of a driver.
-pub(super) fn nest_expr<'a>(
-    group: &'a ShapedGroup,
-    stored: &[Option<Stored<'a>>],
-    space: &NestBox,
-    driver: Option<&'a DriverSpace>,
-    targets: &Targets<'a>,
-    constants: usize,
-) -> Result<NestExpr<'a>, NestObstacle> {
-    let view = space.view();
-    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), driver, constants);
-    // Splits for the places come before those for operands, which may not agree with them.
-    targets.iter().try_for_each(|&(value, target)| expr.strides(target, value, &view).map(|_| ()))?;
-    let mut roots = Vec::with_capacity(targets.len());
-    for &(value, target) in targets {
-        let operand = expr.storage(value, view.clone())?;
-        roots.push((expr.access_tensor(target, value, &view)?, operand));
-    }
-    Ok(NestExpr { expr, roots, part_of: 0 })
-}
-
-/// Bytes of the distinct elements of all ports, or `usize::MAX` if there are more: each port can be
-/// addressed, all of them together need not, and elements of an input that overlap are counted each.
-pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize {
-    // By port: the part, and the bytes.
-    let mut of_port: FxHashMap<usize, SmallVec<[(usize, usize); 1]>> = FxHashMap::default();
-    for NestExpr { expr, part_of, .. } in exprs {
-        let mut of_nest: SmallVec<[(usize, isize, usize); 6]> = SmallVec::new();
-        for access in &expr.accesses {
-            let Base::Port(port) = access.base else { continue };
-            let varying = expr.dims.iter().zip(&access.strides).filter(|&(_, &stride)| stride != 0);
-            let bytes =
-                varying.map(|(&dim, _)| dim as usize).fold(access.width.bytes(), usize::saturating_mul);
-            match of_nest.iter_mut().find(|(other, offset, _)| (*other, *offset) == (port, access.offset)) {
-                Some((_, _, most)) => *most = bytes.max(*most),
-                None => of_nest.push((port, access.offset, bytes)),
-            }
-        }
-        for node in expr.nodes.iter().filter(|node| matches!(node.op, ScalarOp::Nibbles(_))) {
-            let bytes = expr.elements(node.varies).div_ceil(2);
-            for port in node.operands.iter().filter_map(|&operand| expr.port(operand)) {
-                let known = of_nest.iter_mut().find(|(other, ..)| *other == port);
-                known.into_iter().for_each(|(_, _, most)| *most = bytes.max(*most));
-            }
-        }
-        for (port, _, bytes) in of_nest {
-            let parts = of_port.entry(port).or_default();
-            match parts.iter_mut().find(|(part, _)| part == part_of) {
-                // Slices of one tensor, or boxes of one result.
-                Some((_, all)) => {
-                    let value = port.checked_sub(expr.inputs()).map_or(port, |output| group.outputs[output]);
-                    *all = all.saturating_add(bytes).min(bytes.max(group.values[value].bytes()));
-                }
-                None => parts.push((*part_of, bytes)),
-            }
-        }
-    }
-    let most = |parts: SmallVec<[(usize, usize); 1]>| parts.into_iter().map(|(_, bytes)| bytes).max();
-    of_port.into_values().filter_map(most).fold(0, usize::saturating_add)
-}
-
-/// Whether each row of a result leaves one branch unread, because the condition does not vary along the
-/// innermost dim.
-pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
-    exprs.iter().any(|NestExpr { expr, roots, .. }| {
-        roots.iter().any(|&(access, value)| {
-            let strides = &expr.accesses[access].strides;
-            let innermost =
-                (0..strides.len()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis]);
-            match (value, innermost) {
-                (ExprRef::Node(node), Some(axis)) if expr.nodes[node].op == ScalarOp::Select => {
-                    expr.varies(expr.nodes[node].operands[0]) & 1 << axis == 0
-                }
-                _ => false,
-            }
-        })
-    })
 }
 
 fn width_of(data_type: DataType) -> Width {

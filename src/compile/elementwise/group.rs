@@ -363,9 +363,9 @@ impl ShapedGroup {
         moves.then(|| def.operands.first().map(|&(operand, _)| operand)).flatten()
     }
 
-    /// The value that moves give another place on the way to an output alone, and the strides in which it is
-    /// written there, given those of the output. `None` if others need the value, if it is an input, or if no
-    /// strides lead to all its elements.
+    /// The value that only moves separate from an output, and the strides with which the value is written to
+    /// the output, given the strides of the output. `None` if other ops need the value, if it is an input, or
+    /// if no strides lead to all its elements.
     pub(in crate::compile) fn written_as(&self, output: usize, strides: &[i64]) -> Option<(usize, Dims)> {
         let from = self.moved_from(output)?;
         let [of_output, of_from] = [output, from].map(|value| &self.values[value]);
@@ -473,7 +473,7 @@ fn bytes_of(elements: i64, data_type: DataType) -> usize {
     }
 }
 
-/// The value of a part of a composite, given the values of the op's inputs and that of the first part.
+/// The value of a part of a composite, given the values of the op's inputs and the value of the first part.
 fn value_of(part: CompositePart, inputs: &[usize], first: usize) -> GroupValue {
     let operand = |(operand, start)| match operand {
         PartOperand::Input(port) => (inputs[port], start),

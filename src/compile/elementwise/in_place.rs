@@ -1,7 +1,7 @@
 //! Finds the outputs that may be written over an input.
 
 use super::group::ShapedGroup;
-use crate::plan::{Access, Base, Dest, InPlacePorts, Instr, LoopNest, Operand, Phase};
+use crate::plan::{Access, Base, Dest, InPlacePorts, Instr, LoopNest, Operand, Phase, StepId, StepSet};
 
 /// The pairs of an input and an output that may share one buffer: they have one shape, layout and element
 /// size, each access to the input goes along as that to the output does, and nothing reads the input once the
@@ -55,7 +55,7 @@ fn is_read_in(nest: &LoopNest, input: usize) -> bool {
 }
 
 /// The port that a step writes.
-fn written(nest: &LoopNest, step: usize) -> Option<usize> {
+fn written(nest: &LoopNest, step: StepId) -> Option<usize> {
     match nest.program.steps[step].to {
         Dest::Access(access) => match nest.program.accesses[access].base {
             Base::Port(port) => Some(port),
@@ -88,13 +88,15 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
     let (mut is_read, mut is_written) = (false, false);
     for (order, &first) in nest.program.roots.iter().enumerate() {
         let transitive_deps = transitive_deps(nest, first, &nest.program.roots[..order]);
-        let readers: Vec<usize> = (0..nest.program.steps.len())
-            .filter(|&step| transitive_deps[step] && reads(nest, &nest.program.steps[step].instr, input))
+        let readers: Vec<StepId> = StepId::all(nest.program.steps.len())
+            .filter(|&step| {
+                transitive_deps.contains(step) && reads(nest, &nest.program.steps[step].instr, input)
+            })
             .collect();
         is_read |= !readers.is_empty();
         // If an earlier root needs the writer, the writer runs before others that this root needs, and before
         // all later ones.
-        is_written |= transitive_deps[writer];
+        is_written |= transitive_deps.contains(writer);
         let is_safe = order == root || !is_written || readers.iter().all(|&reader| reader == writer);
         if !is_safe {
             return false;
@@ -113,14 +115,13 @@ fn is_read_before(nest: &LoopNest, root: usize, input: usize) -> bool {
 }
 
 /// The steps that a root may run, given the roots that ran before it.
-fn transitive_deps(nest: &LoopNest, root: usize, earlier: &[usize]) -> Vec<bool> {
-    let mut transitive_deps = vec![false; nest.program.steps.len()];
+fn transitive_deps(nest: &LoopNest, root: StepId, earlier: &[StepId]) -> StepSet {
+    let mut transitive_deps = StepSet::none_of(nest.program.steps.len());
     let mut open = vec![root];
     while let Some(step) = open.pop() {
-        if std::mem::replace(&mut transitive_deps[step], true) {
-            continue;
+        if transitive_deps.insert(step) {
+            open.extend(nest.program.steps[step].instr.deps().filter(|used| !earlier.contains(used)));
         }
-        open.extend(nest.program.steps[step].instr.deps().filter(|used| !earlier.contains(used)));
     }
     transitive_deps
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::plan::Strides;
+use crate::plan::{AccessId, Strides};
 
 /// One loop of an index space before tiles are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct SpaceLoop {
 /// The visited elements and their operands stay the same.
 pub(super) fn normalise(
     loops: impl IntoIterator<Item = SpaceLoop>,
-    order_by: usize,
+    order_by: AccessId,
 ) -> SmallVec<[SpaceLoop; 4]> {
     let mut ordered: SmallVec<[SpaceLoop; 4]> = SmallVec::new();
     // Insertion sort, because there are few loops and the library's sort would add 7 KB of code.
@@ -83,7 +83,8 @@ mod tests {
         let wrong: Vec<_> = rows
             .iter()
             .map(|(name, given, expected)| {
-                let normal = normalise(given.iter().map(|(extent, strides)| loop_of(*extent, strides)), 0);
+                let normal =
+                    normalise(given.iter().map(|(extent, strides)| loop_of(*extent, strides)), AccessId(0));
                 let expected: Vec<_> = expected.iter().map(|(n, strides)| (*n, strides.to_vec())).collect();
                 (name, shape(&normal), expected)
             })

@@ -10,10 +10,10 @@
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
 //! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
-//! of a driver (`driver_space`),
-//! expressions (`expr`), loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order
-//! (`schedule`), steps that keep values in registers (`register_fusion`), places for results (`scratch`), and
-//! tiles with the loops around them (`tiling`). `in_place` reads the finished nests.
+//! of a driver (`driver_space`), expressions (`expr`) and their division among nests (`nest_exprs`), loops
+//! and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps that
+//! keep values in registers (`register_fusion`), places for results (`scratch`), and tiles with the loops
+//! around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;
@@ -22,6 +22,7 @@ mod expr;
 mod group;
 mod in_place;
 mod loops;
+mod nest_exprs;
 mod parameters;
 mod register_fusion;
 mod schedule;
@@ -31,9 +32,10 @@ mod tiling;
 mod view;
 
 pub(super) use self::driver_space::DriverSpace;
-use self::expr::{ExprNode, ExprRef, GroupExprs, NestExpr, Targets};
+use self::expr::{ExprNode, ExprRef};
 pub(super) use self::group::{Dequantization, GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
+use self::nest_exprs::{GroupExprs, NestExpr, Targets};
 pub(super) use self::parameters::QuantParameters;
 use self::schedule::{Root, Schedule};
 use self::select_kernel::NoKernel;
@@ -46,7 +48,7 @@ use crate::graph::function::Function;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::kernels::StorePolicy;
 use crate::partition::Partition;
-use crate::plan::{Base, Cost, LoopNest, Phase, Plan, Preparation};
+use crate::plan::{AccessId, Base, Cost, LoopNest, Phase, Plan, Preparation};
 use crate::types::dtype::DataType;
 use crate::types::function::computes_in_f32;
 use crate::types::kind::Level;
@@ -73,7 +75,7 @@ pub(super) fn lower(
         .map(|(output, &value)| (value, group.stored_output(output, &ports)))
         .collect();
     let GroupExprs { nests: exprs, buffers } =
-        expr::group_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0, 0);
+        nest_exprs::group_exprs(&group, &mut group.stored_inputs(&ports), &targets, 0, 0);
     let policy = memory::decide(traffic(&group, &exprs, single_thread));
     let lowered = lower_exprs(&exprs, level, &policy, |_| false).map_err(refuse)?;
     let phase_flops = lowered.flops;
@@ -142,7 +144,7 @@ pub(super) fn lower_nests<'a>(
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Result<LoweredNests, CompileFault> {
-    let GroupExprs { nests, buffers } = expr::group_exprs(group, stored, targets, constants, buffers);
+    let GroupExprs { nests, buffers } = nest_exprs::group_exprs(group, stored, targets, constants, buffers);
     Ok(LoweredNests { buffers, ..lower_exprs(&nests, level, policy, is_read_later)? })
 }
 
@@ -204,7 +206,7 @@ pub(super) fn is_tile_program<'a>(
     let target = Stored { base: Base::Buffer(0), strides: None };
     let nest_box = NestBox::of_dims(&space.dims);
     group.values[value].dims == space.dims
-        && expr::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
+        && nest_exprs::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
 }
 
 /// Lowers values of a group to a tile program over the space of a driver: the program computes the targets
@@ -221,7 +223,7 @@ pub(super) fn tile_program<'a>(
     is_read_later: impl Fn(Base) -> bool,
 ) -> Result<LoweredNests, CompileFault> {
     let nest_box = NestBox::of_dims(&space.dims);
-    let nest = expr::nest_expr(group, stored, &nest_box, Some(space), targets, constants);
+    let nest = nest_exprs::nest_expr(group, stored, &nest_box, Some(space), targets, constants);
     let no_strides = |_| CompileFault::Unsupported("no strides lead a tile to its operands".into());
     lower_exprs(&[nest.map_err(no_strides)?], level, policy, is_read_later)
 }
@@ -268,9 +270,9 @@ fn flops(nest: &NestExpr<'_>) -> usize {
 fn traffic(group: &ShapedGroup, exprs: &[NestExpr<'_>], single_thread: bool) -> Traffic {
     let outputs = group.outputs.iter().map(|&value| group.values[value].bytes());
     Traffic {
-        bytes: expr::bytes_moved(exprs, group),
+        bytes: nest_exprs::bytes_moved(exprs, group),
         output: outputs.fold(0, usize::saturating_add),
-        reads_one_branch: expr::reads_one_branch(exprs),
+        reads_one_branch: nest_exprs::reads_one_branch(exprs),
         single_thread,
     }
 }
@@ -282,13 +284,13 @@ fn roots(
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Vec<Root> {
-    let root = |&(access, value): &(usize, ExprRef)| {
+    let root = |&(access, value): &(AccessId, ExprRef)| {
         let base = nest.expr.accesses[access].base;
         let is_read = is_read_later(base)
             || later.iter().any(|later| {
                 let accesses = later.expr.accesses.iter().enumerate();
                 let mut of_base = accesses.filter(|(_, access)| access.base == base);
-                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != index))
+                of_base.any(|(index, _)| later.roots.iter().all(|&(root, _)| root != AccessId(index)))
             });
         Root { access, value, stores: if is_read { StorePolicy::Temporal } else { policy.stores } }
     };

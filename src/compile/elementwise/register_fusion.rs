@@ -12,7 +12,7 @@ use crate::kernels::fused::{
 use crate::kernels::pointwise::Params;
 use crate::kernels::{InnerStride, Width};
 use crate::plan::register_fusion::RegisterFusionVerdict;
-use crate::plan::{FusedKernel, Instr, Operand};
+use crate::plan::{FusedKernel, Instr, OfSteps, Operand, StepId, StepSet};
 use crate::types::kind::Level;
 
 /// Most steps of a fused kernel: the depth of nested calls if the compiler does not make tail calls of them.
@@ -21,19 +21,25 @@ const MAX_STEPS: usize = 32;
 /// A schedule with fused kernels in place of the steps that they absorb, and a verdict for each step.
 pub(super) struct FusedSchedule<'a> {
     pub(super) schedule: Schedule<'a>,
-    pub(super) verdicts: Vec<RegisterFusionVerdict>,
+    pub(super) verdicts: OfSteps<RegisterFusionVerdict>,
 }
+
+/// For each step whether it can be part of a fused kernel, and if not, why.
+type FusibleSteps = OfSteps<Result<(), RegisterFusionVerdict>>;
+
+/// For each step the fused kernel in its place, with the steps that the kernel absorbs.
+type FusedKernels = OfSteps<Option<(FusedKernel, Vec<StepId>)>>;
 
 /// Fuses the steps of a schedule as far as that pays.
 pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPolicy) -> FusedSchedule<'a> {
     let count = schedule.steps.len();
-    let fusible: Vec<Result<(), RegisterFusionVerdict>> =
-        (0..count).map(|step| check_fusible(&schedule, step)).collect();
+    let fusible: FusibleSteps = StepId::all(count).map(|step| check_fusible(&schedule, step)).collect();
     let lone = |why: RegisterFusionVerdict| {
-        fusible.iter().map(|fusible| fusible.err().unwrap_or(why)).collect::<Vec<_>>()
+        fusible.iter().map(|fusible| fusible.err().unwrap_or(why)).collect::<OfSteps<_>>()
     };
     if count < 2 {
-        return FusedSchedule { schedule, verdicts: vec![RegisterFusionVerdict::NoPartner; count] };
+        let verdicts = OfSteps::new(count, RegisterFusionVerdict::NoPartner);
+        return FusedSchedule { schedule, verdicts };
     }
     // A fused kernel of two steps must save more than a pass through the caches.
     if count == 2 && !policy.fuses_pairs {
@@ -43,14 +49,14 @@ pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPoli
         return FusedSchedule { verdicts: lone(why), schedule };
     }
     let mut verdicts = lone(RegisterFusionVerdict::NoPartner);
-    let mut users = vec![Vec::new(); count];
-    for (user, step) in schedule.steps.iter().enumerate() {
+    let mut users = OfSteps::new(count, Vec::new());
+    for (user, step) in StepId::all(count).zip(&schedule.steps) {
         step.instr.deps().for_each(|used| users[used].push(user));
     }
-    let mut taken = vec![false; count];
-    let mut kernels: Vec<Option<(FusedKernel, Vec<usize>)>> = (0..count).map(|_| None).collect();
-    for root in (0..count).rev() {
-        if taken[root] || fusible[root].is_err() {
+    let mut taken = StepSet::none_of(count);
+    let mut kernels: FusedKernels = StepId::all(count).map(|_| None).collect();
+    for root in StepId::all(count).rev() {
+        if taken.contains(root) || fusible[root].is_err() {
             continue;
         }
         let members = members(&schedule.steps, &users, &fusible, root, &mut verdicts);
@@ -59,7 +65,7 @@ pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPoli
         }
         match Writer::new(&schedule, &members, level, policy).fused() {
             Ok(kernel) => {
-                members.iter().for_each(|&step| taken[step] = true);
+                taken.extend(members.iter().copied());
                 verdicts[root] = RegisterFusionVerdict::Fused;
                 kernels[root] = Some((kernel, members));
             }
@@ -69,15 +75,16 @@ pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPoli
     with_kernels(schedule, kernels, &verdicts)
 }
 
-/// The schedule with kernels in place of steps, each given with the steps that it absorbs.
+/// The schedule with kernels in place of steps.
 fn with_kernels<'a>(
     schedule: Schedule<'a>,
-    mut kernels: Vec<Option<(FusedKernel, Vec<usize>)>>,
-    verdicts: &[RegisterFusionVerdict],
+    mut kernels: FusedKernels,
+    verdicts: &OfSteps<RegisterFusionVerdict>,
 ) -> FusedSchedule<'a> {
     let Schedule { expr, space, steps, roots } = schedule;
-    let absorbed: Vec<_> = steps.iter().map(|step| (step.labels.clone(), step.cost)).collect();
-    let fused = |(index, step): (usize, UnplacedStep)| match kernels[index].take() {
+    let all = StepId::all(steps.len());
+    let absorbed: OfSteps<_> = steps.iter().map(|step| (step.labels.clone(), step.cost)).collect();
+    let fused = |(index, step): (StepId, UnplacedStep)| match kernels[index].take() {
         None => step,
         Some((kernel, members)) => UnplacedStep {
             labels: members.iter().flat_map(|&member| &absorbed[member].0).copied().collect(),
@@ -86,12 +93,12 @@ fn with_kernels<'a>(
             ..step
         },
     };
-    let steps: Vec<UnplacedStep> = steps.into_iter().enumerate().map(fused).collect();
+    let steps: Vec<UnplacedStep> = all.clone().zip(steps).map(fused).collect();
     let order = execution_order(&steps, &roots);
-    let mut numbers = vec![0; steps.len()];
-    order.iter().enumerate().for_each(|(number, &step)| numbers[step] = number);
+    let mut numbers: OfSteps<StepId> = all.clone().collect();
+    all.zip(&order).for_each(|(number, &step)| numbers[step] = number);
     let verdicts = order.iter().map(|&step| verdicts[step]).collect();
-    let mut open: Vec<Option<UnplacedStep>> = steps.into_iter().map(Some).collect();
+    let mut open: OfSteps<Option<UnplacedStep>> = steps.into_iter().map(Some).collect();
     let mut steps: Vec<UnplacedStep> = order.into_iter().filter_map(|step| open[step].take()).collect();
     steps.iter_mut().for_each(|step| step.instr.renumber(&numbers));
     let roots = roots.into_iter().map(|root| numbers[root]).collect();
@@ -100,15 +107,15 @@ fn with_kernels<'a>(
 
 /// The steps that roots need, in run order if none is skipped. A fused kernel needs its operands in another
 /// order than its steps did, and scratch is shared by that order.
-fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
-    let (mut seen, mut order) = (vec![false; steps.len()], Vec::with_capacity(steps.len()));
+fn execution_order(steps: &[UnplacedStep], roots: &[StepId]) -> Vec<StepId> {
+    let (mut seen, mut order) = (StepSet::none_of(steps.len()), Vec::with_capacity(steps.len()));
     let mut open = Vec::new();
     for &root in roots {
-        open.extend((!std::mem::replace(&mut seen[root], true)).then_some(root));
+        open.extend(seen.insert(root).then_some(root));
         while let Some(&step) = open.last() {
-            match steps[step].instr.deps().find(|&used| !seen[used]) {
+            match steps[step].instr.deps().find(|&used| !seen.contains(used)) {
                 Some(used) => {
-                    seen[used] = true;
+                    seen.insert(used);
                     open.push(used);
                 }
                 None => order.extend(open.pop()),
@@ -119,21 +126,21 @@ fn execution_order(steps: &[UnplacedStep], roots: &[usize]) -> Vec<usize> {
 }
 
 /// The steps that a fused kernel can absorb, in order: each is used only within the fused kernel, and varies
-/// along the same loops. Notes why a fusible operand is none of them.
+/// along the same loops. Notes why a fusible operand is not absorbed.
 fn members(
     steps: &[UnplacedStep],
-    users: &[Vec<usize>],
-    fusible: &[Result<(), RegisterFusionVerdict>],
-    root: usize,
-    verdicts: &mut [RegisterFusionVerdict],
-) -> Vec<usize> {
+    users: &OfSteps<Vec<StepId>>,
+    fusible: &FusibleSteps,
+    root: StepId,
+    verdicts: &mut OfSteps<RegisterFusionVerdict>,
+) -> Vec<StepId> {
     let mut members = vec![root];
-    for step in (0..root).rev() {
+    for step in StepId::all(root.0).rev() {
         let is_used = users[step].iter().any(|user| members.contains(user));
         if !is_used || fusible[step].is_err() {
             continue;
         }
-        let refusal = if steps[step].port.is_some() {
+        let refusal = if steps[step].dest.is_some() {
             // A result that is written to a port is used outside.
             Some(RegisterFusionVerdict::Stored)
         } else if steps[step].varies != steps[root].varies {
@@ -155,7 +162,7 @@ fn members(
 }
 
 /// Whether a step can be part of a fused kernel: it covers the whole tile, and has a stage.
-fn check_fusible(schedule: &Schedule<'_>, index: usize) -> Result<(), RegisterFusionVerdict> {
+fn check_fusible(schedule: &Schedule<'_>, index: StepId) -> Result<(), RegisterFusionVerdict> {
     let Schedule { space, steps, .. } = schedule;
     let step = &steps[index];
     if step.fusible.is_none() {
@@ -177,22 +184,22 @@ fn check_fusible(schedule: &Schedule<'_>, index: usize) -> Result<(), RegisterFu
 }
 
 /// Whether a mask test may skip a heavy step, which no fused kernel absorbs, for a branch of this select.
-fn skips_work(schedule: &Schedule<'_>, index: usize) -> bool {
+fn skips_work(schedule: &Schedule<'_>, index: StepId) -> bool {
     let Schedule { steps, roots, .. } = schedule;
     let Instr::Select(select) = &steps[index].instr else { return false };
-    let is_heavy = |step: usize| steps[step].fusible.is_none() && steps[step].varies == steps[index].varies;
+    let is_heavy = |step: StepId| steps[step].fusible.is_none() && steps[step].varies == steps[index].varies;
     select.computed_branches().any(|first| skippable(steps, roots, index, first).any(is_heavy))
 }
 
 /// Whether the mask test of this select may save asking the driver for an operand, which only a branch needs.
-fn skips_driver(schedule: &Schedule<'_>, index: usize) -> bool {
+fn skips_driver(schedule: &Schedule<'_>, index: StepId) -> bool {
     let Schedule { expr, steps, roots, .. } = schedule;
     let Instr::Select(select) = &steps[index].instr else { return false };
     if expr.driver.is_none() {
         return false;
     }
-    let supplied = |steps_reached: &[bool], cut: Option<Operand>| -> SmallVec<[Operand; 4]> {
-        let reached = (0..steps.len()).filter(|&step| steps_reached[step]);
+    let supplied = |steps_reached: &StepSet, cut: Option<Operand>| -> SmallVec<[Operand; 4]> {
+        let reached = StepId::all(steps.len()).filter(|&step| steps_reached.contains(step));
         let operands = reached.flat_map(|step| {
             let is_cut = move |operand: &Operand| step == index && Some(*operand) == cut;
             steps[step].instr.operands().into_iter().filter(move |operand| !is_cut(operand))
@@ -204,30 +211,26 @@ fn skips_driver(schedule: &Schedule<'_>, index: usize) -> bool {
             Operand::Access(_) => [branch].into_iter().filter(|&branch| expr.is_supplied(branch)).collect(),
             Operand::Step(first) => supplied(&reached(steps, [first], |_, _| true), None),
         };
-        let follow = |user: usize, used: usize| (user, Operand::Step(used)) != (index, branch);
+        let follow = |user: StepId, used: StepId| (user, Operand::Step(used)) != (index, branch);
         let without = supplied(&reached(steps, roots.iter().copied(), follow), Some(branch));
         inside.iter().any(|operand| !without.contains(operand))
     })
 }
 
-/// For each member, by step, whether the NaN payload of its result is demanded: it is stored, or moved or
+/// The members whose results have a NaN payload that is demanded: the payload is stored, or moved or
 /// changed bit by bit on its way to a store. Arithmetic and predicates treat every NaN alike.
-fn demands_nan_bits(steps: &[UnplacedStep], members: &[usize]) -> Vec<bool> {
-    let mut demanded = vec![false; steps.len()];
-    members.last().into_iter().for_each(|&root| demanded[root] = true);
+fn demands_nan_bits(steps: &[UnplacedStep], members: &[StepId]) -> StepSet {
+    let mut demanded = StepSet::none_of(steps.len());
+    demanded.extend(members.last().copied());
     for &member in members.iter().rev() {
         let Some(Fusible { shape, operands }) = &steps[member].fusible else { continue };
         let demanded_operands = match shape {
             StageShape::Bits(_) => &operands[..],
-            StageShape::Same if demanded[member] => &operands[..],
-            StageShape::Select { .. } if demanded[member] => &operands[1..],
+            StageShape::Same if demanded.contains(member) => &operands[..],
+            StageShape::Select { .. } if demanded.contains(member) => &operands[1..],
             _ => &[],
         };
-        for &(operand, _) in demanded_operands {
-            if let Operand::Step(step) = operand {
-                demanded[step] = true;
-            }
-        }
+        demanded.extend(demanded_operands.iter().filter_map(|(operand, _)| operand.step()));
     }
     demanded
 }
@@ -239,7 +242,7 @@ type Written = Result<(), RegisterFusionVerdict>;
 struct Writer<'a> {
     schedule: &'a Schedule<'a>,
     steps: &'a [UnplacedStep],
-    members: &'a [usize],
+    members: &'a [StepId],
     level: Level,
     policy: &'a MemoryPolicy,
     stages: Vec<StageUse>,
@@ -248,11 +251,11 @@ struct Writer<'a> {
     /// The value in each spill slot.
     spilled: Vec<Option<Operand>>,
     /// For each member, the number of uses of its result that are left.
-    uses: Vec<usize>,
-    /// For each member, whether the NaN payload of its result is demanded.
-    demands_nan_bits: Vec<bool>,
+    uses: OfSteps<usize>,
+    /// The members whose result has a NaN payload that is demanded.
+    demands_nan_bits: StepSet,
     /// The members whose stages have been emitted, or begun.
-    emitted: Vec<bool>,
+    emitted: StepSet,
     /// The value in the block registers.
     block: Option<Operand>,
     lane_mask: Option<Operand>,
@@ -261,9 +264,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(schedule: &'a Schedule<'a>, members: &'a [usize], level: Level, policy: &'a MemoryPolicy) -> Self {
+    fn new(
+        schedule: &'a Schedule<'a>,
+        members: &'a [StepId],
+        level: Level,
+        policy: &'a MemoryPolicy,
+    ) -> Self {
         let steps = &schedule.steps[..];
-        let mut uses = vec![0; steps.len()];
+        let mut uses = OfSteps::new(steps.len(), 0);
         for operands in
             members.iter().filter_map(|&step| steps[step].fusible.as_ref()).map(|fusible| &fusible.operands)
         {
@@ -284,7 +292,7 @@ impl<'a> Writer<'a> {
             spilled: Vec::new(),
             uses,
             demands_nan_bits: demands_nan_bits(steps, members),
-            emitted: vec![false; steps.len()],
+            emitted: StepSet::none_of(steps.len()),
             block: None,
             lane_mask: None,
             saved_mask: None,
@@ -308,9 +316,10 @@ impl<'a> Writer<'a> {
             self.load_block(result)?;
             StoreKind::Block(self.steps[root].width, self.steps[root].stores)
         };
-        let (operands, of_feeds) = self.operands.into_iter().unzip();
-        let program = FusedProgram::new(self.level, &self.stages, of_feeds, ending, self.spilled.len())
-            .ok_or(RegisterFusionVerdict::NoProgram)?;
+        let (operands, program_operands) = self.operands.into_iter().unzip();
+        let program =
+            FusedProgram::new(self.level, &self.stages, program_operands, ending, self.spilled.len())
+                .ok_or(RegisterFusionVerdict::NoProgram)?;
         Ok(FusedKernel { program, operands })
     }
 
@@ -326,9 +335,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Prefetches the operands that are contiguous along rows, if memory binds by far. The stages of a block
-    /// are so many instructions that the hardware does not see the next loads coming; within the last level
-    /// it does (decision: prefetch-fused).
+    /// Prefetches the operands that are contiguous along rows, if memory is by far the bottleneck. The
+    /// stages of a block have too many instructions for the hardware to see the next loads coming; loads from
+    /// the last-level cache need no prefetch (decision: prefetch-fused).
     fn prefetch(&mut self) -> Written {
         let from_memory =
             |(index, &(operand, ProgramOperand { width, inner })): (usize, &(Operand, ProgramOperand))| {
@@ -345,12 +354,12 @@ impl<'a> Writer<'a> {
         let varies = self.members.last().map(|&root| self.steps[root].varies);
         let as_often = self.steps.iter().filter(|step| Some(step.varies) == varies);
         let cost: usize = as_often.map(|step| step.cost).sum();
-        let runs_along = |&access: &usize| self.schedule.space.columns.strides[access] != 0;
-        let accesses = (0..self.schedule.expr.accesses.len()).filter(runs_along);
-        let moved: usize = accesses.map(|access| self.schedule.expr.accesses[access].width.bytes()).sum();
+        let along_rows = self.schedule.expr.accesses.iter().zip(&self.schedule.space.columns.strides);
+        let moved: usize =
+            along_rows.filter(|&(_, &stride)| stride != 0).map(|(access, _)| access.width.bytes()).sum();
         // Nests all of whose results are unpacked read and write their tiles by small pieces.
         let writes_rows =
-            self.steps.iter().any(|s| s.port.is_some() && !matches!(s.instr, Instr::UnpackTile { .. }));
+            self.steps.iter().any(|s| s.dest.is_some() && !matches!(s.instr, Instr::UnpackTile { .. }));
         // Tiles are then pieces of rows that are too short for the hardware prefetcher
         // (decision: prefetch-fused-pack).
         let packs = self.steps.iter().any(UnplacedStep::packs);
@@ -372,7 +381,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn fusible(&self, step: usize) -> Result<&'a Fusible, RegisterFusionVerdict> {
+    fn fusible(&self, step: StepId) -> Result<&'a Fusible, RegisterFusionVerdict> {
         self.steps[step].fusible.as_ref().ok_or(RegisterFusionVerdict::NoStage)
     }
 
@@ -399,7 +408,7 @@ impl<'a> Writer<'a> {
 
     /// Emits the stages of a value, once, behind those of its operands.
     fn emit(&mut self, value: Operand) -> Written {
-        let mut open: Vec<usize> = self.begin(value).into_iter().collect();
+        let mut open: Vec<StepId> = self.begin(value).into_iter().collect();
         while let Some(&step) = open.last() {
             let operands = &self.fusible(step)?.operands;
             // The condition comes first. The mask register holds it while the branches are computed, the
@@ -418,13 +427,13 @@ impl<'a> Writer<'a> {
     }
 
     /// The member that gives a value, unless its stages have been begun; from here on they have.
-    fn begin(&mut self, value: Operand) -> Option<usize> {
+    fn begin(&mut self, value: Operand) -> Option<StepId> {
         let step = value.step().filter(|_| self.is_member(value))?;
-        (!std::mem::replace(&mut self.emitted[step], true)).then_some(step)
+        self.emitted.insert(step).then_some(step)
     }
 
     /// Emits the stages of a member whose operands have theirs.
-    fn emit_step(&mut self, step: usize) -> Written {
+    fn emit_step(&mut self, step: StepId) -> Written {
         let Fusible { shape, operands } = self.fusible(step)?;
         let operand = |index: usize| operands[index].0;
         match *shape {
@@ -496,14 +505,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Makes any NaN in the block, the result of a step, the canonical NaN, if its payload is demanded.
-    fn canonicalise_nan(&mut self, step: usize, produces_noncanonical_nan: bool) -> Written {
-        match produces_noncanonical_nan && self.demands_nan_bits[step] {
+    fn canonicalise_nan(&mut self, step: StepId, produces_noncanonical_nan: bool) -> Written {
+        match produces_noncanonical_nan && self.demands_nan_bits.contains(step) {
             true => self.call(fused::canonicalise(), Location::Nowhere),
             false => Ok(()),
         }
     }
 
-    /// Two operands, with the one that the block holds first.
+    /// Two operands; if the block registers hold the second, it comes first.
     fn in_block_first(&self, x: Operand, y: Operand) -> (Operand, Operand) {
         if self.block == Some(y) { (y, x) } else { (x, y) }
     }
@@ -581,7 +590,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The block becomes the result of a step, which uses its operands.
-    fn replace_block(&mut self, step: usize) -> Written {
+    fn replace_block(&mut self, step: StepId) -> Written {
         self.use_operands(step);
         self.spill(self.block)?;
         self.block = Some(Operand::Step(step));
@@ -589,7 +598,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The mask becomes the result of a step, which uses its operands.
-    fn replace_lane_mask(&mut self, step: usize) -> Written {
+    fn replace_lane_mask(&mut self, step: StepId) -> Written {
         self.use_operands(step);
         self.save_lane_mask()?;
         self.lane_mask = Some(Operand::Step(step));
@@ -607,7 +616,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn use_operands(&mut self, step: usize) {
+    fn use_operands(&mut self, step: StepId) {
         let steps = self.steps;
         for &(operand, _) in steps[step].fusible.iter().flat_map(|fusible| &fusible.operands) {
             if let Operand::Step(used) = operand {

@@ -3,18 +3,20 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::access::IterationSpace;
-use super::expr::{ExprGraph, ExprRef};
+use super::expr::{ExprGraph, ExprRef, NodeId};
 use super::select_kernel::{self, Fusible, NoKernel, Operands, StageShape};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{InnerStride, LINE, StorePolicy, Width, pack, select, transpose};
 use crate::plan::scalar_op::{ScalarOp, StepLabel};
-use crate::plan::{Base, Instr, Operand, Select, StepSpace, Traversal};
+use crate::plan::{
+    AccessId, Base, Instr, Operand, Select, StepId, StepSet, StepSpace, Traversal, indexed_by,
+};
 use crate::types::kind::Level;
 
 /// An output of a nest.
 pub(super) struct Root {
     /// Its access.
-    pub(super) access: usize,
+    pub(super) access: AccessId,
     /// The value written there.
     pub(super) value: ExprRef,
     pub(super) stores: StorePolicy,
@@ -25,8 +27,8 @@ pub(super) struct UnplacedStep {
     /// What the step does; see [`Step::labels`](crate::plan::Step::labels).
     pub(super) labels: SmallVec<[StepLabel; 1]>,
     pub(super) instr: Instr,
-    /// The access of the port that it writes; `None` for scratch.
-    pub(super) port: Option<usize>,
+    /// The access to which it writes; `None` for scratch.
+    pub(super) dest: Option<AccessId>,
     pub(super) width: Width,
     pub(super) space: StepSpace,
     pub(super) traversal: Traversal,
@@ -47,13 +49,18 @@ impl UnplacedStep {
     }
 }
 
+indexed_by! {
+    Vec<UnplacedStep>, StepId, UnplacedStep;
+    [UnplacedStep], StepId, UnplacedStep;
+}
+
 /// The steps of a nest in run order, without a place for their results.
 pub(super) struct Schedule<'a> {
     pub(super) expr: &'a ExprGraph<'a>,
     pub(super) space: IterationSpace,
     pub(super) steps: Vec<UnplacedStep>,
     /// The steps that complete the outputs.
-    pub(super) roots: SmallVec<[usize; 2]>,
+    pub(super) roots: SmallVec<[StepId; 2]>,
 }
 
 impl<'a> Schedule<'a> {
@@ -81,57 +88,57 @@ impl<'a> Schedule<'a> {
     }
 
     /// Whether the rows of a step's result and of all its operands follow each other without a gap.
-    pub(super) fn lies_flat(&self, index: usize) -> bool {
+    pub(super) fn lies_flat(&self, index: StepId) -> bool {
         let Self { expr, space: iter_space, steps, .. } = self;
         let step = &steps[index];
-        let follows = |access: usize| {
+        let follows = |access: AccessId| {
             let width = expr.accesses[access].width.bytes() as isize;
             let (row_stride, along) = (iter_space.rows.strides[access], iter_space.columns.strides[access]);
             along == width && row_stride == width * iter_space.columns.extent as isize
         };
-        let is_everywhere_one =
-            |access: usize| (iter_space.rows.strides[access], iter_space.columns.strides[access]) == (0, 0);
+        let is_everywhere_one = |access: AccessId| {
+            (iter_space.rows.strides[access], iter_space.columns.strides[access]) == (0, 0)
+        };
         let is_whole = |space: StepSpace| space.rows && space.columns == InnerStride::Contiguous;
         let fits = |operand: Operand| match operand {
             Operand::Access(access) => follows(access) || is_everywhere_one(access),
             Operand::Step(step) => {
-                let UnplacedStep { space, port, .. } = steps[step];
+                let UnplacedStep { space, dest, .. } = steps[step];
                 let is_one = !space.rows && space.columns == InnerStride::Broadcast;
-                is_one || (is_whole(space) && port.is_none_or(follows))
+                is_one || (is_whole(space) && dest.is_none_or(follows))
             }
         };
         let is_map = !step.packs()
             && !matches!(step.instr, Instr::Index { .. } | Instr::IsKept { .. } | Instr::Nibbles { .. });
         is_map
             && is_whole(step.space)
-            && step.port.is_none_or(follows)
+            && step.dest.is_none_or(follows)
             && step.instr.operands().into_iter().all(fits)
     }
 }
 
 /// The steps that only one branch of a select needs, which starts at step `first`.
-pub(super) fn skippable<'a>(
-    steps: &'a [UnplacedStep],
-    roots: &[usize],
-    select: usize,
-    first: usize,
-) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn skippable(
+    steps: &[UnplacedStep],
+    roots: &[StepId],
+    select: StepId,
+    first: StepId,
+) -> impl Iterator<Item = StepId> {
     let inside = reached(steps, [first], |_, _| true);
     let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (select, first));
-    (0..steps.len()).filter(move |&step| inside[step] && !without[step])
+    StepId::all(steps.len()).filter(move |&step| inside.contains(step) && !without.contains(step))
 }
 
 /// The steps that a skippable branch of a select needs, and others too.
-pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<bool> {
-    let mut conditional = vec![false; steps.len()];
-    for (index, step) in steps.iter().enumerate() {
+pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[StepId]) -> StepSet {
+    let mut conditional = StepSet::none_of(steps.len());
+    for (index, step) in StepId::all(steps.len()).zip(steps) {
         let Instr::Select(select) = &step.instr else { continue };
         for first in select.computed_branches() {
             let inside = reached(steps, [first], |_, _| true);
             let without = reached(steps, roots.iter().copied(), |user, used| (user, used) != (index, first));
-            for step in 0..steps.len() {
-                conditional[step] |= inside[step] && without[step];
-            }
+            let both = |&step: &StepId| inside.contains(step) && without.contains(step);
+            conditional.extend(StepId::all(steps.len()).filter(both));
         }
     }
     conditional
@@ -140,13 +147,13 @@ pub(super) fn conditional_users(steps: &[UnplacedStep], roots: &[usize]) -> Vec<
 /// The steps that some steps need, including themselves, along the uses that are followed.
 pub(super) fn reached(
     steps: &[UnplacedStep],
-    from: impl IntoIterator<Item = usize>,
-    follow: impl Fn(usize, usize) -> bool,
-) -> Vec<bool> {
-    let mut seen = vec![false; steps.len()];
-    let mut open: Vec<usize> = from.into_iter().collect();
+    from: impl IntoIterator<Item = StepId>,
+    follow: impl Fn(StepId, StepId) -> bool,
+) -> StepSet {
+    let mut seen = StepSet::none_of(steps.len());
+    let mut open: Vec<StepId> = from.into_iter().collect();
     while let Some(index) = open.pop() {
-        if !std::mem::replace(&mut seen[index], true) {
+        if seen.insert(index) {
             open.extend(steps[index].instr.deps().filter(|&used| follow(index, used)));
         }
     }
@@ -162,14 +169,14 @@ struct Builder<'a> {
     /// The steps so far, in run order if none is skipped.
     steps: Vec<UnplacedStep>,
     /// The step of each node, if it has one by now.
-    of_node: Vec<Option<usize>>,
+    of_node: Vec<Option<StepId>>,
     /// Packed accesses, and the steps that pack them.
-    packed: Vec<(usize, usize)>,
+    packed: Vec<(AccessId, StepId)>,
 }
 
 impl Builder<'_> {
     /// The inner stride of an access; `None` if the operand has to be packed.
-    fn inner(&self, access: usize) -> Option<InnerStride> {
+    fn inner(&self, access: AccessId) -> Option<InnerStride> {
         let width = self.expr.accesses[access].width.bytes() as isize;
         match self.iter_space.columns.strides[access] {
             _ if self.iter_space.columns.extent == 1 => Some(InnerStride::Contiguous),
@@ -180,7 +187,7 @@ impl Builder<'_> {
     }
 
     /// Whether an access goes through indices, which no memory holds.
-    fn is_index(&self, access: usize) -> bool {
+    fn is_index(&self, access: AccessId) -> bool {
         self.expr.accesses[access].base == Base::Index
     }
 
@@ -188,7 +195,7 @@ impl Builder<'_> {
     fn operand(&mut self, operand: ExprRef) -> Result<(Operand, InnerStride), NoKernel> {
         Ok(match operand {
             ExprRef::Node(node) => {
-                let step = self.of_node[node].ok_or(NoKernel(self.expr.nodes[node].op))?;
+                let step = self.of_node[node.0].ok_or(NoKernel(self.expr.nodes[node].op))?;
                 (Operand::Step(step), self.steps[step].space.columns)
             }
             ExprRef::AxisAccess(access) if self.is_index(access) => {
@@ -219,7 +226,7 @@ impl Builder<'_> {
         }
     }
 
-    fn pack_tile(&mut self, access: usize) -> usize {
+    fn pack_tile(&mut self, access: AccessId) -> StepId {
         if let Some(&(_, step)) = self.packed.iter().find(|(packed, _)| *packed == access) {
             return step;
         }
@@ -237,9 +244,9 @@ impl Builder<'_> {
         step
     }
 
-    fn push(&mut self, step: UnplacedStep) -> usize {
+    fn push(&mut self, step: UnplacedStep) -> StepId {
         self.steps.push(step);
-        self.steps.len() - 1
+        StepId(self.steps.len() - 1)
     }
 
     /// A step that goes through its part of the tile row by row, to scratch.
@@ -254,7 +261,7 @@ impl Builder<'_> {
         UnplacedStep {
             labels: smallvec![label],
             instr,
-            port: None,
+            dest: None,
             width,
             space: self.iter_space.space(varies),
             traversal: Traversal::RowByRow,
@@ -266,10 +273,10 @@ impl Builder<'_> {
     }
 
     /// Makes the step of a node, if that has none, behind those of its operands.
-    fn node(&mut self, index: usize) -> Result<(), NoKernel> {
+    fn node(&mut self, index: NodeId) -> Result<(), NoKernel> {
         let mut open = vec![index];
         while let Some(&node) = open.last() {
-            if self.of_node[node].is_none() {
+            if self.of_node[node.0].is_none() {
                 if let Some(operand) = self.missing(node) {
                     open.push(operand);
                     continue;
@@ -282,11 +289,11 @@ impl Builder<'_> {
     }
 
     /// The first operand of a node that has no step yet; those before it that have to be packed are.
-    fn missing(&mut self, index: usize) -> Option<usize> {
+    fn missing(&mut self, index: NodeId) -> Option<NodeId> {
         let expr = self.expr;
         let node = &expr.nodes[index];
         node.operands.iter().find_map(|&operand| match operand {
-            ExprRef::Node(node) => self.of_node[node].is_none().then_some(node),
+            ExprRef::Node(node) => self.of_node[node.0].is_none().then_some(node),
             ExprRef::AxisAccess(access) => {
                 if !self.is_index(access) && self.inner(access).is_none() {
                     self.pack_tile(access);
@@ -297,7 +304,7 @@ impl Builder<'_> {
     }
 
     /// Makes the step of a node whose operands have theirs.
-    fn make_node(&mut self, index: usize) -> Result<(), NoKernel> {
+    fn make_node(&mut self, index: NodeId) -> Result<(), NoKernel> {
         let node = &self.expr.nodes[index];
         let varies = self.iter_space.node_varies(node.varies);
         let is_index = matches!(node.op, ScalarOp::Index | ScalarOp::IsKept | ScalarOp::Nibbles(_));
@@ -343,22 +350,22 @@ impl Builder<'_> {
             *classify_mask = Some(select::classify_mask(self.level));
             *blend_rows = None;
         }
-        let port = writes.map(|root| root.access);
+        let dest = writes.map(|root| root.access);
         let cost = node.op.cost().bytes();
         let step = self.push(UnplacedStep {
-            port,
+            dest,
             traversal,
             stores,
             fusible: shape.map(|shape| Fusible { shape, operands }),
             ..self.to_scratch(StepLabel::ScalarOp(node.op), instr, node.width, varies, cost)
         });
-        self.of_node[index] = Some(step);
+        self.of_node[index.0] = Some(step);
         Ok(())
     }
 
     /// The root to which a node can write directly: the port takes its result, element for element. A result
     /// that is stored non-temporally needs a kernel with such stores, and may have no other reader.
-    fn writes(&self, index: usize, varies: u32) -> Option<&Root> {
+    fn writes(&self, index: NodeId, varies: u32) -> Option<&Root> {
         let root = self.roots.iter().find(|root| root.value == ExprRef::Node(index))?;
         let is_non_temporal = root.stores == StorePolicy::NonTemporal;
         let is_read = || self.expr.nodes.iter().any(|node| node.operands.contains(&ExprRef::Node(index)));
@@ -388,12 +395,12 @@ impl Builder<'_> {
             let instr = Instr::PackTile { from, distance: 0, kernel };
             let (all, cost) = (self.iter_space.all(), select_kernel::PACK_COST);
             let step = self.to_scratch(StepLabel::Transpose, instr, width, all, cost);
-            UnplacedStep { port: Some(root.access), stores: root.stores, ..step }
+            UnplacedStep { dest: Some(root.access), stores: root.stores, ..step }
         })
     }
 
     /// Makes the step that completes an output.
-    fn root(&mut self, root: &Root) -> Result<usize, NoKernel> {
+    fn root(&mut self, root: &Root) -> Result<StepId, NoKernel> {
         let all = self.iter_space.all();
         if let ExprRef::Node(node) = root.value {
             self.node(node)?;
@@ -403,14 +410,14 @@ impl Builder<'_> {
         }
         let (mut operand, mut inner) = self.operand(root.value)?;
         if let Operand::Step(step) = operand
-            && self.steps[step].port == Some(root.access)
+            && self.steps[step].dest == Some(root.access)
         {
             return Ok(step);
         }
         let width = self.expr.accesses[root.access].width;
         let is_strided = self.inner(root.access).is_none();
         let is_dense_step = match operand {
-            Operand::Step(step) => self.steps[step].varies == all && self.steps[step].port.is_none(),
+            Operand::Step(step) => self.steps[step].varies == all && self.steps[step].dest.is_none(),
             Operand::Access(_) => false,
         };
         if !is_strided || !is_dense_step {
@@ -420,13 +427,13 @@ impl Builder<'_> {
             if !is_strided {
                 let operands = [(operand, inner)].as_slice().into();
                 let fusible = Some(Fusible { shape: StageShape::Same, operands });
-                return Ok(self.push(UnplacedStep { port: Some(root.access), stores, fusible, ..copy }));
+                return Ok(self.push(UnplacedStep { dest: Some(root.access), stores, fusible, ..copy }));
             }
             (operand, inner) = (Operand::Step(self.push(copy)), InnerStride::Contiguous);
         }
         debug_assert_eq!(inner, InnerStride::Contiguous);
         let instr = Instr::UnpackTile { from: operand, kernel: pack::unpack_tile(self.level, width) };
         let unpack = self.to_scratch(StepLabel::UnpackTile, instr, width, all, select_kernel::PACK_COST);
-        Ok(self.push(UnplacedStep { port: Some(root.access), ..unpack }))
+        Ok(self.push(UnplacedStep { dest: Some(root.access), ..unpack }))
     }
 }

@@ -2,23 +2,24 @@
 
 use super::schedule::{UnplacedStep, conditional_users};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
-use crate::plan::{Dest, Instr, StepSpace};
+use crate::plan::{Dest, Instr, OfSteps, StepId, StepSpace};
 
 /// The users of step results, in run order if nothing is skipped.
 pub(super) struct Uses {
-    /// For each step the last one that may need its result; the step itself if none does.
-    last: Vec<usize>,
+    /// For each step the last step that may need its result; the step itself if no step needs it.
+    last: OfSteps<StepId>,
 }
 
 impl Uses {
-    pub(super) fn new(steps: &[UnplacedStep], roots: &[usize]) -> Self {
-        let mut last: Vec<usize> = (0..steps.len()).collect();
-        for (index, step) in steps.iter().enumerate() {
+    pub(super) fn new(steps: &[UnplacedStep], roots: &[StepId]) -> Self {
+        let all = StepId::all(steps.len());
+        let mut last: OfSteps<StepId> = all.clone().collect();
+        for (index, step) in all.clone().zip(steps) {
             step.instr.deps().for_each(|operand| last[operand] = last[operand].max(index));
         }
         // A later user may run a skippable step after all; the step's operands must be valid then.
         let conditional = conditional_users(steps, roots);
-        for index in (0..steps.len()).rev().filter(|&index| conditional[index]) {
+        for index in all.rev().filter(|&index| conditional.contains(index)) {
             let until = last[index];
             steps[index].instr.deps().for_each(|operand| last[operand] = last[operand].max(until));
         }
@@ -30,14 +31,14 @@ impl Uses {
 pub(super) struct ScratchSlots {
     slots: Vec<ScratchSlot>,
     /// For each step with a result in scratch, its slot.
-    of_step: Vec<Option<usize>>,
+    of_step: OfSteps<Option<usize>>,
 }
 
 struct ScratchSlot {
     width: Width,
     space: StepSpace,
     /// The last step that needs its content; `None` if it is never free.
-    busy_until: Option<usize>,
+    busy_until: Option<StepId>,
 }
 
 impl ScratchSlots {
@@ -46,12 +47,9 @@ impl ScratchSlots {
         uses: &Uses,
         outlives_a_tile: impl Fn(&UnplacedStep) -> bool,
     ) -> Self {
-        let (mut slots, mut of_step): (Vec<ScratchSlot>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
-        for (index, step) in steps.iter().enumerate() {
-            if step.port.is_some() {
-                of_step.push(None);
-                continue;
-            }
+        let mut slots: Vec<ScratchSlot> = Vec::new();
+        let mut of_step = OfSteps::new(steps.len(), None);
+        for (index, step) in StepId::all(steps.len()).zip(steps).filter(|(_, step)| step.dest.is_none()) {
             let shares = !outlives_a_tile(step);
             // A kernel may write over an operand, element for element, but not over a condition that it still
             // reads.
@@ -70,7 +68,7 @@ impl ScratchSlots {
                 slots.len() - 1
             });
             slots[slot_index].busy_until = shares.then_some(uses.last[index]);
-            of_step.push(Some(slot_index));
+            of_step[index] = Some(slot_index);
         }
         Self { slots, of_step }
     }
@@ -83,7 +81,7 @@ impl ScratchSlots {
     }
 
     /// The destination of each step's result, and the bytes of all.
-    pub(super) fn dests(&self, tile: Extent) -> (Vec<Dest>, usize) {
+    pub(super) fn dests(&self, tile: Extent) -> (OfSteps<Dest>, usize) {
         let mut end = 0;
         let of_slot = self.slots.iter().map(|slot| {
             let columns = if slot.space.columns == InnerStride::Contiguous { tile.columns } else { 1 };

@@ -11,8 +11,8 @@ use super::scratch::{ScratchSlots, Uses};
 use crate::compile::memory::MemoryPolicy;
 use crate::kernels::{Extent, InnerStride, LINE};
 use crate::plan::{
-    Access, Base, Dest, Instr, LookaheadPrefetch, Loop, LoopNest, Operand, Select, Step, StepSet,
-    TileProgram, Traversal,
+    Access, AccessId, Base, Dest, Instr, LookaheadPrefetch, Loop, LoopNest, OfSteps, Operand, Select, Step,
+    StepId, StepSet, TileProgram, Traversal,
 };
 
 /// A schedule whose tiles, loops and scratch are decided.
@@ -62,8 +62,8 @@ impl<'a> TiledNest<'a> {
     /// skippable branch, if that is prefetched.
     pub(super) fn into_nest(self, lookahead: Option<usize>) -> LoopNest {
         let Self { fused: FusedSchedule { schedule, verdicts }, tile, loops, slots } = self;
-        let flat: Vec<bool> =
-            (0..schedule.steps.len()).map(|index| is_flat(&schedule, tile, index)).collect();
+        let flat: OfSteps<bool> =
+            StepId::all(schedule.steps.len()).map(|index| is_flat(&schedule, tile, index)).collect();
         let Schedule { expr, space, steps, roots } = schedule;
         let (dests, fused_scratch) = slots.dests(tile);
         let of_fused = |step: &UnplacedStep| match &step.instr {
@@ -80,15 +80,15 @@ impl<'a> TiledNest<'a> {
                 col_stride: space.columns.strides[i],
             })
             .collect();
-        let placed = |(index, step): (usize, UnplacedStep)| Step {
+        let placed = |(index, step): (StepId, UnplacedStep)| Step {
             labels: step.labels,
             instr: step.instr,
-            to: step.port.map_or(dests[index], Dest::Access),
+            to: step.dest.map_or(dests[index], Dest::Access),
             space: step.space,
             traversal: if flat[index] { Traversal::Flat } else { step.traversal },
             register_fusion: verdicts[index],
         };
-        let steps: Vec<Step> = steps.into_iter().enumerate().map(placed).collect();
+        let steps: Vec<Step> = StepId::all(steps.len()).zip(steps).map(placed).collect();
         let (row_blocks, column_blocks, loops) = loops.in_order();
         let lookahead =
             lookahead.and_then(|tiles| lookahead_prefetch(expr, &steps, &accesses, &loops, tile, tiles));
@@ -114,8 +114,8 @@ fn lookahead_prefetch<'n>(
         _ => None,
     };
     let (step, select, to) = steps.iter().find_map(computed)?;
-    let is_input = |access: usize| accesses[access].base.input(expr.inputs()).is_some();
-    let is_one_piece = |&access: &usize| {
+    let is_input = |access: AccessId| accesses[access].base.input(expr.inputs()).is_some();
+    let is_one_piece = |&access: &AccessId| {
         let (Access { row_stride, col_stride, .. }, width) =
             (&accesses[access], expr.accesses[access].width.bytes());
         let follows = tile.rows == 1 || *row_stride == (width * tile.columns) as isize;
@@ -123,12 +123,13 @@ fn lookahead_prefetch<'n>(
     };
     // Operands that the next tile reads again are in the caches (decision: lookahead-moving).
     let innermost = loops.iter().rev().find(|l| l.extent > 1);
-    let moves_on = |&access: &usize| innermost.is_some_and(|l| l.strides[access] != 0);
-    let read: SmallVec<[usize; 4]> = (0..accesses.len()).filter(is_one_piece).filter(moves_on).collect();
+    let moves_on = |&access: &AccessId| innermost.is_some_and(|l| l.strides[access] != 0);
+    let read: SmallVec<[AccessId; 4]> =
+        (0..accesses.len()).map(AccessId).filter(is_one_piece).filter(moves_on).collect();
     if read.is_empty() {
         return None;
     }
-    let decides_alone = |&access: &usize| {
+    let decides_alone = |&access: &AccessId| {
         let is_one = tile.rows == 1 || accesses[access].row_stride == 0;
         is_input(access) && is_one && select.cond_inner == InnerStride::Broadcast
     };
@@ -148,7 +149,7 @@ fn lookahead_prefetch<'n>(
 }
 
 /// Whether a step can traverse a tile as one row.
-fn is_flat(schedule: &Schedule<'_>, tile: Extent, index: usize) -> bool {
+fn is_flat(schedule: &Schedule<'_>, tile: Extent, index: StepId) -> bool {
     let columns = schedule.space.columns.extent;
     tile.columns == columns && columns > 1 && tile.rows > 1 && schedule.lies_flat(index)
 }
@@ -166,7 +167,7 @@ fn extent(
     let scratch_bytes = slots.bytes_of_element();
     if let [step] = steps
         && step.packs()
-        && step.port.is_some()
+        && step.dest.is_some()
     {
         let Extent { rows, columns } = policy.transposed_tile(step.width, space.rows);
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
@@ -175,9 +176,10 @@ fn extent(
         let Extent { rows, columns } = policy.packed_tile(narrowest, widest, scratch_bytes);
         return Extent { rows: space.rows.min(rows), columns: space.columns.min(columns) };
     }
-    let cost = |branch: usize| {
+    let cost = |branch: StepId| {
         let inside = reached(steps, [branch], |_, _| true);
-        steps.iter().zip(inside).filter(|(_, inside)| *inside).map(|(step, _)| step.cost).sum::<usize>()
+        let inside = StepId::all(steps.len()).filter(|&step| inside.contains(step));
+        inside.map(|step| steps[step].cost).sum::<usize>()
     };
     let selects = steps.iter().filter_map(|step| match &step.instr {
         Instr::Select(select) => Some(select),
@@ -203,6 +205,7 @@ fn is_read_again(expr: &ExprGraph<'_>, steps: &[UnplacedStep]) -> bool {
     let readers =
         |access| steps.iter().filter(|step| step.instr.operands().contains(&Operand::Access(access))).count();
     (0..expr.accesses.len())
+        .map(AccessId)
         .any(|access| matches!(expr.accesses[access].base, Base::Port(_)) && readers(access) > 1)
 }
 
@@ -299,8 +302,7 @@ impl TileLoops {
     fn invalidated_by(&self, steps: &[UnplacedStep]) -> SmallVec<[StepSet; 4]> {
         let of_loop = |&l: &usize| {
             let mut set = StepSet::none_of(steps.len());
-            let varying = steps.iter().enumerate().filter(|(_, step)| !self.is_still(l, step.varies));
-            varying.for_each(|(index, _)| set.insert(index));
+            set.extend(StepId::all(steps.len()).filter(|&step| !self.is_still(l, steps[step].varies)));
             set
         };
         self.order.iter().map(of_loop).collect()

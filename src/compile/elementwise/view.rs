@@ -89,8 +89,8 @@ impl NestBox {
         View { runs: self.runs.iter().enumerate().map(run).collect() }
     }
 
-    /// The box with one axis as two, the inner one of a number of iterations; `None` if a nest has no room
-    /// for one more.
+    /// The box with one axis divided into two, of which the inner one has `inner` iterations; `None` if a
+    /// nest cannot have one axis more.
     pub(in crate::compile) fn split(&self, axis: usize, inner: i64) -> Option<Self> {
         let BoxAxis { run, step, extent } = self.axes[axis];
         let mut split = self.clone();

@@ -7,7 +7,7 @@ use crate::kernels::attention::{QUERIES, ScoreTile};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
-use crate::plan::{BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
+use crate::plan::{AccessId, BackwardOperand, BackwardPhase, Base, OperandForm, TileChain, TypedTile};
 
 use BackwardOperand as O;
 
@@ -26,23 +26,14 @@ pub(super) struct ChainOperands<'a> {
     pub(super) has_scores: bool,
     pub(super) has_gradients: bool,
     pub(super) has_typed: [bool; 2],
-    pub(super) queue: PrefetchQueue,
 }
 
 impl<'a> TileOperands<'a> for ChainOperands<'a> {
-    fn cursor(&self) -> &Cursor<'a> {
-        &self.cursor
-    }
-
-    fn cursor_mut(&mut self) -> &mut Cursor<'a> {
+    fn cursor(&mut self) -> &mut Cursor<'a> {
         &mut self.cursor
     }
 
-    fn prefetch_queue(&mut self) -> &mut PrefetchQueue {
-        &mut self.queue
-    }
-
-    fn at(&mut self, access: usize) -> *mut u8 {
+    fn at(&mut self, access: AccessId) -> *mut u8 {
         let Base::Driver(number) = self.cursor.base(access) else { return self.cursor.at(access) };
         match number {
             TileChain::SCORES => self.compute_scores(),

@@ -7,7 +7,7 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
+use super::call::Call;
 use crate::compose::{folded, is_float, is_integer};
 use crate::error::Fault;
 use crate::onnx::tensors;
@@ -19,7 +19,7 @@ use OpKind as K;
 
 const FLOATS: &str = "f32, bf16, f16";
 /// The largest number of f8_e4m3, and of f8_e5m2.
-const MOST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
+const LARGEST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
 
 /// An op of two inputs, and integers of every width.
 pub(super) fn pair(
@@ -28,14 +28,14 @@ pub(super) fn pair(
     a: TensorId,
     b: TensorId,
 ) -> Result<TensorId, Fault> {
-    let data_type = node.builder.data_type(a);
-    let other = node.builder.data_type(b);
+    let data_type = node.steps.builder.data_type(a);
+    let other = node.steps.builder.data_type(b);
     if data_type != other {
         let place = node.inputs.iter().position(|input| *input == Some(b)).unwrap_or(1);
         return Err(Fault::of_type(node.port(place), other, format!("{data_type}, the type of the others")));
     }
     refuse_u64(node, kind)?;
-    node.steps().pair(kind, &[], a, b)
+    node.steps.pair(kind, &[], a, b)
 }
 
 /// Refuses what no op does with u64.
@@ -54,13 +54,13 @@ pub(super) fn compare(
     b: TensorId,
 ) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
-    match (node.builder.data_type(a), kind) {
+    match (node.steps.builder.data_type(a), kind) {
         (D::Boolean, K::Equal) => {
-            let differ = node.emit_declared(K::LogicalXor, &[], &[a, b], D::Boolean)?;
-            node.same(K::LogicalNot, differ)
+            let differ = node.steps.emit_declared(K::LogicalXor, &[], &[a, b], D::Boolean)?;
+            node.steps.same(K::LogicalNot, differ)
         }
         (D::Boolean, _) => Err(node.bad_type(0, "a numeric type")),
-        _ => node.emit_declared(kind, &[], &[a, b], D::Boolean),
+        _ => node.steps.emit_declared(kind, &[], &[a, b], D::Boolean),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn divide(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
     refuse_u64(node, K::Divide)?;
     let (a, b) = (node.input(0), node.input(1));
-    node.steps().cut_quotient(&[], a, b)
+    node.steps.cut_quotient(&[], a, b)
 }
 
 /// The remainder has the sign of the divisor, or, as C's `fmod`, of the dividend.
@@ -83,11 +83,11 @@ pub(super) fn modulo(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     node.one_type(0, 1)?;
     refuse_u64(node, K::Modulo)?;
-    node.steps().cut_remainder(a, b)
+    node.steps.cut_remainder(a, b)
 }
 
 /// The most exponents that are told apart.
-const MOST_EXPONENTS: usize = 32;
+const MAX_EXPONENTS: usize = 32;
 
 /// Constant exponents: a power of the base for each of them, between which truth values choose.
 pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -104,20 +104,20 @@ pub(super) fn power(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             different.push(number);
         }
     }
-    if different.is_empty() || different.len() > MOST_EXPONENTS {
-        return Err(node.bad_value(1, format!("1 to {MOST_EXPONENTS} different exponents")));
+    if different.is_empty() || different.len() > MAX_EXPONENTS {
+        return Err(node.bad_value(1, format!("1 to {MAX_EXPONENTS} different exponents")));
     }
     let mut result = None;
     for exponent in different {
         let power = one_power(node, base, data_type, exponent)?;
         let places: Vec<bool> = numbers.iter().map(|number| number.to_bits() == exponent.to_bits()).collect();
         let places = Value::from_slice(&dims, &places)?;
-        let places = folded(node.builder, places)?;
+        let places = folded(node.steps.builder, places)?;
         // The first choice is between twice the same, and gives the shape of both operands.
         result = Some(match result {
             None if dims.is_empty() => power,
-            None => node.select(places, power, power)?,
-            Some(rest) => node.select(places, power, rest)?,
+            None => node.steps.select(places, power, power)?,
+            Some(rest) => node.steps.select(places, power, rest)?,
         });
     }
     result.ok_or_else(|| node.bad_value(1, WHY))
@@ -130,17 +130,17 @@ fn one_power(
     exponent: f64,
 ) -> Result<TensorId, Fault> {
     if is_float(data_type) {
-        return node.emit(K::Pow, &[(Attr::Beta, (exponent as f32).into())], &[base], data_type);
+        return node.steps.emit(K::Pow, &[(Attr::Beta, (exponent as f32).into())], &[base], data_type);
     }
     // Products wrap around as powers do.
     let times = (0..=64).find(|&times| f64::from(times) == exponent);
     let times = times.filter(|_| is_integer(data_type));
     let needed = "f32, bf16, f16; whole numbers to a whole power from 0 to 64";
     let times = times.ok_or_else(|| node.bad_type(0, needed))?;
-    let one = node.number(data_type, 1.0)?;
-    let dims = node.builder.known_dims(base).map(<[i64]>::to_vec);
+    let one = node.steps.number(data_type, 1.0)?;
+    let dims = node.steps.builder.known_dims(base).map(<[i64]>::to_vec);
     let dims = dims.ok_or_else(|| node.unfit(0, "known dims"))?;
-    let mut product = node.enlarged(one, &dims)?;
+    let mut product = node.steps.enlarged(one, &dims)?;
     for _ in 0..times {
         product = pair(node, K::Multiply, product, base)?;
     }
@@ -163,82 +163,83 @@ pub(super) fn mean(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let data_type = floats(node)?;
     let mut sum = inputs[0];
     for input in &inputs[1..] {
-        sum = node.emit(K::Add, &[], &[sum, *input], D::F32)?;
+        sum = node.steps.emit(K::Add, &[], &[sum, *input], D::F32)?;
     }
-    let count = node.number(D::F32, inputs.len() as f64)?;
-    node.emit(K::Divide, &[], &[sum, count], data_type)
+    let count = node.steps.number(D::F32, inputs.len() as f64)?;
+    node.steps.emit(K::Divide, &[], &[sum, count], data_type)
 }
 
 pub(super) fn relu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), node.data_type(0));
     if !is_integer(data_type) {
-        return node.same(K::ReLU, x);
+        return node.steps.same(K::ReLU, x);
     }
-    let zero = node.number(data_type, 0.0)?;
+    let zero = node.steps.number(data_type, 0.0)?;
     pair(node, K::Maximum, x, zero)
 }
 
 pub(super) fn elu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let alpha = node.float("alpha", 1.0);
-    node.emit(K::Elu, &[(Attr::Alpha, alpha.into())], &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::Elu, &[(Attr::Alpha, alpha.into())], &[node.input(0)], node.data_type(0))
 }
 
 pub(super) fn leaky_relu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let alpha = node.float("alpha", 0.01);
-    node.emit(K::LeakyReLU, &[(Attr::Alpha, alpha.into())], &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::LeakyReLU, &[(Attr::Alpha, alpha.into())], &[node.input(0)], node.data_type(0))
 }
 
 pub(super) fn hard_sigmoid(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let attrs: [(Attr, AttrValue); 2] =
         [(Attr::Alpha, node.float("alpha", 0.2).into()), (Attr::Beta, node.float("beta", 0.5).into())];
-    node.emit(K::HardSigmoid, &attrs, &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::HardSigmoid, &attrs, &[node.input(0)], node.data_type(0))
 }
 
 pub(super) fn gelu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let mode = node.word("approximate", &[("none", "gelu_erf"), ("tanh", "gelu_tanh")], "gelu_erf")?;
-    node.emit(K::GELU, &[(Attr::Mode, mode.into())], &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::GELU, &[(Attr::Mode, mode.into())], &[node.input(0)], node.data_type(0))
 }
 
 /// `alpha · elu(x / alpha)`.
 pub(super) fn celu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), floats(node)?);
-    let alpha = node.number(D::F32, node.float("alpha", 1.0).into())?;
-    let scaled = node.emit(K::Divide, &[], &[x, alpha], D::F32)?;
-    let bent = node.emit(K::Elu, &[(Attr::Alpha, 1.0f32.into())], &[scaled], D::F32)?;
-    node.emit(K::Multiply, &[], &[bent, alpha], data_type)
+    let alpha = node.steps.number(D::F32, node.float("alpha", 1.0).into())?;
+    let scaled = node.steps.emit(K::Divide, &[], &[x, alpha], D::F32)?;
+    let bent = node.steps.emit(K::Elu, &[(Attr::Alpha, 1.0f32.into())], &[scaled], D::F32)?;
+    node.steps.emit(K::Multiply, &[], &[bent, alpha], data_type)
 }
 
 /// `gamma · (x > 0 ? x : alpha · (eˣ − 1))`.
 pub(super) fn selu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     floats(node)?;
     let (x, alpha) = (node.input(0), node.float("alpha", 1.673_263_2));
-    let gamma = node.number(D::F32, node.float("gamma", 1.050_701).into())?;
-    node.steps().selu(x, alpha, gamma)
+    let gamma = node.steps.number(D::F32, node.float("gamma", 1.050_701).into())?;
+    node.steps.selu(x, alpha, gamma)
 }
 
 /// `x · σ(alpha · x)`.
 pub(super) fn swish(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), floats(node)?);
-    let alpha = node.number(D::F32, node.float("alpha", 1.0).into())?;
-    let scaled = node.emit(K::Multiply, &[], &[x, alpha], D::F32)?;
-    let factor = node.same(K::Sigmoid, scaled)?;
-    node.emit(K::Multiply, &[], &[x, factor], data_type)
+    let alpha = node.steps.number(D::F32, node.float("alpha", 1.0).into())?;
+    let scaled = node.steps.emit(K::Multiply, &[], &[x, alpha], D::F32)?;
+    let factor = node.steps.same(K::Sigmoid, scaled)?;
+    node.steps.emit(K::Multiply, &[], &[x, factor], data_type)
 }
 
 /// A formula of floating-point numbers.
 pub(super) fn formula(node: &mut Call<'_, '_>, formula: Formula) -> Result<TensorId, Fault> {
     floats(node)?;
     let x = node.input(0);
-    formula(&mut node.steps(), x)
+    formula(&mut node.steps, x)
 }
 
 /// `x` above alpha, else 0.
 pub(super) fn thresholded_relu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), floats(node)?);
-    let (alpha, wide) = (node.number(D::F32, node.float("alpha", 1.0).into())?, node.cast(x, D::F32)?);
-    let above = node.emit(K::Greater, &[], &[wide, alpha], D::Boolean)?;
-    let zero = node.number(data_type, 0.0)?;
-    node.select(above, x, zero)
+    let (alpha, wide) =
+        (node.steps.number(D::F32, node.float("alpha", 1.0).into())?, node.steps.cast(x, D::F32)?);
+    let above = node.steps.emit(K::Greater, &[], &[wide, alpha], D::Boolean)?;
+    let zero = node.steps.number(data_type, 0.0)?;
+    node.steps.select(above, x, zero)
 }
 
 /// The slope broadcasts one way onto the data.
@@ -246,7 +247,7 @@ pub(super) fn prelu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
     let attrs: [(Attr, AttrValue); 2] =
         [(Attr::DataFormat, "NCX".into()), (Attr::PerChannelBroadcast, false.into())];
-    node.emit(K::PReLU, &attrs, &[node.input(0), node.input(1)], node.data_type(0))
+    node.steps.emit(K::PReLU, &attrs, &[node.input(0), node.input(1)], node.data_type(0))
 }
 
 /// One of the infinities is a number that can be compared with; of none, nothing is less than itself.
@@ -257,13 +258,13 @@ pub(super) fn is_inf(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(node.bad_type(0, "f32, bf16, f16, f64"));
     }
     let infinity = match signs {
-        (true, true) => return node.emit(K::IsInf, &[], &[x], D::Boolean),
-        (false, false) => return node.emit(K::Less, &[], &[x, x], D::Boolean),
+        (true, true) => return node.steps.emit(K::IsInf, &[], &[x], D::Boolean),
+        (false, false) => return node.steps.emit(K::Less, &[], &[x, x], D::Boolean),
         (true, false) => f64::NEG_INFINITY,
         (false, true) => f64::INFINITY,
     };
-    let infinity = node.number(data_type, infinity)?;
-    node.emit(K::Equal, &[], &[x, infinity], D::Boolean)
+    let infinity = node.steps.number(data_type, infinity)?;
+    node.steps.emit(K::Equal, &[], &[x, infinity], D::Boolean)
 }
 
 /// Between two numbers, each of which may be left out.
@@ -280,7 +281,7 @@ pub(super) fn clip(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 pub(super) fn clip_to_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (least, most) = (node.float("min", f32::MIN), node.float("max", f32::MAX));
     let attrs: [(Attr, AttrValue); 2] = [(Attr::Min, least.into()), (Attr::Max, most.into())];
-    node.emit(K::Clamp, &attrs, &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::Clamp, &attrs, &[node.input(0)], node.data_type(0))
 }
 
 pub(super) fn cast(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -296,37 +297,37 @@ pub(super) fn cast_like(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 
 /// A tensor in a type; as a truth value, whether it is not 0.
 pub(super) fn converted(node: &mut Call<'_, '_>, x: TensorId, to: DataType) -> Result<TensorId, Fault> {
-    let from = node.builder.data_type(x);
+    let from = node.steps.builder.data_type(x);
     if from == to {
         return Ok(x);
     }
     if matches!(from, D::F8E4m3 | D::F8E5m2) {
         let scale = [(Attr::Scales, vec![1.0f32].into())];
-        let number = node.emit(K::Dequantize, &scale, &[x], D::F32)?;
+        let number = node.steps.emit(K::Dequantize, &scale, &[x], D::F32)?;
         return converted(node, number, to);
     }
     if to == D::Boolean {
-        let zero = node.number(from, 0.0)?;
-        return node.emit(K::NotEqual, &[], &[x, zero], to);
+        let zero = node.steps.number(from, 0.0)?;
+        return node.steps.emit(K::NotEqual, &[], &[x, zero], to);
     }
     if matches!(to, D::F8E4m3 | D::F8E5m2) {
         if !is_float(from) {
             return Err(node.bad_type(0, FLOATS));
         }
-        let number = node.cast(x, D::F32)?;
+        let number = node.steps.cast(x, D::F32)?;
         return to_f8(node, number, to);
     }
-    node.cast(x, to)
+    node.steps.cast(x, to)
 }
 
 /// Numbers of f32 as f8: kept within its numbers, or else beyond them as the type has it.
 pub(super) fn to_f8(node: &mut Call<'_, '_>, mut x: TensorId, to: DataType) -> Result<TensorId, Fault> {
     if node.flag("saturate", true) {
-        let most = MOST.iter().find(|(of, _)| *of == to).map_or(f32::MAX, |(_, most)| *most);
+        let most = LARGEST.iter().find(|(of, _)| *of == to).map_or(f32::MAX, |(_, most)| *most);
         let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, (-most).into()), (Attr::Max, most.into())];
-        x = node.emit(K::Clamp, &bounds, &[x], D::F32)?;
+        x = node.steps.emit(K::Clamp, &bounds, &[x], D::F32)?;
     }
-    node.emit(K::Quantize, &[(Attr::Scales, vec![1.0f32].into())], &[x], to)
+    node.steps.emit(K::Quantize, &[(Attr::Scales, vec![1.0f32].into())], &[x], to)
 }
 
 /// The type of the first input, which arithmetic on floating point takes.

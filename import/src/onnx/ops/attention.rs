@@ -2,8 +2,8 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::{converted, floats};
+use super::call::Call;
 use crate::error::Fault;
 use crate::onnx::tensors;
 
@@ -70,17 +70,17 @@ fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result
     }
     let [batch, _, rows, depth] = q.1;
     let full = [batch, heads.queries, rows, k.1[2]];
-    let q = node.in_shape(q.0, &heads.of_queries(q.1))?;
-    let k = node.in_shape(k.0, &heads.of_keys(k.1))?;
+    let q = node.steps.in_shape(q.0, &heads.of_queries(q.1))?;
+    let k = node.steps.in_shape(k.0, &heads.of_keys(k.1))?;
     let columns = v.1[3];
-    let v = node.in_shape(v.0, &heads.of_keys(v.1))?;
-    let products = node.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
+    let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
+    let products = node.steps.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
     let scale = match node.attribute("scale") {
         Some(scale) => scale.float,
         None => (depth.max(1) as f64).sqrt().recip() as f32,
     };
-    let scale = node.number(D::F32, scale.into())?;
-    let scaled = node.both(K::Multiply, products, scale)?;
+    let scale = node.steps.number(D::F32, scale.into())?;
+    let scaled = node.steps.both(K::Multiply, products, scale)?;
     Ok(Scores { heads, full, scaled, v, columns })
 }
 
@@ -88,17 +88,17 @@ impl Scores {
     /// The sums of the values by their shares.
     fn result(&self, node: &mut Call<'_, '_>, shares: TensorId) -> Result<TensorId, Fault> {
         let [batch, heads, rows, _] = self.full;
-        let data_type = node.builder.data_type(self.v);
-        let shares = node.cast(shares, data_type)?;
-        let result = node.emit(K::MatMul, &[], &[shares, self.v], data_type)?;
-        node.in_shape(result, &[batch, heads, rows, self.columns])
+        let data_type = node.steps.builder.data_type(self.v);
+        let shares = node.steps.cast(shares, data_type)?;
+        let result = node.steps.emit(K::MatMul, &[], &[shares, self.v], data_type)?;
+        node.steps.in_shape(result, &[batch, heads, rows, self.columns])
     }
 }
 
 /// The shares of the scores of a row. What is left out throughout has none.
 fn softmax(node: &mut Call<'_, '_>, scores: TensorId, data_type: DataType) -> Result<TensorId, Fault> {
     let whole: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
-    node.emit(K::SoftMax, &whole, &[scores], data_type)
+    node.steps.emit(K::SoftMax, &whole, &[scores], data_type)
 }
 
 /// Refuses steps of SoftMax in a type that no op computes in.
@@ -121,8 +121,8 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let mut past = 0;
     if let (Some(past_k), Some(past_v)) = (node.optional(4), node.optional(5)) {
         past = four(node, 4)?[2];
-        k.0 = node.steps().joined(vec![past_k, k.0], 2)?;
-        v.0 = node.steps().joined(vec![past_v, v.0], 2)?;
+        k.0 = node.steps.joined(vec![past_k, k.0], 2)?;
+        v.0 = node.steps.joined(vec![past_v, v.0], 2)?;
         k.1[2] = k.1[2].saturating_add(past);
         v.1[2] = v.1[2].saturating_add(four(node, 5)?[2]);
     } else if node.optional(4).is_some() || node.optional(5).is_some() {
@@ -135,10 +135,10 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let shares = softmax(node, masked, data_type)?;
     let mut result = scores.result(node, shares)?;
     if node.rank(0)? == 3 {
-        let together = node.steps().transposed(result, &[0, 2, 1, 3])?;
-        result = node.in_shape(together, &[batch, rows, heads.saturating_mul(scores.columns)])?;
+        let together = node.steps.transposed(result, &[0, 2, 1, 3])?;
+        result = node.steps.in_shape(together, &[batch, rows, heads.saturating_mul(scores.columns)])?;
     }
-    let mut outputs = vec![node.cast(result, data_type)?, k.0, v.0];
+    let mut outputs = vec![node.steps.cast(result, data_type)?, k.0, v.0];
     if node.outputs > 3 {
         let step = match node.int("qk_matmul_output_mode", 0) {
             0 => scores.scaled,
@@ -147,8 +147,8 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
             3 => shares,
             _ => return Err(Fault::of_attribute("qk_matmul_output_mode", "0, 1, 2, 3")),
         };
-        let step = node.in_shape(step, &scores.full)?;
-        outputs.push(node.cast(step, data_type)?);
+        let step = node.steps.in_shape(step, &scores.full)?;
+        outputs.push(node.steps.cast(step, data_type)?);
     }
     outputs.truncate(node.outputs.max(1));
     Ok(outputs)
@@ -181,7 +181,7 @@ impl FlexAttention {
         }
         let [q, k, v] = [four(node, 0)?, four(node, 1)?, four(node, 2)?];
         let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v))?;
-        let scores = if whole { node.in_shape(of.scaled, &of.full)? } else { of.scaled };
+        let scores = if whole { node.steps.in_shape(of.scaled, &of.full)? } else { of.scaled };
         Ok(Self { scores, of, whole })
     }
 
@@ -193,10 +193,10 @@ impl FlexAttention {
     pub(in crate::onnx) fn result(self, node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         let mut shares = self.scores;
         if self.whole {
-            shares = node.in_shape(shares, &self.of.heads.of_queries(self.of.full))?;
+            shares = node.steps.in_shape(shares, &self.of.heads.of_queries(self.of.full))?;
         }
         let result = self.of.result(node, shares)?;
-        node.cast(result, node.data_type(0))
+        node.steps.cast(result, node.data_type(0))
     }
 }
 
@@ -217,8 +217,8 @@ fn heads_apart(node: &mut Call<'_, '_>, input: usize, attribute: &'static str) -
                 return Err(Fault::of_attribute(attribute, format!("a number that divides {width}")));
             }
             let columns = width / heads;
-            let split = node.in_shape(x, &[batch, rows, heads, columns])?;
-            Ok((node.steps().transposed(split, &[0, 2, 1, 3])?, [batch, heads, rows, columns]))
+            let split = node.steps.in_shape(x, &[batch, rows, heads, columns])?;
+            Ok((node.steps.transposed(split, &[0, 2, 1, 3])?, [batch, heads, rows, columns]))
         }
         _ => Err(node.unfit(input, "three or four dims")),
     }
@@ -230,10 +230,10 @@ fn capped(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
     if cap == 0.0 {
         return Ok(x);
     }
-    let cap = node.number(D::F32, cap.into())?;
-    let share = node.both(K::Divide, x, cap)?;
-    let bent = node.same(K::Tanh, share)?;
-    node.both(K::Multiply, bent, cap)
+    let cap = node.steps.number(D::F32, cap.into())?;
+    let share = node.steps.both(K::Divide, x, cap)?;
+    let bent = node.steps.same(K::Tanh, share)?;
+    node.steps.both(K::Multiply, bent, cap)
 }
 
 /// The scores with what the mask, the positions and the lengths leave out at −∞.
@@ -245,30 +245,30 @@ fn masked(
     past: i64,
 ) -> Result<TensorId, Fault> {
     let [batch, _, rows, keys] = full;
-    let nothing = node.number(D::F32, f64::NEG_INFINITY)?;
+    let nothing = node.steps.number(D::F32, f64::NEG_INFINITY)?;
     if let Some(mask) = node.optional(3) {
-        let is_truth = node.builder.data_type(mask) == D::Boolean;
+        let is_truth = node.steps.builder.data_type(mask) == D::Boolean;
         let mask = as_long(node, mask, keys, is_truth)?;
         let mask = beside(node, mask, heads, full)?;
         scores = match is_truth {
-            true => node.select(mask, scores, nothing)?,
-            false => node.both(K::Add, scores, mask)?,
+            true => node.steps.select(mask, scores, nothing)?,
+            false => node.steps.both(K::Add, scores, mask)?,
         };
     }
     let index = |node: &mut Call<'_, '_>, axis: i64| {
-        node.emit(K::GenIndex, &[(Attr::Axis, axis.into())], &[scores], D::S32)
+        node.steps.emit(K::GenIndex, &[(Attr::Axis, axis.into())], &[scores], D::S32)
     };
     let lengths = match node.optional(6) {
         None => None,
         Some(lengths) => {
             let lengths = converted(node, lengths, D::S32)?;
             let beside = heads.of_queries([batch, 1, 1, 1]);
-            Some(node.in_shape(lengths, &beside)?)
+            Some(node.steps.in_shape(lengths, &beside)?)
         }
     };
     let mut keeps: Option<TensorId> = None;
     let add = |node: &mut Call<'_, '_>, keeps: Option<TensorId>, also: TensorId| match keeps {
-        Some(keeps) => node.both(K::LogicalAnd, keeps, also).map(Some),
+        Some(keeps) => node.steps.both(K::LogicalAnd, keeps, also).map(Some),
         None => Ok(Some(also)),
     };
     let causal = node.flag("is_causal", false);
@@ -280,33 +280,33 @@ fn masked(
     if causal || left >= 0 || right >= 0 {
         let (query, key) = (index(node, -2)?, index(node, -1)?);
         let before = match lengths {
-            None => node.number(D::S32, past as f64)?,
+            None => node.steps.number(D::S32, past as f64)?,
             Some(lengths) => {
-                let rows = node.number(D::S32, rows as f64)?;
-                node.both(K::Subtract, lengths, rows)?
+                let rows = node.steps.number(D::S32, rows as f64)?;
+                node.steps.both(K::Subtract, lengths, rows)?
             }
         };
-        let position = node.both(K::Add, query, before)?;
+        let position = node.steps.both(K::Add, query, before)?;
         if causal {
-            let also = node.emit(K::GreaterEqual, &[], &[position, key], D::Boolean)?;
+            let also = node.steps.emit(K::GreaterEqual, &[], &[position, key], D::Boolean)?;
             keeps = add(node, keeps, also)?;
         }
         // Beyond all keys one window is as good as another.
         let sides = [(left, K::Subtract, K::LessEqual), (right, K::Add, K::GreaterEqual)];
         for (window, step, order) in sides.into_iter().filter(|(window, ..)| *window >= 0) {
-            let window = node.number(D::S32, window.min(1 << 24) as f64)?;
-            let edge = node.both(step, position, window)?;
-            let also = node.emit(order, &[], &[edge, key], D::Boolean)?;
+            let window = node.steps.number(D::S32, window.min(1 << 24) as f64)?;
+            let edge = node.steps.both(step, position, window)?;
+            let also = node.steps.emit(order, &[], &[edge, key], D::Boolean)?;
             keeps = add(node, keeps, also)?;
         }
     }
     if let Some(lengths) = lengths {
         let key = index(node, -1)?;
-        let within = node.emit(K::Less, &[], &[key, lengths], D::Boolean)?;
+        let within = node.steps.emit(K::Less, &[], &[key, lengths], D::Boolean)?;
         keeps = add(node, keeps, within)?;
     }
     match keeps {
-        Some(keeps) => node.select(keeps, scores, nothing),
+        Some(keeps) => node.steps.select(keeps, scores, nothing),
         None => Ok(scores),
     }
 }
@@ -321,16 +321,16 @@ fn as_long(node: &mut Call<'_, '_>, mask: TensorId, keys: i64, is_truth: bool) -
     *last = keys - *last;
     let (axis, data_type) = (dims.len() - 1, node.data_type(3));
     let nothing = match is_truth {
-        true => node.number(data_type, 0.0)?,
-        false => node.number(data_type, f64::NEG_INFINITY)?,
+        true => node.steps.number(data_type, 0.0)?,
+        false => node.steps.number(data_type, f64::NEG_INFINITY)?,
     };
-    let rest = node.enlarged(nothing, &dims)?;
-    node.steps().joined(vec![mask, rest], axis)
+    let rest = node.steps.enlarged(nothing, &dims)?;
+    node.steps.joined(vec![mask, rest], axis)
 }
 
 /// A mask that broadcasts to the scores, whose heads may stand in groups.
 fn beside(node: &mut Call<'_, '_>, mask: TensorId, heads: Heads, full: [i64; 4]) -> Result<TensorId, Fault> {
-    let dims = node.builder.known_dims(mask).unwrap_or(&[]).to_vec();
+    let dims = node.steps.builder.known_dims(mask).unwrap_or(&[]).to_vec();
     let front = 4usize.checked_sub(dims.len()).ok_or_else(|| node.unfit(3, "at most four dims"))?;
     let mut four = [1; 4];
     four[front..].copy_from_slice(&dims);
@@ -340,5 +340,5 @@ fn beside(node: &mut Call<'_, '_>, mask: TensorId, heads: Heads, full: [i64; 4])
     if !heads.is_grouped() || (four[0] == 1 && four[1] == 1) {
         return Ok(mask);
     }
-    node.in_shape(mask, &heads.of_queries(four))
+    node.steps.in_shape(mask, &heads.of_queries(four))
 }

@@ -3,14 +3,14 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::{converted, pair};
+use super::call::Call;
 use crate::builder::is_known;
 use crate::compose::{self, folded, is_integer, resolved_axes, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
 use crate::onnx::tensors;
-use crate::steps::{Around, MOST_SLICES, Padding, Ranges, Steps, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, Steps, runs};
 
 use DataType as D;
 use OpKind as K;
@@ -23,15 +23,15 @@ pub(super) fn choice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(1, 2)?;
     let mode = [(Attr::AutoBroadcast, sterna::AutoBroadcast::Multidirectional.into())];
     let operands = [node.input(0), node.input(1), node.input(2)];
-    node.emit_declared(K::Select, &mode, &operands, node.data_type(1))
+    node.steps.emit_declared(K::Select, &mode, &operands, node.data_type(1))
 }
 
 /// A constant that an attribute holds.
 pub(super) fn constant(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let list = |count: usize| [count as i64];
     let value = if let Some(text) = node.tensor("value") {
-        let value = tensors::value(text, node.folder, node.builder)?;
-        return Ok(node.builder.constant(value)?);
+        let value = tensors::value(text, node.folder, node.steps.builder)?;
+        return Ok(node.steps.builder.constant(value)?);
     } else if let Some(number) = node.attribute("value_float") {
         Value::from_slice(&[], &[number.float])?
     } else if let Some(number) = node.attribute("value_int") {
@@ -43,7 +43,7 @@ pub(super) fn constant(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     } else {
         return Err(Fault::MissingAttribute { attribute: "value" });
     };
-    stored(node.builder, value)
+    stored(node.steps.builder, value)
 }
 
 /// The same number everywhere.
@@ -53,20 +53,20 @@ pub(super) fn constant_of_shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fau
         return Err(node.bad_value(0, "at most twelve dims that are not negative"));
     }
     let value = match node.tensor("value") {
-        Some(text) => tensors::value(text, node.folder, node.builder)?,
+        Some(text) => tensors::value(text, node.folder, node.steps.builder)?,
         None => Value::from_slice(&[], &[0.0f32])?,
     };
     if compose::element_count(value.dims()) != Some(1) {
         return Err(Fault::of_attribute("value", "one number"));
     }
-    let number = stored(node.builder, fold::reshaped(&value, &[])?)?;
-    node.enlarged(number, &dims)
+    let number = stored(node.steps.builder, fold::reshaped(&value, &[])?)?;
+    node.steps.enlarged(number, &dims)
 }
 
 /// The dims, or some of them.
 pub(super) fn shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     const WHY: &str = "known dims, which become a constant; give the model a shape";
-    let dims = node.builder.dims(node.input(0)).map(<[i64]>::to_vec);
+    let dims = node.steps.builder.dims(node.input(0)).map(<[i64]>::to_vec);
     let fault = || Fault::UnknownShape { port: node.port(0), needed: WHY.into() };
     let dims = dims.ok_or_else(fault)?;
     let rank = dims.len() as i64;
@@ -76,14 +76,14 @@ pub(super) fn shape(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if !is_known(part) {
         return Err(fault());
     }
-    folded(node.builder, Value::from_slice(&[part.len() as i64], part)?)
+    folded(node.steps.builder, Value::from_slice(&[part.len() as i64], part)?)
 }
 
 /// The number of elements.
 pub(super) fn size(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, whose product becomes a constant; give the model a shape")?;
     let count = compose::element_count(&dims).ok_or_else(|| node.unfit(0, "a countable shape"))?;
-    folded(node.builder, Value::from_slice(&[], &[count])?)
+    folded(node.steps.builder, Value::from_slice(&[], &[count])?)
 }
 
 /// Consecutive numbers, all known.
@@ -96,20 +96,20 @@ pub(super) fn range(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         NoRange::Inexact => node.bad_value(2, format!("a step whose multiples are exact in {to}")),
         NoRange::TooLong => node.bad_value(1, "at most 2^24 numbers"),
     })?;
-    folded(node.builder, value)
+    folded(node.steps.builder, value)
 }
 
 pub(super) fn reshape(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (pattern, data) = (node.numbers(1)?, node.input(0));
     let special_zero = !node.flag("allowzero", false);
-    let Some(dims) = node.builder.known_dims(data).map(<[i64]>::to_vec) else {
+    let Some(dims) = node.steps.builder.known_dims(data).map(<[i64]>::to_vec) else {
         let attrs: [(Attr, AttrValue); 2] =
             [(Attr::Shape, pattern.into()), (Attr::SpecialZero, special_zero.into())];
-        return node.emit_declared(K::StaticReshape, &attrs, &[data], node.data_type(0));
+        return node.steps.emit_declared(K::StaticReshape, &attrs, &[data], node.data_type(0));
     };
     let shape = resolved_shape(&dims, &pattern, special_zero);
     let shape = shape.ok_or_else(|| node.unfit(0, "as many elements as the shape asked for has"))?;
-    node.in_shape(data, &shape)
+    node.steps.in_shape(data, &shape)
 }
 
 /// Two dims: those before an axis, and those from it on.
@@ -123,7 +123,7 @@ pub(super) fn flatten(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (front, back) = dims.split_at(place as usize);
     let shape = compose::element_count(front).zip(compose::element_count(back));
     let (front, back) = shape.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
-    node.in_shape(node.input(0), &[front, back])
+    node.steps.in_shape(node.input(0), &[front, back])
 }
 
 pub(super) fn squeeze(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -138,7 +138,7 @@ pub(super) fn squeeze(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     if axes.iter().any(|&axis| dims[axis] != 1) {
         return Err(node.unfit(0, "a dim of 1 at each of the axes"));
     }
-    node.in_shape(node.input(0), &without(&dims, &axes))
+    node.steps.in_shape(node.input(0), &without(&dims, &axes))
 }
 
 pub(super) fn unsqueeze(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -146,7 +146,7 @@ pub(super) fn unsqueeze(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let axes = node.list(1, "axes")?.ok_or(Fault::MissingAttribute { attribute: "axes" })?;
     let axes = resolved_axes(&axes, dims.len() + axes.len());
     let axes = axes.ok_or_else(|| Fault::of_attribute("axes", "axes within the dims, each once"))?;
-    node.in_shape(node.input(0), &with_ones(&dims, &axes))
+    node.steps.in_shape(node.input(0), &with_ones(&dims, &axes))
 }
 
 pub(super) fn transpose(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -155,13 +155,13 @@ pub(super) fn transpose(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         None => (0..node.rank(0)? as i64).rev().collect(),
     };
     let x = node.input(0);
-    node.steps().transposed(x, &order)
+    node.steps.transposed(x, &order)
 }
 
 pub(super) fn concat(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let parts: Vec<TensorId> = node.inputs.iter().flatten().copied().collect();
     let axis = node.axis(1, node.rank(0)?)?;
-    node.steps().joined(parts, axis)
+    node.steps.joined(parts, axis)
 }
 
 /// A repetition of the data; dims of 1 of either side give way.
@@ -181,7 +181,7 @@ pub(super) fn expand(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let result: Option<Vec<i64>> = both.collect();
     let result = result.filter(|result| result.len() <= sterna::MAX_RANK);
     let result = result.ok_or_else(|| node.unfit(0, "dims that are those of the shape asked for, or 1"))?;
-    node.enlarged(x, &result)
+    node.steps.enlarged(x, &result)
 }
 
 pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -192,7 +192,7 @@ pub(super) fn slice_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, F
     let axes = node.ints("axes").map_or_else(|| (0..starts.len() as i64).collect(), <[i64]>::to_vec);
     let steps = vec![1; starts.len()];
     let x = node.input(0);
-    node.steps().sliced(x, Ranges { starts, ends, axes, steps })
+    node.steps.sliced(x, Ranges { starts, ends, axes, steps })
 }
 
 pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -204,7 +204,7 @@ pub(super) fn slice(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(node.bad_value(1, "as many numbers as there are ends, axes and steps"));
     }
     let x = node.input(0);
-    node.steps().sliced(x, Ranges { starts, ends, axes, steps })
+    node.steps.sliced(x, Ranges { starts, ends, axes, steps })
 }
 
 pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
@@ -215,7 +215,7 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         Some(lengths) => lengths,
         None => {
             let count = node.int("num_outputs", count);
-            if count < node.outputs as i64 || count > MOST_SLICES as i64 {
+            if count < node.outputs as i64 || count > MAX_SLICES as i64 {
                 return Err(Fault::of_attribute("num_outputs", "as many as there are outputs"));
             }
             // The last part is what is left.
@@ -229,7 +229,7 @@ pub(super) fn split(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     }
     let x = node.input(0);
     let lengths = &lengths[..node.outputs];
-    node.steps().split(x, axis, lengths)
+    node.steps.split(x, axis, lengths)
 }
 
 /// Elements at computed places, if they are whole numbers of known dims.
@@ -238,8 +238,8 @@ fn chosen(
     choose: impl FnOnce(&mut Steps<'_, '_>, TensorId) -> Result<Option<TensorId>, Fault>,
 ) -> Result<Option<TensorId>, Fault> {
     let places = node.input(1);
-    match is_integer(node.data_type(1)) && node.builder.known_dims(places).is_some() {
-        true => choose(&mut node.steps(), places),
+    match is_integer(node.data_type(1)) && node.steps.builder.known_dims(places).is_some() {
+        true => choose(&mut node.steps, places),
         false => Ok(None),
     }
 }
@@ -263,7 +263,7 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let dims = node.known_dims(0, "known dims, of which slices are taken")?;
     let axis = node.axis(0, dims.len())?;
     let x = node.input(0);
-    if node.builder.value(node.input(1)).is_none()
+    if node.steps.builder.value(node.input(1)).is_none()
         && let Some(chosen) = chosen(node, |steps, places| steps.chosen(x, axis, places))?
     {
         return Ok(chosen);
@@ -276,15 +276,15 @@ pub(super) fn gather(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         .ok_or_else(|| node.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
     let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
     let result: Vec<i64> = [&dims[..axis], &shape, &dims[axis + 1..]].concat();
-    if node.builder.value(x).is_none() && runs(&places).len() > MOST_SLICES {
-        return Err(node.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
+    if node.steps.builder.value(x).is_none() && runs(&places).len() > MAX_SLICES {
+        return Err(node.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
     }
-    node.steps().gathered(x, axis, &places, &result)
+    node.steps.gathered(x, axis, &places, &result)
 }
 
 pub(super) fn pad_by_attributes(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let pads = node.ints("pads").map(<[i64]>::to_vec).ok_or(Fault::MissingAttribute { attribute: "pads" })?;
-    let fill = node.number(node.data_type(0), node.float("value", 0.0).into())?;
+    let fill = node.steps.number(node.data_type(0), node.float("value", 0.0).into())?;
     let axes = (0..node.rank(0)?).collect();
     padded(node, &pads, fill, axes)
 }
@@ -295,8 +295,8 @@ pub(super) fn pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         Some(_) if node.data_type(2) != data_type => {
             return Err(node.bad_type(2, format!("{data_type}, the type of the data")));
         }
-        Some(fill) => node.in_shape(fill, &[])?,
-        None => node.number(data_type, 0.0)?,
+        Some(fill) => node.steps.in_shape(fill, &[])?,
+        None => node.steps.number(data_type, 0.0)?,
     };
     let axes = match node.optional(3) {
         Some(_) => {
@@ -329,7 +329,7 @@ fn padded(
     let padding = |(i, &axis): (usize, &usize)| Padding { axis, front: pads[i], back: pads[axes.len() + i] };
     let paddings: Vec<Padding> = axes.iter().enumerate().map(padding).collect();
     let x = node.input(0);
-    node.steps().padded(x, around, &paddings, fill)
+    node.steps.padded(x, around, &paddings, fill)
 }
 
 /// One half of each matrix; the other half becomes 0.
@@ -346,15 +346,15 @@ pub(super) fn trilu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     // Beyond any matrix one is as good as the other.
     let offset = offset.clamp(-(1 << 30), 1 << 30);
     let index = |node: &mut Call<'_, '_>, axis: usize| {
-        let index = node.emit(K::GenIndex, &[(Attr::Axis, (axis as i64).into())], &[x], D::S32)?;
+        let index = node.steps.emit(K::GenIndex, &[(Attr::Axis, (axis as i64).into())], &[x], D::S32)?;
         Ok::<_, Fault>(index)
     };
     let (row, column) = (index(node, rank - 2)?, index(node, rank - 1)?);
-    let offset = node.number(D::S32, offset as f64)?;
+    let offset = node.steps.number(D::S32, offset as f64)?;
     let diagonal = pair(node, K::Add, row, offset)?;
     let order = if node.flag("upper", true) { K::GreaterEqual } else { K::LessEqual };
-    let keeps = node.emit(order, &[], &[column, diagonal], D::Boolean)?;
-    let zero = node.number(D::F32, 0.0)?;
+    let keeps = node.steps.emit(order, &[], &[column, diagonal], D::Boolean)?;
+    let zero = node.steps.number(D::F32, 0.0)?;
     let zero = converted(node, zero, data_type)?;
-    node.select(keeps, x, zero)
+    node.steps.select(keeps, x, zero)
 }

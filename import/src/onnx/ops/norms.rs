@@ -4,8 +4,8 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::{converted, floats};
+use super::call::Call;
 use crate::compose::{resolved_axes, stored};
 use crate::error::Fault;
 use crate::onnx::tensors;
@@ -21,7 +21,7 @@ fn of_channels(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault>
     match *own {
         [channels] if rank >= 2 => {
             let along: Vec<i64> = (0..rank).map(|dim| if dim == 1 { channels } else { 1 }).collect();
-            node.in_shape(node.input(input), &along)
+            node.steps.in_shape(node.input(input), &along)
         }
         _ => Err(node.unfit(input, "one number for each channel of data of two dims or more")),
     }
@@ -45,7 +45,7 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         let axes: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
         let given = [mean, variance];
         let momentum = node.float("momentum", 0.9);
-        let mut steps = node.steps();
+        let steps = &mut node.steps;
         let of_batch = steps.moments(x, &axes)?;
         let (old, new) = (steps.float(momentum)?, steps.float(1.0 - momentum)?);
         for (place, (given, own)) in given.into_iter().zip(of_batch).enumerate() {
@@ -58,10 +58,10 @@ pub(super) fn batch(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
         }
         [mean, variance] = of_batch;
     }
-    let result = node.steps().standardized(x, [mean, variance], epsilon, [Some(scale), Some(shift)])?;
-    let mut all = vec![node.cast(result, data_type)?];
+    let result = node.steps.standardized(x, [mean, variance], epsilon, [Some(scale), Some(shift)])?;
+    let mut all = vec![node.steps.cast(result, data_type)?];
     for (input, follows) in outputs {
-        all.push(node.cast(follows, node.data_type(input))?);
+        all.push(node.steps.cast(follows, node.data_type(input))?);
     }
     all.truncate(node.outputs.max(1));
     Ok(all)
@@ -83,7 +83,7 @@ pub(super) fn instance(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 fn in_groups(node: &mut Call<'_, '_>, groups: i64) -> Result<TensorId, Fault> {
     node.known_dims(0, "known dims, of which the channels are divided into groups")?;
     let (x, affine, epsilon) = (node.input(0), [node.input(1), node.input(2)], node.float("epsilon", 1e-5));
-    let result = node.steps().grouped_norm(x, groups, epsilon, Some(affine))?;
+    let result = node.steps.grouped_norm(x, groups, epsilon, Some(affine))?;
     result.ok_or_else(|| {
         node.unfit(0, "floating point of three dims or more, the second a multiple of the groups")
     })
@@ -95,7 +95,7 @@ pub(super) fn mean_variance(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> 
     let axes = resolved_axes(node.ints("axes").unwrap_or(&[0, 2, 3]), rank);
     let axes = axes.ok_or_else(|| Fault::of_attribute("axes", "axes of dims, each once"))?;
     let axes: Vec<i64> = axes.into_iter().map(|axis| axis as i64).collect();
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let [mean, variance] = steps.moments(x, &axes)?;
     let deviation = steps.same(K::Sqrt, variance)?;
     let least = steps.float(1e-9)?;
@@ -113,11 +113,11 @@ pub(super) fn by_length(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         2 => K::ReduceL2,
         _ => return Err(Fault::of_attribute("p", "1, 2")),
     };
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let wide = steps.cast(x, D::F32)?;
     let length = steps.reduced(Reduction::One(kind), wide, &[axis], true)?;
     let (zero, share) = (steps.float(0.0)?, steps.both(K::Divide, wide, length)?);
-    let none = steps.ask(K::Equal, length, zero)?;
+    let none = steps.predicate(K::Equal, length, zero)?;
     let result = steps.select(none, zero, share)?;
     steps.cast(result, data_type)
 }
@@ -127,7 +127,7 @@ pub(super) fn over_all(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId
     let (x, rank) = (node.input(0), node.rank(0)?);
     floats(node)?;
     let axes: Vec<i64> = (2..rank as i64).collect();
-    node.steps().reduced(Reduction::One(kind), x, &axes, true)
+    node.steps.reduced(Reduction::One(kind), x, &axes, true)
 }
 
 /// The place of an extreme along an axis, in s64.
@@ -135,7 +135,7 @@ fn extreme(node: &mut Call<'_, '_>, kind: OpKind, last: bool) -> Result<(TensorI
     let dims = node.known_dims(0, "known dims, along one of which is searched")?;
     let axis = node.axis(if node.kind == "Hardmax" { -1 } else { 0 }, dims.len())?;
     let x = node.input(0);
-    let place = node.steps().place_of(kind, x, axis, last)?;
+    let place = node.steps.place_of(kind, x, axis, last)?;
     let needed = "f32, bf16, f16, s8, u8, s16, u16, along 1 to 2^24 elements";
     Ok((place.ok_or_else(|| node.bad_type(0, needed))?, axis))
 }
@@ -148,17 +148,17 @@ pub(super) fn place_of(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId
     }
     let mut dims = node.known_dims(0, "known dims")?;
     dims.remove(axis);
-    node.in_shape(place, &dims)
+    node.steps.in_shape(place, &dims)
 }
 
 /// 1 at the first of the largest elements along an axis, elsewhere 0.
 pub(super) fn hardmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), node.data_type(0));
     let (place, axis) = extreme(node, K::ReduceMax, false)?;
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let index = steps.emit(K::GenIndex, &[(Attr::Axis, (axis as i64).into())], &[x], D::S32)?;
     let place = steps.cast(place, D::S32)?;
-    let here = steps.ask(K::Equal, index, place)?;
+    let here = steps.predicate(K::Equal, index, place)?;
     let (one, zero) = (steps.number(data_type, 1.0)?, steps.number(data_type, 0.0)?);
     steps.select(here, one, zero)
 }
@@ -180,7 +180,7 @@ pub(super) fn likelihood(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
 /// The same of the logarithm of SoftMax, which is the second output.
 pub(super) fn cross_entropy(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let data_type = floats(node)?;
-    let x = node.emit(K::LogSoftmax, &[(Attr::Axis, 1i64.into())], &[node.input(0)], data_type)?;
+    let x = node.steps.emit(K::LogSoftmax, &[(Attr::Axis, 1i64.into())], &[node.input(0)], data_type)?;
     let mut outputs = vec![loss(node, x)?, x];
     outputs.truncate(node.outputs.max(1));
     Ok(outputs)
@@ -198,12 +198,12 @@ fn loss(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
     let ignored = node.attribute("ignore_index").map(|attribute| attribute.int);
     let weight = node.optional(2);
     if let Some(weight) = weight
-        && node.builder.known_dims(weight) != Some(&[dims[1]])
+        && node.steps.builder.known_dims(weight) != Some(&[dims[1]])
     {
         return Err(node.unfit(2, "one number for each class"));
     }
     let target = node.input(1);
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let [losses, weights] = steps.likelihoods(x, target, weight, ignored)?;
     let axes: Vec<i64> = (0..own.len() as i64).collect();
     let result = match summary {
@@ -223,12 +223,12 @@ pub(super) fn dropout(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     if let Some(mode) = node.optional(2) {
         let trained = node.value(2, "a constant")?.bytes().iter().any(|byte| *byte != 0);
         let share = match node.optional(1) {
-            Some(share) => node.builder.value(share).and_then(one_float),
+            Some(share) => node.steps.builder.value(share).and_then(one_float),
             None => Some(0.5),
         };
         if trained && share != Some(0.0) {
             return Err(Fault::NotConstant {
-                port: node.port(usize::from(node.builder.value(mode).is_some()) + 1),
+                port: node.port(usize::from(node.steps.builder.value(mode).is_some()) + 1),
                 needed: "false, or a share of 0; an op that draws at random as ONNX does".into(),
             });
         }
@@ -236,8 +236,8 @@ pub(super) fn dropout(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let mut outputs = vec![node.input(0)];
     if node.outputs > 1 {
         let dims = node.known_dims(0, "known dims, which those of the mask are")?;
-        let kept = node.number(D::Boolean, 1.0)?;
-        outputs.push(node.enlarged(kept, &dims)?);
+        let kept = node.steps.number(D::Boolean, 1.0)?;
+        outputs.push(node.steps.enlarged(kept, &dims)?);
     }
     Ok(outputs)
 }
@@ -246,11 +246,11 @@ pub(super) fn dropout(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
 pub(super) fn shrink(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, data_type) = (node.input(0), floats(node)?);
     let (bias, edge) = (node.float("bias", 0.0), node.float("lambd", 0.5));
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let wide = steps.cast(x, D::F32)?;
     let (bias, most, least, zero) =
         (steps.float(bias)?, steps.float(edge)?, steps.float(-edge)?, steps.float(0.0)?);
-    let (below, above) = (steps.ask(K::Less, wide, least)?, steps.ask(K::Greater, wide, most)?);
+    let (below, above) = (steps.predicate(K::Less, wide, least)?, steps.predicate(K::Greater, wide, most)?);
     let (less, more) = (steps.both(K::Subtract, wide, bias)?, steps.both(K::Add, wide, bias)?);
     let result = steps.select(above, less, zero)?;
     let result = steps.select(below, more, result)?;
@@ -262,7 +262,7 @@ pub(super) fn swiglu(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (a, b, data_type) = (node.input(0), node.input(1), floats(node)?);
     node.one_type(0, 1)?;
     let alpha = node.float("alpha", 1.0);
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let (wide, alpha) = (steps.cast(a, D::F32)?, steps.float(alpha)?);
     let scaled = steps.both(K::Multiply, wide, alpha)?;
     let gate = steps.same(K::Sigmoid, scaled)?;
@@ -278,7 +278,7 @@ pub(super) fn dynamic_quantize(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>,
     }
     let axes: Vec<i64> = (0..rank as i64).collect();
     let outputs = node.outputs.max(1);
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let (zero, most) = (steps.float(0.0)?, steps.float(255.0)?);
     let high = steps.reduced(Reduction::One(K::ReduceMax), x, &axes, false)?;
     let low = steps.reduced(Reduction::One(K::ReduceMin), x, &axes, false)?;
@@ -310,7 +310,7 @@ pub(super) fn eye(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     };
     let [rows, columns] = *dims else { return Err(node.unfit(0, "two dims")) };
     let offset = node.int("k", 0).clamp(-(1 << 30), 1 << 30);
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let nothing = steps.number(D::U8, 0.0)?;
     let shape = steps.enlarged(nothing, &[rows, columns])?;
     let index = |axis: i64| [(Attr::Axis, axis.into())];
@@ -318,7 +318,7 @@ pub(super) fn eye(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let column = steps.emit(K::GenIndex, &index(1), &[shape], D::S32)?;
     let offset = steps.number(D::S32, offset as f64)?;
     let diagonal = steps.both(K::Add, row, offset)?;
-    let here = steps.ask(K::Equal, column, diagonal)?;
+    let here = steps.predicate(K::Equal, column, diagonal)?;
     let (one, zero) = (steps.number(to, 1.0)?, steps.number(to, 0.0)?);
     steps.select(here, one, zero)
 }
@@ -337,6 +337,6 @@ pub(super) fn window(node: &mut Call<'_, '_>, factors: [f64; 3]) -> Result<Tenso
         (factors[0] - factors[1] * angle.cos() + factors[2] * (2.0 * angle).cos()) as f32
     };
     let weights: Vec<f32> = (0..length).map(weight).collect();
-    let weights = stored(node.builder, Value::from_slice(&[length], &weights)?)?;
+    let weights = stored(node.steps.builder, Value::from_slice(&[length], &weights)?)?;
     converted(node, weights, to)
 }

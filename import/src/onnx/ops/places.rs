@@ -3,8 +3,8 @@
 use sterna::reference::Value;
 use sterna::{DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::floats;
+use super::call::Call;
 use crate::compose::{is_integer, resolved_axes};
 use crate::error::Fault;
 use crate::steps::{Around, Padding};
@@ -14,13 +14,13 @@ use OpKind as K;
 
 pub(super) fn depth_to_space(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, block, depth_first) = blocks(node)?;
-    let result = node.steps().depth_to_space(x, block, depth_first)?;
+    let result = node.steps.depth_to_space(x, block, depth_first)?;
     result.ok_or_else(|| node.unfit(0, "channels that the blocks divide"))
 }
 
 pub(super) fn space_to_depth(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (x, block, depth_first) = blocks(node)?;
-    let result = node.steps().space_to_depth(x, block, depth_first)?;
+    let result = node.steps.space_to_depth(x, block, depth_first)?;
     result.ok_or_else(|| node.unfit(0, "dims that the block divides"))
 }
 
@@ -33,7 +33,7 @@ fn blocks(node: &Call<'_, '_>) -> Result<(TensorId, i64, bool), Fault> {
 pub(super) fn tile(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let (times, x) = (node.numbers(1)?, node.input(0));
     node.known_dims(0, "known dims, which are repeated")?;
-    let result = node.steps().tiled(x, &times)?;
+    let result = node.steps.tiled(x, &times)?;
     result.ok_or_else(|| node.unfit(0, "at most six dims, and as many numbers"))
 }
 
@@ -46,11 +46,11 @@ pub(super) fn one_hot(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let whole = whole.or_else(|| crate::weights::one_float(depth).map(|depth| depth as i64));
     let classes = whole.filter(|classes| (0..=1 << 24).contains(classes));
     let classes = classes.ok_or_else(|| node.bad_value(1, "a number of classes up to 2^24"))?;
-    if node.builder.known_dims(node.input(2)) != Some(&[2]) {
+    if node.steps.builder.known_dims(node.input(2)) != Some(&[2]) {
         return Err(node.unfit(2, "two values"));
     }
     let (places, values) = (node.input(0), node.input(2));
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     let mut of = [values; 2];
     for (at, value) in of.iter_mut().enumerate() {
         let one = steps.part(values, 0, [at as i64, at as i64 + 1])?;
@@ -71,7 +71,7 @@ pub(super) fn center_crop_pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault
     };
     let axes = axes.filter(|axes| axes.len() == shape.len() && shape.iter().all(|dim| *dim >= 0));
     let axes = axes.ok_or_else(|| node.bad_value(1, "a dim for each axis"))?;
-    let nothing = node.number(D::F32, 0.0)?;
+    let nothing = node.steps.number(D::F32, 0.0)?;
     let fill = super::arithmetic::converted(node, nothing, node.data_type(0))?;
     let padding = |(&axis, &wanted): (&usize, &i64)| {
         let more = wanted - dims[axis];
@@ -80,7 +80,7 @@ pub(super) fn center_crop_pad(node: &mut Call<'_, '_>) -> Result<TensorId, Fault
         Padding { axis, front, back: more - front }
     };
     let paddings: Vec<Padding> = axes.iter().zip(&shape).map(padding).collect();
-    node.steps().padded(x, Around::Constant, &paddings, fill)
+    node.steps.padded(x, Around::Constant, &paddings, fill)
 }
 
 /// Pairs of elements turned by the angles of their positions.
@@ -111,27 +111,27 @@ pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         let own = node.known_dims(at + 1, "known dims")?;
         if let Some(positions) = node.optional(3) {
             let result = [&node.known_dims(3, "known dims")?[..], &own[1..]].concat();
-            let known = node.builder.value(positions).and_then(crate::weights::integers);
+            let known = node.steps.builder.value(positions).and_then(crate::weights::integers);
             let within = known.as_ref().is_none_or(|all| all.iter().all(|place| (0..own[0]).contains(place)));
             if own.len() != 2 || !within {
                 return Err(node.unfit(at + 1, "rows for all positions"));
             }
             let source = *cache;
             let chosen = match &known {
-                Some(places) => Some(node.steps().gathered(source, 0, places, &result)?),
-                None => node.steps().chosen(source, 0, positions)?,
+                Some(places) => Some(node.steps.gathered(source, 0, places, &result)?),
+                None => node.steps.chosen(source, 0, positions)?,
             };
             let needed = "a constant, or a cache of at most 64 positions";
             let fault = || Fault::NotConstant { port: node.port(3), needed: needed.into() };
             *cache = chosen.ok_or_else(fault)?;
         }
-        if node.builder.known_dims(*cache) != Some(&[batch, rows, turned / 2]) {
+        if node.steps.builder.known_dims(*cache) != Some(&[batch, rows, turned / 2]) {
             return Err(node.unfit(at + 1, "half of a row for each position"));
         }
         let source = *cache;
         *cache = match dims.len() {
-            3 => node.in_shape(source, &[batch, rows, 1, turned / 2])?,
-            _ => node.in_shape(source, &[batch, 1, rows, turned / 2])?,
+            3 => node.steps.in_shape(source, &[batch, rows, 1, turned / 2])?,
+            _ => node.steps.in_shape(source, &[batch, 1, rows, turned / 2])?,
         };
     }
     let [cosine, sine] = caches;
@@ -139,8 +139,8 @@ pub(super) fn rotary(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         3 => [batch, rows, heads, depth],
         _ => [batch, heads, rows, depth],
     };
-    let x = node.in_shape(node.input(0), &apart)?;
-    let mut steps = node.steps();
+    let x = node.steps.in_shape(node.input(0), &apart)?;
+    let steps = &mut node.steps;
     let front = steps.part(x, 3, [0, turned])?;
     let mut halves = [front; 2];
     let half = [apart[0], apart[1], apart[2], turned / 2];
@@ -191,13 +191,13 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         return Err(node.bad_type(0, "s8, s16, s32, s64, u8, u16, u32; an op that divides u64"));
     }
     let (x, places) = (node.input(0), node.input(1));
-    let mut steps = node.steps();
+    let steps = &mut node.steps;
     // In s64 every number of places is what it is, but those of u64 that are too large either way.
     let places = steps.cast(places, D::S64)?;
     let (zero, one) = (steps.number(D::S64, 0.0)?, steps.number(D::S64, 1.0)?);
-    let (below, most) = (steps.ask(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
-    let beyond = steps.ask(K::GreaterEqual, places, most)?;
-    let outside = steps.ask(K::LogicalOr, below, beyond)?;
+    let (below, most) = (steps.predicate(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
+    let beyond = steps.predicate(K::GreaterEqual, places, most)?;
+    let outside = steps.predicate(K::LogicalOr, below, beyond)?;
     let wide = if matches!(data_type, D::S64 | D::U64 | D::U32) { D::S64 } else { D::S32 };
     let mut result = steps.cast(x, wide)?;
     let gone = match left {
@@ -205,7 +205,7 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         false => {
             // All bits are that of the sign.
             let (zero, minus) = (steps.number(wide, 0.0)?, steps.number(wide, -1.0)?);
-            let negative = steps.ask(K::Less, result, zero)?;
+            let negative = steps.predicate(K::Less, result, zero)?;
             steps.select(negative, minus, zero)?
         }
     };
@@ -214,7 +214,7 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let mut rest = places;
     for bit in 0..width.trailing_zeros() {
         let odd = steps.both(K::Modulo, rest, two)?;
-        let is_set = steps.ask(K::Equal, odd, one)?;
+        let is_set = steps.predicate(K::Equal, odd, one)?;
         rest = steps.both(K::Divide, rest, two)?;
         let factor = steps.number(wide, (1u64 << (1u32 << bit)) as f64)?;
         let moved = steps.both(kind, result, factor)?;
@@ -234,11 +234,11 @@ pub(super) fn bitwise_not(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         _ => -1.0,
     };
     let all = match data_type {
-        D::U64 => node.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
-        _ if is_integer(data_type) => node.number(data_type, all)?,
+        D::U64 => node.steps.builder.constant(Value::from_slice(&[], &[u64::MAX])?)?,
+        _ if is_integer(data_type) => node.steps.number(data_type, all)?,
         _ => return Err(node.bad_type(0, "a type of whole numbers")),
     };
-    node.steps().pair(K::Subtract, &[], all, x)
+    node.steps.pair(K::Subtract, &[], all, x)
 }
 
 /// The whole numbers of an input less its zero point, if it has one, in f32; and the largest of their sizes.
@@ -252,16 +252,16 @@ fn centred(
     if !matches!(data_type, D::S8 | D::U8) {
         return Err(node.bad_type(input, "s8, u8"));
     }
-    let x = node.cast(x, D::F32)?;
+    let x = node.steps.cast(x, D::F32)?;
     let Some(zero) = node.optional(point) else { return Ok((x, 255)) };
     let own = node.known_dims(point, "known dims")?;
     let zero = match *own {
-        [] | [1] => node.in_shape(zero, &[])?,
-        [count] if by_row => node.in_shape(zero, &[count, 1])?,
+        [] | [1] => node.steps.in_shape(zero, &[])?,
+        [count] if by_row => node.steps.in_shape(zero, &[count, 1])?,
         _ => zero,
     };
-    let zero = node.cast(zero, D::F32)?;
-    Ok((node.both(K::Subtract, x, zero)?, 255))
+    let zero = node.steps.cast(zero, D::F32)?;
+    Ok((node.steps.both(K::Subtract, x, zero)?, 255))
 }
 
 /// The product of whole numbers, in f32: exact, because no sum reaches 2²⁴.
@@ -274,12 +274,12 @@ fn whole_product(node: &mut Call<'_, '_>, [a, b]: [[usize; 2]; 2]) -> Result<Ten
             format!("a last dim up to {}; an op that adds up whole numbers", (1 << 24) / (most * other));
         return Err(node.unfit(a[0], needed));
     }
-    node.emit(K::MatMul, &[], &[x, y], D::F32)
+    node.steps.emit(K::MatMul, &[], &[x, y], D::F32)
 }
 
 pub(super) fn matmul_integer(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let product = whole_product(node, [[0, 2], [1, 3]])?;
-    node.cast(product, D::S32)
+    node.steps.cast(product, D::S32)
 }
 
 /// The product of numbers in 8 bits by their scales, in 8 bits again.
@@ -296,15 +296,15 @@ pub(super) fn qlinear_matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault>
         if node.known_dims(input, "known dims")?.iter().any(|dim| *dim != 1) {
             return Err(node.unfit(input, "one number"));
         }
-        let scale = node.in_shape(node.input(input), &[])?;
-        let scale = node.cast(scale, D::F32)?;
-        result = node.both(kind, result, scale)?;
+        let scale = node.steps.in_shape(node.input(input), &[])?;
+        let scale = node.steps.cast(scale, D::F32)?;
+        result = node.steps.both(kind, result, scale)?;
     }
-    let rounded = node.same(K::Round, result)?;
-    let point = node.in_shape(node.input(7), &[])?;
-    let point = node.cast(point, D::F32)?;
-    let moved = node.both(K::Add, rounded, point)?;
+    let rounded = node.steps.same(K::Round, result)?;
+    let point = node.steps.in_shape(node.input(7), &[])?;
+    let point = node.steps.cast(point, D::F32)?;
+    let moved = node.steps.both(K::Add, rounded, point)?;
     let bounds = [(sterna::Attr::Min, least.into()), (sterna::Attr::Max, most.into())];
-    let within = node.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-    node.cast(within, to)
+    let within = node.steps.emit(K::Clamp, &bounds, &[moved], D::F32)?;
+    node.steps.cast(within, to)
 }

@@ -5,8 +5,8 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::{converted, to_f8};
+use super::call::Call;
 use crate::error::Fault;
 use crate::onnx::tensors;
 use crate::weights::integers;
@@ -43,7 +43,7 @@ fn beside(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
     let tensor = node.input(input);
     let rank = node.rank(0)?;
     if own.is_empty() || (own == [1] && rank > 0) {
-        return node.in_shape(tensor, &[]);
+        return node.steps.in_shape(tensor, &[]);
     }
     let axis = node.axis(1, rank)?;
     let block = node.int("block_size", 0);
@@ -52,7 +52,7 @@ fn beside(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
             return Err(node.unfit(input, "one number, or one for each place along the axis"));
         }
         let shape: Vec<i64> = (0..rank).map(|dim| if dim == axis { own[0] } else { 1 }).collect();
-        return node.in_shape(tensor, &shape);
+        return node.steps.in_shape(tensor, &shape);
     }
     let dims = node.known_dims(0, "known dims, which are divided into blocks")?;
     let fits = block > 0
@@ -67,9 +67,9 @@ fn beside(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
         );
     }
     let split = |length: i64| -> Vec<i64> { [&own[..=axis], &[length], &own[axis + 1..]].concat() };
-    let apart = node.in_shape(tensor, &split(1))?;
-    let repeated = node.enlarged(apart, &split(block))?;
-    node.in_shape(repeated, &dims)
+    let apart = node.steps.in_shape(tensor, &split(1))?;
+    let repeated = node.steps.enlarged(apart, &split(block))?;
+    node.steps.in_shape(repeated, &dims)
 }
 
 /// The attributes of an op with constant scales, if it can say them: one scale, or one for each place.
@@ -77,7 +77,7 @@ fn attributes(node: &Call<'_, '_>) -> Result<Option<Vec<(Attr, AttrValue)>>, Fau
     if node.int("block_size", 0) != 0 {
         return Ok(None);
     }
-    let Some(value) = node.builder.value(node.input(1)) else { return Ok(None) };
+    let Some(value) = node.steps.builder.value(node.input(1)) else { return Ok(None) };
     let Some(scales) = value.elements::<f32>() else { return Ok(None) };
     if scales.iter().any(|scale| !scale.is_normal() || *scale < 0.0) {
         return Ok(None);
@@ -112,13 +112,13 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     }
     let x = node.input(0);
     let wide = match node.data_type(0) {
-        D::F32 | D::F16 | D::Bf16 | D::S32 => node.cast(x, D::F32)?,
+        D::F32 | D::F16 | D::Bf16 | D::S32 => node.steps.cast(x, D::F32)?,
         _ => return Err(node.bad_type(0, "f32, bf16, f16, s32")),
     };
     let no_shift = match zero_point {
         None => true,
         Some(point) => {
-            node.builder.value(point).is_some_and(|value| value.bytes().iter().all(|byte| *byte == 0))
+            node.steps.builder.value(point).is_some_and(|value| value.bytes().iter().all(|byte| *byte == 0))
         }
     };
     let whole = bounds(to);
@@ -126,11 +126,11 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         && matches!(to, D::S8 | D::U8)
         && let Some(attrs) = attributes(node)?
     {
-        return node.emit(K::Quantize, &attrs, &[wide], to);
+        return node.steps.emit(K::Quantize, &attrs, &[wide], to);
     }
     let scale = beside(node, 1)?;
-    let scale = node.cast(scale, D::F32)?;
-    let shares = node.both(K::Divide, wide, scale)?;
+    let scale = node.steps.cast(scale, D::F32)?;
+    let shares = node.steps.both(K::Divide, wide, scale)?;
     let Some((least, most)) = whole else {
         return match to {
             // A zero point of these types is 0.
@@ -142,15 +142,15 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
             )),
         };
     };
-    let mut rounded = node.same(K::Round, shares)?;
+    let mut rounded = node.steps.same(K::Round, shares)?;
     if zero_point.is_some() && !no_shift {
         let point = beside(node, 2)?;
-        let point = node.cast(point, D::F32)?;
-        rounded = node.both(K::Add, rounded, point)?;
+        let point = node.steps.cast(point, D::F32)?;
+        rounded = node.steps.both(K::Add, rounded, point)?;
     }
     let within: [(Attr, AttrValue); 2] = [(Attr::Min, least.into()), (Attr::Max, most.into())];
-    let within = node.emit(K::Clamp, &within, &[rounded], D::F32)?;
-    node.cast(within, to)
+    let within = node.steps.emit(K::Clamp, &within, &[rounded], D::F32)?;
+    node.steps.cast(within, to)
 }
 
 /// `(x − zero point) · scale`.
@@ -167,28 +167,28 @@ pub(super) fn dequantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     {
         let points = match zero_point {
             None => Some(None),
-            Some(point) => node.builder.value(point).and_then(integers).map(Some),
+            Some(point) => node.steps.builder.value(point).and_then(integers).map(Some),
         };
         if let Some(points) = points {
             attrs.extend(points.map(|points| (Attr::Zps, points.into())));
-            return node.emit(K::Dequantize, &attrs, &[x], to);
+            return node.steps.emit(K::Dequantize, &attrs, &[x], to);
         }
     }
     let mut number = match from {
         D::F8E4m3 | D::F8E5m2 => converted(node, x, D::F32)?,
         D::S8 | D::U8 | D::S16 | D::U16 => {
-            let mut whole = node.cast(x, D::S32)?;
+            let mut whole = node.steps.cast(x, D::S32)?;
             if zero_point.is_some() {
                 let point = beside(node, 2)?;
-                let point = node.cast(point, D::S32)?;
-                whole = node.both(K::Subtract, whole, point)?;
+                let point = node.steps.cast(point, D::S32)?;
+                whole = node.steps.both(K::Subtract, whole, point)?;
             }
-            node.cast(whole, D::F32)?
+            node.steps.cast(whole, D::F32)?
         }
         _ => return Err(node.bad_type(0, "s8, u8, s16, u16, f8_e4m3, f8_e5m2")),
     };
     let scale = beside(node, 1)?;
-    let scale = node.cast(scale, D::F32)?;
-    number = node.both(K::Multiply, number, scale)?;
-    node.cast(number, to)
+    let scale = node.steps.cast(scale, D::F32)?;
+    number = node.steps.both(K::Multiply, number, scale)?;
+    node.steps.cast(number, to)
 }

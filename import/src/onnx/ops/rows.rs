@@ -2,8 +2,8 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::Call;
 use super::arithmetic::floats;
+use super::call::Call;
 use crate::compose::{element_count, resolved_axes};
 use crate::error::Fault;
 use crate::steps::Reduction;
@@ -28,17 +28,17 @@ pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<Te
     if matches!(reduction, Reduction::LogSum | Reduction::LogSumExp) {
         floats(node)?;
     }
-    node.steps().reduced(reduction, x, &axes, keep)
+    node.steps.reduced(reduction, x, &axes, keep)
 }
 
 pub(super) fn softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let axis = node.int("axis", -1);
-    node.emit(K::SoftMax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::SoftMax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
 }
 
 pub(super) fn log_softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let axis = node.int("axis", -1);
-    node.emit(K::LogSoftmax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
+    node.steps.emit(K::LogSoftmax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
 }
 
 /// SoftMax of before opset 13: the dims from the axis on are one.
@@ -55,14 +55,14 @@ fn of_rows(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
     let axis = node.axis(1, dims.len())?;
     let flat = element_count(&dims[..axis]).zip(element_count(&dims[axis..]));
     let flat = flat.ok_or_else(|| node.unfit(0, "dims whose products are countable"))?;
-    let rows = node.in_shape(node.input(0), &[flat.0, flat.1])?;
-    let result = node.emit(kind, &[(Attr::Axis, 1i64.into())], &[rows], node.data_type(0))?;
-    node.in_shape(result, &dims)
+    let rows = node.steps.in_shape(node.input(0), &[flat.0, flat.1])?;
+    let result = node.steps.emit(kind, &[(Attr::Axis, 1i64.into())], &[rows], node.data_type(0))?;
+    node.steps.in_shape(result, &dims)
 }
 
 pub(super) fn matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
-    node.emit_declared(K::MatMul, &[], &[node.input(0), node.input(1)], node.data_type(0))
+    node.steps.emit_declared(K::MatMul, &[], &[node.input(0), node.input(1)], node.data_type(0))
 }
 
 /// `alpha · A · B + beta · C`.
@@ -78,21 +78,21 @@ pub(super) fn gemm(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let c = node.optional(2).filter(|_| beta != 0.0);
     if alpha == 1.0 && beta == 1.0 {
         operands.extend(c);
-        return node.emit_declared(K::MatMul, &attrs, &operands, data_type);
+        return node.steps.emit_declared(K::MatMul, &attrs, &operands, data_type);
     }
-    let mut product = node.emit_declared(K::MatMul, &attrs, &operands, D::F32)?;
+    let mut product = node.steps.emit_declared(K::MatMul, &attrs, &operands, D::F32)?;
     if alpha != 1.0 {
-        let alpha = node.number(D::F32, alpha.into())?;
-        product = node.both(K::Multiply, product, alpha)?;
+        let alpha = node.steps.number(D::F32, alpha.into())?;
+        product = node.steps.both(K::Multiply, product, alpha)?;
     }
     if let Some(mut c) = c {
         if beta != 1.0 {
-            let beta = node.number(D::F32, beta.into())?;
-            c = node.emit(K::Multiply, &[], &[c, beta], D::F32)?;
+            let beta = node.steps.number(D::F32, beta.into())?;
+            c = node.steps.emit(K::Multiply, &[], &[c, beta], D::F32)?;
         }
-        product = node.emit_declared(K::Add, &[], &[product, c], D::F32)?;
+        product = node.steps.emit_declared(K::Add, &[], &[product, c], D::F32)?;
     }
-    node.cast(product, data_type)
+    node.steps.cast(product, data_type)
 }
 
 /// The norm by mean and variance over the dims from an axis on; the mean, and one through the deviation.
@@ -109,13 +109,13 @@ pub(super) fn layer_normalization(node: &mut Call<'_, '_>) -> Result<Vec<TensorI
     let result = match node.optional(2) {
         Some(_) => {
             let shift = factor(node, 2)?;
-            node.emit(K::LayerNorm, &common, &[x, scale, shift], data_type)?
+            node.steps.emit(K::LayerNorm, &common, &[x, scale, shift], data_type)?
         }
         None => {
             let attrs = [&common[..], &[(Attr::UseAffine, false.into())]].concat();
-            let wide = node.cast(x, D::F32)?;
-            let plain = node.emit(K::LayerNorm, &attrs, &[wide], D::F32)?;
-            node.emit(K::Multiply, &[], &[plain, scale], data_type)?
+            let wide = node.steps.cast(x, D::F32)?;
+            let plain = node.steps.emit(K::LayerNorm, &attrs, &[wide], D::F32)?;
+            node.steps.emit(K::Multiply, &[], &[plain, scale], data_type)?
         }
     };
     if node.outputs == 1 {
@@ -123,14 +123,14 @@ pub(super) fn layer_normalization(node: &mut Call<'_, '_>) -> Result<Vec<TensorI
     }
     let axes: Vec<i64> = (axis..rank as i64).collect();
     let keep: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, true.into())];
-    let x = node.cast(x, D::F32)?;
-    let mean = node.emit(K::ReduceMean, &keep, &[x], D::F32)?;
-    let apart = node.both(K::SquaredDifference, x, mean)?;
-    let variance = node.emit(K::ReduceMean, &keep, &[apart], D::F32)?;
-    let epsilon = node.number(D::F32, epsilon.into())?;
-    let moved = node.both(K::Add, variance, epsilon)?;
-    let deviation = node.same(K::Sqrt, moved)?;
-    let through = node.same(K::Reciprocal, deviation)?;
+    let x = node.steps.cast(x, D::F32)?;
+    let mean = node.steps.emit(K::ReduceMean, &keep, &[x], D::F32)?;
+    let apart = node.steps.both(K::SquaredDifference, x, mean)?;
+    let variance = node.steps.emit(K::ReduceMean, &keep, &[apart], D::F32)?;
+    let epsilon = node.steps.number(D::F32, epsilon.into())?;
+    let moved = node.steps.both(K::Add, variance, epsilon)?;
+    let deviation = node.steps.same(K::Sqrt, moved)?;
+    let through = node.steps.same(K::Reciprocal, deviation)?;
     Ok(vec![result, mean, through])
 }
 
@@ -141,7 +141,7 @@ pub(super) fn rms_normalization(node: &mut Call<'_, '_>) -> Result<TensorId, Fau
     let (axis, scale) = (node.axis(-1, rank)? as i64, factor(node, 1)?);
     let attrs: [(Attr, AttrValue); 2] =
         [(Attr::BeginNormAxis, axis.into()), (Attr::Epsilon, node.float("epsilon", 1e-5).into())];
-    node.emit(K::RMSNorm, &attrs, &[x, scale], data_type)
+    node.steps.emit(K::RMSNorm, &attrs, &[x, scale], data_type)
 }
 
 /// Refuses steps in another type than f32.
@@ -157,6 +157,6 @@ fn factor(node: &mut Call<'_, '_>, input: usize) -> Result<TensorId, Fault> {
     let data_type = node.data_type(0);
     match data_type {
         D::F32 | D::Bf16 if node.data_type(input) == data_type => Ok(node.input(input)),
-        _ => node.cast(node.input(input), D::F32),
+        _ => node.steps.cast(node.input(input), D::F32),
     }
 }

@@ -6,7 +6,8 @@
 use sterna::reference::Value;
 use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 
-use super::{Context, FLOATS};
+use super::context::{Context, FLOATS};
+use super::shapes;
 use crate::builder::is_known;
 use crate::compose::{self, is_float, is_integer};
 use crate::error::Fault;
@@ -26,17 +27,17 @@ pub(super) fn clamp(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     }
     if ![D::S32, D::S64].contains(&data_type) {
         let attrs = [(Attr::Min, (least as f32).into()), (Attr::Max, (most as f32).into())];
-        return layer.emit(K::Clamp, &attrs, &[layer.inputs[0]], data_type);
+        return layer.steps.emit_declared(K::Clamp, &attrs, &[layer.inputs[0]], data_type);
     }
     // A conversion to an integer keeps to its bounds, beyond which no element is.
     let bound = |number: f64| match data_type {
         D::S32 => Value::from_slice(&[], &[number as i32]),
         _ => Value::from_slice(&[], &[number as i64]),
     };
-    let least = layer.builder.constant(bound(least.ceil())?)?;
-    let most = layer.builder.constant(bound(most.floor())?)?;
-    let above = layer.emit(K::Maximum, &[], &[layer.inputs[0], least], data_type)?;
-    layer.emit(K::Minimum, &[], &[above, most], data_type)
+    let least = layer.steps.builder.constant(bound(least.ceil())?)?;
+    let most = layer.steps.builder.constant(bound(most.floor())?)?;
+    let above = layer.steps.emit_declared(K::Maximum, &[], &[layer.inputs[0], least], data_type)?;
+    layer.steps.emit_declared(K::Minimum, &[], &[above, most], data_type)
 }
 
 pub(super) fn convert(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -57,36 +58,36 @@ fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Faul
         return Ok(source);
     }
     if to == D::Boolean {
-        let zero = layer.number(from, 0.0)?;
-        return layer.emit(K::NotEqual, &[], &[source, zero], to);
+        let zero = layer.steps.number(from, 0.0)?;
+        return layer.steps.emit_declared(K::NotEqual, &[], &[source, zero], to);
     }
     if !D::NUMERIC.contains(&to) {
         return Err(Fault::of_type(layer.port(0), from, format!("an op that converts to {to}")));
     }
-    compose::cast(layer.builder, &layer.layer.name, source, to)
+    compose::cast(layer.steps.builder, &layer.layer.name, source, to)
 }
 
 /// Quotients of integers are rounded down, or cut off if the attribute says so.
 pub(super) fn divide(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let down = layer.truth("m_pythondiv", true)?;
-    let ([a, b], attr) = layer.pair()?;
+    let ([a, b], attr) = shapes::pair(layer)?;
     match down {
-        true => layer.steps().pair(K::Divide, &[attr], a, b),
-        false => layer.steps().cut_quotient(&[attr], a, b),
+        true => layer.steps.pair(K::Divide, &[attr], a, b),
+        false => layer.steps.cut_quotient(&[attr], a, b),
     }
 }
 
 /// The remainder of whole numbers that has the sign of the dividend.
 pub(super) fn modulo(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    let ([a, b], attr) = layer.pair()?;
+    let ([a, b], attr) = shapes::pair(layer)?;
     if !is_integer(layer.data_type(0)) {
         let needed = "a type of whole numbers; an op with exact remainders of others";
         return Err(Fault::of_type(layer.port(0), layer.data_type(0), needed));
     }
-    if attr.1 == AutoBroadcast::None.into() && layer.builder.dims(a) != layer.builder.dims(b) {
+    if attr.1 == AutoBroadcast::None.into() && layer.steps.builder.dims(a) != layer.steps.builder.dims(b) {
         return Err(layer.unfit(1, "the dims of the other input"));
     }
-    layer.steps().cut_remainder(a, b)
+    layer.steps.cut_remainder(a, b)
 }
 
 /// With constant factors.
@@ -95,7 +96,7 @@ pub(super) fn selu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let alpha = one_float(layer.constant(1, "a constant number")?);
     let alpha = alpha.ok_or_else(|| layer.bad_value(1, "one number"))?;
     let (source, gamma) = (layer.inputs[0], layer.inputs[2]);
-    let mut steps = layer.steps();
+    let steps = &mut layer.steps;
     let gamma = steps.cast(gamma, D::F32)?;
     let gamma = steps.in_shape(gamma, &[])?;
     steps.selu(source, alpha as f32, gamma)
@@ -103,35 +104,36 @@ pub(super) fn selu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
 
 pub(super) fn elu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let alpha = layer.float("alpha")? as f32;
-    layer.emit(K::Elu, &[(Attr::Alpha, alpha.into())], &[layer.inputs[0]], layer.data_type(0))
+    layer.steps.emit_declared(K::Elu, &[(Attr::Alpha, alpha.into())], &[layer.inputs[0]], layer.data_type(0))
 }
 
 /// Gelu-2 has one form, by the error function; Gelu-7 says which.
 pub(super) fn gelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let mode = layer.word("approximation_mode", &[("erf", "gelu_erf"), ("tanh", "gelu_tanh")], "gelu_erf")?;
-    layer.emit(K::GELU, &[(Attr::Mode, mode.into())], &[layer.inputs[0]], layer.data_type(0))
+    layer.steps.emit_declared(K::GELU, &[(Attr::Mode, mode.into())], &[layer.inputs[0]], layer.data_type(0))
 }
 
 /// `min(max(x + 3, 0), 6) / 6`, step by step: with a factor of 1/6 the zero at −3 would be missed.
 pub(super) fn hsigmoid(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let (data_type, source) = (floats(layer)?, layer.inputs[0]);
-    let three = layer.number(D::F32, 3.0)?;
-    let six = layer.number(D::F32, 6.0)?;
-    let moved = layer.emit(K::Add, &[], &[source, three], D::F32)?;
+    let three = layer.steps.number(D::F32, 3.0)?;
+    let six = layer.steps.number(D::F32, 6.0)?;
+    let moved = layer.steps.emit_declared(K::Add, &[], &[source, three], D::F32)?;
     let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, 0.0f32.into()), (Attr::Max, 6.0f32.into())];
-    let clamped = layer.emit(K::Clamp, &bounds, &[moved], D::F32)?;
-    layer.emit(K::Divide, &[], &[clamped, six], data_type)
+    let clamped = layer.steps.emit_declared(K::Clamp, &bounds, &[moved], D::F32)?;
+    layer.steps.emit_declared(K::Divide, &[], &[clamped, six], data_type)
 }
 
 /// `max(0, min(1, alpha · x + beta))`, whose parameters are constants.
 pub(super) fn hard_sigmoid(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let parameter = |input: usize| -> Result<f32, Fault> {
         let value = layer.constant(input, "a constant number")?;
-        let number = one_float(value).filter(|_| layer.builder.known_dims(layer.inputs[input]) == Some(&[]));
+        let number =
+            one_float(value).filter(|_| layer.steps.builder.known_dims(layer.inputs[input]) == Some(&[]));
         number.map(|number| number as f32).ok_or_else(|| layer.bad_value(input, "one number of rank 0"))
     };
     let attrs = [(Attr::Alpha, parameter(1)?.into()), (Attr::Beta, parameter(2)?.into())];
-    layer.emit(K::HardSigmoid, &attrs, &[layer.inputs[0]], layer.data_type(0))
+    layer.steps.emit_declared(K::HardSigmoid, &attrs, &[layer.inputs[0]], layer.data_type(0))
 }
 
 /// One of the infinities is a number that can be compared with; of none, nothing is less than itself.
@@ -142,20 +144,21 @@ pub(super) fn is_inf(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_type(layer.port(0), data_type, "f32, bf16, f16, f64"));
     }
     let infinity = match signs {
-        (true, true) => return layer.emit(K::IsInf, &[], &[source], D::Boolean),
-        (false, false) => return layer.emit(K::Less, &[], &[source, source], D::Boolean),
+        (true, true) => return layer.steps.emit_declared(K::IsInf, &[], &[source], D::Boolean),
+        (false, false) => return layer.steps.emit_declared(K::Less, &[], &[source, source], D::Boolean),
         (true, false) => f64::NEG_INFINITY,
         (false, true) => f64::INFINITY,
     };
-    let infinity = layer.number(data_type, infinity)?;
-    layer.emit(K::Equal, &[], &[source, infinity], D::Boolean)
+    let infinity = layer.steps.number(data_type, infinity)?;
+    layer.steps.emit_declared(K::Equal, &[], &[source, infinity], D::Boolean)
 }
 
 /// A slope of rank 1 that is as long as dim 1 of the data stands there; any other slope is aligned on the
 /// right.
 pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     const WHY: &str = "known dims, which decide where the slope stands";
-    let (data, slope) = (layer.builder.dims(layer.inputs[0]), layer.builder.dims(layer.inputs[1]));
+    let (data, slope) =
+        (layer.steps.builder.dims(layer.inputs[0]), layer.steps.builder.dims(layer.inputs[1]));
     let (a, b) = (layer.data_type(0), layer.data_type(1));
     if a != b {
         return Err(Fault::of_type(layer.port(1), b, format!("{a}, the type of the other input")));
@@ -171,7 +174,7 @@ pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     };
     let attrs = [(Attr::DataFormat, "NCX".into()), (Attr::PerChannelBroadcast, at_channels.into())];
     let inputs = [layer.inputs[0], layer.inputs[1]];
-    layer.emit(K::PReLU, &attrs, &inputs, a)
+    layer.steps.emit_declared(K::PReLU, &attrs, &inputs, a)
 }
 
 /// A constant exponent, one number for all elements.
@@ -187,7 +190,7 @@ pub(super) fn power(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     }
     let exponent = one_float(layer.constant(1, WHY)?).ok_or_else(|| layer.bad_value(1, WHY))?;
     let exponent_dims = layer.known_dims(1, WHY)?;
-    let base = layer.builder.dims(layer.inputs[0]);
+    let base = layer.steps.builder.dims(layer.inputs[0]);
     // The exponent must leave the shape of the base as it is.
     let keeps_shape = match (layer.broadcast_mode()?, base) {
         (AutoBroadcast::None, Some(base)) => is_known(base) && exponent_dims == base,
@@ -203,16 +206,16 @@ pub(super) fn power(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(layer.unfit(1, "a shape that leaves that of the base as it is"));
     }
     let attrs = [(Attr::Beta, (exponent as f32).into())];
-    layer.emit(K::Pow, &attrs, &[layer.inputs[0]], data_type)
+    layer.steps.emit_declared(K::Pow, &attrs, &[layer.inputs[0]], data_type)
 }
 
 pub(super) fn relu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let (source, data_type) = (layer.inputs[0], layer.data_type(0));
     if !is_integer(data_type) {
-        return layer.emit(K::ReLU, &[], &[source], data_type);
+        return layer.steps.emit_declared(K::ReLU, &[], &[source], data_type);
     }
-    let zero = layer.number(data_type, 0.0)?;
-    layer.emit(K::Maximum, &[], &[source, zero], data_type)
+    let zero = layer.steps.number(data_type, 0.0)?;
+    layer.steps.emit_declared(K::Maximum, &[], &[source, zero], data_type)
 }
 
 /// To the nearest, halves to the even one.
@@ -223,7 +226,7 @@ pub(super) fn round(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     }
     match is_integer(layer.data_type(0)) {
         true => Ok(layer.inputs[0]),
-        false => layer.emit(K::Round, &[], &[layer.inputs[0]], layer.data_type(0)),
+        false => layer.steps.emit_declared(K::Round, &[], &[layer.inputs[0]], layer.data_type(0)),
     }
 }
 
@@ -240,7 +243,7 @@ pub(super) fn select(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         _ => {}
     }
     let inputs = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
-    layer.emit(K::Select, &attrs, &inputs, layer.data_type(1))
+    layer.steps.emit_declared(K::Select, &attrs, &inputs, layer.data_type(1))
 }
 
 /// `x · σ(beta · x)`.
@@ -251,24 +254,29 @@ pub(super) fn swish(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
             if layer.data_type(1) != data_type {
                 return Err(Fault::of_type(layer.port(1), layer.data_type(1), data_type.to_string()));
             }
-            if layer.builder.dims(beta).is_none_or(|dims| dims.iter().any(|&dim| dim != 1) || dims.len() > 1)
+            if layer
+                .steps
+                .builder
+                .dims(beta)
+                .is_none_or(|dims| dims.iter().any(|&dim| dim != 1) || dims.len() > 1)
             {
                 return Err(layer.unfit(1, "one number"));
             }
             if layer
+                .steps
                 .builder
                 .dims(source)
-                .is_none_or(|dims| dims.len() < layer.builder.dims(beta).map_or(0, <[i64]>::len))
+                .is_none_or(|dims| dims.len() < layer.steps.builder.dims(beta).map_or(0, <[i64]>::len))
             {
                 return Err(layer.unfit(0, "a rank that is not below that of `beta`"));
             }
-            layer.emit(K::Multiply, &[], &[source, beta], D::F32)?
+            layer.steps.emit_declared(K::Multiply, &[], &[source, beta], D::F32)?
         }
         None if data_type == D::F32 => source,
-        None => layer.emit(K::TypeCast, &[], &[source], D::F32)?,
+        None => layer.steps.emit_declared(K::TypeCast, &[], &[source], D::F32)?,
     };
-    let factor = layer.emit(K::Sigmoid, &[], &[scaled], D::F32)?;
-    layer.emit(K::Multiply, &[], &[source, factor], data_type)
+    let factor = layer.steps.emit_declared(K::Sigmoid, &[], &[scaled], D::F32)?;
+    layer.steps.emit_declared(K::Multiply, &[], &[source, factor], data_type)
 }
 
 /// The type of the first input, which arithmetic on floating point takes.

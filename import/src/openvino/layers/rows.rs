@@ -3,7 +3,8 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::{Context, FLOATS, shapes};
+use super::context::{Context, FLOATS};
+use super::shapes;
 use crate::compose::{is_float, resolved_axes};
 use crate::error::Fault;
 use crate::steps::Reduction;
@@ -18,18 +19,18 @@ pub(super) fn matmul(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         (Attr::TransposeB, layer.truth("transpose_b", false)?.into()),
     ];
     let inputs = [layer.inputs[0], layer.inputs[1]];
-    layer.emit(K::MatMul, &attrs, &inputs, layer.data_type(0))
+    layer.steps.emit_declared(K::MatMul, &attrs, &inputs, layer.data_type(0))
 }
 
 /// Along one axis; a row of −∞ throughout gives NaN.
 pub(super) fn softmax(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let attrs = [(Attr::Axis, layer.int("axis", Some(1))?.into())];
-    layer.emit(K::SoftMax, &attrs, &[layer.inputs[0]], layer.data_type(0))
+    layer.steps.emit_declared(K::SoftMax, &attrs, &[layer.inputs[0]], layer.data_type(0))
 }
 
 pub(super) fn log_softmax(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let attrs = [(Attr::Axis, layer.int("axis", Some(-1))?.into())];
-    layer.emit(K::LogSoftmax, &attrs, &[layer.inputs[0]], layer.data_type(0))
+    layer.steps.emit_declared(K::LogSoftmax, &attrs, &[layer.inputs[0]], layer.data_type(0))
 }
 
 /// The axes that a constant gives, in ascending order; of no axes, nothing is reduced.
@@ -44,7 +45,7 @@ fn axes(layer: &Context<'_, '_>, input: usize) -> Result<Vec<i64>, Fault> {
 
 pub(super) fn reduce(layer: &mut Context<'_, '_>, reduction: Reduction) -> Result<TensorId, Fault> {
     let (x, axes, keep) = (layer.inputs[0], axes(layer, 1)?, layer.truth("keep_dims", false)?);
-    layer.steps().reduced(reduction, x, &axes, keep)
+    layer.steps.reduced(reduction, x, &axes, keep)
 }
 
 /// The data less its mean and over its deviation, along the axes that a constant gives, or, in the first
@@ -70,9 +71,9 @@ pub(super) fn mvn(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
             (Attr::KeepStats, false.into()),
             (Attr::UseAffine, false.into()),
         ];
-        return layer.emit(K::LayerNorm, &attrs, &[x], data_type);
+        return layer.steps.emit_declared(K::LayerNorm, &attrs, &[x], data_type);
     }
-    let mut steps = layer.steps();
+    let steps = &mut layer.steps;
     let [mean, spread] = steps.moments(x, &axes)?;
     if !variance {
         return steps.emit(K::Subtract, &[], &[x, mean], data_type);
@@ -97,7 +98,7 @@ fn of_channels(layer: &mut Context<'_, '_>, input: usize) -> Result<TensorId, Fa
         [channels] if rank >= 2 => {
             let along: Vec<i64> = (0..rank).map(|dim| if dim == 1 { channels } else { 1 }).collect();
             let factor = layer.inputs[input];
-            layer.steps().in_shape(factor, &along)
+            layer.steps.in_shape(factor, &along)
         }
         _ => Err(layer.unfit(input, "one number for each channel of data of two dims or more")),
     }
@@ -111,7 +112,7 @@ pub(super) fn batch_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault>
         *factor = of_channels(layer, at + 1)?;
     }
     let [gamma, beta, mean, variance] = factors;
-    let mut steps = layer.steps();
+    let steps = &mut layer.steps;
     let result = steps.standardized(x, [mean, variance], epsilon, [Some(gamma), Some(beta)])?;
     steps.cast(result, data_type)
 }
@@ -120,7 +121,7 @@ pub(super) fn group_norm(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault>
     let (x, affine) = (layer.inputs[0], [layer.inputs[1], layer.inputs[2]]);
     layer.known_dims(0, "known dims, of which the channels are divided into groups")?;
     let (groups, epsilon) = (layer.int("num_groups", None)?, layer.float("epsilon")? as f32);
-    let result = layer.steps().grouped_norm(x, groups, epsilon, Some(affine))?;
+    let result = layer.steps.grouped_norm(x, groups, epsilon, Some(affine))?;
     result.ok_or_else(|| {
         layer.unfit(0, "floating point of three dims or more, the second a multiple of the groups")
     })
@@ -137,11 +138,11 @@ pub(super) fn top_k(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let kind = layer.word("mode", &[("max", K::ReduceMax), ("min", K::ReduceMin)], K::ReduceMax)?;
     let to = layer.element("index_element_type")?.unwrap_or(D::S32);
     let x = layer.inputs[0];
-    let mut steps = layer.steps();
+    let steps = &mut layer.steps;
     let extreme = steps.reduced(Reduction::One(kind), x, &[axis as i64], true)?;
     let place = steps.place_of(kind, x, axis, false)?;
     match place {
-        Some(place) => Ok(vec![extreme, layer.steps().cast(place, to)?]),
+        Some(place) => Ok(vec![extreme, layer.steps.cast(place, to)?]),
         None => Err(Fault::of_type(layer.port(0), layer.data_type(0), "f32, bf16, f16, s8, u8, s16, u16")),
     }
 }
@@ -157,12 +158,11 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
         None => {
             let depth = layer.known_dims(0, "known dims, the last of which gives the scale")?;
             let depth = depth.last().map_or(1, |&depth| depth.max(1));
-            layer.steps().float((depth as f64).sqrt().recip() as f32)?
+            layer.steps.float((depth as f64).sqrt().recip() as f32)?
         }
     };
     let mask = layer.inputs.get(3).copied().filter(|_| !causal);
-    let mut steps = layer.steps();
-    steps.declared = None;
+    let steps = &mut layer.steps;
     let scale = steps.cast(scale, D::F32)?;
     let scale = steps.in_shape(scale, &[])?;
     let products = steps.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
@@ -173,7 +173,7 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
         let [(kind, row), (_, column)] = [index(-2), index(-1)];
         let (row, column) =
             (steps.emit(kind, &row, &[scores], D::S32)?, steps.emit(kind, &column, &[scores], D::S32)?);
-        let keeps = steps.ask(K::GreaterEqual, row, column)?;
+        let keeps = steps.predicate(K::GreaterEqual, row, column)?;
         scores = steps.select(keeps, scores, nothing)?;
     } else if let Some(mask) = mask {
         scores = match steps.builder.data_type(mask) {
@@ -182,7 +182,7 @@ pub(super) fn attention(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
         };
     }
     let shares = steps.emit(K::SoftMax, &[(Attr::Axis, (-1i64).into())], &[scores], data_type)?;
-    layer.emit(K::MatMul, &[], &[shares, v], data_type)
+    layer.steps.emit_declared(K::MatMul, &[], &[shares, v], data_type)
 }
 
 /// Numbers kept within bounds and rounded to one of some levels: the two ops of quantisation where both say
@@ -196,8 +196,8 @@ pub(super) fn fake_quantize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fau
         return Err(Fault::of_attribute("auto_broadcast", "numpy, none"));
     }
     let bounds = [layer.inputs[1], layer.inputs[2], layer.inputs[3], layer.inputs[4]];
-    let values = bounds.map(|bound| layer.builder.value(bound).and_then(one_float));
-    let mut steps = layer.steps();
+    let values = bounds.map(|bound| layer.steps.builder.value(bound).and_then(one_float));
+    let steps = &mut layer.steps;
     if let (D::F32, [Some(low), Some(high), out_low, out_high]) = (data_type, values)
         && let Some((to, attrs)) = steps_of_eight_bits([low, high], levels)
         && (out_low, out_high) == (Some(low), Some(high))
@@ -222,7 +222,8 @@ pub(super) fn fake_quantize(layer: &mut Context<'_, '_>) -> Result<TensorId, Fau
     let scaled = steps.both(K::Multiply, share, out_range)?;
     let inner = steps.both(K::Add, scaled, out_low)?;
     let (least, most) = (steps.both(K::Minimum, low, high)?, steps.both(K::Maximum, low, high)?);
-    let (below, above) = (steps.ask(K::LessEqual, wide, least)?, steps.ask(K::Greater, wide, most)?);
+    let (below, above) =
+        (steps.predicate(K::LessEqual, wide, least)?, steps.predicate(K::Greater, wide, most)?);
     let result = steps.select(above, out_high, inner)?;
     let result = steps.select(below, out_low, result)?;
     steps.cast(result, data_type)

@@ -1,19 +1,34 @@
 //! Layers that move elements or compute shapes: folded on constants, and on other tensors if an op does the
 //! same.
 
-use sterna::{DataType, TensorId};
+use sterna::{Attr, AttrValue, AutoBroadcast, DataType, TensorId};
 
-use super::Context;
+use super::context::Context;
 use crate::compose::{self, folded, is_integer, resolved_shape, stored, with_ones, without};
 use crate::error::Fault;
 use crate::fold::{self, NoRange};
-use crate::steps::{Around, MOST_SLICES, Padding, Ranges, runs};
+use crate::steps::{Around, MAX_SLICES, Padding, Ranges, runs};
 use crate::weights::integers;
 
 use DataType as D;
 
+/// The two operands of one type, as `auto_broadcast` lays them beside each other, and that attribute.
+pub(super) fn pair(layer: &mut Context<'_, '_>) -> Result<([TensorId; 2], (Attr, AttrValue)), Fault> {
+    let (a, b) = (layer.data_type(0), layer.data_type(1));
+    if a != b {
+        return Err(Fault::of_type(layer.port(1), b, format!("{a}, the type of the other input")));
+    }
+    let pair = [layer.inputs[0], layer.inputs[1]];
+    let mode = layer.broadcast_mode()?;
+    let (pair, mode) = match mode {
+        AutoBroadcast::Pdpd => (as_numpy(layer, pair)?, AutoBroadcast::Numpy),
+        _ => (pair, mode),
+    };
+    Ok((pair, (Attr::AutoBroadcast, mode.into())))
+}
+
 /// The operands under mode numpy whose result is that of mode pdpd: the second one aligned to the axis.
-pub(super) fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Result<[TensorId; 2], Fault> {
+fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Result<[TensorId; 2], Fault> {
     const WHY: &str = "known dims, against which mode pdpd aligns";
     let (onto, own, axis) = (layer.known_dims(0, WHY)?, layer.known_dims(1, WHY)?, layer.broadcast_axis()?);
     let room = onto.len().checked_sub(own.len());
@@ -29,13 +44,13 @@ pub(super) fn as_numpy(layer: &mut Context<'_, '_>, [a, b]: [TensorId; 2]) -> Re
     if behind == 0 || own.iter().all(|&dim| dim == 1) {
         return Ok([a, b]);
     }
-    let Some(value) = layer.builder.value(b) else {
+    let Some(value) = layer.steps.builder.value(b) else {
         let needed = "a constant, or an axis that puts its last dim at the last dim of input 0";
         return Err(Fault::NotConstant { port: layer.port(1), needed: needed.into() });
     };
     let padded: Vec<i64> = own.iter().copied().chain(std::iter::repeat_n(1, behind)).collect();
     let value = fold::reshaped(value, &padded)?;
-    Ok([a, stored(layer.builder, value)?])
+    Ok([a, stored(layer.steps.builder, value)?])
 }
 
 /// The dims of the input.
@@ -46,7 +61,7 @@ pub(super) fn shape_of(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_attribute("output_type", "i32, i64"));
     }
     let value = fold::integers_of(to, &dims).ok_or_else(|| layer.unfit(0, format!("dims that fit {to}")))?;
-    folded(layer.builder, value)
+    folded(layer.steps.builder, value)
 }
 
 /// Consecutive numbers, all known.
@@ -66,7 +81,7 @@ pub(super) fn range(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         NoRange::Inexact => layer.bad_value(2, format!("a step whose multiples are exact in {to}")),
         NoRange::TooLong => layer.bad_value(1, "at most 2^24 numbers"),
     })?;
-    folded(layer.builder, value)
+    folded(layer.steps.builder, value)
 }
 
 /// The elements in the shape that a constant gives, whose 0 stands for the dim of the input and whose −1 for
@@ -116,13 +131,13 @@ pub(super) fn transpose(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
         order = (0..rank).rev().collect();
     }
     let source = layer.inputs[0];
-    layer.steps().transposed(source, &order)
+    layer.steps.transposed(source, &order)
 }
 
 pub(super) fn concat(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let axis = axis_of(layer, layer.int("axis", None)?)?;
     let parts = layer.inputs.clone();
-    layer.steps().joined(parts, axis)
+    layer.steps.joined(parts, axis)
 }
 
 /// An axis as the index of a dim of the first input.
@@ -144,11 +159,11 @@ fn axis_at(layer: &Context<'_, '_>, input: usize) -> Result<usize, Fault> {
 pub(super) fn split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId>, Fault> {
     let dims = layer.known_dims(0, "known dims, which are split")?;
     let (axis, count) = (axis_at(layer, 1)?, layer.int("num_splits", None)?);
-    if count < 1 || count > MOST_SLICES as i64 || dims[axis] % count != 0 {
+    if count < 1 || count > MAX_SLICES as i64 || dims[axis] % count != 0 {
         return Err(Fault::of_attribute("num_splits", format!("a number that divides {}", dims[axis])));
     }
     let (source, length) = (layer.inputs[0], dims[axis] / count);
-    layer.steps().split(source, axis, &vec![length; count as usize])
+    layer.steps.split(source, axis, &vec![length; count as usize])
 }
 
 /// Parts of the lengths that a constant gives, of which −1 stands for what is left.
@@ -162,12 +177,12 @@ pub(super) fn variadic_split(layer: &mut Context<'_, '_>) -> Result<Vec<TensorId
     let left = known.and_then(|known| dims[axis].checked_sub(known)).filter(|&left| left >= 0);
     let left = left.ok_or_else(|| layer.bad_value(2, "lengths whose sum is the dim"))?;
     let open = lengths.iter().filter(|&&length| length == -1).count();
-    if open > 1 || (open == 0 && left != 0) || lengths.len() > MOST_SLICES {
+    if open > 1 || (open == 0 && left != 0) || lengths.len() > MAX_SLICES {
         return Err(layer.bad_value(2, "lengths whose sum is the dim, at most one of them open"));
     }
     lengths.iter_mut().filter(|length| **length == -1).for_each(|length| *length = left);
     let source = layer.inputs[0];
-    layer.steps().split(source, axis, &lengths)
+    layer.steps.split(source, axis, &lengths)
 }
 
 pub(super) fn slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -180,7 +195,7 @@ pub(super) fn slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(layer.bad_value(1, "as many numbers as there are stops, steps and axes"));
     }
     let source = layer.inputs[0];
-    layer.steps().sliced(source, Ranges { starts, ends, axes, steps })
+    layer.steps.sliced(source, Ranges { starts, ends, axes, steps })
 }
 
 /// A slice by one entry for each dim, some of which put in a dim of 1, take a dim away, or stand for several.
@@ -236,7 +251,7 @@ pub(super) fn strided_slice(layer: &mut Context<'_, '_>) -> Result<TensorId, Fau
     }
     kept.extend((axis..dims.len()).map(Some));
     let source = layer.inputs[0];
-    let mut steps = layer.steps();
+    let steps = &mut layer.steps;
     steps.declared = None;
     let part = if ranges.axes.is_empty() { source } else { steps.sliced(source, ranges)? };
     let dims = steps.dims(part)?;
@@ -267,7 +282,7 @@ pub(super) fn reverse(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         steps: vec![-1; count],
     };
     let source = layer.inputs[0];
-    if count == 0 { Ok(source) } else { layer.steps().sliced(source, ranges) }
+    if count == 0 { Ok(source) } else { layer.steps.sliced(source, ranges) }
 }
 
 /// Slices at the places that a constant gives, or at computed ones along a short axis; 0 beyond the axis.
@@ -278,9 +293,9 @@ pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         return Err(Fault::of_attribute("batch_dims", "0"));
     }
     let needed = "a constant, or whole numbers of known dims along an axis of at most 64 places";
-    let Some(value) = layer.builder.value(indices) else {
-        let chosen = match layer.builder.known_dims(indices) {
-            Some(_) => layer.steps().chosen(source, axis, indices)?,
+    let Some(value) = layer.steps.builder.value(indices) else {
+        let chosen = match layer.steps.builder.known_dims(indices) {
+            Some(_) => layer.steps.chosen(source, axis, indices)?,
             None => None,
         };
         return chosen.ok_or_else(|| Fault::NotConstant { port: layer.port(1), needed: needed.into() });
@@ -291,10 +306,10 @@ pub(super) fn gather(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let places = places
         .ok_or_else(|| layer.bad_value(1, format!("whole numbers from {} to {}", -length, length - 1)))?;
     let places: Vec<i64> = places.iter().map(|place| place.rem_euclid(length.max(1))).collect();
-    if layer.builder.value(source).is_none() && runs(&places).len() > MOST_SLICES {
-        return Err(layer.bad_value(1, format!("at most {MOST_SLICES} places that are no neighbours")));
+    if layer.steps.builder.value(source).is_none() && runs(&places).len() > MAX_SLICES {
+        return Err(layer.bad_value(1, format!("at most {MAX_SLICES} places that are no neighbours")));
     }
-    layer.steps().gathered(source, axis, &places, &result)
+    layer.steps.gathered(source, axis, &places, &result)
 }
 
 /// For each place along an axis, the element there.
@@ -307,14 +322,14 @@ pub(super) fn gather_elements(layer: &mut Context<'_, '_>) -> Result<TensorId, F
         return Err(layer.unfit(1, "the dims of the data, but along the axis"));
     }
     let (source, indices) = (layer.inputs[0], layer.inputs[1]);
-    let chosen = layer.steps().chosen_each(source, axis, indices)?;
+    let chosen = layer.steps.chosen_each(source, axis, indices)?;
     chosen.ok_or_else(|| layer.unfit(0, "an axis of at most 64 places"))
 }
 
 pub(super) fn tile(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let (times, source) = (numbers(layer, 1)?, layer.inputs[0]);
     layer.known_dims(0, "known dims, which are repeated")?;
-    let result = layer.steps().tiled(source, &times)?;
+    let result = layer.steps.tiled(source, &times)?;
     result.ok_or_else(|| layer.unfit(0, "at most six dims, and as many numbers"))
 }
 
@@ -330,7 +345,7 @@ pub(super) fn one_hot(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         _ => return Err(layer.bad_value(1, "a number of classes up to 2^24")),
     };
     let [indices, on, off] = [layer.inputs[0], layer.inputs[2], layer.inputs[3]];
-    let result = layer.steps().one_hot(indices, axis, classes, from_end, [on, off])?;
+    let result = layer.steps.one_hot(indices, axis, classes, from_end, [on, off])?;
     result.ok_or_else(|| layer.unfit(0, "a type that holds all classes"))
 }
 
@@ -355,23 +370,23 @@ pub(super) fn pad(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
             let needed = format!("{data_type}, the type of the data");
             return Err(Fault::of_type(layer.port(3), layer.data_type(3), needed));
         }
-        Some(&fill) => layer.steps().in_shape(fill, &[])?,
-        None => layer.number(data_type, 0.0)?,
+        Some(&fill) => layer.steps.in_shape(fill, &[])?,
+        None => layer.steps.number(data_type, 0.0)?,
     };
-    layer.steps().padded(source, around, &paddings, fill)
+    layer.steps.padded(source, around, &paddings, fill)
 }
 
 /// Blocks of channels become neighbours along the dims behind them.
 pub(super) fn depth_to_space(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let (source, block, depth_first) = blocks(layer)?;
-    let result = layer.steps().depth_to_space(source, block, depth_first)?;
+    let result = layer.steps.depth_to_space(source, block, depth_first)?;
     result.ok_or_else(|| layer.unfit(0, "channels that the blocks divide"))
 }
 
 /// Neighbours along the dims behind the channels become channels.
 pub(super) fn space_to_depth(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let (source, block, depth_first) = blocks(layer)?;
-    let result = layer.steps().space_to_depth(source, block, depth_first)?;
+    let result = layer.steps.space_to_depth(source, block, depth_first)?;
     result.ok_or_else(|| layer.unfit(0, "dims that the block divides"))
 }
 
@@ -446,19 +461,19 @@ pub(super) fn broadcast(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> 
     }
     let mut source = layer.inputs[0];
     if view != padded(result.len()) {
-        if layer.builder.value(source).is_none() {
+        if layer.steps.builder.value(source).is_none() {
             let needed = "a constant, or axes that are the last ones of the shape";
             return Err(Fault::NotConstant { port: layer.port(0), needed: needed.into() });
         }
         source = in_shape(layer, &view)?;
     }
-    compose::enlarged(layer.builder, &layer.layer.name, source, &result)
+    compose::enlarged(layer.steps.builder, &layer.layer.name, source, &result)
 }
 
 /// The first input in another shape of as many elements.
 fn in_shape(layer: &mut Context<'_, '_>, dims: &[i64]) -> Result<TensorId, Fault> {
     let source = layer.inputs[0];
-    compose::in_shape(layer.builder, &layer.layer.name, source, dims)
+    compose::in_shape(layer.steps.builder, &layer.layer.name, source, dims)
 }
 
 /// A constant list of whole numbers; one of rank 0 is a list of one.

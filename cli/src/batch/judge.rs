@@ -1,0 +1,302 @@
+//! One graph of a batch: whether Sterna takes it, and how it runs, in a process of its own, whose time is
+//! limited and whose end does not end the batch.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use serde::Serialize;
+use serde_json::Value;
+use sterna::{Partition, Policy};
+
+use crate::batch::rewrite::Alternative;
+use crate::ending::Ending;
+use crate::source::GraphArgs;
+
+/// How a graph of a batch ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GraphOutcome {
+    /// It ran, and every result equals the reference.
+    Passed,
+    /// It ran; not every result was compared.
+    Ran,
+    /// Sterna does not take the graph, or has no kernels for it.
+    Refused,
+    /// A result differs from the reference.
+    Wrong,
+    /// It was taken, but did not run to its end.
+    Failed,
+    /// It ran out of time.
+    Late,
+    /// There is no such file.
+    Missing,
+}
+
+impl GraphOutcome {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Passed, Self::Ran, Self::Refused, Self::Wrong, Self::Failed, Self::Late, Self::Missing];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Ran => "ran",
+            Self::Refused => "refused",
+            Self::Wrong => "wrong",
+            Self::Failed => "failed",
+            Self::Late => "late",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What is judged of every graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) check: bool,
+    pub(crate) time_limit: Duration,
+    pub(crate) threads: Option<u16>,
+    pub(crate) policy: Option<Policy>,
+}
+
+impl Terms {
+    /// The arguments of `sterna` that run a graph alone.
+    pub(crate) fn arguments(&self, path: &Path, options: &Alternative) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["run".into(), path.into()];
+        for (name, value) in options {
+            arguments.extend([(*name).into(), value.into()]);
+        }
+        if let Some(policy) = self.policy {
+            arguments.extend(["--policy".into(), policy.name().into()]);
+        }
+        if let Some(threads) = self.threads {
+            arguments.extend(["--threads".into(), threads.to_string().into()]);
+        }
+        if self.check {
+            arguments.push("--check".into());
+        }
+        arguments
+    }
+}
+
+/// How a graph ended.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) outcome: GraphOutcome,
+    /// None if the graph was not taken.
+    pub(crate) partitions: Option<usize>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Verdict {
+    fn of(outcome: GraphOutcome, partitions: Option<usize>, reason: impl Into<String>) -> Self {
+        Self { outcome, partitions, reason: Some(reason.into()) }
+    }
+}
+
+/// A graph and its options, as `sterna run` reads them.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Reading {
+    #[command(flatten)]
+    source: GraphArgs,
+}
+
+/// Judges one graph.
+pub(crate) fn judge(path: &Path, options: &Alternative, terms: &Terms) -> Verdict {
+    let mut reading: Vec<OsString> = vec![path.into()];
+    for (name, value) in options {
+        reading.extend([(*name).into(), value.into()]);
+    }
+    let partitions = match taken(reading, terms) {
+        Ok(partitions) => partitions,
+        Err(why) => return Verdict::of(GraphOutcome::Refused, None, why),
+    };
+    let count = Some(partitions.len());
+    // A partition that gives nothing out need not run.
+    let refused = partitions.iter().filter(|partition| !partition.outputs().is_empty());
+    if let Some(why) = refused.filter_map(Partition::unsupported_reason).next() {
+        return Verdict::of(GraphOutcome::Refused, count, why);
+    }
+    let mut arguments = terms.arguments(path, options);
+    arguments.push("--json".into());
+    match finished(&arguments, terms.time_limit) {
+        Err(why) => Verdict::of(GraphOutcome::Failed, count, why),
+        Ok(Finished { out: None, .. }) => {
+            let limit = terms.time_limit.as_secs_f64();
+            Verdict::of(GraphOutcome::Late, count, format!("it took longer than {limit} s"))
+        }
+        Ok(Finished { out: Some(out), err, code }) => match serde_json::from_str::<Value>(&out) {
+            Ok(report) => of_report(&report, count, terms.check),
+            // It ended before it ran; a panic or a signal is never the graph's fault.
+            Err(_) => {
+                let outcome =
+                    if matches!(code, Some(1 | 2)) { GraphOutcome::Refused } else { GraphOutcome::Failed };
+                let said = err.lines().find_map(|line| line.strip_prefix("error: "));
+                Verdict::of(outcome, count, said.unwrap_or("the process that ran it broke off"))
+            }
+        },
+    }
+}
+
+/// The partitions of a graph, if it is taken.
+fn taken(reading: Vec<OsString>, terms: &Terms) -> Result<Vec<Partition>, String> {
+    let said = |ending: Ending| match ending {
+        Ending::Failed(error) | Ending::Usage(error) => first_line(&format!("{error:#}")),
+    };
+    let reading = Reading::try_parse_from(reading).map_err(|error| {
+        let error = error.to_string();
+        first_line(error.strip_prefix("error: ").unwrap_or(&error))
+    })?;
+    let loaded = reading.source.load().map_err(said)?;
+    for input in loaded.graph.inputs() {
+        loaded.input_in_memory(input).map_err(|error| format!("{error:#}"))?;
+    }
+    loaded.graph.partitions(terms.policy.unwrap_or(Policy::Fusion)).map_err(|error| error.to_string())
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// What the report of a run says.
+fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> Verdict {
+    let no_partitions = Vec::new();
+    let partitions = report["partitions"].as_array().unwrap_or(&no_partitions);
+    let checks = |partition: &Value| partition["checks"].as_array().cloned().unwrap_or_default();
+    let is_wrong = |partition: &&Value| checks(partition).iter().any(|check| check["equal"] == false);
+    let wrong = partitions.iter().find(is_wrong);
+    if let Some(partition) = wrong.or(partitions.iter().find(|partition| partition["failure"].is_string())) {
+        let failure = partition["failure"].as_str().map(first_line).unwrap_or_default();
+        let outcome = match (wrong, partition["compile_seconds"].is_null()) {
+            (Some(_), _) => GraphOutcome::Wrong,
+            // Shapes that contradict the ops, say.
+            (None, true) => GraphOutcome::Refused,
+            (None, false) => GraphOutcome::Failed,
+        };
+        return Verdict::of(outcome, count, failure);
+    }
+    match report["failures"].as_array().and_then(|failures| failures.first()?.as_str()) {
+        Some(failure) => Verdict::of(GraphOutcome::Failed, count, first_line(failure)),
+        None if !is_checked => Verdict { outcome: GraphOutcome::Ran, partitions: count, reason: None },
+        None => match partitions.iter().flat_map(checks).find(|check| check["equal"] != true) {
+            None => Verdict { outcome: GraphOutcome::Passed, partitions: count, reason: None },
+            Some(check) => {
+                let why = check["no_check"].as_str().or(check["note"].as_str());
+                let why = why.unwrap_or("a result was not compared");
+                Verdict::of(GraphOutcome::Ran, count, format!("no check, {}", first_line(why)))
+            }
+        },
+    }
+}
+
+/// What a process said; no output if it was ended because of its time.
+struct Finished {
+    out: Option<String>,
+    err: String,
+    code: Option<i32>,
+}
+
+/// The most bytes of a report that are read.
+const MOST_SAID: u64 = 16 << 20;
+
+/// The longest time between two looks at a process.
+const LONGEST_NAP: Duration = Duration::from_millis(20);
+
+/// Runs `sterna` with arguments.
+fn finished(arguments: &[OsString], limit: Duration) -> Result<Finished, String> {
+    let program = std::env::current_exe().map_err(|error| format!("the program is not found: {error}"))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("no process can be started: {error}"))?;
+    let out = child.stdout.take().map(said);
+    let err = child.stderr.take().map(said);
+    let ended = ended(&mut child, Instant::now() + limit);
+    if !matches!(ended, Ok(Some(_))) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let text =
+        |said: Option<thread::JoinHandle<String>>| said.and_then(|said| said.join().ok()).unwrap_or_default();
+    let (out, err) = (text(out), text(err));
+    match ended? {
+        Some(code) => Ok(Finished { out: Some(out), err, code }),
+        None => Ok(Finished { out: None, err, code: None }),
+    }
+}
+
+/// The exit code of a process, if it ends in time.
+fn ended(child: &mut Child, deadline: Instant) -> Result<Option<Option<i32>>, String> {
+    let mut nap = Duration::from_micros(500);
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(Some(status.code()));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        thread::sleep(nap.min(left));
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+/// Reads to the end what a process says, and keeps so much of it.
+fn said(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.by_ref().take(MOST_SAID).read_to_end(&mut bytes);
+        // A process whose text nobody reads would wait.
+        let _ = std::io::copy(&mut from, &mut std::io::sink());
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_of_a_run_is_judged() {
+        let partition = |checks: Value, compiled: Value, failure: Value| {
+            json!({"partitions": [
+                {"checks": [{"equal": true}], "compile_seconds": 1, "failure": null},
+                {"checks": checks, "compile_seconds": compiled, "failure": failure},
+            ], "failures": []})
+        };
+        let no_check = json!([{"equal": null, "no_check": "no values are known\nof it"}]);
+        let rows = [
+            (partition(json!([{"equal": true}]), json!(1), json!(null)), GraphOutcome::Passed, None),
+            (
+                partition(no_check, json!(1), json!(null)),
+                GraphOutcome::Ran,
+                Some("no check, no values are known"),
+            ),
+            (
+                partition(json!([{"equal": true}, {"equal": false}]), json!(1), json!("the check failed\n")),
+                GraphOutcome::Wrong,
+                Some("the check failed"),
+            ),
+            (partition(json!([]), json!(1), json!("no memory")), GraphOutcome::Failed, Some("no memory")),
+            (partition(json!([]), json!(null), json!("no shape")), GraphOutcome::Refused, Some("no shape")),
+            (json!({"partitions": [], "failures": ["x"]}), GraphOutcome::Failed, Some("x")),
+        ];
+        for (report, outcome, reason) in rows {
+            let verdict = of_report(&report, Some(2), true);
+            assert_eq!((verdict.outcome, verdict.reason.as_deref()), (outcome, reason), "{report}");
+            assert_eq!(verdict.partitions, Some(2));
+        }
+        let unchecked = of_report(&json!({"partitions": [], "failures": []}), None, false);
+        assert_eq!((unchecked.outcome, unchecked.reason), (GraphOutcome::Ran, None));
+    }
+}

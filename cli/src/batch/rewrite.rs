@@ -1,0 +1,169 @@
+//! The settings of a batch file that change a graph, as options of `sterna run`.
+
+use crate::edit;
+use crate::shapes::ShapeEdit;
+use crate::words::plain;
+
+/// A setting that makes several graphs of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knob {
+    InShapes,
+    OpAttrs,
+    DataTypes,
+    OpKinds,
+    Properties,
+    MathModes,
+    Batches,
+}
+
+/// The options that one value of a setting stands for: names and values.
+pub(crate) type Alternative = Vec<(&'static str, String)>;
+
+impl Knob {
+    pub(crate) const COUNT: usize = 7;
+
+    /// The values that a setting lists.
+    ///
+    /// # Errors
+    ///
+    /// The value that cannot be, and how it is written.
+    pub(crate) fn alternatives(self, list: &str) -> Result<Vec<Alternative>, String> {
+        list.split(',').map(|value| self.alternative(value)).collect()
+    }
+
+    fn alternative(self, value: &str) -> Result<Alternative, String> {
+        match (self, value) {
+            // As in the file.
+            (_, "") | (Self::Batches, "0") | (Self::DataTypes | Self::MathModes, "undef") => Ok(Vec::new()),
+            (Self::InShapes, _) => each(value, "--shape", |shape| shape.parse::<ShapeEdit>().map(drop)),
+            (Self::OpAttrs, _) => attributes(value),
+            (Self::DataTypes, _) if !value.contains(':') => {
+                edit::data_type(value)?;
+                Ok(vec![("--type", value.into())])
+            }
+            (Self::DataTypes, _) => {
+                let mut types = each(value, "--type", |name| {
+                    if name == "undef" { Ok(()) } else { edit::data_type(name).map(drop) }
+                })?;
+                types.retain(|(_, edit)| !edit.ends_with("=undef"));
+                Ok(types)
+            }
+            (Self::OpKinds, _) => each(value, "--op-kind", |name| edit::kind(name).map(drop)),
+            (Self::Properties, _) => each(value, "--property", |name| edit::property(name).map(drop)),
+            (Self::MathModes, _) => {
+                edit::fpmath(value)?;
+                Ok(vec![("--fpmath", value.into())])
+            }
+            (Self::Batches, _) => match value.parse::<u32>() {
+                Ok(_) => Ok(vec![("--mb", value.into())]),
+                Err(_) => Err(format!("{:?} is no number of samples", plain(value))),
+            },
+        }
+    }
+}
+
+/// The options of entries such as `0:2x3+1:4`, whose values a check takes.
+fn each(
+    value: &str,
+    option: &'static str,
+    check: impl Fn(&str) -> Result<(), String>,
+) -> Result<Alternative, String> {
+    let entry = |entry: &str| {
+        let (id, value) = id_and_rest(entry)?;
+        check(value)?;
+        Ok((option, format!("{id}={value}")))
+    };
+    value.split('+').map(entry).collect()
+}
+
+/// The options of entries such as `0:transpose_a:1*transpose_b:0+2:axis:1`.
+fn attributes(value: &str) -> Result<Alternative, String> {
+    let mut options = Vec::new();
+    for entry in value.split('+') {
+        let (id, attrs) = id_and_rest(entry)?;
+        for attr in attrs.split('*') {
+            match attr.split_once(':') {
+                Some((name, value)) if !name.is_empty() => {
+                    options.push(("--attr", format!("{id}.{name}={value}")))
+                }
+                _ => return Err(format!("{:?} is not ATTRIBUTE:VALUE", plain(attr))),
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn id_and_rest(entry: &str) -> Result<(u64, &str), String> {
+    entry
+        .split_once(':')
+        .and_then(|(id, rest)| Some((id.parse().ok()?, rest)))
+        .ok_or_else(|| format!("{:?} is not ID:VALUE, with a number before the colon", plain(entry)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_options() {
+        let rows: &[(Knob, &str, &[&[&str]])] = &[
+            (Knob::InShapes, "", &[&[]]),
+            (
+                Knob::InShapes,
+                ",0:2x3*ba+1:-,2:*acdb,3:scalar,4:0,5:2x3*8x1",
+                &[
+                    &[],
+                    &["--shape 0=2x3*ba", "--shape 1=-"],
+                    &["--shape 2=*acdb"],
+                    &["--shape 3=scalar"],
+                    &["--shape 4=0"],
+                    &["--shape 5=2x3*8x1"],
+                ],
+            ),
+            (
+                Knob::OpAttrs,
+                "0:pads_begin:1x1*axis:-2+34107656704:qtype:undef,",
+                &[&["--attr 0.pads_begin=1x1", "--attr 0.axis=-2", "--attr 34107656704.qtype=undef"], &[]],
+            ),
+            (
+                Knob::DataTypes,
+                "f32,undef,1:bf16+2:s8,3:undef+4:f16",
+                &[&["--type f32"], &[], &["--type 1=bf16", "--type 2=s8"], &["--type 4=f16"]],
+            ),
+            (Knob::OpKinds, "0:Add,0:undef", &[&["--op-kind 0=Add"], &["--op-kind 0=undef"]]),
+            (Knob::Properties, "3:host_scalar", &[&["--property 3=host_scalar"]]),
+            (Knob::MathModes, "strict,bf16:true", &[&["--fpmath strict"], &["--fpmath bf16:true"]]),
+            (Knob::Batches, "0,20", &[&[], &["--mb 20"]]),
+        ];
+        for (knob, list, expected) in rows {
+            let found = knob.alternatives(list).unwrap();
+            let found: Vec<Vec<String>> = found
+                .iter()
+                .map(|options| options.iter().map(|(name, value)| format!("{name} {value}")).collect())
+                .collect();
+            assert_eq!(&found, expected, "{knob:?} {list}");
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_named() {
+        let rows: &[(Knob, &str, &str)] = &[
+            (Knob::InShapes, "0:2x3,x:4", "\"x:4\" is not ID:VALUE"),
+            (Knob::InShapes, "2x3", "\"2x3\" is not ID:VALUE"),
+            (Knob::InShapes, "0:2xq", "\"q\" is no dim"),
+            (Knob::InShapes, "0:2x3*bb", "\"bb\" is no layout"),
+            (Knob::OpAttrs, "0:axis", "\"axis\" is not ATTRIBUTE:VALUE"),
+            (Knob::OpAttrs, "0:axis:1*", "\"\" is not ATTRIBUTE:VALUE"),
+            (Knob::DataTypes, "f33", "no type is called \"f33\""),
+            (Knob::DataTypes, "0:f32+1", "\"1\" is not ID:VALUE"),
+            (Knob::OpKinds, "0:Ad", "no op kind is called \"Ad\""),
+            (Knob::Properties, "0:const", "no property is called \"const\""),
+            (Knob::MathModes, "bf16:maybe", "\"maybe\" is neither true nor false"),
+            (Knob::Batches, "-1", "\"-1\" is no number of samples"),
+        ];
+        for (knob, list, message) in rows {
+            let error = knob.alternatives(list).unwrap_err();
+            assert!(error.contains(message), "{knob:?} {list}: {error}");
+        }
+    }
+}

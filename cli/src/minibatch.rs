@@ -1,0 +1,77 @@
+//! `--mb`: another number of samples, which is the first dim of the inputs that have one.
+
+use std::cmp::Reverse;
+
+use sterna::{Attr, AttrValue, Graph, LogicalTensor, Op, OpKind, Schema, TensorId};
+
+use crate::shapes::{LayoutEdit, ShapeEdit};
+
+/// Ports that hold the same for every sample, whatever their rank is.
+const SHARED: &[&str] = &["weights", "slope", "bias", "gamma", "beta", "mean", "variance"];
+
+/// Gives the inputs that have samples another number of them, on top of other edits, and says whether there
+/// are any such inputs.
+///
+/// An input has samples if, wherever it is taken, no other input has more dims, and if its first dim is the
+/// largest one of all inputs that are so. A mask whose first dim of 1 broadcasts to them keeps it.
+pub(crate) fn apply(
+    graph: &Graph,
+    is_constant: impl Fn(TensorId) -> bool,
+    samples: i64,
+    edits: &mut Vec<(TensorId, ShapeEdit)>,
+) -> bool {
+    let dims = |tensor: &LogicalTensor| -> Option<Vec<i64>> {
+        let edited = edits.iter().find(|(id, _)| *id == tensor.id());
+        edited.and_then(|(_, edit)| edit.dims.clone()).or_else(|| tensor.known_dims().map(<[i64]>::to_vec))
+    };
+    let inputs = graph.inputs();
+    let has_samples = |input: &&&LogicalTensor| {
+        let ports = graph.ops().iter().flat_map(|op| (0..op.inputs().len()).map(move |port| (op, port)));
+        !is_constant(input.id())
+            && ports
+                .filter(|(op, port)| op.inputs()[*port].id() == input.id())
+                .all(|(op, port)| takes_samples(op, port, &dims))
+    };
+    let found: Vec<(&LogicalTensor, Vec<i64>)> = inputs
+        .iter()
+        .filter(has_samples)
+        .filter_map(|input| Some((*input, dims(input).filter(|dims| !dims.is_empty())?)))
+        .collect();
+    let Some(before) = found.iter().map(|(_, dims)| dims[0]).max() else { return false };
+    for (input, mut dims) in found.into_iter().filter(|(_, dims)| dims[0] == before) {
+        let own = || input.strides().and_then(|strides| order(&dims, strides));
+        let layout = own().map(LayoutEdit::Order);
+        dims[0] = samples;
+        match edits.iter_mut().find(|(id, _)| *id == input.id()) {
+            Some((_, edit)) => edit.dims = Some(dims),
+            None => edits.push((input.id(), ShapeEdit { dims: Some(dims), layout })),
+        }
+    }
+    true
+}
+
+/// Whether what an op takes at a port has samples, as far as the port and its rank say.
+fn takes_samples(op: &Op, port: usize, dims: &impl Fn(&LogicalTensor) -> Option<Vec<i64>>) -> bool {
+    let rank = |tensor| dims(tensor).map(|dims| dims.len());
+    let own = op.inputs().get(port).and_then(rank);
+    // What has fewer dims than another input broadcasts to its samples.
+    let has_all_dims = own.is_some() && own == op.inputs().iter().filter_map(rank).max();
+    let ports = Schema::of(op.kind()).inputs;
+    let name = ports.get(port).or(ports.last()).map_or("", |port| port.name);
+    has_all_dims
+        && match (op.kind(), port) {
+            // Rows of a transposed matrix are not samples.
+            (OpKind::MatMul, 0) => {
+                own != Some(2) || op.get_attr(Attr::TransposeA) != Some(&AttrValue::Bool(true))
+            }
+            (OpKind::MatMul, 1) => own > Some(2),
+            _ => !SHARED.contains(&name),
+        }
+}
+
+/// The order of dims from the outermost to the innermost, unless it is row-major.
+fn order(dims: &[i64], strides: &[i64]) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    order.sort_by_key(|&axis| Reverse(strides[axis]));
+    (!order.is_sorted()).then_some(order)
+}

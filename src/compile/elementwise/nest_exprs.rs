@@ -1,0 +1,217 @@
+//! Divides a group among nests: the expression graph of each, over the index space of its results.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::driver_space::DriverSpace;
+use super::expr::{ExprGraph, ExprRef, NestObstacle};
+use super::group::{Moved, ShapedGroup, Stored};
+use super::view::NestBox;
+use crate::plan::scalar_op::ScalarOp;
+use crate::plan::{AccessId, Base};
+use crate::types::shape::{self, Dims};
+
+/// An expression graph, its index space, and its outputs: the access and the value of each.
+pub(super) struct NestExpr<'a> {
+    pub(super) expr: ExprGraph<'a>,
+    pub(super) roots: Vec<(AccessId, ExprRef)>,
+    /// Nests of one number share the elements of their outputs.
+    part_of: usize,
+}
+
+/// Values to write, each with its place.
+pub(in crate::compile) type Targets<'a> = [(usize, Stored<'a>)];
+
+/// The expression graphs of a group, in an order in which their nests can run.
+pub(super) struct GroupExprs<'a> {
+    pub(super) nests: Vec<NestExpr<'a>>,
+    /// Bytes of each internal buffer.
+    pub(super) buffers: Vec<usize>,
+}
+
+/// The same, shared by jobs.
+type SharedTargets<'a> = Rc<Targets<'a>>;
+
+/// Something left to do for the outputs of one shape, or for a value that others need in memory.
+struct Job<'a> {
+    /// A nest over a box of the elements of the targets; `None` if they are written, and are read from their
+    /// places from now on.
+    space: Option<NestBox>,
+    targets: SharedTargets<'a>,
+}
+
+impl<'a> Job<'a> {
+    fn build(space: NestBox, targets: &SharedTargets<'a>) -> Self {
+        Self { space: Some(space), targets: Rc::clone(targets) }
+    }
+
+    fn written(targets: &SharedTargets<'a>) -> Self {
+        Self { space: None, targets: Rc::clone(targets) }
+    }
+}
+
+/// Expression graphs for each shape of targets, small shapes first, so that later ones can read what earlier
+/// ones write: one graph, or one for each box of elements that concatenations cut. Afterwards the targets are
+/// stored. `constants` and `buffers` count those of earlier nests.
+pub(super) fn group_exprs<'a>(
+    group: &'a ShapedGroup,
+    stored: &mut [Option<Stored<'a>>],
+    targets: &Targets<'a>,
+    mut constants: usize,
+    buffers: usize,
+) -> GroupExprs<'a> {
+    // Values, each with its target.
+    let mut by_shape: FxHashMap<&Dims, Vec<(usize, usize)>> = FxHashMap::default();
+    for (target, &(value, _)) in targets.iter().enumerate() {
+        by_shape.entry(&group.values[value].dims).or_default().push((value, target));
+    }
+    let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
+        by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
+    shapes.sort_unstable_by_key(|(dims, of_shape)| (shape::element_count(dims), of_shape[0].1));
+
+    let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
+    let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
+    // The axes of a flat space are split if operands need that.
+    let space = |value: usize| match reshapes {
+        true => NestBox::flat(&group.values[value].dims),
+        false => NestBox::of_dims(&group.values[value].dims),
+    };
+
+    let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
+    let mut jobs: Vec<Job<'a>> = Vec::new();
+    for (part_of, (_, mut of_shape)) in shapes.into_iter().enumerate() {
+        // Values from which others are computed come first.
+        of_shape.sort_unstable();
+        let of_shape: SharedTargets<'a> = of_shape.iter().map(|&(_, target)| targets[target]).collect();
+        jobs.extend([Job::written(&of_shape), Job::build(space(of_shape[0].0), &of_shape)]);
+        while let Some(Job { space: nest_box, targets }) = jobs.pop() {
+            let Some(nest_box) = nest_box else {
+                targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
+                continue;
+            };
+            let over = |space: NestBox| Job::build(space, &targets);
+            let needed = match nest_expr(group, stored, &nest_box, None, &targets, constants) {
+                Ok(nest) => {
+                    constants += nest.expr.constants.len();
+                    made.nests.push(NestExpr { part_of, ..nest });
+                    continue;
+                }
+                Err(NestObstacle::Split { axis, inner, of }) => match nest_box.split(axis, inner) {
+                    Some(split) => {
+                        jobs.push(over(split));
+                        continue;
+                    }
+                    None => of,
+                },
+                Err(NestObstacle::Cut { axis, at }) => {
+                    jobs.extend(nest_box.cut(axis, at).into_iter().rev().map(over));
+                    continue;
+                }
+                Err(NestObstacle::Store(value)) => value,
+            };
+            let (alone, others): (Vec<_>, Vec<_>) = targets.iter().partition(|(value, _)| *value == needed);
+            if !alone.is_empty() && others.is_empty() {
+                // A space of the value's own dims has no obstacle but those of its operands.
+                jobs.push(over(NestBox::of_dims(&group.values[needed].dims)));
+                continue;
+            }
+            let first: SharedTargets<'a> = match alone.is_empty() {
+                true => {
+                    jobs.push(over(nest_box));
+                    made.buffers.push(group.values[needed].bytes());
+                    let base = Base::Buffer(buffers + made.buffers.len() - 1);
+                    [(needed, Stored { base, strides: None })].into()
+                }
+                false => {
+                    jobs.push(Job::build(nest_box, &others.into()));
+                    alone.into()
+                }
+            };
+            jobs.extend([Job::written(&first), Job::build(space(needed), &first)]);
+        }
+    }
+    targets.iter().for_each(|&(value, target)| stored[value] = Some(target));
+    made
+}
+
+/// The expression graph of a nest over a box, with an access for the place of each value; `driver` if the box
+/// is the space of a driver.
+pub(super) fn nest_expr<'a>(
+    group: &'a ShapedGroup,
+    stored: &[Option<Stored<'a>>],
+    space: &NestBox,
+    driver: Option<&'a DriverSpace>,
+    targets: &Targets<'a>,
+    constants: usize,
+) -> Result<NestExpr<'a>, NestObstacle> {
+    let view = space.view();
+    let mut expr = ExprGraph::new(group, stored.to_vec(), space.extents(), driver, constants);
+    // Splits for the places come before those for operands, which may not agree with them.
+    targets.iter().try_for_each(|&(value, target)| expr.strides(target, value, &view).map(|_| ()))?;
+    let mut roots = Vec::with_capacity(targets.len());
+    for &(value, target) in targets {
+        let operand = expr.storage(value, view.clone())?;
+        roots.push((expr.access_tensor(target, value, &view)?, operand));
+    }
+    Ok(NestExpr { expr, roots, part_of: 0 })
+}
+
+/// Bytes of the distinct elements of all ports, or `usize::MAX` if there are more: each port can be
+/// addressed, all of them together need not, and elements of an input that overlap are counted each.
+pub(super) fn bytes_moved(exprs: &[NestExpr<'_>], group: &ShapedGroup) -> usize {
+    // By port: the part, and the bytes.
+    let mut of_port: FxHashMap<usize, SmallVec<[(usize, usize); 1]>> = FxHashMap::default();
+    for NestExpr { expr, part_of, .. } in exprs {
+        let mut of_nest: SmallVec<[(usize, isize, usize); 6]> = SmallVec::new();
+        for access in &expr.accesses {
+            let Base::Port(port) = access.base else { continue };
+            let varying = expr.dims.iter().zip(&access.strides).filter(|&(_, &stride)| stride != 0);
+            let bytes =
+                varying.map(|(&dim, _)| dim as usize).fold(access.width.bytes(), usize::saturating_mul);
+            match of_nest.iter_mut().find(|(other, offset, _)| (*other, *offset) == (port, access.offset)) {
+                Some((_, _, most)) => *most = bytes.max(*most),
+                None => of_nest.push((port, access.offset, bytes)),
+            }
+        }
+        for node in expr.nodes.iter().filter(|node| matches!(node.op, ScalarOp::Nibbles(_))) {
+            let bytes = expr.elements(node.varies).div_ceil(2);
+            for port in node.operands.iter().filter_map(|&operand| expr.port(operand)) {
+                let known = of_nest.iter_mut().find(|(other, ..)| *other == port);
+                known.into_iter().for_each(|(_, _, most)| *most = bytes.max(*most));
+            }
+        }
+        for (port, _, bytes) in of_nest {
+            let parts = of_port.entry(port).or_default();
+            match parts.iter_mut().find(|(part, _)| part == part_of) {
+                // Slices of one tensor, or boxes of one result.
+                Some((_, all)) => {
+                    let value = port.checked_sub(expr.inputs()).map_or(port, |output| group.outputs[output]);
+                    *all = all.saturating_add(bytes).min(bytes.max(group.values[value].bytes()));
+                }
+                None => parts.push((*part_of, bytes)),
+            }
+        }
+    }
+    let most = |parts: SmallVec<[(usize, usize); 1]>| parts.into_iter().map(|(_, bytes)| bytes).max();
+    of_port.into_values().filter_map(most).fold(0, usize::saturating_add)
+}
+
+/// Whether each row of a result leaves one branch unread, because the condition does not vary along the
+/// innermost dim.
+pub(super) fn reads_one_branch(exprs: &[NestExpr<'_>]) -> bool {
+    exprs.iter().any(|NestExpr { expr, roots, .. }| {
+        roots.iter().any(|&(access, value)| {
+            let strides = &expr.accesses[access].strides;
+            let innermost =
+                (0..strides.len()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis]);
+            match (value, innermost) {
+                (ExprRef::Node(node), Some(axis)) if expr.nodes[node].op == ScalarOp::Select => {
+                    expr.varies(expr.nodes[node].operands[0]) & 1 << axis == 0
+                }
+                _ => false,
+            }
+        })
+    })
+}

@@ -1,0 +1,171 @@
+//! How the products of a matrix product are worked out: by which kernels, in which tiles, from which packing.
+
+use crate::compile::machine::Machine;
+use crate::compile::memory;
+use crate::compile::phases::PlacedTensor;
+use crate::compile::product_shape::{ProductShape, UNPACKED_ROWS, width_of};
+use crate::kernels::Extent;
+use crate::kernels::gemm::{Form, GemmKernel};
+use crate::types::dtype::DataType;
+
+/// Most rows of a skinny product, which reads the right operand in the order of memory, whatever its layout.
+const MAX_SKINNY_ROWS: usize = 16;
+
+/// Rows of the right operand that a skinny product reads side by side.
+const SKINNY_DEPTH: usize = 32;
+
+/// Columns of a tile of a skinny product.
+const SKINNY_COLUMNS: usize = 512;
+
+/// Most columns of a product of many rows that is worked out as dot products.
+const MAX_DOT_COLUMNS: usize = 4;
+
+/// Rows and columns of a tile of dot products.
+const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
+
+/// Rows and columns of any other tile, if there are enough tiles.
+const TILE: Extent = Extent { rows: 144, columns: 256 };
+
+/// Tiles are made smaller until there are this many, unless they take fewer FLOPs than [`MIN_TILE_FLOPS`].
+const MIN_TILES: usize = 16;
+
+/// FLOPs of a tile that is not made smaller.
+const MIN_TILE_FLOPS: usize = 8 << 20;
+
+/// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
+/// cache.
+const TILE_DEPTH: usize = 512;
+
+/// How the products are worked out; no dim of the result is 0.
+pub(super) struct Method {
+    pub(super) way: Way,
+    pub(super) tile: Extent,
+}
+
+pub(super) enum Way {
+    /// As dot products of rows in memory.
+    Dots,
+    /// By micro-kernels.
+    Tiles { form: Form, right: Right, depth_block: usize },
+}
+
+/// How micro-kernels read the right operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Right {
+    InPlace,
+    Packed,
+    /// Tiles pack their columns, which no other tile reads.
+    PackedInTile,
+}
+
+/// The order in which the products of an element are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// One after the other.
+    OneByOne,
+    /// Pair after pair.
+    Pairs,
+    /// In lanes, which are added up as a tree.
+    Lanes,
+}
+
+impl Method {
+    pub(super) fn order(&self) -> Order {
+        match self.way {
+            Way::Dots => Order::Lanes,
+            Way::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
+            Way::Tiles { .. } => Order::OneByOne,
+        }
+    }
+
+    /// For 8-bit integers. Few rows are one row of tiles, so that panels have one reader, which packs them if
+    /// the right operand is an input that varies; those of a constant one are kept for later executions.
+    pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
+        let form = Form::integers(machine.level, machine.features);
+        let mut method = Self::packed(shape, form, machine);
+        if let Way::Tiles { right, depth_block, .. } = &mut method.way
+            && shape.rows <= MAX_SKINNY_ROWS
+            && varies
+        {
+            *right = Right::PackedInTile;
+            *depth_block = TILE_DEPTH.min(*depth_block);
+        }
+        method
+    }
+
+    /// With a right operand that is packed.
+    fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
+        let panel = GemmKernel::new(machine.level, form).panel_columns();
+        let tile = tile_of(shape, panel);
+        // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
+        let steps = if form.is_integer() { form.depth_step() } else { 1 };
+        let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
+        let blocks = shape.depth.div_ceil(most).max(1);
+        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
+        Self { way: Way::Tiles { form, right: Right::Packed, depth_block }, tile }
+    }
+
+    /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
+    pub(super) fn choose(
+        shape: &ProductShape,
+        left: &PlacedTensor,
+        right: &PlacedTensor,
+        right_type: DataType,
+        machine: Machine,
+    ) -> Self {
+        let &ProductShape { rows, columns, depth, right_depth, right_column, .. } = shape;
+        let along_columns = right_column == width_of(right) || columns == 1;
+        let along_depth = right_depth == width_of(right) || depth == 1;
+        let is_narrow = columns <= MAX_DOT_COLUMNS && rows > columns;
+        let left_along_depth = shape.left_depth == width_of(left);
+        let packed = Form::packed(right_type, machine.level, machine.features);
+        if along_depth && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth) {
+            let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
+            return Self { way: Way::Dots, tile };
+        }
+        if along_columns && rows <= MAX_SKINNY_ROWS {
+            let form = Form::in_place(right.data_type);
+            let tile = Extent { rows, columns: columns.min(SKINNY_COLUMNS) };
+            let way = Way::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
+            return Self { way, tile };
+        }
+        let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
+        let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
+        if let Way::Tiles { right, .. } = &mut method.way
+            && is_in_place
+        {
+            *right = Right::InPlace;
+        }
+        method
+    }
+
+    pub(super) fn packs(&self) -> bool {
+        matches!(self.way, Way::Tiles { right: Right::Packed, .. })
+    }
+}
+
+/// Tiles of nearly equal size.
+fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
+    let even = |of: usize, most: usize, unit: usize| {
+        let blocks = of.div_ceil(most.max(1)).max(1);
+        of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
+    };
+    let mut most = TILE;
+    loop {
+        let tile = Extent {
+            rows: even(shape.rows, most.rows, 2),
+            columns: even(shape.columns, most.columns, panel),
+        };
+        let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
+        let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
+        let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
+        if count >= MIN_TILES || flops <= MIN_TILE_FLOPS {
+            return tile;
+        }
+        match most {
+            Extent { columns, .. } if columns > panel && columns > 64 => most.columns = columns / 2,
+            Extent { rows, .. } if rows > 32 => most.rows = rows / 2,
+            _ => return tile,
+        }
+    }
+}
