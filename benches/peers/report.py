@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import io
 import os
 import platform
+import statistics
 import subprocess
 import textwrap
 from pathlib import Path
@@ -14,7 +16,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
+from matplotlib.lines import Line2D
 
 from install import HERE
 from measure import Outcome, Row
@@ -30,17 +32,23 @@ TITLES = {
     "torch": "torch",
     "torch.compile": "torch.compile",
 }
+# Of light pages and of dark ones.
 COLORS = {
-    "sterna": "#111111",
-    "candle": "#d95f02",
-    "onednn": "#1b70c4",
-    "openvino": "#7b4fb5",
-    "onnxruntime": "#2a9d55",
-    "numpy": "#e0ac00",
-    "jax": "#d1488f",
-    "torch": "#8c6d4f",
-    "torch.compile": "#5d7d83",
+    "sterna": ("#111111", "#f5f5f5"),
+    "candle": ("#d95f02", "#ff9a52"),
+    "onednn": ("#1b70c4", "#6cb4f5"),
+    "openvino": ("#7b4fb5", "#bf9bf0"),
+    "onnxruntime": ("#2a9d55", "#6fd196"),
+    "numpy": ("#b58c00", "#f0cc55"),
+    "jax": ("#d1488f", "#f58fc4"),
+    "torch": ("#8c6d4f", "#cfae8e"),
+    "torch.compile": ("#5d7d83", "#a3c4ca"),
 }
+PAPER = ("#ffffff", "#14171c")
+TEXT = ("#1f2328", "#e6e8eb")
+FAINT = ("#6b737c", "#9aa4b0")
+GRID = ("#dddfe2", "#363d46")
+LIMIT = ("#b00020", "#ff7a85")
 NANOSECONDS = {"ns": 1.0, "µs": 1e3, "ms": 1e6}
 
 
@@ -173,19 +181,24 @@ def markdown(rows: list[Row], peers: list[str], command: str, load: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _bar(axes: Axes, y: float, height: float, row: Row, peer: str, outcome: Outcome, left: float) -> None:
+def _dot(axes: Axes, y: float, row: Row, peer: str, left: float) -> None:
+    """A dot at the median of the rounds, a line from one quartile to the other, and the number."""
+    outcome = row.outcomes[peer]
     if outcome.time is None or row.limit is None:
-        text = f"{TITLES[peer]}: {outcome.status}"
-        background = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
-        axes.text(left * 1.03, y, text, va="center", fontsize=6, color="#777777", bbox=background)
+        axes.text(left * 1.03, y, f"{TITLES[peer]}: {outcome.status}", va="center", fontsize=8, color=FAINT[0])
         return
-    value = outcome.time / row.limit
+    value, color = outcome.time / row.limit, COLORS[peer][0]
+    end = value
+    if len(outcome.rounds) > 1:
+        lower, _, upper = statistics.quantiles(outcome.rounds, n=4, method="inclusive")
+        end = upper / row.limit
+        axes.plot([lower / row.limit, end], [y, y], color=color, linewidth=1.2)
     wrong = outcome.status == "wrong"
-    hatch = "////" if wrong else None
-    axes.barh(y, value - left, height, left=left, color=COLORS[peer], hatch=hatch, edgecolor="white", linewidth=0.3)
+    axes.plot(value, y, marker="x" if wrong else "o", color=color, markersize=5)
     text = multiple(value) + (" wrong" if wrong else "")
     weight = "bold" if peer == "sterna" else "normal"
-    axes.text(value * 1.03, y, text, va="center", fontsize=6.5, weight=weight, color="#333333")
+    axes.annotate(text, (end, y), (6, 0), textcoords="offset points", va="center", fontsize=8, weight=weight,
+                  color=TEXT[0])
 
 
 def _wrapped(label: str) -> str:
@@ -193,41 +206,67 @@ def _wrapped(label: str) -> str:
     return label.replace(", then", ",\nthen").replace(", else", ",\nelse").replace(", every", ",\nevery")
 
 
+def _for_dark_pages(svg: str) -> str:
+    """Gives each color its counterpart for readers who prefer dark pages."""
+    rules = "".join(
+        f'[style*="{name}: {light}"]{{{name}:{dark}!important}}'
+        for light, dark in [PAPER, TEXT, FAINT, GRID, LIMIT, *COLORS.values()]
+        for name in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
+    head = svg.index(">", svg.index("<svg")) + 1
+    return svg[:head] + style + svg[head:]
+
+
+def _place_and_day() -> str:
+    facts = dict(fact.split(": ", 1) for fact in _machine())
+    name = facts.get("Model name", platform.machine())
+    family = f"family {facts['CPU family']}, model {facts['Model']}, " if "CPU family" in facts else ""
+    return f"{name}, {family}{facts.get('CPU(s)', os.cpu_count())} CPUs, {datetime.date.today()}"
+
+
 def chart(rows: list[Row], peers: list[str], path: Path) -> None:
-    """Bars grouped by case, at the first number of threads, on a logarithmic scale."""
+    """Dots grouped by case, at the first number of threads, on a logarithmic scale."""
     first = min(row.threads for row in rows)
     shown = [row for row in rows if row.threads == first and not row.case.absolute and row.limit is not None]
-    bars = ["sterna", *peers]
-    height = 0.86 / len(bars)
-    values = [o.time / row.limit for row in shown for p in bars if (o := row.outcomes[p]).time and row.limit]
-    left = min(0.5, *values) * 0.9
-    matplotlib.rcParams.update({"svg.hashsalt": "sterna", "svg.fonttype": "none", "font.family": "sans-serif"})
-    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.125 * len(bars) * len(shown)), layout="constrained")
+    lanes = ["sterna", *peers]
+    height = 0.86 / len(lanes)
+    values = [o.time / row.limit for row in shown for p in lanes if (o := row.outcomes[p]).time and row.limit]
+    left, right = min(0.5, *values) * 0.85, max(values) * 1.8
+    colors = {"text.color": TEXT[0], "axes.labelcolor": TEXT[0], "xtick.color": TEXT[0], "ytick.color": TEXT[0],
+              "axes.edgecolor": GRID[0], "figure.facecolor": PAPER[0], "axes.facecolor": PAPER[0]}
+    fonts = {"svg.hashsalt": "sterna", "svg.fonttype": "none", "font.family": "sans-serif"}
+    matplotlib.rcParams.update(colors | fonts)
+    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.16 * len(lanes) * len(shown)), layout="constrained")
     for index, row in enumerate(shown):
-        for place, peer in enumerate(bars):
-            y = index + (place - (len(bars) - 1) / 2) * height
-            _bar(axes, y, height, row, peer, row.outcomes[peer], left)
-    axes.axvline(1, color="#b00020", linewidth=1)
+        for place, peer in enumerate(lanes):
+            _dot(axes, index + (place - (len(lanes) - 1) / 2) * height, row, peer, left)
+    axes.axvline(1, color=LIMIT[0], linewidth=1, zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(left, max(values) * 1.6)
-    axes.set_yticks(range(len(shown)), [_wrapped(row.case.label) for row in shown], fontsize=8)
+    axes.set_xlim(left, right)
+    axes.set_yticks(range(len(shown)), [_wrapped(row.case.label) for row in shown], fontsize=9)
     axes.set_ylim(len(shown) - 0.5, -0.5)
-    ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if left <= t <= max(values) * 1.6]
+    ticks = [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if left <= t <= right]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.tick_params(length=0)
+    axes.grid(axis="x", color=GRID[0], linewidth=0.6)
     axes.set_axisbelow(True)
     for y in range(1, len(shown)):
-        axes.axhline(y - 0.5, color="#eeeeee", linewidth=0.8)
+        axes.axhline(y - 0.5, color=GRID[0], linewidth=1)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     threads = f"{first} thread{'s' if first > 1 else ''}"
-    axes.set_xlabel(f"time as a multiple of the limit (red line), {threads}, logarithmic; less is better")
-    handles = [Patch(color=COLORS[peer]) for peer in bars]
-    labels = [TITLES[peer] for peer in bars]
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(bars), frameon=False, fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
+    axes.set_xlabel(f"time as a multiple of the limit (red line), {threads}, logarithmic; less is better;\n"
+                    "dots are medians of the rounds, lines go from one quartile to the other")
+    axes.set_title(_place_and_day(), fontsize=9, color=FAINT[0], loc="left")
+    handles = [Line2D([], [], color=COLORS[peer][0], marker="o", markersize=5, linewidth=1.2) for peer in lanes]
+    labels = [TITLES[peer] for peer in lanes]
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(lanes), frameon=False, fontsize=9)
+    drawing = io.StringIO()
+    figure.savefig(drawing, format="svg", metadata={"Date": None})
     plt.close(figure)
+    path.write_text(_for_dark_pages(drawing.getvalue()))
 
 
 def load_average() -> str:

@@ -12,6 +12,7 @@ use crate::fill::Fill;
 use crate::inspect::InspectArgs;
 use crate::parse::{EXIT_CODES, join, key_and_fill, key_and_path};
 use crate::source::GraphArgs;
+use crate::table::FormOptions;
 use crate::words::Key;
 
 /// Shows, runs, checks and times graphs with Sterna.
@@ -102,23 +103,25 @@ pub(crate) struct RunArgs {
     /// Threads to run on; as many as the machine runs at once unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
-    /// Executions of each compiled partition, for the times.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) repeat: u32,
+    /// Executions of each compiled partition that are timed, after one that is not. Unless given, as many as
+    /// take 50 ms, and a second for all partitions together; if the first one takes as long, it is the only
+    /// one, and tells no speed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: Option<u32>,
     /// Compares every output of every supported partition with the reference interpreter: bit for bit, but
     /// for functions whose stated accuracy is less. Attention is held against bounds, and keys that it masks
     /// add nothing there, even NaN or infinite ones. What neither a partition nor the interpreter computes is
     /// made up: filled as inputs are.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Prints one JSON document instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormOptions,
 }
 
 const RUN_EXAMPLES: &str = "Examples:
   sterna run graph.json --check
   sterna run graph.json --repeat 100 --threads 1
+  sterna run graph.json --format csv > times.csv
   sterna run graph.json --input cond=mask.npy --fill then=ones --output dst=out.npy
   sterna run graph.json --shape then=2x12x128 --type bf16 --attr 0.auto_broadcast=numpy
   sterna run model.onnx --input inputs.npz --output results.npz

@@ -21,12 +21,16 @@ mod npy;
 mod npz;
 mod ops;
 mod parse;
+mod ports;
 mod report;
 mod room;
 mod run;
 mod shapes;
+mod short;
 mod source;
+mod table;
 mod terminal;
+mod timing;
 mod words;
 
 use std::process::ExitCode;
@@ -37,6 +41,7 @@ use self::args::{Args, Command, RunArgs};
 use self::convert::ConvertArgs;
 use self::ending::{Ending, FAILED, FINE, USAGE};
 use self::inspect::InspectArgs;
+use self::table::Form;
 use self::terminal::{print, say, write};
 
 fn main() -> ExitCode {
@@ -66,7 +71,12 @@ fn main() -> ExitCode {
 
 fn run(args: &RunArgs) -> Result<u8, Ending> {
     let report = run::run(args)?;
-    let text = if args.json { report.to_json().map_err(Ending::failed)? } else { report.to_string() };
+    let text = match args.form.form() {
+        Form::Text => report.to_string(),
+        Form::Json => report.to_json().map_err(Ending::failed)?,
+        Form::Csv => report.to_csv(),
+        Form::Markdown => report.to_markdown(),
+    };
     print(&text)?;
     report.notes.iter().for_each(|note| say("note", note));
     report.failures.iter().for_each(|failure| say("error", failure));

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use sterna::{Graph, LogicalTensor, OpId, Port, Schema, TensorId};
 use sterna_import::Port as ModelPort;
 
-use crate::words::{did_you_mean, listed, plain};
+use crate::words::{did_you_mean, harmless, listed, plain};
 
 /// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Names {
     pub(crate) fn by_id(&self) -> BTreeMap<TensorId, String> {
         // Inputs come last and win: a model may hand an input out as it is.
         let all = self.unnamed.iter().chain(&self.outputs).chain(&self.inputs);
-        all.map(|tensor| (tensor.id, plain(tensor.name()))).collect()
+        all.map(|tensor| (tensor.id, harmless(tensor.name()))).collect()
     }
 
     /// A tensor in a message: its name, and its id.

@@ -1,12 +1,16 @@
 //! The report of a run, as data, as text and as JSON.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde::Serialize;
-use sterna::{LogicalTensor, MaskTiles, Op, Partition, TensorId, TileClass, UNKNOWN_DIM};
+use sterna::{MaskTiles, Op, Partition, TensorId, TileClass};
+
+use crate::ports::{PortReport, TensorNames, aligned};
+use crate::short::Short;
+use crate::table::{Cell, Table};
+use crate::terminal::{BAD, BOLD, GOOD, ODD, painted};
+use crate::timing::Timed;
 
 /// Everything about one run.
 #[derive(Debug, Serialize)]
@@ -87,30 +91,23 @@ pub(crate) struct OpReport {
     pub(crate) kind: &'static str,
     pub(crate) id: usize,
     pub(crate) name: String,
-}
-
-/// A port; dims and strides that are not known are null.
-#[derive(Debug, Serialize)]
-pub(crate) struct PortReport {
-    pub(crate) id: TensorId,
-    /// Of an input or output of the graph.
-    pub(crate) name: Option<String>,
-    pub(crate) dtype: &'static str,
-    pub(crate) shape: Option<Vec<Option<i64>>>,
-    pub(crate) strides: Option<Vec<i64>>,
-    pub(crate) layout: &'static str,
-    pub(crate) property: &'static str,
+    /// The name as text shows it.
+    #[serde(skip)]
+    short: String,
 }
 
 /// The executions of a partition.
 #[derive(Debug, Serialize)]
 pub(crate) struct Execution {
+    /// The executions that were timed.
     pub(crate) repeat: usize,
+    /// Whether one that was not timed came before. A single cold execution tells no speed.
+    pub(crate) is_warm: bool,
     pub(crate) best_seconds: f64,
     pub(crate) median_seconds: f64,
     /// Bytes read and written by one execution, if they are known.
     pub(crate) bytes_moved: Option<usize>,
-    /// By the best time, in 10⁹ bytes a second.
+    /// By the best time, in 10⁹ bytes a second; none of a cold execution.
     pub(crate) gb_per_second: Option<f64>,
 }
 
@@ -155,27 +152,104 @@ pub(crate) struct Difference {
     pub(crate) reference: String,
 }
 
+/// The most characters of the name of an op in a line of text.
+const LONGEST_NAME: usize = 60;
+
 impl Report {
-    /// Names the inputs and outputs of the graph.
-    pub(crate) fn name_ports(&mut self, names: &BTreeMap<TensorId, String>) {
-        let partitions = self.partitions.iter_mut();
-        let ports =
-            partitions.flat_map(|partition| partition.inputs.iter_mut().chain(&mut partition.outputs));
-        name_ports(ports, names);
-        name_ports(self.results.iter_mut().map(|result| &mut result.tensor), names);
+    /// Names the inputs and outputs of the graph, and shortens the names of its ops.
+    pub(crate) fn name(&mut self, names: &TensorNames) {
+        for partition in &mut self.partitions {
+            names.name(partition.inputs.iter_mut().chain(&mut partition.outputs));
+        }
+        names.name(self.results.iter_mut().map(|result| &mut result.tensor));
+        let ops = self.partitions.iter().flat_map(|partition| &partition.ops);
+        let short = Short::new(ops.map(|op| op.name.as_str()), LONGEST_NAME);
+        for op in self.partitions.iter_mut().flat_map(|partition| &mut partition.ops) {
+            op.short = short.of(&op.name).to_owned();
+        }
     }
 
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
+
+    /// A row for each partition, in SI units.
+    pub(crate) fn to_csv(&self) -> String {
+        let head = [
+            "partition",
+            "supported",
+            "ops",
+            "run_by",
+            "compile_seconds",
+            "executions",
+            "best_seconds",
+            "median_seconds",
+            "bytes_moved",
+            "gb_per_second",
+            "check",
+            "failure",
+        ];
+        let mut table = Table::new(&head);
+        for partition in &self.partitions {
+            let execution = partition.execution.as_ref();
+            let of = |value: Option<String>| Cell::from(value.unwrap_or_default());
+            table.push([
+                partition.id.to_string().into(),
+                partition.supported.to_string().into(),
+                partition.op_kinds().into(),
+                partition.run_by.map_or("", Runner::name).into(),
+                of(partition.compile_seconds.map(|seconds| seconds.to_string())),
+                of(execution.map(|execution| execution.repeat.to_string())),
+                of(execution.map(|execution| execution.best_seconds.to_string())),
+                of(execution.map(|execution| execution.median_seconds.to_string())),
+                of(execution.and_then(|execution| Some(execution.bytes_moved?.to_string()))),
+                of(execution.and_then(|execution| Some(execution.gb_per_second?.to_string()))),
+                partition.verdict().into(),
+                partition.failure.clone().unwrap_or_default().into(),
+            ]);
+        }
+        table.csv()
+    }
+
+    /// The partitions as a table of Markdown.
+    pub(crate) fn to_markdown(&self) -> String {
+        let head = ["partition", "ops", "run by", "compile", "execute", "GB/s", "check"];
+        let mut table = Table::new(&head);
+        for partition in &self.partitions {
+            let time = |seconds: Option<f64>| seconds.map_or_else(String::new, |s| Time(s).to_string());
+            let execution = partition.execution.as_ref();
+            let check = match &partition.failure {
+                Some(failure) => failure.clone(),
+                None => partition.verdict().to_owned(),
+            };
+            table.push([
+                partition.id.to_string().into(),
+                partition.op_kinds().into(),
+                partition.run_by.map_or("", Runner::name).into(),
+                time(partition.compile_seconds).into(),
+                time(execution.map(|execution| execution.best_seconds)).into(),
+                execution
+                    .and_then(|execution| Some(format!("{:.2}", execution.gb_per_second?)))
+                    .unwrap_or_default()
+                    .into(),
+                check.into(),
+            ]);
+        }
+        let (ops, partitions, threads) = (self.ops, self.partitions.len(), self.threads);
+        let graph = self.graph.display();
+        format!("{graph}: ops {ops}, partitions {partitions}, threads {threads}\n\n{}", table.markdown())
+    }
 }
 
-/// Names those of the ports that are inputs and outputs of the graph.
-pub(crate) fn name_ports<'a>(
-    ports: impl IntoIterator<Item = &'a mut PortReport>,
-    names: &BTreeMap<TensorId, String>,
-) {
-    ports.into_iter().for_each(|port| port.name = names.get(&port.id).cloned());
+impl Runner {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Compiled => "compiled",
+            Self::Reference => "reference",
+            Self::MadeUp => "made up",
+            Self::Nothing => "nothing",
+        }
+    }
 }
 
 impl PartitionReport {
@@ -207,41 +281,43 @@ impl PartitionReport {
         let ops: Vec<String> = self.ops.iter().map(|op| format!("{} (op {})", op.kind, op.id)).collect();
         ops.join(", ")
     }
+
+    /// The kinds of its ops in a word.
+    fn op_kinds(&self) -> String {
+        self.ops.iter().map(|op| op.kind).collect::<Vec<&str>>().join("+")
+    }
+
+    /// What the checks of its outputs found, in a word.
+    fn verdict(&self) -> &'static str {
+        match &self.checks[..] {
+            [] => "",
+            checks if checks.iter().any(|check| check.equal == Some(false)) => "differs",
+            checks if checks.iter().all(|check| check.equal == Some(true)) => "equal",
+            _ => "no check",
+        }
+    }
 }
 
 impl OpReport {
     fn of(op: &Op) -> Self {
-        Self { kind: op.kind().name(), id: op.id(), name: op.name().into() }
-    }
-}
-
-impl PortReport {
-    pub(crate) fn of(desc: &LogicalTensor) -> Self {
-        let known = |&dim: &i64| (dim != UNKNOWN_DIM).then_some(dim);
-        Self {
-            id: desc.id(),
-            name: None,
-            dtype: desc.data_type().name(),
-            shape: desc.dims().map(|dims| dims.iter().map(known).collect()),
-            strides: desc.strides().map(<[i64]>::to_vec),
-            layout: desc.layout().name(),
-            property: desc.property().name(),
-        }
+        Self { kind: op.kind().name(), id: op.id(), name: op.name().into(), short: op.name().into() }
     }
 }
 
 impl Execution {
     /// The facts of executions that took so long.
-    pub(crate) fn of(mut times: Vec<Duration>, bytes_moved: Option<usize>) -> Option<Self> {
-        times.sort_unstable();
-        let best_seconds = times.first()?.as_secs_f64();
-        let gb_per_second = |bytes| (best_seconds > 0.0).then(|| bytes as f64 / best_seconds / 1e9);
+    pub(crate) fn of(timed: Timed, bytes_moved: Option<usize>) -> Option<Self> {
+        let Timed { mut seconds, executions, is_warm } = timed;
+        seconds.sort_unstable_by(f64::total_cmp);
+        let best_seconds = *seconds.first()?;
+        let rate = |bytes| (is_warm && best_seconds > 0.0).then(|| bytes as f64 / best_seconds / 1e9);
         Some(Self {
-            repeat: times.len(),
+            repeat: executions,
+            is_warm,
             best_seconds,
-            median_seconds: times[times.len() / 2].as_secs_f64(),
+            median_seconds: seconds[seconds.len() / 2],
             bytes_moved,
-            gb_per_second: bytes_moved.and_then(gb_per_second),
+            gb_per_second: bytes_moved.and_then(rate),
         })
     }
 }
@@ -294,15 +370,15 @@ impl Display for ResultReport {
 
 impl Display for PartitionReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let title = painted(BOLD, format!("partition {}:", self.id));
         match &self.unsupported_reason {
-            None => writeln!(f, "partition {}: supported", self.id)?,
-            Some(reason) => writeln!(f, "partition {}: not supported, {reason}", self.id)?,
+            None => writeln!(f, "{title} supported")?,
+            Some(reason) => writeln!(f, "{title} {}, {reason}", painted(ODD, "not supported"))?,
         }
         for op in &self.ops {
-            writeln!(f, "  op       {} {} {:?}", op.kind, op.id, op.name)?;
+            writeln!(f, "  op       {} {} {:?}", op.kind, op.id, op.short)?;
         }
-        self.inputs.iter().try_for_each(|port| writeln!(f, "  in       {port}"))?;
-        self.outputs.iter().try_for_each(|port| writeln!(f, "  out      {port}"))?;
+        aligned(&self.inputs, &self.outputs).iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         for [input, output] in &self.inplace {
             writeln!(f, "  in place {output} may take the place of {input}")?;
         }
@@ -310,8 +386,12 @@ impl Display for PartitionReport {
             writeln!(f, "  compile  {}", Time(seconds))?;
         }
         if let Some(execution) = &self.execution {
-            let by = if self.run_by == Some(Runner::Reference) { "reference, " } else { "" };
-            writeln!(f, "  execute  {by}{execution}")?;
+            match self.run_by {
+                Some(Runner::Reference) => {
+                    writeln!(f, "  execute  reference, {}", Time(execution.best_seconds))?;
+                }
+                _ => writeln!(f, "  execute  {execution}")?,
+            }
         }
         if let Some(tiles) = &self.mask_tiles {
             writeln!(f, "  mask     {tiles}")?;
@@ -325,50 +405,28 @@ impl Display for PartitionReport {
         for tensor in &self.filled {
             writeln!(f, "  filled   tensor {tensor}, as --fill asks for")?;
         }
-        self.checks.iter().try_for_each(|check| writeln!(f, "  check    {check}"))?;
+        for check in &self.checks {
+            let style = match check.equal {
+                Some(true) => GOOD,
+                Some(false) => BAD,
+                None => ODD,
+            };
+            writeln!(f, "  check    {}", painted(style, check))?;
+        }
         match &self.failure {
-            Some(failure) => writeln!(f, "  failed   {failure}"),
+            Some(failure) => writeln!(f, "  failed   {}", painted(BAD, failure)),
             None => Ok(()),
         }
     }
 }
 
-impl Display for PortReport {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.id)?;
-        if let Some(name) = &self.name {
-            write!(f, "{name} ")?;
-        }
-        write!(f, "{} ", self.dtype)?;
-        match &self.shape {
-            None => f.write_str("of unknown rank")?,
-            Some(dims) => braced(f, dims.iter().copied())?,
-        }
-        match &self.strides {
-            Some(strides) => {
-                f.write_str(" strides ")?;
-                braced(f, strides.iter().copied().map(Some))?;
-            }
-            None => write!(f, " layout {}", self.layout)?,
-        }
-        if self.property != "undef" {
-            write!(f, " {}", self.property)?;
-        }
-        Ok(())
-    }
-}
-
-/// Writes dims as `{2,3,?}`, with `?` for one that is not known.
-fn braced(f: &mut Formatter<'_>, dims: impl Iterator<Item = Option<i64>>) -> fmt::Result {
-    let dims: Vec<String> = dims.map(|dim| dim.map_or("?".into(), |dim| dim.to_string())).collect();
-    write!(f, "{{{}}}", dims.join(","))
-}
-
 impl Display for Execution {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Time(self.best_seconds))?;
-        if self.repeat > 1 {
-            write!(f, " best, {} median of {}", Time(self.median_seconds), self.repeat)?;
+        match (self.is_warm, self.repeat) {
+            (false, _) => f.write_str(", once and cold")?,
+            (true, 1) => {}
+            (true, repeat) => write!(f, " best, {} median of {repeat}", Time(self.median_seconds))?,
         }
         if let Some(bytes) = self.bytes_moved {
             write!(f, ", {bytes} bytes moved")?;
@@ -421,6 +479,7 @@ struct Time(f64);
 impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
+            s if s < 1e-6 => write!(f, "{:.1} ns", s * 1e9),
             s if s < 1e-3 => write!(f, "{:.2} µs", s * 1e6),
             s if s < 1.0 => write!(f, "{:.2} ms", s * 1e3),
             s => write!(f, "{s:.2} s"),

@@ -16,11 +16,11 @@ use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
 use crate::names::Side;
-use crate::report::{
-    Execution, PartitionReport, PortReport, Report, ResultReport, Runner, TilesReport, Written,
-};
+use crate::ports::{PortReport, TensorNames};
+use crate::report::{Execution, PartitionReport, Report, ResultReport, Runner, TilesReport, Written};
 use crate::shapes::in_memory;
 use crate::source::Loaded;
+use crate::timing::{Repeat, Timed, timed};
 use crate::words::{Key, plain};
 use crate::{npy, npz};
 
@@ -54,9 +54,9 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, E
     let constants = std::mem::take(&mut loaded.constants);
     let fills = Fills::new(&loaded.graph, constants, asked.fill.clone(), args.seed);
     let mut run = GraphRun {
-        repeat: args.repeat,
+        repeat: Repeat::new(args.repeat, partitions.len()),
         check: args.check,
-        names: loaded.names.by_id(),
+        names: TensorNames::new(loaded.names.by_id()),
         tensors: inputs(&asked, &loaded, &fills, &engine, &mut report.notes)?,
         made_up: BTreeSet::new(),
         fills,
@@ -76,7 +76,7 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, E
     report.notes.extend(made_up(&report.partitions));
     write_outputs(&asked, &run, &mut report)?;
     report.results = results(&asked, &loaded, &run).map_err(Ending::failed)?;
-    report.name_ports(&run.names);
+    report.name(&run.names);
     Ok(report)
 }
 
@@ -273,7 +273,7 @@ fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(
             if run.made_up.contains(&id) {
                 report.notes.push(format!("tensor {id} in {} follows from what was made up", path.display()));
             }
-            let name = run.names.get(&id).cloned();
+            let name = run.names.of(id).map(str::to_owned);
             report.written.push(Written { tensor: id, name, file: path.clone() });
         }
     }
@@ -282,9 +282,9 @@ fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(
 
 /// A run under way, with the tensors that have values so far.
 struct GraphRun {
-    repeat: u32,
+    repeat: Repeat,
     check: bool,
-    names: BTreeMap<TensorId, String>,
+    names: TensorNames,
     fills: Fills,
     engine: Engine,
     stream: Stream,
@@ -342,13 +342,8 @@ impl GraphRun {
             .iter_mut()
             .map(|output| Ok(output.buffer_mut()?.as_tensor_mut()))
             .collect::<Result<Vec<TensorMut<'_>>>>()?;
-        let mut times = Vec::new();
-        for _ in 0..self.repeat {
-            let start = Instant::now();
-            compiled.execute(&self.stream, &tensors, &mut into)?;
-            times.push(start.elapsed());
-        }
-        report.execution = Execution::of(times, Some(compiled.bytes_moved()));
+        let timed = timed(self.repeat, || Ok(compiled.execute(&self.stream, &tensors, &mut into)?))?;
+        report.execution = Execution::of(timed, Some(compiled.bytes_moved()));
         report.run_by = Some(Runner::Compiled);
         report.mask_tiles = compiled.mask_tiles(&tensors)?.as_ref().map(TilesReport::of);
 
@@ -356,7 +351,7 @@ impl GraphRun {
             report.checks = check::checks(partition, &self.tensors, &outputs, &self.stream)
                 .context("it cannot be checked")?;
             for check in &mut report.checks {
-                check.name = self.names.get(&check.tensor).cloned();
+                check.name = self.names.of(check.tensor).map(str::to_owned);
             }
         }
         self.tensors.extend(outputs.into_iter().map(|output| (output.desc().id(), output)));
@@ -380,7 +375,7 @@ impl GraphRun {
         };
         match values {
             Ok(values) => {
-                report.execution = Execution::of(vec![start.elapsed()], None);
+                report.execution = Execution::of(Timed::once(start.elapsed()), None);
                 report.run_by = Some(Runner::Reference);
                 self.keep(partition, values, report)
             }

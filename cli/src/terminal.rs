@@ -4,10 +4,25 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::{AnsiColor, Color, Style};
 use anyhow::Context;
 
 use crate::ending::{Ending, FINE};
+
+/// Styles of text; whoever prints it removes them if nobody sees them.
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const GOOD: Style = coloured(AnsiColor::Green);
+pub(crate) const BAD: Style = coloured(AnsiColor::Red);
+pub(crate) const ODD: Style = coloured(AnsiColor::Yellow);
+
+const fn coloured(colour: AnsiColor) -> Style {
+    Style::new().fg_color(Some(Color::Ansi(colour)))
+}
+
+/// A text in a style.
+pub(crate) fn painted(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
 
 /// Writes a file, without the colours of text for a terminal.
 pub(crate) fn write(path: &Path, text: &str) -> Result<u8, Ending> {

@@ -3,6 +3,8 @@
 use anyhow::{Result, bail};
 use sterna::TensorId;
 
+use crate::short::cut;
+
 /// Checks that no id is there twice.
 pub(crate) fn once(option: &str, ids: impl Iterator<Item = TensorId>) -> Result<()> {
     let mut ids: Vec<TensorId> = ids.collect();
@@ -49,15 +51,18 @@ const LONGEST: usize = 64;
 
 /// A text from a file in a message: short, and without what controls a terminal or the direction of writing.
 pub(crate) fn plain(text: &str) -> String {
+    cut(&harmless(text), LONGEST)
+}
+
+/// A text from a file without what controls a terminal or the direction of writing.
+pub(crate) fn harmless(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()
             && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            // Not allowed in XML.
+            && !matches!(c, '\u{fffe}' | '\u{ffff}')
     };
-    let mut short: String = text.chars().take(LONGEST).map(|c| if is_plain(c) { c } else { '?' }).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
+    text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 /// A tensor in an option: the name of an input or output, or an id.

@@ -92,11 +92,13 @@ fn saved(cpu: &str, cases: &[(&str, usize, [f64; 3])]) -> Value {
     let case = |(name, threads, times): &(&str, usize, [f64; 3])| {
         json!({
             "name": name, "threads": threads, "bytes": {"read": 2_000_000, "written": 1_000_000}, "rounds": 9,
-            "seconds": sample(*times), "limit": sample([0.1, 0.1, 0.1]), "share": 0.1,
+            "seconds": sample(*times), "limit": sample([0.1, 0.1, 0.1]), "share": 0.1 / times[1],
+            "share_quartiles": [0.1 / times[2], 0.1 / times[0]],
         })
     };
     json!({
-        "format": 1, "sterna": "0.1.0", "level": "avx2", "subject": "made up", "seconds_per_case": 0.5,
+        "format": 1, "date": "2026-11-24", "sterna": "0.1.0", "level": "avx2", "subject": "made up",
+        "seconds_per_case": 0.5,
         "machine": {"cpu": cpu, "threads": 2, "arch": "x86_64", "os": "linux", "caches": [32768, 1 << 20]},
         "cases": cases.iter().map(case).collect::<Vec<_>>(),
         "ceilings": [
@@ -193,7 +195,7 @@ fn rates_are_in_the_unit_of_the_limit() {
     };
     let [bytes, products] = ["bytes", "products"].map(cells);
     assert!(bytes.ends_with(&["3.00", "GB/s", "30.0", "0.10"].map(String::from)), "{bytes:?}");
-    assert!(products.ends_with(&["2.00", "GFLOP/s", "40.0", "0.10"].map(String::from)), "{products:?}");
+    assert!(products.ends_with(&["2.00", "GFLOP/s", "40.0", "0.05"].map(String::from)), "{products:?}");
     run["cases"][1]["operations"] = json!(-1.0);
     let ended = bench(&["--load", &room.write("run.json", run.to_string())]);
     none_of(ended.complaint("operations below 0", 2, "cannot be").into_iter().collect());
@@ -290,8 +292,17 @@ fn a_run_is_saved_loaded_compared_and_drawn() {
     let ended = bench(&["--load", &file, "--against", &file, "--fail-if-slower", "--json"]);
     assert_eq!(ended.code, 0, "{}", ended.err);
     let cases = ended.json()["comparison"]["cases"].clone();
-    let verdicts: Vec<&Value> = cases.as_array().unwrap().iter().map(|case| &case["verdict"]).collect();
-    assert_eq!(verdicts, ["same", "same"]);
+    for case in cases.as_array().unwrap() {
+        // Of measurements that short, the rounds may spread too much to say even that.
+        let [lower, upper] = ["lower", "upper"].map(|part| case["ratio_now"][part].as_f64().unwrap());
+        let verdict = if upper / lower - 1.0 <= 0.1 { "same" } else { "cannot_tell" };
+        assert_eq!((&case["verdict"], case["ratio_change"].as_f64()), (&json!(verdict), Some(0.0)), "{case}");
+    }
+    let date = run["date"].as_str().unwrap();
+    let digits =
+        date.split('-').map(|part| part.len() * usize::from(part.bytes().all(|b| b.is_ascii_digit())));
+    assert_eq!(digits.collect::<Vec<usize>>(), [4, 2, 2], "{date}");
+    assert!(fs::read_to_string(&picture).unwrap().contains(date));
 }
 
 #[test]
@@ -305,6 +316,7 @@ fn runs_are_compared_beyond_the_noise() {
             ("slower", 2, [9.9, 10.0, 10.1]),
             ("little", 1, [10.0, 10.0, 10.0]),
             ("noisy", 1, [5.0, 10.0, 20.0]),
+            ("as noisy", 1, [9.0, 10.0, 11.0]),
             ("gone", 1, [1.0, 1.0, 1.0]),
         ],
     );
@@ -316,6 +328,7 @@ fn runs_are_compared_beyond_the_noise() {
             ("slower", 2, [9.9, 10.0, 10.1]),
             ("little", 1, [10.2, 10.2, 10.2]),
             ("noisy", 1, [6.0, 19.0, 30.0]),
+            ("as noisy", 1, [9.0, 10.0, 11.0]),
             ("new", 3, [1.0, 1.0, 1.0]),
         ],
     );
@@ -329,18 +342,18 @@ fn runs_are_compared_beyond_the_noise() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|case| {
-            format!(
-                "{} {} {}",
-                case["name"].as_str().unwrap(),
-                case["threads"],
-                case["verdict"].as_str().unwrap()
-            )
-        })
+        .map(|case| format!("{} {} {}", case["name"].as_str().unwrap(), case["threads"], case["verdict"]))
         .collect();
     assert_eq!(
         verdicts,
-        ["quicker 1 faster", "slower 1 slower", "slower 2 same", "little 1 same", "noisy 1 same"]
+        [
+            "quicker 1 \"faster\"",
+            "slower 1 \"slower\"",
+            "slower 2 \"same\"",
+            "little 1 \"same\"",
+            "noisy 1 \"cannot_tell\"",
+            "as noisy 1 \"cannot_tell\"",
+        ]
     );
     assert_eq!(comparison["only_before"], json!([["gone", 1]]));
     assert_eq!(comparison["only_now"], json!([["new", 3]]));
@@ -348,7 +361,7 @@ fn runs_are_compared_beyond_the_noise() {
 
     let ended = bench(&both);
     for part in [
-        "1 faster, 1 slower, 3 the same within the noise",
+        "1 faster, 1 slower, 2 the same, 2 cannot tell; judged by the ratio",
         "only in the saved run: gone (1 thread)",
         "only in this run: new (3 threads)",
         "+20.0 %",
@@ -362,6 +375,76 @@ fn runs_are_compared_beyond_the_noise() {
     let ended = bench(&[&fail[..], &["--filter", "quicker", "--filter", "little"]].concat());
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert!(!ended.out.contains("only in"), "{}", ended.out);
+}
+
+#[test]
+fn a_case_is_judged_by_the_limit_beside_it() {
+    let room = Room::new();
+    let times = [("a", 1, [1.0, 1.0, 1.0]), ("b", 1, [1.0, 1.0, 1.0]), ("c", 1, [1.0, 1.0, 1.0])];
+    let before = saved("a cpu", &times);
+    let mut now = saved("a cpu", &[("a", 1, [2.0; 3]), ("b", 1, [1.0; 3]), ("c", 1, [2.0; 3])]);
+    // The whole machine became half as fast, so that `b` is better than it was.
+    for case in 0..2 {
+        let of_limit = &mut now["cases"][case];
+        of_limit["limit"] = json!({"median": 2e-4, "lower": 2e-4, "upper": 2e-4});
+        let share = 0.2 / (2.0 - case as f64);
+        of_limit["share"] = json!(share);
+        of_limit["share_quartiles"] = json!([share, share]);
+    }
+    // Runs of older versions have no quartiles of the share.
+    now["cases"][0].as_object_mut().unwrap().remove("share_quartiles");
+    // Another amount of work has another limit.
+    now["cases"][2]["bytes"] = json!({"read": 1_000_000, "written": 1_000_000});
+    let (before, now) =
+        (room.write("before.json", before.to_string()), room.write("now.json", now.to_string()));
+    let both = ["--load", &now, "--against", &before];
+    let ended = bench(&[&both[..], &["--json"]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let cases = ended.json()["comparison"]["cases"].clone();
+    let verdicts: Vec<&Value> = cases.as_array().unwrap().iter().map(|case| &case["verdict"]).collect();
+    assert_eq!(verdicts, ["same", "faster", "cannot_tell"], "{cases}");
+    let notes = "note: 1 of 3 cases move other bytes or compute more or less";
+    none_of(bench(&both).complaint("other work", 0, notes).into_iter().collect());
+    none_of(bench(&both).complaint("the machine", 0, "the limit takes 100 % longer").into_iter().collect());
+    assert_eq!(bench(&[&both[..], &["--fail-if-slower"]].concat()).code, 0);
+}
+
+#[test]
+fn a_run_comes_in_every_form() {
+    let room = Room::new();
+    let before = saved("a cpu", &[("a, \"b\"", 1, [2.0; 3]), ("c|d", 2, [1.0; 3])]);
+    let now = saved("a cpu", &[("a, \"b\"", 1, [1.0, 1.0, 1.0]), ("c|d", 1, [1.0; 3])]);
+    let (before, now) =
+        (room.write("before.json", before.to_string()), room.write("now.json", now.to_string()));
+    let of = |args: &[&str]| {
+        let ended = bench(&[&["--load", &now], args].concat());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        ended.out
+    };
+    let csv = of(&["--format", "csv"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(
+        lines[0].starts_with("case,threads,bytes_read,bytes_written,operations,rounds,seconds,"),
+        "{csv}"
+    );
+    assert!(lines[1].starts_with("\"a, \"\"b\"\"\",1,2000000,1000000,,9,0.001,0.001,0.001,0.0001,"), "{csv}");
+    assert_eq!(lines.len(), 3, "{csv}");
+    let csv = of(&["--format", "csv", "--against", &before]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",saved_seconds,time_change,limit_change,ratio_change,verdict"), "{csv}");
+    assert!(lines[1].ends_with(",0.002,-0.5,0,-0.5,faster") && lines[2].ends_with(",,,,,"), "{csv}");
+    let markdown = of(&["--format", "markdown", "--against", &before]);
+    for line in [
+        "| case | threads | moved | time | quartiles | rate |  | limit | share |\n|---|--:|",
+        "| c\\|d | 1 | 2.9 MiB | 1.00 ms | +0.0 +0.0 % | 3.00 | GB/s | 30.0 | 0.10 |\n",
+        "| a, \"b\" | 1 | 2.00 ms | 1.00 ms | -50.0 % | +0.0 % | -50.0 % | faster |\n",
+        "1 faster, 0 slower, 0 the same, 0 cannot tell; judged by",
+        "only in this run: c|d (1 thread)",
+    ] {
+        assert!(markdown.contains(line), "no {line:?} in {markdown}");
+    }
+    let json: Value = serde_json::from_str(&of(&["--format", "json"])).unwrap();
+    assert_eq!(json["cases"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -401,7 +484,16 @@ fn a_plot_shows_every_case_and_is_whole() {
     let texts: Vec<&str> = of("text").filter_map(|node| node.text()).map(str::trim).collect();
     let missing: Vec<&String> = names.iter().filter(|name| !texts.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?} of {texts:?}");
-    for text in ["streaming limit, 1 thread", "cases, 2 threads", "L1 32 KiB", "L2 1 MiB", "GB/s"] {
+    let machine = "a cpu, 2 threads, linux x86_64 · sterna 0.1.0, level avx2 · 2026-11-24";
+    for text in [
+        machine,
+        "made up",
+        "streaming limit, 1 thread",
+        "cases and quartiles, 2 threads",
+        "L1 32 KiB",
+        "L2 1 MiB",
+        "GB/s",
+    ] {
         assert!(texts.contains(&text), "{text} of {texts:?}");
     }
     // Beside the number in the list, each case has one at its point.
@@ -432,6 +524,7 @@ fn what_cannot_be_used_is_refused_with_a_hint() {
     let no_json = room.write("no.json", "no");
     let format = with("format.json", "/format", json!(7));
     let zero = with("zero.json", "/cases/0/seconds/median", json!(0.0));
+    let quartiles = with("quartiles.json", "/cases/0/share_quartiles", json!([0.2, 0.3]));
     let upside_down = with("down.json", "/cases/0/seconds/lower", json!(2.0));
     let negative = with("negative.json", "/ceilings/0/seconds", json!(-1.0));
     let case = good["cases"][0].clone();
@@ -471,6 +564,7 @@ fn what_cannot_be_used_is_refused_with_a_hint() {
         (&["--load", &no_json], 2, "line 1 column"),
         (&["--load", &format], 2, "it is of format 7, and format 1 is known here"),
         (&["--load", &zero], 2, "holds a time, share or number that cannot be"),
+        (&["--load", &quartiles], 2, "holds a time, share or number that cannot be"),
         (&["--load", &upside_down], 2, "holds a time, share or number that cannot be"),
         (&["--load", &negative], 2, "it holds a streaming limit that cannot be"),
         (&["--load", &twice], 2, "it holds case \"a\" on 1 threads twice"),

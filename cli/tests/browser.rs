@@ -1,5 +1,6 @@
-//! Promise: on the page of `sterna inspect`, a click on a partition, or Enter, shows its plan; nothing on it
-//! comes from elsewhere, and it can be read in the dark.
+//! Promise: on the page of `sterna inspect`, a click on a partition, or Enter, shows its plan, with scripts
+//! and without; nothing on it comes from elsewhere, and it can be read in the dark. Its script moves the
+//! picture to the partition that is chosen, zooms, searches and takes keys.
 //!
 //! With `STERNA_TEST_TOOLS=1`, which `.ci/run` sets, headless Chromium is driven through chromedriver.
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
 
 /// A browser that shows one page.
 struct Browser {
@@ -115,6 +117,46 @@ impl Browser {
     fn press(&self, css: &str, key: &str) {
         self.post(&format!("/element/{}/value", self.one(css)), &json!({"text": key}));
     }
+
+    /// Types on the keyboard, wherever the focus is.
+    fn type_keys(&self, keys: &str) {
+        let strokes: Vec<Value> = keys
+            .chars()
+            .flat_map(|key| ["keyDown", "keyUp"].map(|what| json!({"type": what, "value": key.to_string()})))
+            .collect();
+        self.post("/actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]}));
+    }
+
+    /// The value of an expression in the page.
+    fn value(&self, expression: &str) -> Value {
+        self.post("/execute/sync", &json!({"script": format!("return {expression}"), "args": []}))
+    }
+
+    fn command(&self, name: &str, params: &Value) {
+        self.post("/goog/cdp/execute", &json!({"cmd": name, "params": params}));
+    }
+
+    /// Waits until something holds, which it may do after a frame or two.
+    fn wait(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..100 {
+            if holds(self) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("{what}");
+    }
+
+    /// Whether all of an element lies in the part of the picture that is seen.
+    fn is_seen(&self, css: &str) -> bool {
+        const SIDES: &str = "getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]";
+        let of = |css: &str| {
+            self.value(&format!("(() => {{ const box = document.querySelector({css:?}).{SIDES} }})()"))
+        };
+        let [inner, outer]: [Vec<f64>; 2] = [of(css), of(".picture")]
+            .map(|sides| sides.as_array().unwrap().iter().map(|side| side.as_f64().unwrap()).collect());
+        inner[0] >= outer[0] && inner[1] >= outer[1] && inner[2] <= outer[2] && inner[3] <= outer[3]
+    }
 }
 
 impl Drop for Browser {
@@ -142,17 +184,35 @@ fn open(browser: &Browser, room: &Room, graph: &str) -> usize {
     browser.all("section.partition").len()
 }
 
+/// Whether the tests here run.
+fn is_asked_for() -> bool {
+    let is_asked_for = std::env::var_os("STERNA_TEST_TOOLS").is_some();
+    if !is_asked_for {
+        eprintln!("skipped: Chromium; STERNA_TEST_TOOLS=1 runs it");
+    }
+    is_asked_for
+}
+
 #[test]
 fn a_click_on_a_partition_shows_its_plan() {
-    if std::env::var_os("STERNA_TEST_TOOLS").is_none() {
-        eprintln!("skipped: Chromium; STERNA_TEST_TOOLS=1 runs it");
+    if !is_asked_for() {
         return;
     }
     let room = Room::new();
     let browser = Browser::start(&room);
-    for name in ["gpt_additive_mask", "causal_mask", "swin_selects", "select_plain"] {
+    for (name, scripts) in [
+        ("gpt_additive_mask", true),
+        ("causal_mask", true),
+        ("swin_selects", true),
+        ("select_plain", true),
+        ("gpt_additive_mask", false),
+        ("select_plain", false),
+    ] {
+        browser.command("Emulation.setScriptExecutionDisabled", &json!({"value": !scripts}));
         let partitions = open(&browser, &room, graphs().join(format!("{name}.json")).to_str().unwrap());
         assert!(browser.is_displayed("#overview"), "{name}");
+        // No tools that do nothing.
+        assert_eq!(browser.is_displayed("#search"), scripts, "{name}");
         for part in 0..partitions {
             let (link, section) = (format!("svg a.of-{part}"), format!("#partition-{part}"));
             assert!(
@@ -164,7 +224,7 @@ fn a_click_on_a_partition_shows_its_plan() {
             assert!(!browser.is_displayed("#overview"), "{name}: the overview stays");
             let text = browser.text(&section);
             let has_plan =
-                text.contains("\nPlan\n") && text.contains("\nkernels\n") && text.contains(" to tensor ");
+                text.contains("\nPlan\n") && text.contains("\nkernels\n") && text.contains(" to dst");
             assert!(has_plan || text.contains("no kernel runs "), "{name}: {text}");
             assert_eq!(
                 browser.style(&format!("{link} > rect"), "stroke-width"),
@@ -177,6 +237,7 @@ fn a_click_on_a_partition_shows_its_plan() {
         browser.press("svg a.of-0", ENTER);
         assert!(browser.is_displayed("#partition-0"), "{name}: the keyboard shows nothing");
     }
+    browser.command("Emulation.setScriptExecutionDisabled", &json!({"value": false}));
 
     // In the dark: light text on a dark ground, in the page and in the picture.
     let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
@@ -186,7 +247,7 @@ fn a_click_on_a_partition_shows_its_plan() {
         digits.take(3).sum::<u32>()
     };
     assert!(lightness("body", "background-color") > 700);
-    browser.post("/goog/cdp/execute", &json!({"cmd": "Emulation.setEmulatedMedia", "params": dark}));
+    browser.command("Emulation.setEmulatedMedia", &dark);
     for (css, ground) in [("body", "background-color"), ("svg .back", "fill"), ("svg .alone", "fill")] {
         assert!(lightness(css, ground) < 200, "{css} stays light");
     }
@@ -199,8 +260,93 @@ fn a_click_on_a_partition_shows_its_plan() {
     let mut relu = op(0, "ReLU", vec![tensor(0, "f32", &[4])], vec![tensor(1, "f32", &[4])]);
     relu["name"] = json!(name);
     open(&browser, &room, &room.write("<b>hostile.json", graph(vec![relu])));
-    assert_eq!(browser.all("script, img, b:not(.steps b)").len(), 0);
+    assert_eq!((browser.all("script").len(), browser.all("img, b:not(.steps b)").len()), (1, 0));
     assert!(browser.get("/title").as_str().unwrap().ends_with("<b>hostile.json – Sterna"));
     browser.click("svg a.of-0");
     assert!(browser.text("#partition-0 table").contains(name), "{}", browser.text("#partition-0 table"));
+}
+
+#[test]
+fn the_script_moves_zooms_and_searches() {
+    if !is_asked_for() {
+        return;
+    }
+    let room = Room::new();
+    let browser = Browser::start(&room);
+    let calm = json!({"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]});
+    browser.command("Emulation.setEmulatedMedia", &calm);
+    // A column of partitions, every fifth of which nothing runs.
+    let one = |id: usize| {
+        let kind = if id % 5 == 4 { "Wildcard" } else { "Add" };
+        let inputs = vec![tensor(id, "f32", &[4]), tensor(id.saturating_sub(2), "f32", &[4])];
+        let mut one = op(id, kind, inputs, vec![tensor(id + 1, "f32", &[4])]);
+        one["name"] = json!(format!("layer.{id}"));
+        one
+    };
+    let partitions = open(&browser, &room, &room.write("graph.json", graph((0..60).map(one).collect())));
+    assert_eq!(partitions, 24);
+    let frame = |part: usize| format!("svg .of-{part} > rect");
+
+    // A partition that is chosen in the list comes into view.
+    assert!(browser.is_seen(&frame(0)) && !browser.is_seen(&frame(23)));
+    browser.post(&format!("/element/{}/click", browser.one("#overview tr:last-child a")), &json!({}));
+    assert!(browser.is_displayed("#partition-23"));
+    browser.wait("the last partition is out of sight", |browser| browser.is_seen(&frame(23)));
+    // So does one that the page is opened at, and the next and the previous one.
+    browser.post("/url", &json!({"url": "about:blank"}));
+    browser.post("/url", &json!({"url": format!("file://{}#partition-12", room.path("page.html"))}));
+    browser.wait("partition 12 is out of sight", |browser| browser.is_seen(&frame(12)));
+    browser.type_keys("nnn");
+    browser.wait("partition 15 is out of sight", |browser| browser.is_seen(&frame(15)));
+    browser.type_keys("p");
+    browser.wait("partition 14 is not shown", |browser| browser.is_displayed("#partition-14"));
+    browser.type_keys(ESCAPE);
+    browser.wait("the overview is not shown", |browser| browser.is_displayed("#overview"));
+
+    // Zoom, by keys and by buttons: the picture as it is, larger, smaller, and whole.
+    let width =
+        || browser.value("document.querySelector('svg').getBoundingClientRect().width").as_f64().unwrap();
+    let natural = browser.value("document.querySelector('svg').viewBox.baseVal.width").as_f64().unwrap();
+    browser.type_keys("1");
+    assert!((width() - natural).abs() < 1.0, "{} {natural}", width());
+    browser.type_keys("+");
+    assert!((width() - 1.25 * natural).abs() < 1.0, "{} {natural}", width());
+    browser.click("button[data-key='-']");
+    browser.click("button[data-key='-']");
+    assert!((width() - 0.8 * natural).abs() < 1.0, "{} {natural}", width());
+    browser.click("button[data-key='0']");
+    browser.wait("the picture does not fit", |browser| browser.is_seen("svg"));
+    browser.type_keys("1");
+
+    // Search by kind, name and id.
+    browser.type_keys("/wildcard LAYER.5");
+    assert_eq!(browser.text("#found"), "2 found");
+    assert_eq!(browser.all("#overview tr[data-part]:not([hidden])").len(), 2);
+    let hit = |css: &str| browser.text(&format!("svg .{css} .small"));
+    browser.type_keys(ENTER);
+    assert_eq!((browser.text("#found").as_str(), hit("current").as_str()), ("1 of 2", "layer.54"));
+    browser.wait("what is found is out of sight", |browser| browser.is_seen("svg .current > rect"));
+    assert!(browser.text("section.partition:target").contains("layer.54"));
+    browser.type_keys(ENTER);
+    assert_eq!(hit("current"), "layer.59");
+    browser.type_keys(ESCAPE);
+    assert_eq!((browser.all("svg .hit").len(), browser.all("#overview tr[hidden]").len()), (0, 0));
+
+    // A drag moves the picture, and chooses nothing.
+    browser.type_keys("1");
+    let hash = browser.value("location.hash");
+    let place = || browser.value("document.querySelector('.picture').scrollTop").as_f64().unwrap();
+    let before = place();
+    let origin = json!({ELEMENT: browser.one("svg .current > rect, svg .node.of-3 > rect")});
+    browser.value("document.querySelector('svg .node.of-3').scrollIntoView({block: 'center'})");
+    let at = place();
+    let moves = json!([
+        {"type": "pointerMove", "duration": 0, "origin": origin, "x": 0, "y": 0},
+        {"type": "pointerDown", "button": 0},
+        {"type": "pointerMove", "duration": 50, "origin": "pointer", "x": 0, "y": -100},
+        {"type": "pointerUp", "button": 0},
+    ]);
+    browser.post("/actions", &json!({"actions": [{"type": "pointer", "id": "mouse", "actions": moves}]}));
+    assert!((place() - at - 100.0).abs() < 2.0, "{before} {at} {}", place());
+    assert_eq!(browser.value("location.hash"), hash);
 }

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::{Room, none_of, sterna};
+use common::{Room, graph, none_of, op, sterna, tensor};
 
 const COMMANDS: &[&str] = &["run", "inspect", "batch", "convert", "ops", "completions", "man"];
 
@@ -62,13 +62,13 @@ fn shells_and_manuals_know_every_command() {
 
 #[test]
 fn colours_are_for_terminals_that_want_them() {
-    let coloured = |variables: &[(&str, &str)]| {
+    let said = |args: &[&str], variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sterna"));
         for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
             command.env_remove(name);
         }
-        let output = command.args(["run", "no such file"]).envs(variables.iter().copied()).output().unwrap();
-        String::from_utf8(output.stderr).unwrap().contains('\u{1b}')
+        let output = command.args(args).envs(variables.iter().copied()).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     // Variables, and whether there are colours where standard error is no terminal.
     let rows: &[(&[(&str, &str)], bool)] = &[
@@ -76,7 +76,47 @@ fn colours_are_for_terminals_that_want_them() {
         (&[("NO_COLOR", "1")], false),
         (&[("CLICOLOR_FORCE", "1")], true),
         (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")], true),
+        (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
     ];
-    let wrong = rows.iter().filter(|(variables, expected)| coloured(variables) != *expected);
-    none_of(wrong.map(|row| format!("{row:?}")).collect());
+    let room = Room::new();
+    let reduce = op(0, "Wildcard", vec![tensor(0, "f32", &[4])], vec![tensor(1, "f32", &[4])]);
+    let select = op(
+        1,
+        "Select",
+        vec![tensor(2, "boolean", &[4]), tensor(1, "f32", &[4]), tensor(3, "f32", &[4])],
+        vec![tensor(4, "f32", &[4])],
+    );
+    let graph = room.write("graph.json", graph(vec![reduce, select]));
+    // What is said, and the colours of a part of it.
+    let said_in_colour: [(&[&str], &[&str]); 3] = [
+        (&["run", "no such file"], &["\u{1b}[31m"]),
+        (
+            &["run", &graph, "--check"],
+            &[
+                "\u{1b}[33mnot supported\u{1b}[0m",
+                "\u{1b}[32mtensor 4 (dst): all 4 elements equal the reference",
+            ],
+        ),
+        (&["inspect", &graph], &["partition 1: 1 op\u{1b}[0m"]),
+    ];
+    let mut wrong = Vec::new();
+    for (args, colours) in said_in_colour {
+        for (variables, expected) in rows {
+            let text = said(args, variables);
+            let has_all = colours.iter().all(|colour| text.contains(colour));
+            if text.contains('\u{1b}') != *expected || has_all != *expected {
+                wrong.push(format!("{args:?} {variables:?}: {text:?}"));
+            }
+        }
+    }
+    // Data is never coloured.
+    for form in ["json", "csv", "markdown"] {
+        let text = said(&["run", &graph, "--check", "--format", form], &[("CLICOLOR_FORCE", "1")]);
+        let data = text.split("\u{1b}[").next().unwrap_or_default();
+        // The note on standard error comes last.
+        if !text.contains("Select") || !data.contains("Select") {
+            wrong.push(format!("{form}: {text:?}"));
+        }
+    }
+    none_of(wrong);
 }

@@ -5,7 +5,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Room, complaint, graph, graphs, none_of, op, read_npy, select, sterna, sterna_reading, tensor};
+use common::{
+    Room, complaint, graph, graphs, none_of, op, read_npy, select, squeezed, sterna, sterna_reading, tensor,
+};
 use serde_json::{Value, json};
 
 #[test]
@@ -55,8 +57,9 @@ fn a_graph_comes_from_standard_input() {
     for line in [
         "partition 0: supported\n",
         "  op       Select 7 \"the Select\"\n",
-        "  in       0 cond boolean {2,2} strides {2,1}\n",
-        "  out      3 dst f32 {2,2} strides {2,1}\n",
+        "  in       0 cond boolean {2,2}\n",
+        "  in       1 then f32     {2,2}\n",
+        "  out      3 dst  f32     {2,2}\n",
         "  compile  ",
         "  execute  ",
         " bytes moved, ",
@@ -102,7 +105,7 @@ fn an_overridden_shape_reaches_all_that_follows() {
         let ended = sterna(&[&["run", &chain, "--check", "--output", &output], &overrides[..]].concat());
         assert_eq!(ended.code, 0, "{}", ended.err);
         for port in ["3", "4", "5 dst"] {
-            assert!(ended.out.contains(&format!("out      {port} f32 {expected}")), "{}", ended.out);
+            assert!(squeezed(&ended.out).contains(&format!("out {port} f32 {expected}\n")), "{}", ended.out);
         }
         assert!(ended.out.contains("execute  reference, "), "{}", ended.out);
         assert_eq!(read_npy(&out).1.len(), 4 * elements);
@@ -144,6 +147,97 @@ fn json_holds_the_same_facts() {
         json!([{"tensor": 3, "name": "dst", "elements": 24, "ulps": 0, "is_bounded": false, "equal": true,
                 "no_check": null, "first_difference": null}])
     );
+}
+
+#[test]
+fn a_speed_is_told_of_warm_executions_alone() {
+    let large = graphs().join("gpt_additive_mask.json");
+    let large = large.to_str().unwrap();
+    let execution = |args: &[&str]| {
+        let ended = sterna_reading(&select("f32", &[64, 50]), &[&["run"], args, &["--json"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let report: Value = serde_json::from_str(&ended.out).unwrap();
+        report["partitions"][0]["execution"].clone()
+    };
+    let mut wrong = Vec::new();
+    for (args, repeat) in [(vec!["-"], None), (vec!["-", "--repeat", "1"], Some(1)), (vec![large], None)] {
+        let told = execution(&args);
+        let (warm, times) = (told["is_warm"] == true, told["repeat"].as_u64().unwrap());
+        // Of one that takes long there is only the cold execution.
+        let is_fine = warm != told["gb_per_second"].is_null()
+            && repeat.is_none_or(|repeat| warm && times == repeat)
+            && (warm || times == 1 && told["best_seconds"].as_f64().unwrap() >= 0.05);
+        if !is_fine {
+            wrong.push(format!("{args:?}: {told}"));
+        }
+    }
+    // A small one is executed for some time.
+    let told = execution(&["-"]);
+    if told["is_warm"] == true && told["repeat"].as_u64().unwrap() < 3 {
+        wrong.push(format!("few executions: {told}"));
+    }
+    none_of(wrong);
+}
+
+#[test]
+fn a_report_comes_in_every_form() {
+    let room = Room::new();
+    let graph = room.write("graph.json", around_a_wildcard(&[1, 2, 5, 5]));
+    let of = |form: &str| sterna(&["run", &graph, "--check", "--format", form]);
+    let [text, json, csv, markdown] = ["text", "json", "csv", "markdown"].map(of);
+    let mut wrong = Vec::new();
+    for (form, ended) in [("text", &text), ("json", &json), ("csv", &csv), ("markdown", &markdown)] {
+        wrong.extend(complaint(form, ended, 0, "note: nothing here computes partition 0"));
+    }
+    assert!(text.out.contains("partition 0: not supported, "), "{}", text.out);
+    assert_eq!(serde_json::from_str::<Value>(&json.out).unwrap()["ops"], 3);
+    let lines: Vec<Vec<&str>> = csv.out.lines().map(|line| line.split(',').collect()).collect();
+    let columns = ["partition", "supported", "ops", "run_by", "check"]
+        .map(|name| lines[0].iter().position(|column| *column == name).unwrap());
+    let rows: Vec<[&str; 5]> =
+        lines[1..].iter().map(|row| columns.map(|column| row.get(column).copied().unwrap_or("?"))).collect();
+    assert_eq!(
+        rows,
+        [
+            ["0", "false", "Wildcard", "made up", ""],
+            ["1", "true", "Select", "compiled", "equal"],
+            ["2", "true", "Select", "compiled", "equal"],
+        ]
+    );
+    for line in ["| partition | ops | run by |", "|---|--:|", "| 1 | Select | compiled | "] {
+        if !markdown.out.contains(line) {
+            wrong.push(format!("no {line:?} in {}", markdown.out));
+        }
+    }
+    let both = sterna(&["run", &graph, "--json", "--format", "csv"]);
+    wrong.extend(complaint("two forms", &both, 2, "cannot be used with"));
+    none_of(wrong);
+}
+
+#[test]
+fn long_names_keep_both_ends_and_stay_apart() {
+    let name =
+        |layer: usize| format!("/model/encoder/layers.{layer}/{}/Where_output_0", "attention/".repeat(9));
+    let named = |id: usize| {
+        let inputs = vec![tensor(0, "boolean", &[4]), tensor(1, "f32", &[4]), tensor(2 + id, "f32", &[4])];
+        let mut op = op(id, "Select", inputs, vec![tensor(3 + id, "f32", &[4])]);
+        op["name"] = json!(name(id));
+        op
+    };
+    let text = graph((0..12).map(named).collect());
+    let ended = sterna_reading(&text, &["run", "-"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let mut lines: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("  op ")).collect();
+    assert_eq!(lines.len(), 12);
+    let is_short = |line: &&str| line.ends_with("Where_output_0\"") && line.contains('…') && line.len() < 110;
+    assert!(lines.iter().all(is_short), "{lines:?}");
+    lines.iter_mut().for_each(|line| *line = line.split('"').nth(1).unwrap());
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 12, "{lines:?}");
+    // Data has whole names.
+    let json = sterna_reading(&text, &["run", "-", "--json"]).out;
+    assert!(json.contains(&name(11)), "{json}");
 }
 
 /// A wildcard from tensor 10 to tensor 12, which nothing runs or interprets, a select of what it gives into
@@ -303,10 +397,10 @@ fn elements_of_4_bits_are_filled_and_held() {
     let ended = sterna_reading(&text, &["run", "-", "--check", "--fill", "7=15", "--fill", "2=-8"]);
     none_of(complaint("4 bits", &ended, 0, "").into_iter().collect());
     for line in [
-        "  in       0 src s4 {4,3} strides {1,4}\n",
-        "  in       7 src_2 u4 {5} strides {1}\n",
-        "  out      8 f4_e2m1 {3} strides {1}\n",
-        "  out      9 dst_2 e8m0 {3} strides {1}\n",
+        "  in       0 src    s4      {4,3} strides {1,4}\n",
+        "  in       7 src_2 u4      {5}\n",
+        "  out      8       f4_e2m1 {3}\n",
+        "  out      9 dst_2 e8m0    {3}\n",
         "tensor 6 (dst): all 12 elements equal the reference\n",
     ] {
         assert!(ended.out.contains(line), "{line:?} in {}", ended.out);
@@ -331,7 +425,7 @@ fn an_end_and_a_host_scalar_are_no_obstacle() {
     let output = format!("3={out}");
     let ended = sterna(&["run", &graph, "--check", "--fill", "0=0", "--fill", "2=-2.5", "--output", &output]);
     assert_eq!(ended.code, 0, "{}", ended.err);
-    assert!(ended.out.contains("2 else f32 {} strides {} host_scalar"), "{}", ended.out);
+    assert!(ended.out.contains("2 else f32     {}    host_scalar"), "{}", ended.out);
     assert!(ended.out.contains("execute  nothing, it has no outputs"), "{}", ended.out);
     assert_eq!(read_npy(&out).1, (-2.5f32).to_ne_bytes().repeat(6));
 }

@@ -12,6 +12,7 @@ use clap::{ArgGroup, ValueEnum};
 use crate::fill::Fill;
 use crate::parse::{join, key_and_fill};
 use crate::source::GraphOptions;
+use crate::table::FormOptions;
 use crate::words::Key;
 
 /// The arguments of `sterna bench`.
@@ -60,12 +61,11 @@ pub(crate) struct BenchArgs {
     /// Exits with 1 if a case is slower than in the saved run, which must be of this machine.
     #[arg(long, requires = "against")]
     pub(crate) fail_if_slower: bool,
-    /// Draws each case beneath the streaming limit by the bytes that it moves.
+    /// Draws each case beneath the streaming limit by the bytes that it moves, with its quartiles.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Prints one JSON document instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormOptions,
 }
 
 impl BenchArgs {
@@ -96,8 +96,11 @@ How it measures:
   --plot draws the streaming limit as lines, by size, read and written in equal parts, the best of several
   runs.
 
-  --against calls a case faster or slower where the middle halves of both runs do not overlap, and the medians
-  differ by more than 3 %. It compares runs of different machines as well, and says so.";
+  --against judges by the ratio of a case's time to that of the limit measured beside it, so that a machine
+  that is slower as a whole does not count. A case is faster or slower where the middle halves of both runs do
+  not overlap and the medians differ by more than 3 %, and the same where the medians differ by less and the
+  middle halves by at most 10 %. Otherwise it cannot tell; a longer --time or a machine with nothing else to
+  do help. It compares runs of different machines as well, and says so.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,7 +108,7 @@ Examples:
   sterna bench graph.json --shape cond=1x1x512x512 --fill cond=causal
   sterna bench --suite fusion --save before.json
   sterna bench --suite fusion --against before.json --fail-if-slower --plot fusion.svg
-  sterna bench --load after.json --against before.json";
+  sterna bench --load after.json --against before.json --format markdown";
 
 const EXIT_CODES: &str = "\
 Exit codes:

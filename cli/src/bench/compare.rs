@@ -9,22 +9,31 @@ use super::record::{Case, Run};
 /// Medians that differ by at most this part count as equal, however little the rounds spread.
 pub(crate) const MIN_CHANGE: f64 = 0.03;
 
+/// The middle halves of two runs that are called equal differ by at most this part.
+pub(crate) const MAX_OPEN: f64 = 0.1;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Comparison {
     Faster,
     Slower,
     Same,
+    /// The rounds spread too much.
+    CannotTell,
 }
 
 impl Comparison {
-    /// A change, if the middle halves of the rounds do not overlap and the medians differ by more than
-    /// [`MIN_CHANGE`].
+    /// Judges two ratios of a case to its limit. They differ if the middle halves of the rounds do not
+    /// overlap and the medians differ by more than [`MIN_CHANGE`]; they are equal if the medians do not and
+    /// what the middle halves leave open is at most [`MAX_OPEN`].
     fn of(before: Sample, now: Sample) -> Self {
-        match now.median / before.median - 1.0 {
-            change if change > MIN_CHANGE && now.lower > before.upper => Self::Slower,
-            change if change < -MIN_CHANGE && now.upper < before.lower => Self::Faster,
-            _ => Self::Same,
+        let change = now.median / before.median - 1.0;
+        let (least, most) = (now.lower / before.upper - 1.0, now.upper / before.lower - 1.0);
+        match () {
+            () if least > 0.0 && change > MIN_CHANGE => Self::Slower,
+            () if most < 0.0 && change < -MIN_CHANGE => Self::Faster,
+            () if change.abs() <= MIN_CHANGE && most.max(-least) <= MAX_OPEN => Self::Same,
+            () => Self::CannotTell,
         }
     }
 
@@ -33,6 +42,7 @@ impl Comparison {
             Self::Faster => "faster",
             Self::Slower => "slower",
             Self::Same => "same",
+            Self::CannotTell => "cannot tell",
         }
     }
 }
@@ -58,6 +68,10 @@ pub(crate) struct Compared {
     pub(crate) change: f64,
     /// The part by which the time of the streaming limit grew.
     pub(crate) limit_change: f64,
+    /// The times as multiples of the limit's, and the part by which that grew.
+    pub(crate) ratio_before: Sample,
+    pub(crate) ratio_now: Sample,
+    pub(crate) ratio_change: f64,
     pub(crate) verdict: Comparison,
 }
 
@@ -67,7 +81,9 @@ impl RunComparison {
         let pairs = now.cases.iter().filter_map(|now| {
             before.cases.iter().find(|before| same(before, now)).map(|before| (before, now))
         });
-        let cases: Vec<Compared> = pairs.map(|(before, now)| Compared::of(before, now)).collect();
+        let pairs: Vec<(&Case, &Case)> = pairs.collect();
+        let cases: Vec<Compared> = pairs.iter().map(|(before, now)| Compared::of(before, now)).collect();
+        let other_work = pairs.iter().filter(|(before, now)| !before.does_as_much_as(now)).count();
         if cases.is_empty() {
             bail!(
                 "the saved run ({}) and this one ({}) have no case in common; compare runs of the same cases \
@@ -81,7 +97,7 @@ impl RunComparison {
             gone.map(|case| (case.name.clone(), case.threads)).collect()
         };
         Ok(Self {
-            notes: notes(before, now, &cases),
+            notes: notes(before, now, &cases, other_work),
             only_before: missing(&now.cases, &before.cases),
             only_now: missing(&before.cases, &now.cases),
             cases,
@@ -95,6 +111,12 @@ impl RunComparison {
 
 impl Compared {
     fn of(before: &Case, now: &Case) -> Self {
+        let (ratio_before, ratio_now) = (before.ratio(), now.ratio());
+        let verdict = match before.does_as_much_as(now) {
+            true => Comparison::of(ratio_before, ratio_now),
+            // The limits are of other amounts.
+            false => Comparison::CannotTell,
+        };
         Self {
             name: now.name.clone(),
             threads: now.threads,
@@ -102,13 +124,23 @@ impl Compared {
             now: now.seconds,
             change: now.seconds.median / before.seconds.median - 1.0,
             limit_change: now.limit.median / before.limit.median - 1.0,
-            verdict: Comparison::of(before.seconds, now.seconds),
+            ratio_before,
+            ratio_now,
+            ratio_change: ratio_now.median / ratio_before.median - 1.0,
+            verdict,
         }
     }
 }
 
-fn notes(before: &Run, now: &Run, cases: &[Compared]) -> Vec<String> {
+fn notes(before: &Run, now: &Run, cases: &[Compared], other_work: usize) -> Vec<String> {
     let mut notes = Vec::new();
+    if other_work > 0 {
+        notes.push(format!(
+            "{other_work} of {} cases move other bytes or compute more or less than in the saved run, so \
+             their limits differ: compare their times",
+            cases.len()
+        ));
+    }
     if before.machine != now.machine {
         notes.push(format!(
             "the saved run is of another machine ({}, here {}); what differs may be the machines",
@@ -122,8 +154,8 @@ fn notes(before: &Run, now: &Run, cases: &[Compared]) -> Vec<String> {
     if moved.abs() > MIN_CHANGE {
         let (percent, how) = (100.0 * moved.abs(), if moved > 0.0 { "longer" } else { "less long" });
         notes.push(format!(
-            "plain copies take {percent:.0} % {how} than in the saved run, so the machine itself is not as \
-             it was; shares of the limit tell more than times"
+            "the limit takes {percent:.0} % {how} than in the saved run, so the machine itself is not as it \
+             was; verdicts go by the ratio to the limit, not by times"
         ));
     }
     notes
@@ -134,18 +166,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_needs_halves_that_do_not_overlap_and_three_percent() {
+    fn a_verdict_needs_little_spread() {
+        use Comparison::{CannotTell, Faster, Same, Slower};
         let rows = [
-            ([100.0, 100.0, 100.0], [102.9, 102.9, 102.9], Comparison::Same),
-            ([100.0, 100.0, 100.0], [103.5, 103.5, 103.5], Comparison::Slower),
-            ([100.0, 100.0, 100.0], [97.1, 97.1, 97.1], Comparison::Same),
-            ([100.0, 100.0, 100.0], [96.5, 96.5, 96.5], Comparison::Faster),
-            ([95.0, 100.0, 105.0], [105.0, 110.0, 115.0], Comparison::Same),
-            ([95.0, 100.0, 105.0], [105.1, 110.0, 115.0], Comparison::Slower),
+            ([100.0, 100.0, 100.0], [102.9, 102.9, 102.9], Same),
+            ([100.0, 100.0, 100.0], [103.5, 103.5, 103.5], Slower),
+            ([100.0, 100.0, 100.0], [97.1, 97.1, 97.1], Same),
+            ([100.0, 100.0, 100.0], [96.5, 96.5, 96.5], Faster),
+            ([98.0, 100.0, 102.0], [98.5, 101.0, 103.0], Same),
+            // The middle halves overlap.
+            ([95.0, 100.0, 105.0], [105.0, 110.0, 115.0], CannotTell),
+            ([95.0, 100.0, 105.0], [105.1, 110.0, 115.0], Slower),
+            ([90.0, 100.0, 300.0], [80.0, 85.0, 89.0], Faster),
+            ([90.0, 100.0, 300.0], [80.0, 85.0, 90.0], CannotTell),
             // Something else ran during half of the rounds.
-            ([199.0, 200.0, 201.0], [200.0, 600.0, 610.0], Comparison::Same),
-            ([90.0, 100.0, 300.0], [80.0, 85.0, 89.0], Comparison::Faster),
-            ([90.0, 100.0, 300.0], [80.0, 85.0, 90.0], Comparison::Same),
+            ([199.0, 200.0, 201.0], [200.0, 600.0, 610.0], CannotTell),
+            // Equal medians of what spreads that much say nothing.
+            ([90.0, 100.0, 112.0], [90.0, 100.0, 112.0], CannotTell),
         ];
         let sample = |[lower, median, upper]: [f64; 3]| Sample { median, lower, upper };
         let verdict = |(before, now, _): &([f64; 3], [f64; 3], Comparison)| {

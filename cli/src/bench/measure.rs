@@ -13,13 +13,13 @@ const SAMPLE_SECONDS: f64 = 0.002;
 /// Least number of rounds, however long they take.
 const MIN_ROUNDS: usize = 5;
 
-/// Seconds of one execution over the rounds.
+/// Numbers over the rounds, such as the seconds of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) median: f64,
-    /// A quarter of the rounds took at most this.
+    /// A quarter of the rounds gave at most this.
     pub(crate) lower: f64,
-    /// A quarter of the rounds took at least this.
+    /// A quarter of the rounds gave at least this.
     pub(crate) upper: f64,
 }
 
@@ -55,8 +55,8 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 pub(crate) struct Measured {
     pub(crate) case: Sample,
     pub(crate) limit: Sample,
-    /// The median over the rounds of the limit's time divided by the case's.
-    pub(crate) share: f64,
+    /// The limit's time divided by the case's, over the rounds.
+    pub(crate) share: Sample,
     pub(crate) rounds: usize,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn interleaved(
     Ok(Some(Measured {
         case: Sample::of(&times),
         limit: Sample::of(&limits),
-        share: median(&shares),
+        share: Sample::of(&shares),
         rounds: times.len(),
     }))
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod args;
 mod compare;
+mod date;
 mod limit;
 mod machine;
 mod measure;
@@ -28,6 +29,7 @@ use self::suites::Subject;
 use crate::ending::{Ending, FAILED};
 use crate::names::Side;
 use crate::source::{GraphArgs, Loaded};
+use crate::table::Form;
 use crate::terminal::{print, say};
 
 /// A quartile further off the median than this says that something else runs.
@@ -77,12 +79,14 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
         (Some(before), false) => Some(RunComparison::of(before, run).map_err(Ending::usage)?),
         _ => None,
     };
-    let text = match args.json {
-        true => {
+    let text = match args.form.form() {
+        Form::Text => table::text(run, compared.as_ref()),
+        Form::Json => {
             let document = Document { run, comparison: compared.as_ref(), notes };
             serde_json::to_string_pretty(&document).map_err(Ending::failed)? + "\n"
         }
-        false => table::text(run, compared.as_ref()),
+        Form::Csv => table::csv(run, compared.as_ref()),
+        Form::Markdown => table::markdown(run, compared.as_ref()),
     };
     print(&text)?;
     let notes = notes.iter().chain(compared.iter().flat_map(|compared| &compared.notes));

@@ -1,9 +1,9 @@
 //! A run as a picture: each case beneath the streaming limit, by the bytes that it moves.
 //!
 //! It is a roofline plot for work that moves bytes and computes little: the roof is what the machine streams,
-//! high where the bytes fit into a cache and low where they come from memory. Cases bear numbers, and a list
-//! beside the plot names them. Readers who prefer dark pages get dark colours, by a style sheet within the
-//! file.
+//! high where the bytes fit into a cache and low where they come from memory. A case is a dot, with a line
+//! from one quartile to the other. Cases bear numbers, and a list beside the plot names them. Readers who
+//! prefer dark pages get dark colours, by a style sheet within the file.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -15,6 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::record::{Case, Run};
 use super::session::counted;
 use super::table::{self, rate};
+use crate::short::Short;
 
 /// A colour on light pages, and its counterpart on dark ones.
 struct Ink {
@@ -40,11 +41,13 @@ const THREADS: [Ink; 5] = [
     ink((138, 106, 0), (226, 192, 84)),
 ];
 
-const PLOT_WIDTH: i32 = 760;
+const PLOT_WIDTH: i32 = 800;
 const MIN_HEIGHT: i32 = 600;
-const LINE_HEIGHT: i32 = 18;
+/// Height of what stands above the plot: what was measured, where and when.
+const HEAD: i32 = 58;
+const LINE_HEIGHT: i32 = 20;
 const FONT: &str = "sans-serif";
-const FONT_SIZE: i32 = 13;
+const FONT_SIZE: i32 = 15;
 /// About what a letter takes.
 const LETTER_WIDTH: i32 = 7;
 const LONGEST_NAME: usize = 52;
@@ -84,6 +87,8 @@ struct Picture<'a> {
     threads: Vec<usize>,
     /// The names of the cases, in the order of their numbers.
     names: Vec<&'a str>,
+    /// The same in the room of the list.
+    short: Short,
     bytes: Range<f64>,
     rates: Range<f64>,
 }
@@ -104,8 +109,10 @@ impl<'a> Picture<'a> {
         let cases = || run.cases.iter().filter(|case| is_drawn(case));
         let bytes = cases().map(|case| case.bytes.bytes() as f64);
         let bytes = bytes.chain(run.ceilings.iter().map(|ceiling| ceiling.bytes as f64));
-        let rates = cases().map(Case::gb_per_second).chain(run.ceilings.iter().map(|c| c.gb_per_second()));
-        Ok(Self { run, threads, names, bytes: around(bytes, 1.6), rates: around(rates, 1.3) })
+        let rates = cases().flat_map(quartiles).chain(run.ceilings.iter().map(|c| c.gb_per_second()));
+        let (bytes, rates) = (around(bytes, 1.6), around(rates, 1.3));
+        let short = Short::new(names.iter().copied(), LONGEST_NAME);
+        Ok(Self { run, threads, names, short, bytes, rates })
     }
 
     fn ink(&self, threads: usize) -> &'static RGBColor {
@@ -115,11 +122,11 @@ impl<'a> Picture<'a> {
 
     /// Width of the list of cases, and height of the picture.
     fn size(&self) -> (i32, i32) {
-        let longest = self.names.iter().map(|name| shortened(name).chars().count()).max().unwrap_or(0);
+        let longest = self.names.iter().map(|name| self.short.of(name).chars().count()).max().unwrap_or(0);
         let columns = 48 * self.threads.len() as i32;
         let width = (30 + LETTER_WIDTH * longest as i32 + columns).max(260) + 16;
-        let lines = 4 + 2 * self.threads.len() + self.names.len();
-        (width, MIN_HEIGHT.max(LINE_HEIGHT * lines as i32 + 40))
+        let lines = 5 + 2 * self.threads.len() + self.names.len();
+        (width, HEAD + MIN_HEIGHT.max(LINE_HEIGHT * lines as i32 + 40))
     }
 
     fn draw<'s>(
@@ -130,9 +137,9 @@ impl<'a> Picture<'a> {
         let size = ((PLOT_WIDTH + list_width) as u32, height as u32);
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&PAPER.light)?;
-        let (plot, list) = root.split_horizontally(PLOT_WIDTH);
+        self.draw_head(&root)?;
+        let (plot, list) = root.split_vertically(HEAD).1.split_horizontally(PLOT_WIDTH);
         let mut chart = ChartBuilder::on(&plot)
-            .caption(format!("{}, level {}", self.run.subject, self.run.level), (FONT, 17, &TEXT.light))
             .margin(14)
             .x_label_area_size(48)
             .y_label_area_size(56)
@@ -156,6 +163,7 @@ impl<'a> Picture<'a> {
         let mut taken: Vec<Box> = Vec::new();
         let top = chart.plotting_area().get_pixel_range().1.start;
         let bottom = chart.plotting_area().get_pixel_range().1.end;
+        let right = chart.plotting_area().get_pixel_range().0.end;
         for (level, &cache) in self.run.machine.caches.iter().enumerate() {
             if !self.bytes.contains(&(cache as f64)) {
                 continue;
@@ -166,12 +174,12 @@ impl<'a> Picture<'a> {
                 root.draw(&PathElement::new(dash, FAINT.light))?;
             }
             let label = format!("L{} {}", level + 1, table::size(cache));
-            text(&root, &label, (x + 4, bottom - 12), &FAINT.light, HPos::Left)?;
-            taken.push(Box::at(
-                (x + 4 + label.len() as i32 * LETTER_WIDTH / 2, bottom - 12),
-                label.len() as i32 * LETTER_WIDTH,
-                14,
-            ));
+            let width = label.len() as i32 * LETTER_WIDTH;
+            // Beside the line within the plot.
+            let (start, side) = if x + width < right { (x + 4, HPos::Left) } else { (x - 4, HPos::Right) };
+            text(&root, &label, (start, bottom - 12), &FAINT.light, side)?;
+            let middle = if x + width < right { start + width / 2 } else { start - width / 2 };
+            taken.push(Box::at((middle, bottom - 12), width, 14));
         }
         for &threads in &self.threads {
             let ceilings = self.run.ceilings.iter().filter(|ceiling| ceiling.threads == threads);
@@ -185,9 +193,19 @@ impl<'a> Picture<'a> {
         for case in self.run.cases.iter().filter(|case| is_drawn(case)) {
             let at = chart.backend_coord(&(case.bytes.bytes() as f64, case.gb_per_second()));
             taken.push(Box::at(at, 10, 10));
-            points.push((case, at));
+            let of_rate = |rate| chart.backend_coord(&(case.bytes.bytes() as f64, rate));
+            let [low, high] = quartiles(case).map(of_rate);
+            taken.extend(along(high, low));
+            points.push((case, at, [low, high]));
         }
-        for (case, at) in &points {
+        for (case, _, ends) in &points {
+            let colour = self.ink(case.threads);
+            root.draw(&PathElement::new(*ends, colour.stroke_width(1)))?;
+            for (x, y) in ends {
+                root.draw(&PathElement::new([(x - 3, *y), (x + 3, *y)], colour.stroke_width(1)))?;
+            }
+        }
+        for (case, at, _) in &points {
             let number = self.names.iter().position(|name| *name == case.name).map_or(0, |at| at + 1);
             let label = number.to_string();
             let width = 2 + LETTER_WIDTH * label.len() as i32;
@@ -204,6 +222,19 @@ impl<'a> Picture<'a> {
         }
         self.draw_list(&list)?;
         root.present()
+    }
+
+    /// What was measured, where and when.
+    fn draw_head<'s>(
+        &self,
+        root: &Area<'s>,
+    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+        let Run { subject, machine, sterna, level, date, .. } = self.run;
+        let title = (FONT, 18).into_font().style(FontStyle::Bold).color(&TEXT.light);
+        root.draw_text(subject, &title.pos(Pos::new(HPos::Left, VPos::Center)), (16, 22))?;
+        let when = if date.is_empty() { String::new() } else { format!(" · {date}") };
+        let facts = format!("{machine} · sterna {sterna}, level {level}{when}");
+        text(root, &facts, (16, 44), &FAINT.light, HPos::Left)
     }
 
     /// The meaning of colours and numbers.
@@ -223,10 +254,12 @@ impl<'a> Picture<'a> {
                 &TEXT.light,
                 HPos::Left,
             )?;
+            let (high, low) = ((14, y + LINE_HEIGHT - 8), (14, y + LINE_HEIGHT + 8));
+            list.draw(&PathElement::new([high, low], colour.stroke_width(1)))?;
             list.draw(&Circle::new((14, y + LINE_HEIGHT), 4, colour.filled()))?;
             text(
                 list,
-                &format!("cases, {}", counted(threads, "thread")),
+                &format!("cases and quartiles, {}", counted(threads, "thread")),
                 (32, y + LINE_HEIGHT),
                 &TEXT.light,
                 HPos::Left,
@@ -239,7 +272,7 @@ impl<'a> Picture<'a> {
         for (number, name) in self.names.iter().enumerate() {
             y += LINE_HEIGHT;
             text(list, &(number + 1).to_string(), (20, y), &FAINT.light, HPos::Right)?;
-            text(list, &shortened(name), (28, y), &TEXT.light, HPos::Left)?;
+            text(list, self.short.of(name), (28, y), &TEXT.light, HPos::Left)?;
             for case in self.run.cases.iter().filter(|case| case.name == *name && is_drawn(case)) {
                 let at = self.threads.iter().position(|&threads| threads == case.threads).unwrap_or(0);
                 text(
@@ -270,11 +303,9 @@ fn is_drawn(case: &Case) -> bool {
     case.bytes.bytes() > 0
 }
 
-fn shortened(name: &str) -> String {
-    match name.chars().count() > LONGEST_NAME {
-        true => name.chars().take(LONGEST_NAME - 1).chain(['…']).collect(),
-        false => name.into(),
-    }
+/// The rates of the slower and of the faster quartile.
+fn quartiles(case: &Case) -> [f64; 2] {
+    [case.seconds.upper, case.seconds.lower].map(|seconds| case.bytes.bytes() as f64 / seconds / 1e9)
 }
 
 /// From below the least to above the largest, by a factor.
@@ -384,6 +415,5 @@ mod tests {
     fn axes_have_round_numbers() {
         assert_eq!(powers_of_four(&(3.0..70.0)), [4.0, 16.0, 64.0]);
         assert_eq!(round_numbers(&(0.04..3.0)), [0.05, 0.1, 0.2, 0.5, 1.0, 2.0]);
-        assert_eq!(shortened(&"x".repeat(80)).chars().count(), LONGEST_NAME);
     }
 }

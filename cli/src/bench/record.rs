@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::date::today;
 use super::limit::Traffic;
 use super::machine::Machine;
 use super::measure::Sample;
@@ -21,6 +22,9 @@ pub(crate) struct Run {
     /// The version of Sterna.
     pub(crate) sterna: String,
     pub(crate) machine: Machine,
+    /// The day of the run in UTC; empty in runs that older versions saved.
+    #[serde(default)]
+    pub(crate) date: String,
     /// The level of the kernels.
     pub(crate) level: String,
     /// The subject: a suite, or a file.
@@ -50,6 +54,9 @@ pub(crate) struct Case {
     pub(crate) limit: Sample,
     /// The median over the rounds of the limit's time divided by the case's.
     pub(crate) share: f64,
+    /// The quartiles of the same, which runs lack that older versions saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) share_quartiles: Option<[f64; 2]>,
 }
 
 /// The streaming limit of one size, read and written in equal parts.
@@ -67,6 +74,7 @@ impl Run {
             format: FORMAT,
             sterna: env!("CARGO_PKG_VERSION").into(),
             machine,
+            date: today(),
             level: level.into(),
             subject,
             seconds_per_case,
@@ -97,7 +105,11 @@ impl Run {
             let is_time = |Sample { lower, median, upper }| 0.0 < lower && lower <= median && median <= upper;
             let is_work = case.operations.is_none_or(|operations| operations.is_finite() && operations > 0.0);
             let are_times = is_time(case.seconds) && is_time(case.limit);
-            if !are_times || !is_work || case.share <= 0.0 || *threads == 0 {
+            let is_share = case.share > 0.0
+                && case
+                    .share_quartiles
+                    .is_none_or(|[lower, upper]| 0.0 < lower && lower <= case.share && case.share <= upper);
+            if !are_times || !is_work || !is_share || *threads == 0 {
                 bail!("case {name:?} on {threads} threads holds a time, share or number that cannot be");
             }
             ensure!(names.insert((name, threads)), "it holds case {name:?} on {threads} threads twice");
@@ -117,6 +129,22 @@ impl Case {
     /// 10⁹ bytes a second.
     pub(crate) fn gb_per_second(&self) -> f64 {
         self.bytes.bytes() as f64 / self.seconds.median / 1e9
+    }
+
+    /// The time as a multiple of the limit's, which was measured beside it: what the machine does to both
+    /// alike cancels out.
+    pub(crate) fn ratio(&self) -> Sample {
+        let [lower, upper] = match self.share_quartiles {
+            Some([lower, upper]) => [1.0 / upper, 1.0 / lower],
+            // At worst the rounds of one that were slow are those of the other that were fast.
+            None => [self.seconds.lower / self.limit.upper, self.seconds.upper / self.limit.lower],
+        };
+        Sample { median: 1.0 / self.share, lower, upper }
+    }
+
+    /// Whether two cases move as many bytes and compute as much, so that their limits are the same.
+    pub(crate) fn does_as_much_as(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.operations == other.operations
     }
 
     /// What the rate of the case and of its limit counts, and how much of it one execution has.

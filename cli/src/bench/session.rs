@@ -345,7 +345,19 @@ impl Meter<'_> {
         let operations = work.map(|work| work.operations);
         Ok(measured.map_or(Step::Interrupted, |Measured { case: seconds, limit, share, rounds }| {
             let name = name.into();
-            Step::Measured(Case { name, threads, bytes, operations, rounds, seconds, limit, share })
+            let share_quartiles = Some([share.lower, share.upper]);
+            let share = share.median;
+            Step::Measured(Case {
+                name,
+                threads,
+                bytes,
+                operations,
+                rounds,
+                seconds,
+                limit,
+                share,
+                share_quartiles,
+            })
         }))
     }
 }

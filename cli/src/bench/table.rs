@@ -1,87 +1,97 @@
-//! A run, and how it compares, as text for people.
+//! A run, and how it compares, as text, CSV and Markdown.
 
 use super::compare::{Comparison, RunComparison};
 use super::record::Run;
 use super::session::counted;
-
-/// Columns beside each other; the first is aligned left, the others right.
-struct Table {
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|cell| (*cell).into()).collect()] }
-    }
-
-    fn text(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate();
-            let cells = cells.map(|(column, (cell, &width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        self.rows.iter().map(line).collect()
-    }
-}
+use crate::table::{Cell, Table};
+use crate::terminal::{BAD, GOOD, ODD};
 
 /// The measured cases, and what the comparison found, if there is one.
 pub(super) fn text(run: &Run, compared: Option<&RunComparison>) -> String {
-    let Run { sterna, machine, level, subject, seconds_per_case, .. } = run;
-    let mut text =
-        format!("{subject}: sterna {sterna}, level {level}, {machine}, {seconds_per_case} s a case\n\n");
+    let comparison = compared.map_or_else(String::new, |compared| {
+        format!("\n{}\n{}", changes(compared).text(), remarks(compared).concat())
+    });
+    format!("{}\n\n{}\n{}\n{comparison}", head(run), cases(run).text(), legend(run))
+}
+
+/// The same as tables of Markdown.
+pub(super) fn markdown(run: &Run, compared: Option<&RunComparison>) -> String {
+    let comparison = compared.map_or_else(String::new, |compared| {
+        format!("\n{}\n{}", changes(compared).markdown(), remarks(compared).join("\n"))
+    });
+    format!("{}\n\n{}\n{}\n{comparison}", head(run), cases(run).markdown(), legend(run))
+}
+
+fn head(run: &Run) -> String {
+    let Run { sterna, machine, level, subject, seconds_per_case, date, .. } = run;
+    let date = if date.is_empty() { String::new() } else { format!("{date}, ") };
+    format!("{subject}: sterna {sterna}, level {level}, {machine}, {date}{seconds_per_case} s a case")
+}
+
+fn legend(run: &Run) -> String {
+    let work = match run.cases.iter().any(|case| case.operations.is_some()) {
+        true => ", or as much arithmetic in registers",
+        false => "",
+    };
+    format!("times are medians; limit: plain copies of as many bytes{work}; share: of that limit")
+}
+
+fn cases(run: &Run) -> Table {
     let head = ["case", "threads", "moved", "time", "quartiles", "rate", "", "limit", "share"];
     let mut table = Table::new(&head);
     for case in &run.cases {
         let (amount, unit) = case.counted();
         let [below, above] = case.seconds.spread().map(|part| format!("{:+.1}", 100.0 * part));
-        table.rows.push(vec![
-            case.name.clone(),
-            case.threads.to_string(),
-            size(case.bytes.bytes()),
-            time(case.seconds.median),
-            format!("{below} {above} %"),
-            rate(amount / case.seconds.median / 1e9),
+        table.push([
+            case.name.as_str().into(),
+            case.threads.to_string().into(),
+            size(case.bytes.bytes()).into(),
+            time(case.seconds.median).into(),
+            format!("{below} {above} %").into(),
+            rate(amount / case.seconds.median / 1e9).into(),
             unit.into(),
-            rate(amount / case.limit.median / 1e9),
-            format!("{:.2}", case.share),
+            rate(amount / case.limit.median / 1e9).into(),
+            format!("{:.2}", case.share).into(),
         ]);
     }
-    text += &table.text();
-    text += "\ntimes are medians; limit: plain copies of as many bytes";
-    if run.cases.iter().any(|case| case.operations.is_some()) {
-        text += ", or as much arithmetic in registers";
-    }
-    text += "; share: of that limit\n";
-    text + &compared.map_or_else(String::new, comparison)
+    table
 }
 
-fn comparison(compared: &RunComparison) -> String {
-    let mut table =
-        Table::new(&["against the saved run", "threads", "before", "now", "change", "limit", "verdict"]);
-    let percent = |part: f64| format!("{:+.1} %", 100.0 * part);
+/// How each case changed: its time, that of the limit beside it, and their ratio, by which it is judged.
+fn changes(compared: &RunComparison) -> Table {
+    let head = ["against the saved run", "threads", "before", "now", "time", "limit", "ratio", "verdict"];
+    let mut table = Table::new(&head);
+    let percent = |part: f64| Cell::from(format!("{:+.1} %", 100.0 * part));
     for case in &compared.cases {
-        table.rows.push(vec![
-            case.name.clone(),
-            case.threads.to_string(),
-            time(case.before.median),
-            time(case.now.median),
+        let style = match case.verdict {
+            Comparison::Faster => Some(GOOD),
+            Comparison::Slower => Some(BAD),
+            Comparison::CannotTell => Some(ODD),
+            Comparison::Same => None,
+        };
+        table.push([
+            case.name.as_str().into(),
+            case.threads.to_string().into(),
+            time(case.before.median).into(),
+            time(case.now.median).into(),
             percent(case.change),
             percent(case.limit_change),
-            case.verdict.name().into(),
+            percent(case.ratio_change),
+            Cell::styled(case.verdict.name(), style),
         ]);
     }
-    let [faster, slower, same] =
-        [Comparison::Faster, Comparison::Slower, Comparison::Same].map(|verdict| compared.count(verdict));
-    let mut text =
-        format!("\n{}\n{faster} faster, {slower} slower, {same} the same within the noise\n", table.text());
+    table
+}
+
+/// The verdicts in numbers, and the cases that only one run has, each in a line.
+fn remarks(compared: &RunComparison) -> Vec<String> {
+    let [faster, slower, same, open] =
+        [Comparison::Faster, Comparison::Slower, Comparison::Same, Comparison::CannotTell]
+            .map(|verdict| compared.count(verdict));
+    let mut lines = vec![format!(
+        "{faster} faster, {slower} slower, {same} the same, {open} cannot tell; judged by the ratio of the \
+         time to that of the limit beside it\n"
+    )];
     let alone = [("the saved run", &compared.only_before), ("this run", &compared.only_now)];
     for (whose, cases) in alone.iter().filter(|(_, cases)| !cases.is_empty()) {
         const NAMED: usize = 4;
@@ -91,9 +101,73 @@ fn comparison(compared: &RunComparison) -> String {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        text += &format!("only in {whose}: {names}{more}\n");
+        lines.push(format!("only in {whose}: {names}{more}\n"));
     }
-    text
+    lines
+}
+
+/// A line for each case, in seconds, bytes and operations; with a comparison, what the saved run says of it.
+pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
+    let measured = [
+        "case",
+        "threads",
+        "bytes_read",
+        "bytes_written",
+        "operations",
+        "rounds",
+        "seconds",
+        "seconds_lower",
+        "seconds_upper",
+        "limit_seconds",
+        "limit_lower",
+        "limit_upper",
+        "share",
+        "share_lower",
+        "share_upper",
+    ];
+    let saved = ["saved_seconds", "time_change", "limit_change", "ratio_change", "verdict"];
+    let head: Vec<&str> = measured.into_iter().chain(compared.iter().flat_map(|_| saved)).collect();
+    let mut table = Table::new(&head);
+    for case in &run.cases {
+        let shares = case.ratio();
+        let mut row: Vec<Cell> = vec![
+            case.name.as_str().into(),
+            case.threads.to_string().into(),
+            case.bytes.read.to_string().into(),
+            case.bytes.written.to_string().into(),
+            case.operations.map_or_else(String::new, |operations| operations.to_string()).into(),
+            case.rounds.to_string().into(),
+        ];
+        let numbers = [
+            case.seconds.median,
+            case.seconds.lower,
+            case.seconds.upper,
+            case.limit.median,
+            case.limit.lower,
+            case.limit.upper,
+            case.share,
+            1.0 / shares.upper,
+            1.0 / shares.lower,
+        ];
+        row.extend(numbers.map(|number| Cell::from(number.to_string())));
+        if let Some(compared) = compared {
+            let is_it =
+                |one: &&super::compare::Compared| one.name == case.name && one.threads == case.threads;
+            let cells = match compared.cases.iter().find(is_it) {
+                Some(one) => [
+                    one.before.median.to_string(),
+                    one.change.to_string(),
+                    one.limit_change.to_string(),
+                    one.ratio_change.to_string(),
+                    one.verdict.name().to_owned(),
+                ],
+                None => Default::default(),
+            };
+            row.extend(cells.map(Cell::from));
+        }
+        table.push(row);
+    }
+    table.csv()
 }
 
 /// Seconds in a unit that suits.

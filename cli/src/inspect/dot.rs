@@ -21,8 +21,8 @@ pub(super) fn dot(inspection: &Inspection) -> String {
     for (index, node) in inspection.nodes.iter().enumerate() {
         let (label, style) = match node {
             Node::Op { .. } => continue,
-            Node::Input { tensor, property } => (format!("tensor {tensor}\n{property}"), "shape=ellipse"),
-            Node::Output { tensor } => (format!("tensor {tensor}"), "shape=ellipse, peripheries=2"),
+            Node::Input { label, property, .. } => (format!("{label}\n{property}"), "shape=ellipse"),
+            Node::Output { label, .. } => (label.clone(), "shape=ellipse, peripheries=2"),
         };
         let _ = writeln!(text, "  n{index} [label={}, {style}, style=filled]", quoted(label.trim_end()));
     }
@@ -43,10 +43,10 @@ fn cluster(text: &mut String, inspection: &Inspection, part: &Part) {
     let title = format!("partition {}: {}", part.id, part.headline());
     let _ = writeln!(text, "  subgraph cluster_{} {{\n    label={}, {style}", part.id, quoted(&title));
     for (index, node) in inspection.nodes.iter().enumerate() {
-        if let Node::Op { part: of, op, name } = node
+        if let Node::Op { part: of, op, label, .. } = node
             && *of == part.id
         {
-            let label = format!("{}\n{name} (op {})", op.kind, op.id);
+            let label = format!("{}\n{label}", op.kind);
             let _ = writeln!(text, "    n{index} [label={}]", quoted(&label));
         }
     }

@@ -21,12 +21,10 @@ const FIRST_VIEW: (f64, f64) = (800.0, 500.0);
 /// dagre walks graphs by recursion, as deep as their longest path.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Pixels a character takes, about, in the text of boxes and of edges.
-const WIDE: f64 = 7.4;
-const NARROW: f64 = 6.4;
-
-/// The most characters of a name.
-const MAX_NAME: usize = 30;
+/// Pixels of a letter M, by what the text is for.
+pub(super) const OF_KINDS: f64 = 13.0;
+pub(super) const OF_NAMES: f64 = 11.0;
+pub(super) const OF_EDGES: f64 = 11.0;
 
 /// A picture whose parts have places.
 pub(super) struct Layout {
@@ -53,19 +51,16 @@ pub(super) struct Placed {
 /// The lines of text in a box: what matters most first.
 pub(super) fn lines(inspection: &Inspection, node: &Node, is_framed: bool) -> Vec<String> {
     match node {
-        Node::Op { part, op, name } => {
-            let mut lines = vec![op.kind.to_string(), format!("op {}", op.id)];
-            if !name.is_empty() && name != op.kind.name() {
-                lines[1] = format!("{} · op {}", shortened(name), op.id);
-            }
+        Node::Op { part, op, label, .. } => {
+            let mut lines = vec![op.kind.to_string(), label.clone()];
             if !(is_framed && has_frame(inspection, *part)) {
                 lines.push(format!("partition {part}"));
             }
             lines
         }
-        Node::Input { tensor, property: "" } => vec![format!("tensor {tensor}")],
-        Node::Input { tensor, property } => vec![format!("tensor {tensor}"), (*property).into()],
-        Node::Output { tensor } => vec![format!("tensor {tensor}"), "result".into()],
+        Node::Input { label, property: "", .. } => vec![label.clone()],
+        Node::Input { label, property, .. } => vec![label.clone(), (*property).into()],
+        Node::Output { label, .. } => vec![label.clone(), "result".into()],
     }
 }
 
@@ -74,16 +69,38 @@ pub(super) fn has_frame(inspection: &Inspection, part: usize) -> bool {
     inspection.parts[part].ops.len() > 1
 }
 
-fn shortened(name: &str) -> String {
-    match name.char_indices().nth(MAX_NAME) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.into(),
+/// The width of a character as part of the size of its font, in a wide font such as DejaVu Sans, so that text
+/// fits into its box in any other. Nobody knows the widths of scripts beyond Latin, Greek and Cyrillic.
+fn width_of(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '\'' | '|' => 0.32,
+        'f' | 'r' | 't' | 's' | 'J' | '/' | '(' | ')' | '[' | ']' | '-' => 0.45,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 0.98,
+        'A'..='Z' => 0.72,
+        '×' | '+' | '=' | '<' | '>' | '~' => 0.84,
+        c if c < '\u{250}' => 0.635,
+        c if is_measured(c) => 0.75,
+        _ => 1.1,
     }
 }
 
-/// The width of a text in pixels: signs beyond Latin, Greek and Cyrillic may be twice as wide.
-fn width(text: &str, of_character: f64) -> f64 {
-    text.chars().map(|c| if c < '\u{1100}' { of_character } else { 2.0 * of_character }).sum()
+fn is_measured(c: char) -> bool {
+    c < '\u{1100}' || ('\u{2010}'..'\u{2070}').contains(&c)
+}
+
+/// The width of a text in pixels.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    text.chars().map(width_of).sum::<f64>() * size
+}
+
+/// The width that a text must be given, because it holds characters whose widths nobody knows.
+pub(super) fn length(text: &str, size: f64) -> Option<f64> {
+    (!text.chars().all(is_measured)).then(|| width(text, size))
+}
+
+/// The size of the font of a line in a box.
+pub(super) fn size_of_line(line: usize) -> f64 {
+    if line == 0 { OF_KINDS } else { OF_NAMES }
 }
 
 /// Finds a place for everything.
@@ -108,14 +125,16 @@ impl Layout {
 /// Width and height of the box of a node.
 fn size(inspection: &Inspection, node: &Node, is_framed: bool) -> (f64, f64) {
     let lines = lines(inspection, node, is_framed);
-    let widest = lines.iter().map(|line| width(line, WIDE)).fold(60.0, f64::max);
-    (widest + 24.0, 14.0 + 16.0 * lines.len() as f64)
+    // Kinds are bold, which is a tenth wider.
+    let wide = |(at, line): (usize, &String)| width(line, size_of_line(at)) * if at == 0 { 1.1 } else { 1.0 };
+    let widest = lines.iter().enumerate().map(wide).fold(60.0, f64::max);
+    (widest + 22.0, 14.0 + 16.0 * lines.len() as f64)
 }
 
 fn in_layers(inspection: &Inspection) -> Layout {
     let sizes: Vec<(f64, f64)> = inspection.nodes.iter().map(|node| size(inspection, node, false)).collect();
     let link =
-        |edge: &Edge| Link { from: edge.from, to: edge.to, label_width: width(&edge.label, NARROW) + 8.0 };
+        |edge: &Edge| Link { from: edge.from, to: edge.to, label_width: width(&edge.label, OF_EDGES) + 8.0 };
     let links: Vec<Link> = inspection.edges.iter().map(link).collect();
     let places = layers::place(&sizes, &links);
     let placed = |(&(x, y), &(width, height)): (&(f64, f64), &(f64, f64))| Placed { x, y, width, height };
@@ -152,7 +171,7 @@ fn by_dagre(inspection: &Inspection) -> Result<Layout> {
         }
     }
     for (index, edge) in inspection.edges.iter().enumerate() {
-        let width = width(&edge.label, NARROW) + 8.0;
+        let width = width(&edge.label, OF_EDGES) + 8.0;
         let label = EdgeLabel { width, height: 16.0, labelpos: LabelPos::Center, ..Default::default() };
         graph.set_edge(of_node(edge.from), of_node(edge.to), Some(label), Some(&index.to_string()));
     }
@@ -211,7 +230,7 @@ fn moved_to_corner(
     let labels = routes.iter().zip(&inspection.edges).map(|(route, edge)| Placed {
         x: route.label.0,
         y: route.label.1,
-        width: width(&edge.label, NARROW),
+        width: width(&edge.label, OF_EDGES),
         height: 16.0,
     });
     let dots =

@@ -1,5 +1,6 @@
 //! `sterna inspect`: a graph, its partitions and plans, for people.
 
+mod digest;
 mod dot;
 mod layers;
 mod layout;

@@ -10,8 +10,9 @@ use sterna::{
 };
 
 use crate::given::Given;
-use crate::report::{PortReport, name_ports};
+use crate::ports::{PortReport, TensorNames};
 use crate::shapes::in_memory;
+use crate::short::Short;
 use crate::source::Loaded;
 
 /// A graph, looked at.
@@ -66,18 +67,19 @@ pub(super) struct Neighbour {
     pub(super) why: String,
 }
 
-/// A box of the picture.
+/// A box of the picture. A label tells it from others of its kind: its name if it has one of its own,
+/// shortened if need be.
 pub(super) enum Node {
-    Op { part: usize, op: OpRef, name: String },
-    Input { tensor: TensorId, property: &'static str },
-    Output { tensor: TensorId },
+    Op { part: usize, op: OpRef, name: String, label: String },
+    Input { tensor: TensorId, name: String, label: String, property: &'static str },
+    Output { tensor: TensorId, name: String, label: String },
 }
 
 /// A tensor on its way from one node to another, by index.
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// The consumer's name of the tensor, and its type and shape.
+    /// The port of the consumer, and type and shape.
     pub(super) label: String,
 }
 
@@ -88,7 +90,7 @@ impl Inspection {
     pub(super) fn new(source: &str, loaded: &Loaded, policy: Policy, threads: Option<usize>) -> Result<Self> {
         let graph = &loaded.graph;
         let given: BTreeMap<TensorId, Given> = loaded.given.iter().cloned().collect();
-        let names = loaded.names.by_id();
+        let names = TensorNames::new(loaded.names.by_id());
         let engine = match threads {
             Some(threads) => Engine::builder().threads(threads).build(),
             None => Engine::new(),
@@ -101,14 +103,14 @@ impl Inspection {
         let mut parts = Vec::with_capacity(partitions.len());
         for partition in &partitions {
             let mut part = inspected(partition, &engine, &mut known, &given)?;
-            name_ports(part.inputs.iter_mut().chain(&mut part.outputs), &names);
+            names.name(part.inputs.iter_mut().chain(&mut part.outputs));
             part.neighbours = wiring.neighbours(part.id);
             if policy == Policy::Debug {
                 part.neighbours.iter_mut().for_each(|neighbour| neighbour.why = ONE_OP.into());
             }
             parts.push(part);
         }
-        let (nodes, edges) = drawn(graph, &partitions, &known);
+        let (nodes, edges) = drawn(graph, &partitions, &known, &names);
         Ok(Self {
             source: plain(source),
             level: engine.level(),
@@ -326,12 +328,65 @@ fn port(op: &Op, index: usize) -> Option<&'static sterna::Port> {
 /// An input of the graph that is used more often than this is drawn once for each use, beside the op.
 const MAX_SHARED: usize = 4;
 
+/// The most characters of a name in the picture.
+const LONGEST_NAME: usize = 28;
+
+/// The labels of boxes.
+struct Labels<'a> {
+    tensors: &'a TensorNames,
+    of_tensors: Short,
+    of_ops: Short,
+    /// The names that several ops have.
+    shared: HashSet<String>,
+}
+
+impl<'a> Labels<'a> {
+    fn new(graph: &Graph, tensors: &'a TensorNames) -> Self {
+        let names: Vec<String> = graph.ops().iter().map(|op| plain(op.name())).collect();
+        let mut once: HashSet<&str> = HashSet::new();
+        let shared = names.iter().filter(|name| !once.insert(name)).cloned().collect();
+        Self {
+            tensors,
+            of_tensors: Short::new(tensors.all(), LONGEST_NAME),
+            of_ops: Short::new(names.iter().map(String::as_str), LONGEST_NAME),
+            shared,
+        }
+    }
+
+    fn of_op(&self, op: &Op, name: &str) -> String {
+        let kind = op.kind().name();
+        match () {
+            // Readers of graphs give an op without a name its kind and id.
+            () if name.is_empty() || name == kind || name == format!("{kind}_{}", op.id()) => {
+                format!("op {}", op.id())
+            }
+            () if self.shared.contains(name) => format!("{} · op {}", self.of_ops.of(name), op.id()),
+            () => self.of_ops.of(name).to_owned(),
+        }
+    }
+
+    /// The name of a tensor, and its label.
+    fn of_tensor(&self, id: TensorId) -> (String, String) {
+        match self.tensors.of(id) {
+            Some(name) => (name.to_owned(), self.of_tensors.of(name).to_owned()),
+            None => (String::new(), format!("tensor {id}")),
+        }
+    }
+
+    fn input(&self, tensor: TensorId, property: &'static str) -> Node {
+        let (name, label) = self.of_tensor(tensor);
+        Node::Input { tensor, name, label, property }
+    }
+}
+
 /// The nodes and edges of the picture.
 fn drawn(
     graph: &Graph,
     partitions: &[Partition],
     known: &BTreeMap<TensorId, LogicalTensor>,
+    names: &TensorNames,
 ) -> (Vec<Node>, Vec<Edge>) {
+    let labels = Labels::new(graph, names);
     let mut nodes = Vec::new();
     let mut makers: HashMap<TensorId, usize> = HashMap::new();
     let mut ops = Vec::new();
@@ -339,7 +394,9 @@ fn drawn(
         for op in partition.ops() {
             makers.extend(op.outputs().iter().map(|output| (output.id(), nodes.len())));
             ops.push((nodes.len(), op));
-            nodes.push(Node::Op { part: partition.id(), op: op_ref(op), name: plain(op.name()) });
+            let name = plain(op.name());
+            let label = labels.of_op(op, &name);
+            nodes.push(Node::Op { part: partition.id(), op: op_ref(op), name, label });
         }
     }
     let mut uses: HashMap<TensorId, usize> = HashMap::new();
@@ -358,26 +415,30 @@ fn drawn(
             continue;
         }
         makers.insert(input.id(), nodes.len());
-        nodes.push(Node::Input { tensor: input.id(), property: property_of(input) });
+        nodes.push(labels.input(input.id(), property_of(input)));
     }
     let mut edges = Vec::new();
     let shape_of = |tensor: &LogicalTensor| type_and_shape(known.get(&tensor.id()).unwrap_or(tensor));
     for (to, op) in ops {
         for (index, input) in op.inputs().iter().enumerate() {
-            let name = port(op, index).map_or("", |port| port.name);
+            let port = port(op, index).map_or("", |port| port.name);
             if let Some(&property) = repeated.get(&input.id()) {
                 makers.insert(input.id(), nodes.len());
-                nodes.push(Node::Input { tensor: input.id(), property });
+                nodes.push(labels.input(input.id(), property));
             }
             if let Some(&from) = makers.get(&input.id()) {
-                edges.push(Edge { from, to, label: format!("{name} {}", shape_of(input)) });
+                // An input that is called like the port says so itself.
+                let is_said = matches!(&nodes[from], Node::Input { name, .. } if name == port);
+                let port = if is_said { String::new() } else { format!("{port} ") };
+                edges.push(Edge { from, to, label: port + &shape_of(input) });
             }
         }
     }
     for output in graph.outputs() {
         if let Some(&from) = makers.get(&output.id()) {
             edges.push(Edge { from, to: nodes.len(), label: shape_of(output) });
-            nodes.push(Node::Output { tensor: output.id() });
+            let (name, label) = labels.of_tensor(output.id());
+            nodes.push(Node::Output { tensor: output.id(), name, label });
         }
     }
     (nodes, edges)

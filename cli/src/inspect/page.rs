@@ -1,18 +1,22 @@
-//! The graph as a page: one file without scripts. Partitions are links to what is said of them, and the one
-//! that is linked to is shown beside the picture.
+//! The graph as a page: one file that loads nothing. Partitions are links to what is said of them, and the
+//! one that is linked to is shown beside the picture. A script of its own moves the picture to it, zooms and
+//! searches; without the script the page shows the same.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary};
+use sterna::{LoopOver, LoopSummary, NestSummary, PlanSummary, StepSummary, TensorId};
 
 use super::model::{Inspection, Outcome, Part};
-use super::{picture, tiles};
+use super::{digest, picture, tiles};
+use crate::ports::PortReport;
 use crate::report::TilesReport;
 
-/// Nothing is loaded and no script is run, whatever a graph holds.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// Nothing is loaded and no script but the own one is run, whatever a graph holds.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src ";
+
+const SCRIPT: &str = include_str!("page.js");
 
 const STYLE: &str = include_str!("page.css");
 
@@ -27,7 +31,7 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content={ (POLICY) (digest::source_of(SCRIPT)) };
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (source) " – Sterna" }
@@ -35,9 +39,12 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
             }
             body {
                 header {
-                    h1 { (source) }
-                    p { "ops " (ops) " · partitions " (parts.len()) ", not supported " (unsupported)
-                        " · kernels " (level) " · threads " (threads) }
+                    div {
+                        h1 { (source) }
+                        p { "ops " (ops) " · partitions " (parts.len()) ", not supported " (unsupported)
+                            " · kernels " (level) " · threads " (threads) }
+                    }
+                    (tools())
                 }
                 main {
                     div class="picture" tabindex="0" role="region" aria-label="Graph" { (picture) }
@@ -46,6 +53,7 @@ pub(super) fn page(inspection: &Inspection) -> Result<String> {
                         @for part in parts { (section(inspection, part)) }
                     }
                 }
+                script { (PreEscaped(SCRIPT)) }
             }
         }
     };
@@ -66,16 +74,46 @@ fn marks(parts: &[Part]) -> String {
     marks
 }
 
+/// The tools that the script shows, because they do nothing without it.
+fn tools() -> Markup {
+    const BUTTONS: [(&str, &str, &str); 4] = [
+        ("-", "−", "Smaller (key -)"),
+        ("+", "+", "Larger (key +)"),
+        ("1", "1:1", "Size of the picture (key 1)"),
+        ("0", "Fit", "The whole picture (key 0)"),
+    ];
+    html! {
+        div class="tools" role="toolbar" aria-label="Picture" hidden {
+            @for (key, name, tip) in BUTTONS { button type="button" data-key=(key) title=(tip) { (name) } }
+            input id="search" type="search" placeholder="Search: kind, name, id" aria-keyshortcuts="/"
+                aria-label="Search ops and tensors" title="Key /; Enter goes to the next, Shift+Enter back";
+            output id="found" for="search" {}
+        }
+    }
+}
+
 fn overview(inspection: &Inspection) -> Markup {
     html! {
         section id="overview" {
             h2 { "Partitions" }
             p { "Choose one, here or in the picture. Hatched ones are not supported." }
-            ol class="parts" start="0" {
-                @for part in &inspection.parts {
-                    li {
-                        a href={ "#partition-" (part.id) } { (kinds(part)) } " " small { (part.headline()) }
+            table {
+                thead { tr { th class="number" { "#" } th { "ops" } th { "what" } } }
+                tbody {
+                    @for part in &inspection.parts {
+                        tr data-part=(part.id) {
+                            td class="number" { (part.id) }
+                            td { a href={ "#partition-" (part.id) } { (kinds(part)) } }
+                            td { small { (part.headline()) } }
+                        }
                     }
+                }
+            }
+            p class="tools" hidden {
+                small {
+                    kbd { "n" } " next, " kbd { "p" } " previous partition, " kbd { "Esc" } " all of them; "
+                    kbd { "/" } " search; " kbd { "+" } " " kbd { "-" } " " kbd { "0" } " " kbd { "1" }
+                    " zoom, as Ctrl with the wheel does; drag the picture to move it."
                 }
             }
         }
@@ -100,13 +138,28 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                 @if part.id < last { a href={ "#partition-" (part.id + 1) } { "Next" } }
             }
             h2 { "Partition " (part.id) ": " (part.headline()) }
-            (table("Ops", &["kind", "op", "name"], part.ops.iter().zip(&part.names).map(|(op, name)| {
-                [op.kind.to_string(), op.id.to_string(), name.clone()]
-            })))
+            h3 { "Ops" }
+            table {
+                thead { tr { th class="number" { "op" } th { "kind" } th { "name" } } }
+                tbody {
+                    @for (op, name) in part.ops.iter().zip(&part.names) {
+                        tr {
+                            td class="number" { (op.id) }
+                            td class="word" { (op.kind.name()) }
+                            td { (name) }
+                        }
+                    }
+                }
+            }
             h3 { "Tensors" }
-            ul {
-                @for port in &part.inputs { li { "in: " (port) } }
-                @for port in &part.outputs { li { "out: " (port) } }
+            table {
+                thead {
+                    tr { th {} th class="number" { "id" } th { "name" } th { "type" } th { "shape" } th {} }
+                }
+                tbody {
+                    @for port in &part.inputs { (tensor("in", port)) }
+                    @for port in &part.outputs { (tensor("out", port)) }
+                }
             }
             @match &part.outcome {
                 Outcome::Compiled { plan, in_place, mask_tiles } => {
@@ -114,11 +167,14 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
                         h3 { "In place" }
                         ul {
                             @for pair in in_place {
-                                li { "tensor " (pair.output) " may take the place of tensor " (pair.input) }
+                                li {
+                                    (named(part, pair.output)) " may take the place of "
+                                    (named(part, pair.input))
+                                }
                             }
                         }
                     }
-                    (plan_of(plan))
+                    (plan_of(part, plan))
                     @if let Some(mask_tiles) = mask_tiles {
                         h3 { "Mask" }
                         p { (TilesReport::of(mask_tiles)) }
@@ -146,7 +202,46 @@ fn section(inspection: &Inspection, part: &Part) -> Markup {
     }
 }
 
-fn plan_of(plan: &PlanSummary) -> Markup {
+/// A row about a port.
+fn tensor(side: &str, port: &PortReport) -> Markup {
+    let [id, name, dtype, shape, more] = port.cells();
+    html! {
+        tr {
+            td class="word" { (side) }
+            td class="number" { (id) }
+            td { (name) }
+            td class="word" { (dtype) }
+            td { (shape.replace(',', ",\u{200b}")) }
+            td { (more.replace(',', ",\u{200b}")) }
+        }
+    }
+}
+
+/// A tensor in a sentence: its name, if it is an input or output of the graph.
+fn named(part: &Part, id: TensorId) -> Markup {
+    let port = part.inputs.iter().chain(&part.outputs).find(|port| port.id == id);
+    match port.and_then(|port| port.name.as_ref()) {
+        Some(name) => html! { var title={ "tensor " (id) } { (name) } },
+        None => html! { "tensor " (id) },
+    }
+}
+
+/// A sentence of a plan, with names for those tensors that have one.
+fn with_names(part: &Part, sentence: &str) -> Markup {
+    const TENSOR: &str = "tensor ";
+    let mut rest = sentence;
+    let mut pieces = Vec::new();
+    while let Some(at) = rest.find(TENSOR) {
+        let behind = &rest[at + TENSOR.len()..];
+        let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+        let piece = behind[..end].parse().map(|id| named(part, id));
+        pieces.push(html! { (rest[..at]) (piece.unwrap_or_else(|_| html! { (TENSOR) })) });
+        rest = if behind[..end].is_empty() { behind } else { &behind[end..] };
+    }
+    html! { @for piece in &pieces { (piece) } (rest) }
+}
+
+fn plan_of(part: &Part, plan: &PlanSummary) -> Markup {
     html! {
         h3 { "Plan" }
         dl {
@@ -163,12 +258,12 @@ fn plan_of(plan: &PlanSummary) -> Markup {
         @if plan.nests.is_empty() { p { "Nothing to do: the outputs are empty." } }
         @for (index, nest) in plan.nests.iter().enumerate() {
             @if plan.nests.len() > 1 { h4 { "Phase " (index) ": " (nest.kind) } }
-            (nest_of(nest))
+            (nest_of(part, nest))
         }
     }
 }
 
-fn nest_of(nest: &NestSummary) -> Markup {
+fn nest_of(part: &Part, nest: &NestSummary) -> Markup {
     let NestSummary { rows, columns, tile_rows, tile_columns, tiles, threads, flops, scratch, .. } = nest;
     let loops: Vec<String> = nest.loops.iter().map(loop_of).collect();
     html! {
@@ -180,7 +275,7 @@ fn nest_of(nest: &NestSummary) -> Markup {
             dt { "tiles" } dd { (tiles) @if *threads > 1 { ", shared by " (threads) " threads" } }
             dt { "work" } dd { (flops) " FLOPs, " (bytes(*scratch)) " of scratch a thread" }
         }
-        ol class="steps" start="0" { @for step in &nest.steps { li { (step_of(step)) } } }
+        ol class="steps" start="0" { @for step in &nest.steps { li { (step_of(part, step)) } } }
     }
 }
 
@@ -194,10 +289,10 @@ fn loop_of(l: &LoopSummary) -> String {
 }
 
 /// A step as its text says it, what it does in bold.
-fn step_of(step: &StepSummary) -> Markup {
+fn step_of(part: &Part, step: &StepSummary) -> Markup {
     let (tasks, text) = (step.tasks.join(", "), step.to_string());
     let rest = text.strip_prefix(&tasks).unwrap_or_default();
-    html! { b { (tasks) } (rest) }
+    html! { b { (with_names(part, &tasks)) } (with_names(part, rest)) }
 }
 
 /// A number of bytes, with a unit that suits.
@@ -206,15 +301,5 @@ fn bytes(count: usize) -> String {
     match UNITS.iter().find(|(_, unit)| count >= *unit) {
         Some((name, unit)) => format!("{count} bytes ({:.1} {name})", count as f64 / *unit as f64),
         None => format!("{count} bytes"),
-    }
-}
-
-fn table<const N: usize>(title: &str, head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Markup {
-    html! {
-        h3 { (title) }
-        table {
-            thead { tr { @for cell in head { th scope="col" { (cell) } } } }
-            tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
-        }
     }
 }

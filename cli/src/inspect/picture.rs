@@ -32,7 +32,7 @@ pub(super) const COLOURS: [Colour; 7] = [
 pub(super) fn style() -> String {
     let mut style = String::from(
         "svg text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;fill:#1c2128;\
-         text-anchor:middle;dominant-baseline:central}\
+         text-anchor:middle}\
          svg .back{fill:#ffffff}\
          svg .kind{font-weight:600;font-size:13px}svg .small{font-size:11px;fill:#57606a}\
          svg .title{text-anchor:start;font-weight:600;paint-order:stroke;stroke-width:4px;\
@@ -102,7 +102,7 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
             @for (part, placed) in frames { (title(inspection, *part, placed)) }
             @for (node, placed) in nodes() { (node_box(inspection, node, placed, *is_framed, links)) }
             @for (route, edge) in routes.iter().zip(&inspection.edges) {
-                text class="label" x=(px(route.label.0)) y=(px(route.label.1)) { (edge.label) }
+                (text("label", route.label, layout::OF_EDGES, &edge.label))
             }
         }
     })
@@ -111,16 +111,32 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
 /// The frame of a partition of several ops.
 fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> Markup {
     let class = format!("frame {}", class_of(inspection, part));
-    linked(rect(&class, placed, 10.0), inspection, part, links.then_some(true))
+    let link = Link { part, class: "", tip: tip_of(inspection, part), stop: links.then_some(true) };
+    linked(rect(&class, placed, 10.0), link)
 }
 
 /// The title of a frame; edges pass behind it.
 fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
     let (left, top) = (placed.x - placed.width / 2.0, placed.y - placed.height / 2.0);
     let class = format!("title on-c{}", part % COLOURS.len());
+    let title = format!("partition {part}: {}", inspection.parts[part].headline());
+    text(&class, (left + 10.0, top + 12.0), TITLE, &title)
+}
+
+/// The size of the font of titles.
+const TITLE: f64 = 12.0;
+
+/// The part of a font's size by which its baseline lies below the middle of its capitals: viewers agree about
+/// baselines, but not about the middle of a line.
+const BASELINE: f64 = 0.35;
+
+/// A line of text whose middle is at some height.
+fn text(class: &str, (x, y): (f64, f64), size: f64, line: &str) -> Markup {
+    let length = layout::length(line, size).map(px);
+    let adjust = length.as_ref().map(|_| "spacingAndGlyphs");
     html! {
-        text class=(class) x=(px(left + 10.0)) y=(px(top + 12.0)) {
-            "partition " (part) ": " (inspection.parts[part].headline())
+        text class=(class) x=(px(x)) y=(px(y + BASELINE * size)) textLength=[length] lengthAdjust=[adjust] {
+            (line)
         }
     }
 }
@@ -128,44 +144,65 @@ fn title(inspection: &Inspection, part: usize, placed: &Placed) -> Markup {
 fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: bool, links: bool) -> Markup {
     let lines = layout::lines(inspection, node, has_frames);
     let first = placed.y - 8.0 * (lines.len() as f64 - 1.0);
-    let text = html! {
+    let lines = html! {
         @for (index, line) in lines.iter().enumerate() {
             @let class = if index == 0 { "kind" } else { "small" };
-            text class=(class) x=(px(placed.x)) y=(px(first + 16.0 * index as f64)) { (line) }
+            @let at = (placed.x, first + 16.0 * index as f64);
+            (text(class, at, layout::size_of_line(index), line))
         }
     };
     match node {
-        Node::Op { part, .. } => {
+        Node::Op { part, op, name, .. } => {
             let is_framed = has_frames && layout::has_frame(inspection, *part);
             let class = match is_framed {
                 true => format!("op in-c{}", part % COLOURS.len()),
                 false => format!("alone {}", class_of(inspection, *part)),
             };
-            // One stop of the keyboard for each partition is enough.
-            linked(
-                html! { (rect(&class, placed, 6.0)) (text) },
-                inspection,
-                *part,
-                links.then_some(!is_framed),
-            )
+            let named = if name.is_empty() { String::new() } else { format!(" {name}") };
+            let link = Link {
+                part: *part,
+                class: "node",
+                tip: format!("{op}{named}, {}", tip_of(inspection, *part)),
+                // One stop of the keyboard for each partition is enough.
+                stop: links.then_some(!is_framed),
+            };
+            linked(html! { (rect(&class, placed, 6.0)) (lines) }, link)
         }
-        Node::Input { .. } | Node::Output { .. } => html! {
-            (rect("tensor", placed, placed.height / 2.0)) (text)
+        Node::Input { tensor, name, .. } | Node::Output { tensor, name, .. } => html! {
+            g class="node" {
+                title { "tensor " (tensor) " " (name) }
+                (rect("tensor", placed, placed.height / 2.0)) (lines)
+            }
         },
     }
 }
 
-/// The parts of a partition: in a page, a link to its details, with or without a stop for the keyboard.
-fn linked(content: Markup, inspection: &Inspection, part: usize, stop: Option<bool>) -> Markup {
-    let class = format!("of-{part}");
-    let tip = format!("partition {part}: {}", inspection.parts[part].headline());
+fn tip_of(inspection: &Inspection, part: usize) -> String {
+    format!("partition {part}: {}", inspection.parts[part].headline())
+}
+
+/// What makes a thing in the picture a part of a partition.
+struct Link<'a> {
+    part: usize,
+    class: &'a str,
+    tip: String,
+    /// In a page, whether the keyboard stops there.
+    stop: Option<bool>,
+}
+
+/// A part of a partition: in a page, a link to its details.
+fn linked(content: Markup, Link { part, class, tip, stop }: Link<'_>) -> Markup {
+    let class = format!("{class} of-{part}");
+    let class = class.trim_start();
     match stop {
         None => html! { g class=(class) { title { (tip) } (content) } },
         Some(true) => html! {
             a class=(class) href={ "#partition-" (part) } aria-label=(tip) { title { (tip) } (content) }
         },
         Some(false) => html! {
-            a class=(class) href={ "#partition-" (part) } tabindex="-1" aria-hidden="true" { (content) }
+            a class=(class) href={ "#partition-" (part) } tabindex="-1" aria-hidden="true" {
+                title { (tip) } (content)
+            }
         },
     }
 }

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::model::{Inspection, Outcome, Part};
 use super::tiles;
+use crate::ports::aligned;
 use crate::report::TilesReport;
 
 /// Partitions get these in rotation.
@@ -37,11 +38,8 @@ fn add(text: &mut String, part: &Part) {
     for (op, name) in part.ops.iter().zip(&part.names) {
         let _ = writeln!(text, "  op       {} {} {name:?}", op.kind, op.id);
     }
-    for port in &part.inputs {
-        let _ = writeln!(text, "  in       {port}");
-    }
-    for port in &part.outputs {
-        let _ = writeln!(text, "  out      {port}");
+    for line in aligned(&part.inputs, &part.outputs) {
+        let _ = writeln!(text, "  {line}");
     }
     match &part.outcome {
         Outcome::Compiled { plan, in_place, mask_tiles } => {

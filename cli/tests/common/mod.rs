@@ -119,6 +119,12 @@ pub fn complaint(what: &str, ended: &Ended, code: i32, message: &str) -> Option<
     (!fine).then(|| format!("{what}: exit {} for {code}, no {message:?} in {:?}", ended.code, ended.err))
 }
 
+/// A text in which columns are one space apart.
+pub fn squeezed(text: &str) -> String {
+    let words = |line: &str| line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    text.lines().map(|line| words(line) + "\n").collect()
+}
+
 /// The types: name in a graph, type in a file, bytes.
 pub const TYPES: &[(&str, &str, usize)] = &[
     ("f16", "f2", 2),
