@@ -6,9 +6,9 @@
 //! A team that no worker can join is done by the caller alone: all workers are busy, the caller is the pool's
 //! only worker, or the workers did not survive a fork.
 //!
-//! A job belongs to no team: a worker that runs a job joins every open team. So a busy pool holds at
-//! most one waiting job for each worker, whatever the number of calls, and a job that one call spawned helps a
-//! later call.
+//! A job belongs to no team: a worker that runs a job joins every open team. So a busy pool holds at most one
+//! waiting job for each worker, whatever the number of calls, and a job that one call spawned helps a later
+//! call.
 
 #![allow(unsafe_code, reason = "work is lent to threads that outlive the borrow, and taken back in time")]
 
