@@ -135,6 +135,38 @@ thread_sanitizer() {
         --skip one_to_eight_threads_give_the_same_bits
 }
 
+# target TRIPLE...: the standard libraries of other targets.
+target() {
+    rustup target add "$@"
+}
+
+# foreign ARCHITECTURE ARGUMENT...: tests of the library on an emulated machine of another architecture of Linux. Debian
+# names the compiler that links for it by the architecture, its packages by their own name for it.
+foreign() {
+    local architecture=$1 of_debian=${1/aarch64/arm64} triple=$1-unknown-linux-gnu variable runner
+    shift
+    variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")
+    target "$triple"
+    command -v "qemu-$architecture" >/dev/null || debian qemu-user
+    command -v "$architecture-linux-gnu-gcc" >/dev/null ||
+        debian "gcc-$architecture-linux-gnu" "libc6-dev-$of_debian-cross"
+    runner="qemu-$architecture -L /usr/$architecture-linux-gnu"
+    env "${variable}_LINKER=$architecture-linux-gnu-gcc" "${variable}_RUNNER=$runner" STERNA_TEST_RUNNER="$runner" \
+        cargo test --package sterna --target "$triple" "$@"
+}
+
+# Other targets compile; of those that no emulator runs here, that is all that is known.
+other_targets() {
+    local triples=(x86_64-pc-windows-gnu wasm32-unknown-unknown wasm32-wasip1 s390x-unknown-linux-gnu
+        aarch64-apple-darwin)
+    local triple
+    target "${triples[@]}"
+    for triple in "${triples[@]}"; do
+        echo "--- $triple"
+        cargo check --quiet --package sterna --lib --target "$triple"
+    done
+}
+
 # emulated CPU TEST...: tests on another processor, by qemu.
 emulated() {
     local cpu=$1 tests=() test
