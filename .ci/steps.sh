@@ -135,6 +135,41 @@ thread_sanitizer() {
         --skip one_to_eight_threads_give_the_same_bits
 }
 
+# targets TRIPLE...: the standard libraries of other targets; what needs them is left out where rustup cannot bring them.
+targets() {
+    if ! rustup target add "$@"; then
+        echo "left out: rustup brings no standard library for $*"
+        return 1
+    fi
+}
+
+# foreign ARCHITECTURE ARGUMENT...: tests of the library on an emulated machine of another architecture of Linux. Debian
+# names the compiler that links for it by the architecture, its packages by their own name for it.
+foreign() {
+    local architecture=$1 of_debian=${1/aarch64/arm64} triple=$1-unknown-linux-gnu variable runner
+    shift
+    variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")
+    targets "$triple" || return 0
+    command -v "qemu-$architecture" >/dev/null || debian qemu-user
+    command -v "$architecture-linux-gnu-gcc" >/dev/null ||
+        debian "gcc-$architecture-linux-gnu" "libc6-dev-$of_debian-cross"
+    runner="qemu-$architecture -L /usr/$architecture-linux-gnu"
+    env "${variable}_LINKER=$architecture-linux-gnu-gcc" "${variable}_RUNNER=$runner" STERNA_TEST_RUNNER="$runner" \
+        cargo test --package sterna --target "$triple" "$@"
+}
+
+# Other targets compile; of those that no emulator runs here, that is all that is known.
+other_targets() {
+    local triples=(x86_64-pc-windows-gnu wasm32-unknown-unknown wasm32-wasip1 s390x-unknown-linux-gnu
+        aarch64-apple-darwin)
+    local triple
+    targets "${triples[@]}" || return 0
+    for triple in "${triples[@]}"; do
+        echo "--- $triple"
+        cargo check --quiet --package sterna --lib --target "$triple"
+    done
+}
+
 # emulated CPU TEST...: tests on another processor, by qemu.
 emulated() {
     local cpu=$1 tests=() test

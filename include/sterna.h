@@ -320,7 +320,8 @@ enum {
 enum {
     STERNA_LEVEL_PORTABLE = 0,
     STERNA_LEVEL_AVX2 = 1,
-    STERNA_LEVEL_AVX512 = 2
+    STERNA_LEVEL_AVX512 = 2,
+    STERNA_LEVEL_NEON = 3
 };
 
 /**

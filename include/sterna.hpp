@@ -148,6 +148,7 @@ enum class stream_flags : unsigned {
 
 enum class level : int {
     portable = STERNA_LEVEL_PORTABLE, avx2 = STERNA_LEVEL_AVX2, avx512 = STERNA_LEVEL_AVX512,
+    neon = STERNA_LEVEL_NEON,
 };
 
 enum class accuracy : int {

@@ -2,7 +2,7 @@
 //! awake; a process that executes no more uses no CPU time.
 //!
 //! One test at a time in its process, since the threads and the CPU time of the whole process are counted.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "threads"))]
 
 mod common;
 

@@ -3,6 +3,7 @@
 //!
 //! What jobs are is the matter of rayon; what they take is counted. One test alone in its binary, since
 //! others would allocate while this one counts.
+#![cfg(feature = "threads")]
 
 mod common;
 #[path = "common/counting.rs"]

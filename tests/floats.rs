@@ -2,7 +2,7 @@
 //! afterwards.
 //!
 //! Compilation too runs in the caller's environment, so the cache of compiled partitions is off here.
-#![cfg(target_arch = "x86_64")]
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 mod common;
 
@@ -17,30 +17,57 @@ use sterna::{
     Allocator, DataType, Engine, Error, ExecuteFault, Level, LogicalTensor, Op, OpKind, Partition, Stream,
     Tensor, TensorMut, set_compiled_partition_cache_capacity,
 };
+use word::{DEFAULT, FLUSHING, ROUNDING, control, set_control};
 
-const DEFAULT: u32 = 0x1f80;
-const FLUSH_TO_ZERO: u32 = 0x8000;
-const DENORMALS_ARE_ZERO: u32 = 0x40;
-/// To nearest, down, up, towards zero.
-const ROUNDING: [u32; 4] = [0, 0x2000, 0x4000, 0x6000];
-/// What has happened, which controls nothing.
-const FLAGS: u32 = 0x3f;
+/// The control word of floats: all exceptions masked in the default.
+#[cfg(target_arch = "x86_64")]
+mod word {
+    pub(super) const DEFAULT: u32 = 0x1f80;
+    /// Results that are subnormal become zeros; operands that are.
+    pub(super) const FLUSHING: [u32; 2] = [0x8000, 0x40];
+    /// To nearest, down, up, towards zero.
+    pub(super) const ROUNDING: [u32; 4] = [0, 0x2000, 0x4000, 0x6000];
+    /// What has happened, which controls nothing.
+    const FLAGS: u32 = 0x3f;
 
-fn control() -> u32 {
-    let mut control = 0u32;
-    // SAFETY: the instruction writes four bytes there.
-    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
-    control & !FLAGS
+    pub(super) fn control() -> u32 {
+        let mut control = 0u32;
+        // SAFETY: the instruction writes four bytes there.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control) };
+        control & !FLAGS
+    }
+
+    pub(super) fn set_control(control: u32) {
+        // SAFETY: the instruction reads four bytes there; every word given masks all exceptions.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
+    }
 }
 
-fn set_control(control: u32) {
-    // SAFETY: the instruction reads four bytes there; every word given masks all exceptions.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control) };
+#[cfg(target_arch = "aarch64")]
+mod word {
+    pub(super) const DEFAULT: u32 = 0;
+    /// Subnormal operands and results become zeros; every NaN that comes out is the default one.
+    pub(super) const FLUSHING: [u32; 2] = [1 << 24, 1 << 25];
+    /// To nearest, up, down, towards zero.
+    pub(super) const ROUNDING: [u32; 4] = [0, 1 << 22, 2 << 22, 3 << 22];
+
+    pub(super) fn control() -> u32 {
+        let control: u64;
+        // SAFETY: every program may read the register.
+        unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) control) };
+        u32::try_from(control).unwrap()
+    }
+
+    pub(super) fn set_control(control: u32) {
+        // SAFETY: every program may write the register; every word given masks all exceptions.
+        unsafe { std::arch::asm!("msr fpcr, {}", in(reg) u64::from(control)) };
+    }
 }
 
 /// Every mode that a caller may be in, all exceptions masked.
 fn modes() -> Vec<u32> {
-    let flushing = [0, FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, FLUSH_TO_ZERO | DENORMALS_ARE_ZERO];
+    let [first, second] = FLUSHING;
+    let flushing = [0, first, second, first | second];
     ROUNDING.iter().flat_map(|rounding| flushing.map(|flush| DEFAULT | rounding | flush)).collect()
 }
 
@@ -83,11 +110,13 @@ fn large(seed: u64) -> RandomGraph {
     RandomGraph::on(&mut Random::new(seed), 6, vec![1100, 1000])
 }
 
+#[cfg(feature = "threads")]
 #[test]
 fn workers_give_the_same_bits_in_whatever_mode_they_were_started() {
     set_compiled_partition_cache_capacity(0);
     let mut wrong = Vec::new();
-    for (seed, mode) in (0..).zip([DEFAULT | 0x8040 | 0x4000, DEFAULT | 0x6000]) {
+    for (seed, mode) in (0..).zip([DEFAULT | FLUSHING[0] | FLUSHING[1] | ROUNDING[2], DEFAULT | ROUNDING[3]])
+    {
         let graph = large(seed);
         let [fused, _] = graphs::both(&graph.graph);
         let run = |engine: &Engine| {

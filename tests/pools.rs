@@ -1,4 +1,5 @@
 //! Promise: a pool of any size, from wherever it is called, runs to the end with the same bits.
+#![cfg(feature = "threads")]
 
 mod common;
 

@@ -3,6 +3,7 @@
 
 mod common;
 
+#[cfg(feature = "threads")]
 use std::sync::Arc;
 
 use common::{Case, ELSE, Random, report};
@@ -112,6 +113,7 @@ fn small_executions_in_a_row_give_the_same_bits() {
     }
 }
 
+#[cfg(feature = "threads")]
 #[test]
 fn an_engine_runs_on_a_pool_of_the_callers() {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap());
@@ -125,6 +127,7 @@ fn an_engine_runs_on_a_pool_of_the_callers() {
     pool.install(|| case.check(&engine, &mut Random::new(4))).unwrap();
 }
 
+#[cfg(feature = "threads")]
 #[test]
 fn workers_that_never_come_hold_nobody_up() {
     let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());

@@ -32,8 +32,9 @@ const HELP_EXAMPLES: &str = "Examples:
   sterna ops Select";
 
 const ENVIRONMENT: &str = "Environment:
-  STERNA_MAX_CPU_ISA  the highest CPU level to use: portable, avx2 or avx512, and
-                      avx512_vnni, avx512_bf16 or avx512_amx for what CPUs add
+  STERNA_MAX_CPU_ISA  the highest CPU level to use: portable, avx2, avx512 or
+                      neon, and avx512_vnni, avx512_bf16 or avx512_amx for what
+                      CPUs add
   STERNA_NUM_THREADS  the most threads of an engine; without it OMP_NUM_THREADS
   NO_COLOR            set to anything, it turns colours off";
 

@@ -1,23 +1,18 @@
-//! The engine: the source of memory, and the threads on which partitions run.
+//! The engine: the source of memory, and what compilation and execution need to know of the machine.
 #![allow(unsafe_code, reason = "allocators hand out raw memory")]
 
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::process;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::available_parallelism;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+#[cfg(feature = "threads")]
+use rayon::ThreadPool;
 
-use super::awake::{self, Pace, SmallExecution};
-use super::fork_join::{Panicked, Teams};
 use super::profiler::Profiler;
+use super::workers::{EngineWorkers, WorkerOptions};
 use crate::error::{Error, Result};
-use crate::plan::Threading;
 use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;
 
@@ -108,7 +103,8 @@ unsafe impl Allocator for SystemAllocator {
 ///
 /// The environment variable `STERNA_NUM_THREADS`, or `OMP_NUM_THREADS` if that is no number, caps the threads
 /// of every engine; it is read once. A process may fork while an engine has workers, unless another thread is
-/// inside a call at that moment; the child starts its own workers.
+/// inside a call at that moment; the child starts its own workers. Without the feature `threads` an engine
+/// has no workers, and every execution runs on its caller's thread.
 ///
 /// A panic, which only an allocator, a profiler or a hook of a caller's pool can begin, leaves an engine, its
 /// streams and its compiled partitions as they were; they are [`UnwindSafe`], and work on.
@@ -131,88 +127,9 @@ impl RefUnwindSafe for Engine {}
 
 struct EngineInner {
     allocator: Arc<dyn Allocator>,
-    threads: usize,
     level: Level,
     profiler: Option<Arc<dyn Profiler>>,
-    /// Started at the first execution that is worth more than one thread, and kept as long as the engine. No
-    /// lock guards them, because the child of a fork would wait for the thread that held it in the parent.
-    workers: AtomicPtr<Workers>,
-    /// If workers stay awake after work: when the engine was last used.
-    pace: Option<Pace>,
-}
-
-/// Worker threads, and the process that they live in: a fork copies the pool, but none of its threads.
-pub(super) struct Workers {
-    process: u32,
-    pool: Arc<ThreadPool>,
-    teams: Arc<Teams>,
-    /// Whether workers look for more work before they sleep.
-    stay_awake: bool,
-}
-
-/// The workers that help a small execution.
-pub(super) struct AwakeWorkers<'a> {
-    workers: &'a Workers,
-    /// Whether a worker is awake already, so that none need be woken.
-    is_awake: bool,
-}
-
-impl AwakeWorkers<'_> {
-    /// As [`Workers::run`].
-    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-        match self.is_awake {
-            true => self.workers.teams.run_awake(members, work),
-            false => self.workers.run(members, work),
-        }
-    }
-}
-
-impl Workers {
-    fn new(pool: Arc<ThreadPool>, teams: Arc<Teams>, stay_awake: bool) -> *mut Self {
-        Box::into_raw(Box::new(Self { process: process::id(), pool, teams, stay_awake }))
-    }
-
-    /// Does work on the caller's thread and on up to `members - 1` workers.
-    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-        let stay_awake = self.stay_awake;
-        let spawn = |teams: Arc<Teams>| {
-            self.pool.spawn(move || {
-                // Workers look for teams in different slots first, so that several teams share them.
-                let first = rayon::current_thread_index().unwrap_or_default();
-                if teams.help(first) && stay_awake {
-                    awake::stay(&teams, first);
-                }
-            });
-        };
-        self.teams.run(members, work, spawn)
-    }
-}
-
-/// The teams of a caller's pool: all engines that have it share them, and so the jobs that wait in it.
-fn teams_of(pool: &Arc<ThreadPool>) -> Arc<Teams> {
-    static KNOWN: Mutex<Vec<(Weak<ThreadPool>, Weak<Teams>)>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock();
-    // Jobs that wait keep their teams.
-    known.retain(|(_, teams)| teams.strong_count() > 0);
-    let of_pool = known.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(pool));
-    of_pool.and_then(|(_, teams)| teams.upgrade()).unwrap_or_else(|| {
-        let teams = Arc::new(Teams::new(pool.current_num_threads()));
-        known.push((Arc::downgrade(pool), Arc::downgrade(&teams)));
-        teams
-    })
-}
-
-impl Drop for EngineInner {
-    fn drop(&mut self) {
-        let workers = *self.workers.get_mut();
-        // SAFETY: the address is null or came from `Workers::new`; no other reference to the engine is left.
-        unsafe {
-            // A child process cannot end the threads of its parent, so it leaks its copy of the pool.
-            if workers.as_ref().is_some_and(|workers| workers.process == process::id()) {
-                drop(Box::from_raw(workers));
-            }
-        }
-    }
+    workers: EngineWorkers,
 }
 
 impl Engine {
@@ -225,9 +142,7 @@ impl Engine {
     pub fn builder() -> EngineBuilder {
         EngineBuilder {
             allocator: Arc::new(SystemAllocator),
-            threads: None,
-            pool: None,
-            stay_awake: true,
+            workers: WorkerOptions::default(),
             level: Level::available(),
             profiler: None,
         }
@@ -247,7 +162,7 @@ impl Engine {
 
     /// Number of threads that an execution may use, the caller's included.
     pub fn threads(&self) -> usize {
-        self.inner.threads
+        self.inner.workers.threads()
     }
 
     /// The kernel level of partitions compiled for this engine.
@@ -271,65 +186,9 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Whether an execution may use workers that are awake, but wakes none for itself alone.
-    pub(super) fn is_small(&self, threading: Threading) -> bool {
-        threading == Threading::AwakeWorkers && self.inner.pace.is_some()
-    }
-
-    /// Notes that a small execution begins.
-    pub(super) fn begin_small(&self, threading: Threading) -> Option<SmallExecution<'_>> {
-        let pace = self.inner.pace.as_ref().filter(|_| self.is_small(threading))?;
-        Some(pace.begin())
-    }
-
-    /// The workers for a small execution: those that are awake, or those that are worth waking because the
-    /// last execution ended a moment ago.
-    pub(super) fn awake_workers(&self, execution: &SmallExecution<'_>) -> Option<AwakeWorkers<'_>> {
-        if !execution.is_only() {
-            return None;
-        }
-        let address = self.inner.workers.load(Ordering::Acquire);
-        // SAFETY: the address is null or came from `Workers::new`, and is freed only with the engine.
-        let started = unsafe { address.as_ref() };
-        match started.filter(|workers| workers.teams.is_awake() && workers.process == process::id()) {
-            Some(workers) => Some(AwakeWorkers { workers, is_awake: true }),
-            None if execution.follows_soon() => {
-                Some(AwakeWorkers { workers: self.workers().ok()?, is_awake: false })
-            }
-            None => None,
-        }
-    }
-
-    /// The workers that run everything except the caller's share of an execution.
-    pub(super) fn workers(&self) -> Result<&Workers> {
-        let slot = &self.inner.workers;
-        let mut seen = slot.load(Ordering::Acquire);
-        loop {
-            // SAFETY: the address is null or came from `Workers::new`, and is freed only with the engine.
-            if let Some(workers) = unsafe { seen.as_ref() }
-                && workers.process == process::id()
-            {
-                return Ok(workers);
-            }
-            let pool = self.start_workers()?;
-            let teams = Arc::new(Teams::new(pool.current_num_threads()));
-            let fresh = Workers::new(pool, teams, self.inner.pace.is_some());
-            match slot.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => seen = fresh,
-                Err(other) => {
-                    // SAFETY: the address came from `Workers::new` a moment ago, and no other thread has seen
-                    // it.
-                    drop(unsafe { Box::from_raw(fresh) });
-                    seen = other;
-                }
-            }
-        }
-    }
-
-    fn start_workers(&self) -> Result<Arc<ThreadPool>> {
-        let threads = self.inner.threads.saturating_sub(1).max(1);
-        let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("sterna-{i}"));
-        builder.build().map(Arc::new).map_err(|_| Error::ThreadPool { threads })
+    /// The engine's workers.
+    pub(super) fn workers(&self) -> &EngineWorkers {
+        &self.inner.workers
     }
 
     /// Uninitialised memory from the engine's allocator.
@@ -352,7 +211,7 @@ impl Default for Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
-            .field("threads", &self.inner.threads)
+            .field("threads", &self.threads())
             .field("level", &self.inner.level)
             .finish_non_exhaustive()
     }
@@ -367,10 +226,8 @@ impl fmt::Debug for Engine {
 /// ```
 pub struct EngineBuilder {
     allocator: Arc<dyn Allocator>,
-    threads: Option<usize>,
     level: Level,
-    pool: Option<Arc<ThreadPool>>,
-    stay_awake: bool,
+    workers: WorkerOptions,
     profiler: Option<Arc<dyn Profiler>>,
 }
 
@@ -381,16 +238,17 @@ impl RefUnwindSafe for EngineBuilder {}
 impl EngineBuilder {
     /// Number of threads that an execution may use, the caller's included; 0 and 1 mean the caller's alone.
     /// Workers start with the first execution that is worth more than one thread. The environment may lower
-    /// the number.
+    /// the number, and a build without the feature `threads` has the caller's alone.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads.max(1));
+        self.workers.threads = Some(threads.max(1));
         self
     }
 
     /// A rayon pool to use instead of the engine's own. Unless [`threads`](Self::threads) says otherwise, the
     /// engine uses as many threads as the pool has.
+    #[cfg(feature = "threads")]
     pub fn pool(mut self, pool: Arc<ThreadPool>) -> Self {
-        self.pool = Some(pool);
+        self.workers.pool = Some(pool);
         self
     }
 
@@ -399,7 +257,7 @@ impl EngineBuilder {
     /// `STERNA_STAY_AWAKE` is `0`; they never do in a pool that the caller gave, nor if the engine has more
     /// threads than the machine runs at once.
     pub fn stay_awake(mut self, stay_awake: bool) -> Self {
-        self.stay_awake = stay_awake;
+        self.workers.stay_awake = stay_awake;
         self
     }
 
@@ -411,7 +269,7 @@ impl EngineBuilder {
 
     /// The widest level of kernels to use; the machine and `STERNA_MAX_CPU_ISA` may lower it.
     pub fn max_level(mut self, level: Level) -> Self {
-        self.level = level.min(Level::available());
+        self.level = level.or_available();
         self
     }
 
@@ -424,39 +282,16 @@ impl EngineBuilder {
 
     /// The engine.
     pub fn build(self) -> Engine {
-        let machine = || available_parallelism().map_or(1, NonZeroUsize::get);
-        let of_pool = self.pool.as_ref().map(|pool| pool.current_num_threads());
-        let most = thread_cap().min(rayon::max_num_threads());
-        let threads = self.threads.or(of_pool).unwrap_or_else(machine).min(most);
-        let of_pool = |pool: Arc<ThreadPool>| {
-            let teams = teams_of(&pool);
-            Workers::new(pool, teams, false)
-        };
-        let stay_awake = self.stay_awake
-            && self.pool.is_none()
-            && (2..=machine()).contains(&threads)
-            && awake::is_allowed();
-        let pace = stay_awake.then(Pace::new);
-        let workers = AtomicPtr::new(self.pool.map_or(ptr::null_mut(), of_pool));
-        let (allocator, level, profiler) = (self.allocator, self.level, self.profiler);
-        let inner = EngineInner { allocator, threads, level, profiler, workers, pace };
+        let workers = EngineWorkers::new(self.workers);
+        let Self { allocator, level, profiler, .. } = self;
+        let inner = EngineInner { allocator, level, profiler, workers };
         Engine { inner: Arc::new(inner) }
     }
 }
 
-/// The largest number of threads that the environment allows.
-fn thread_cap() -> usize {
-    static CAP: OnceLock<usize> = OnceLock::new();
-    *CAP.get_or_init(|| {
-        let number = |name| std::env::var(name).ok()?.split(',').next()?.trim().parse::<usize>().ok();
-        // OpenMP takes a list of numbers, one for each nesting level.
-        number("STERNA_NUM_THREADS").or_else(|| number("OMP_NUM_THREADS")).unwrap_or(usize::MAX).max(1)
-    })
-}
-
 impl fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineBuilder").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("EngineBuilder").field("threads", &self.workers.threads).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod attention;
 mod attention_backward;
+#[cfg(feature = "threads")]
 mod awake;
 mod bindings;
 mod chunks;
@@ -11,6 +12,7 @@ mod cursor;
 mod decode;
 mod dequantizer;
 pub(crate) mod engine;
+#[cfg(feature = "threads")]
 mod fork_join;
 mod gemm;
 mod interpreter;
@@ -25,11 +27,14 @@ pub(crate) mod profiler;
 mod rows;
 mod slots;
 pub(crate) mod stream;
+#[cfg(feature = "threads")]
 mod sync;
 mod task_runner;
 pub(crate) mod tensor;
 mod tile_class;
 pub(crate) mod view;
+#[cfg(feature = "threads")]
+mod workers;
 
 use std::time::Instant;
 
@@ -52,7 +57,7 @@ fn run(
 ) -> Result<()> {
     let profile =
         engine.profiler().map(|profiler| (Profile { profiler, ops: &labels.ops, plan }, Instant::now()));
-    let small = engine.begin_small(plan.threading);
+    let small = engine.workers().begin_small(plan.threading);
     let runner = TaskRunner::new(plan, engine, small.as_ref());
     for (index, phase) in phases.iter().enumerate() {
         if !without.is_empty() && without.contains(&index) {
@@ -77,6 +82,62 @@ fn run(
         profile.execution(began);
     }
     Ok(())
+}
+
+/// What stands for the workers of an engine in a build without the feature `threads`: it has none.
+#[cfg(not(feature = "threads"))]
+mod workers {
+    use crate::error::{Error, Result};
+    use crate::plan::Threading;
+
+    #[derive(Default)]
+    pub(super) struct WorkerOptions {
+        /// The caller's thread is the only one, whatever is asked for.
+        pub(super) threads: Option<usize>,
+        pub(super) stay_awake: bool,
+    }
+
+    pub(super) struct EngineWorkers;
+
+    /// There are none.
+    pub(super) enum Workers {}
+
+    pub(super) type AwakeWorkers<'a> = &'a Workers;
+    pub(super) type SmallExecution<'a> = &'a Workers;
+
+    impl Workers {
+        pub(super) fn run(&self, _: usize, _: &(dyn Fn(usize) + Sync)) -> Result<()> {
+            match *self {}
+        }
+    }
+
+    impl EngineWorkers {
+        pub(super) fn new(options: WorkerOptions) -> Self {
+            let _ = options.stay_awake;
+            Self
+        }
+
+        pub(super) fn threads(&self) -> usize {
+            1
+        }
+
+        pub(super) fn is_small(&self, _: Threading) -> bool {
+            false
+        }
+
+        pub(super) fn begin_small(&self, _: Threading) -> Option<SmallExecution<'_>> {
+            None
+        }
+
+        pub(super) fn awake(&self, _: &SmallExecution<'_>) -> Option<AwakeWorkers<'_>> {
+            None
+        }
+
+        /// Not asked for, because the number of threads is 1.
+        pub(super) fn started(&self) -> Result<&Workers> {
+            Err(Error::ThreadPool { threads: 0 })
+        }
+    }
 }
 
 #[cfg(test)]

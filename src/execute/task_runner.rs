@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::awake::SmallExecution;
 use super::chunks::ChunkQueue;
-use super::engine::{AwakeWorkers, Engine};
+use super::engine::Engine;
+use super::workers::{AwakeWorkers, SmallExecution};
 use crate::error::{Error, ExecuteFault, Result};
 use crate::kernels::StorePolicy;
 use crate::kernels::floats::DefaultFloats;
@@ -14,7 +14,7 @@ use crate::plan::{Plan, Threading};
 
 /// Number of threads that may run a plan, workers that happen to be awake included.
 pub(super) fn most_threads(plan: &Plan, engine: &Engine) -> usize {
-    if engine.is_small(plan.threading) { engine.threads() } else { threads(plan, engine) }
+    if engine.workers().is_small(plan.threading) { engine.threads() } else { threads(plan, engine) }
 }
 
 /// Number of threads for which a plan wakes workers.
@@ -36,7 +36,7 @@ pub(super) struct TaskRunner<'a> {
 impl<'a> TaskRunner<'a> {
     /// The threads that an execution of a plan is worth; `small` if the execution is a small one.
     pub(super) fn new(plan: &Plan, engine: &'a Engine, small: Option<&SmallExecution<'_>>) -> Self {
-        let awake = small.and_then(|execution| engine.awake_workers(execution));
+        let awake = small.and_then(|execution| engine.workers().awake(execution));
         let most = if awake.is_some() { engine.threads() } else { threads(plan, engine) };
         let (stores, computes_floats) = (plan.stores, plan.computes_floats);
         Self { engine, awake, most, stores, computes_floats }
@@ -69,7 +69,7 @@ impl<'a> TaskRunner<'a> {
             };
             match &self.awake {
                 Some(awake) => awake.run(threads, &work).is_ok(),
-                None => self.engine.workers()?.run(threads, &work).is_ok(),
+                None => self.engine.workers().started()?.run(threads, &work).is_ok(),
             }
         };
         if all_run { Ok(()) } else { Err(Error::Execute(ExecuteFault::Panicked)) }

@@ -279,9 +279,7 @@ fn a_driver_is_asked_only_for_tiles_that_need_its_operand() {
     let mut wrong = Vec::new();
     // Conditions: of each element, of columns alone, of rows alone, and one for all.
     let conds: [[i64; 3]; 4] = [DIMS, [1, 1, DIMS[2]], [DIMS[0], DIMS[1], 1], [1, 1, 1]];
-    for (level, cond_dims, heavy) in [Level::Portable, Level::Avx2, Level::Avx512]
-        .into_iter()
-        .filter(|&level| level <= Level::available())
+    for (level, cond_dims, heavy) in Level::all_available()
         .flat_map(|level| conds.map(|cond| (level, cond)))
         .flat_map(|(level, cond)| [false, true].map(|heavy| (level, cond, heavy)))
     {

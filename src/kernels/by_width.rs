@@ -1,16 +1,27 @@
 //! Kernels that move elements: one for each level and width of elements.
 
 use super::Width;
-use super::isa::ByLevel;
+use super::isa::{ByLevel, LEVELS};
 use crate::types::kind::Level;
 
 /// A kernel at every level and width: a row of the table of kernels.
-pub(crate) struct ByWidth<K: 'static>(pub(super) ByLevel<[K; 4]>);
+pub(crate) struct ByWidth<K: 'static>(ByLevel<[K; 4]>);
 
 impl<K: Copy> ByWidth<K> {
+    /// The kernels for elements of 1, 2, 4 and 8 bytes.
+    pub(super) const fn of(w1: ByLevel<K>, w2: ByLevel<K>, w4: ByLevel<K>, w8: ByLevel<K>) -> Self {
+        let mut table = [[w1[0]; 4]; LEVELS.len()];
+        let mut row = 0;
+        while row < table.len() {
+            table[row] = [w1[row], w2[row], w4[row], w8[row]];
+            row += 1;
+        }
+        Self(table)
+    }
+
     /// The kernel for a level and a width.
     pub(crate) fn get(&self, level: Level, width: Width) -> K {
-        self.0[level as usize][width as usize]
+        self.0[level.row()][width as usize]
     }
 }
 
@@ -31,16 +42,12 @@ macro_rules! kernel {
             }
         }
 
-        $crate::kernels::by_width::ByWidth([
-            [
-                portable::kernel::<u8>,
-                portable::kernel::<u16>,
-                portable::kernel::<u32>,
-                portable::kernel::<u64>,
-            ],
-            [avx2::kernel::<u8>, avx2::kernel::<u16>, avx2::kernel::<u32>, avx2::kernel::<u64>],
-            [avx512::kernel::<u8>, avx512::kernel::<u16>, avx512::kernel::<u32>, avx512::kernel::<u64>],
-        ])
+        $crate::kernels::by_width::ByWidth::of(
+            $crate::kernels::isa::by_level!(kernel::<u8>),
+            $crate::kernels::isa::by_level!(kernel::<u16>),
+            $crate::kernels::isa::by_level!(kernel::<u32>),
+            $crate::kernels::isa::by_level!(kernel::<u64>),
+        )
     }};
 }
 

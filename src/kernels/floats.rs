@@ -5,56 +5,80 @@
 /// flushes denormals would get other bits.
 pub(crate) struct DefaultFloats {
     /// The control word to restore, if it differs.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     before: Option<u32>,
 }
 
-/// All exceptions masked, rounding to nearest, nothing flushed.
-#[cfg(target_arch = "x86_64")]
-const DEFAULT_CONTROL: u32 = 0x1f80;
-
-/// Flags of past exceptions, which control nothing.
-#[cfg(target_arch = "x86_64")]
-const EXCEPTION_FLAGS: u32 = 0x3f;
-
 impl DefaultFloats {
     pub(crate) fn new() -> Self {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         {
-            let before = control();
-            let differs = before & !EXCEPTION_FLAGS != DEFAULT_CONTROL;
+            let before = control::get();
+            let differs = before & !control::FLAGS != control::DEFAULT;
             if differs {
-                set_control(DEFAULT_CONTROL);
+                control::set(control::DEFAULT);
             }
             Self { before: differs.then_some(before) }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         Self {}
     }
 }
 
 impl Drop for DefaultFloats {
     fn drop(&mut self) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(before) = self.before {
-            set_control(before);
+            control::set(before);
         }
     }
 }
 
+/// The control word of floating-point arithmetic.
 #[cfg(target_arch = "x86_64")]
-fn control() -> u32 {
-    let mut control = 0u32;
-    // SAFETY: the instruction writes four bytes to the address, and every x86-64 machine has it.
-    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
-    control
+mod control {
+    use std::arch::asm;
+
+    /// All exceptions masked, rounding to nearest, nothing flushed.
+    pub(super) const DEFAULT: u32 = 0x1f80;
+
+    /// Flags of past exceptions, which control nothing.
+    pub(super) const FLAGS: u32 = 0x3f;
+
+    pub(super) fn get() -> u32 {
+        let mut word = 0u32;
+        // SAFETY: the instruction writes four bytes to the address, and every x86-64 machine has it.
+        unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word, options(nostack, preserves_flags)) };
+        word
+    }
+
+    pub(super) fn set(word: u32) {
+        // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one
+        // that was in force.
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack, preserves_flags)) };
+    }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn set_control(control: u32) {
-    // SAFETY: the instruction reads four bytes from the address; the value is the default one, or one that
-    // was in force.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
+/// As on x86-64. The upper half of the register is reserved; past exceptions are in another one.
+#[cfg(target_arch = "aarch64")]
+mod control {
+    use std::arch::asm;
+
+    pub(super) const DEFAULT: u32 = 0;
+    pub(super) const FLAGS: u32 = 0;
+
+    pub(super) fn get() -> u32 {
+        let word: u64;
+        // SAFETY: every machine lets programs read the register.
+        unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack, preserves_flags)) };
+        word as u32
+    }
+
+    pub(super) fn set(word: u32) {
+        // SAFETY: every machine lets programs write the register; the value is the default one, or one that
+        // was in force. Not `nomem`, so that no access to memory is moved across it.
+        unsafe { asm!("msr fpcr, {}", in(reg) u64::from(word), options(nostack, preserves_flags)) };
+    }
 }
 
 /// The canonical NaN: arithmetic gives no other.

@@ -4,7 +4,7 @@
 //! Two lists of CPU features, one for a level, stand at [`levels`]. Detection and every `#[target_feature]`
 //! follow from them. A body is written once, generic over [`Isa`], and [`shells`] compiles it for each level.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use std::arch::x86_64::{
     _mm512_fixupimm_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps,
 };
@@ -12,22 +12,80 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use super::floats::{NAN, canonical};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use super::floats::NAN;
+use super::floats::canonical;
 use crate::types::features::CpuFeatures;
 #[cfg(target_arch = "x86_64")]
 use crate::types::kind::CpuFeature;
 use crate::types::kind::{CpuIsa, Level};
 
-/// A kernel, or another thing, for each level.
-pub(crate) type ByLevel<K> = [K; Level::ALL.len()];
+/// The levels that this build has kernels for, from the plainest to the widest.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) const LEVELS: &[Level] = &[Level::Portable, Level::Avx2, Level::Avx512];
+#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
+pub(crate) const LEVELS: &[Level] = &[Level::Portable, Level::Avx2];
+#[cfg(target_arch = "aarch64")]
+pub(crate) const LEVELS: &[Level] = &[Level::Portable, Level::Neon];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) const LEVELS: &[Level] = &[Level::Portable];
+
+/// A kernel, or another thing, for each of the [`LEVELS`]; [`Level::row`] is the index.
+pub(crate) type ByLevel<K> = [K; LEVELS.len()];
+
+/// A table by level: what a path, a call of a macro or an expression gives for each of the [`LEVELS`]. `at`
+/// stands for the module of the level, which [`shells`] makes.
+macro_rules! by_level {
+    ($($kernel:ident)::+ $(::<$($generic:tt),*>)?) => {
+        [
+            portable::$($kernel)::+$(::<$($generic),*>)?,
+            #[cfg(target_arch = "x86_64")]
+            avx2::$($kernel)::+$(::<$($generic),*>)?,
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            avx512::$($kernel)::+$(::<$($generic),*>)?,
+            #[cfg(target_arch = "aarch64")]
+            neon::$($kernel)::+$(::<$($generic),*>)?,
+        ]
+    };
+    ($of:ident!) => {
+        [
+            $of!(portable),
+            #[cfg(target_arch = "x86_64")]
+            $of!(avx2),
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            $of!(avx512),
+            #[cfg(target_arch = "aarch64")]
+            $of!(neon),
+        ]
+    };
+}
+
+/// Calls the shell of a level.
+macro_rules! at_level {
+    ($level:expr, $shell:ident$(::<$form:tt>)?($($argument:expr),* $(,)?)) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2::$shell$(::<$form>)?($($argument),*),
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            Level::Avx512 => avx512::$shell$(::<$form>)?($($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => neon::$shell$(::<$form>)?($($argument),*),
+            _ => portable::$shell$(::<$form>)?($($argument),*),
+        }
+    };
+}
 
 /// Makes, of the CPU features of the levels, the macro [`with_features`] and the detection of the level. A
 /// level has the features of the one before it too.
 macro_rules! levels {
     ($d:tt avx2: [$($avx2:tt)*], avx512: [$($avx512:tt)*]) => {
         /// Compiles a function for the instructions of a level, or of a level and a feature beside it.
+        /// Every AArch64 machine has the instructions of level Neon.
         macro_rules! with_features {
             (portable $d($d item:tt)*) => {
+                $d($d item)*
+            };
+            (neon $d($d item:tt)*) => {
                 $d($d item)*
             };
             (avx2 $d($d item:tt)*) => {
@@ -35,7 +93,10 @@ macro_rules! levels {
                 $d($d item)*
             };
             (avx512 $d($d item:tt)*) => {
-                #[target_feature($(enable = $avx2,)* $(enable = $avx512),*)]
+                #[cfg_attr(
+                    all(target_arch = "x86_64", feature = "avx512"),
+                    target_feature($(enable = $avx2,)* $(enable = $avx512),*)
+                )]
                 $d($d item)*
             };
             (avx512_bf16 $d($d item:tt)*) => {
@@ -52,7 +113,7 @@ macro_rules! levels {
         #[cfg(target_arch = "x86_64")]
         fn level_of_machine() -> Level {
             let avx2 = $(is_x86_feature_detected!($avx2))&&*;
-            let avx512 = avx2 $(&& is_x86_feature_detected!($avx512))*;
+            let avx512 = cfg!(feature = "avx512") && avx2 $(&& is_x86_feature_detected!($avx512))*;
             match (avx512, avx2) {
                 (true, _) => Level::Avx512,
                 (false, true) => Level::Avx2,
@@ -68,7 +129,12 @@ levels! {
     avx512: ["avx512f" "avx512bw" "avx512dq" "avx512vl"]
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn level_of_machine() -> Level {
+    Level::Neon
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn level_of_machine() -> Level {
     Level::Portable
 }
@@ -91,9 +157,13 @@ fn in_use() -> (Level, CpuFeatures) {
     let cap_of_program = CAP_OF_PROGRAM.lock();
     *IN_USE.get_or_init(|| {
         let named = std::env::var(CAP).ok().and_then(|name| name.parse().ok());
-        let cap = named.unwrap_or(CpuIsa::Avx512Amx).min(*cap_of_program);
-        let level = level_of_machine().min(cap.level());
-        (level, features_of_machine(cap.features().within(level)))
+        let caps = [named, Some(*cap_of_program)].into_iter().flatten();
+        // Those of other architectures cap nothing.
+        let cap = caps.filter(|cap: &CpuIsa| cap.level().is_of_architecture()).min();
+        let machine = level_of_machine();
+        let level = cap.map_or(machine, |cap| machine.min(cap.level()));
+        let allowed = cap.unwrap_or(CpuIsa::Avx512Amx).features();
+        (level, features_of_machine(allowed.within(level)))
     })
 }
 
@@ -107,8 +177,8 @@ impl Level {
 
     /// Caps the answers of [`available`](Self::available), [`CpuFeatures::available`] and
     /// [`CpuIsa::effective`] in the whole process; the last call counts. A level allows no CPU feature
-    /// beyond it. Returns false, and changes nothing, if one of them has been queried already, which the
-    /// first engine does.
+    /// beyond it; a level of another architecture allows all. Returns false, and changes nothing, if one of
+    /// them has been queried already, which the first engine does.
     pub fn cap(cap: impl Into<CpuIsa>) -> bool {
         let mut cap_of_program = CAP_OF_PROGRAM.lock();
         let is_open = IN_USE.get().is_none();
@@ -118,9 +188,31 @@ impl Level {
         is_open
     }
 
-    /// Every level up to [`available`](Self::available).
+    /// Every level of this machine's architecture up to [`available`](Self::available).
     pub fn all_available() -> impl Iterator<Item = Level> {
-        Self::ALL.iter().copied().filter(|&level| level <= Self::available())
+        LEVELS.iter().copied().filter(|&level| level <= Self::available())
+    }
+
+    /// Whether machines of the architecture that this build is for can have the level.
+    fn is_of_architecture(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Avx2 | Self::Avx512 => cfg!(target_arch = "x86_64"),
+            Self::Neon => cfg!(target_arch = "aarch64"),
+        }
+    }
+
+    /// The level, or the widest one below it that is in use; a level of another architecture allows every
+    /// level.
+    pub(crate) fn or_available(self) -> Level {
+        let available = Self::available();
+        if self.is_of_architecture() { self.min(available) } else { available }
+    }
+
+    /// The index of the level in a table; the level is one of [`LEVELS`].
+    #[inline(always)]
+    pub(crate) const fn row(self) -> usize {
+        if cfg!(target_arch = "aarch64") { (self as usize != 0) as usize } else { self as usize }
     }
 }
 
@@ -135,7 +227,9 @@ impl CpuIsa {
     /// The highest one whose level and features are all available.
     pub fn effective() -> CpuIsa {
         let (level, features) = in_use();
-        let is_available = |isa: &CpuIsa| isa.level() <= level && isa.features().is_subset_of(features);
+        let is_available = |isa: &CpuIsa| {
+            isa.level().is_of_architecture() && isa.level() <= level && isa.features().is_subset_of(features)
+        };
         Self::ALL.iter().copied().rfind(is_available).unwrap_or(Self::Portable)
     }
 }
@@ -230,8 +324,12 @@ pub(in crate::kernels) trait Isa: 'static {
 }
 
 pub(in crate::kernels) struct Portable;
+#[cfg(target_arch = "x86_64")]
 pub(in crate::kernels) struct Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(in crate::kernels) struct Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(in crate::kernels) struct Neon;
 
 impl Isa for Portable {
     const LEVEL: Level = Level::Portable;
@@ -247,9 +345,10 @@ impl Isa for Portable {
     }
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! fused {
-    ($($Isa:ident { $($more:item)* })*) => {
-        $(impl Isa for $Isa {
+    ($($(#[$attribute:meta])* $Isa:ident { $($more:item)* })*) => {
+        $($(#[$attribute])* impl Isa for $Isa {
             const LEVEL: Level = Level::$Isa;
 
             $($more)*
@@ -267,10 +366,14 @@ macro_rules! fused {
     };
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fused! {
+    #[cfg(target_arch = "aarch64")]
+    Neon {}
+    #[cfg(target_arch = "x86_64")]
     Avx2 {}
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     Avx512 {
-        #[cfg(target_arch = "x86_64")]
         #[inline(always)]
         fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
             /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
@@ -291,9 +394,9 @@ fused! {
     }
 }
 
-/// Compiles each function for each level: gives the modules `portable`, `avx2` and `avx512`, in which it has
-/// its name. The bodies see the type of their level under the name given first. A function may have another
-/// body at level Avx512, behind `or`.
+/// Compiles each function for each of the [`LEVELS`]: gives the modules `portable`, `avx2`, `avx512` and
+/// `neon`, in which it has its name. The bodies see the type of their level under the name given first. A
+/// function may have another body at level Avx512, behind `or`.
 ///
 /// The functions are unsafe; their callers promise what the bodies require, and that the machine runs the
 /// level.
@@ -318,7 +421,7 @@ macro_rules! shells {
             $crate::kernels::isa::shell! { avx2 $($functions)* }
         }
 
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         mod avx512 {
             #[allow(unused_imports, reason = "a body may do without its level")]
             use $crate::kernels::isa::Avx512 as $Isa;
@@ -328,9 +431,15 @@ macro_rules! shells {
             $crate::kernels::isa::shell! { avx512 $($functions)* }
         }
 
-        // Only levels that the machine runs are used; machines other than x86-64 have the first alone.
-        #[cfg(not(target_arch = "x86_64"))]
-        use {portable as avx2, portable as avx512};
+        #[cfg(target_arch = "aarch64")]
+        mod neon {
+            #[allow(unused_imports, reason = "a body may do without its level")]
+            use $crate::kernels::isa::Neon as $Isa;
+
+            use super::*;
+
+            $crate::kernels::isa::shell! { neon $($functions)* }
+        }
     };
 }
 
@@ -377,7 +486,7 @@ macro_rules! body {
     };
 }
 
-pub(in crate::kernels) use {body, shell, shells};
+pub(in crate::kernels) use {at_level, body, by_level, shell, shells};
 
 #[allow(
     clippy::single_component_path_imports,

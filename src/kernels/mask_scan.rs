@@ -4,7 +4,7 @@
 //! A tile of a mask is a cache line or a few in each row, and rows lie far apart, which hardware prefetchers
 //! do not follow; so a scan prefetches the tile after the next one in each row.
 
-use super::isa::{ByLevel, shells};
+use super::isa::{ByLevel, by_level, shells};
 use super::{Extent, prefetch_l1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -35,15 +35,18 @@ pub(crate) struct ScanKernels {
     halves: unsafe fn(Scanned, i16) -> (i16, i16, bool),
 }
 
-static KERNELS: ByLevel<ScanKernels> = [
-    ScanKernels { booleans: portable::booleans, f32: portable::of_f32, halves: portable::halves },
-    ScanKernels { booleans: avx2::booleans, f32: avx2::of_f32, halves: avx2::halves },
-    ScanKernels { booleans: avx512::booleans, f32: avx512::of_f32, halves: avx512::halves },
-];
+static KERNELS: ByLevel<ScanKernels> = {
+    macro_rules! of {
+        ($level:ident) => {
+            ScanKernels { booleans: $level::booleans, f32: $level::of_f32, halves: $level::halves }
+        };
+    }
+    by_level!(of!)
+};
 
 impl ScanKernels {
     pub(crate) fn of(level: Level) -> Self {
-        KERNELS[level as usize]
+        KERNELS[level.row()]
     }
 
     /// Whether a tile of booleans has a false element, and whether it has a true one.

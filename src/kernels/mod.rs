@@ -14,6 +14,10 @@ mod by_width;
 pub(crate) mod caches;
 pub(crate) mod floats;
 mod function;
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code, unused_imports, reason = "other machines have level Portable alone")
+)]
 pub(crate) mod fused;
 pub(crate) mod gemm;
 mod isa;

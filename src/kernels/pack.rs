@@ -94,7 +94,7 @@ mod bodies {
 /// If neighbours in memory are neighbours in a column, the tile is transposed block by block. So each cache
 /// line is read once, although the lines of a row may lie so far apart that the first-level cache cannot hold
 /// two of them.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod avx512 {
     use std::arch::x86_64::*;
 

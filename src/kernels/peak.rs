@@ -8,7 +8,9 @@ use crate::types::dtype::DataType;
 #[cfg(target_arch = "x86_64")]
 use crate::types::features::CpuFeatures;
 #[cfg(target_arch = "x86_64")]
-use crate::types::kind::{CpuFeature, Level};
+use crate::types::kind::CpuFeature;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::types::kind::Level;
 
 /// Multiplies and adds in registers, a number of steps of independent chains, by the widest instructions in
 /// use for products of a type: pairs of bf16 if the CPU has them, quads of 8-bit integers or else pairs of
@@ -33,23 +35,50 @@ pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
         let (has_pairs, has_quads) = (has(CpuFeature::Avx512Bf16), has(CpuFeature::Avx512Vnni));
         let is_integer = matches!(data_type, DataType::U8 | DataType::S8);
         match Level::available() {
+            #[cfg(feature = "avx512")]
             // SAFETY: the machine runs the level, and has the feature.
             Level::Avx512 if is_integer && has_quads => return unsafe { x86::quads(steps) },
+            #[cfg(feature = "avx512")]
             // SAFETY: the machine runs the level.
             Level::Avx512 if is_integer => return unsafe { x86::avx512_words(steps) },
             // SAFETY: the machine runs the level.
             Level::Avx2 if is_integer => return unsafe { x86::avx2_words(steps) },
+            #[cfg(feature = "avx512")]
             // SAFETY: the machine runs the level, and has the feature.
             Level::Avx512 if data_type == DataType::Bf16 && has_pairs => return unsafe { x86::pairs(steps) },
+            #[cfg(feature = "avx512")]
             // SAFETY: the machine runs the level.
             Level::Avx512 => return unsafe { x86::avx512(steps) },
             // SAFETY: the machine runs the level.
             Level::Avx2 => return unsafe { x86::avx2(steps) },
-            Level::Portable => {}
+            _ => {}
         }
+        let _ = (has_pairs, has_quads);
+    }
+    #[cfg(target_arch = "aarch64")]
+    if Level::available() == Level::Neon {
+        return neon(steps);
     }
     let _ = data_type;
     portable(steps)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn neon(steps: usize) -> f64 {
+    use std::arch::aarch64::{float32x4_t, vdupq_n_f32, vfmaq_f32};
+    const CHAINS: usize = 24;
+    // SAFETY: every machine has the instructions.
+    unsafe {
+        let mut sums: [float32x4_t; CHAINS] = [vdupq_n_f32(0.0); CHAINS];
+        let x = black_box(vdupq_n_f32(0.5));
+        for _ in 0..steps {
+            for sum in &mut sums {
+                *sum = vfmaq_f32(*sum, x, x);
+            }
+        }
+        black_box(sums);
+    }
+    (steps * CHAINS * 4) as f64 * 2.0
 }
 
 fn portable(steps: usize) -> f64 {
@@ -70,12 +99,14 @@ fn portable(steps: usize) -> f64 {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m256, __m512, _mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm512_cvtne2ps_pbh,
-        _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_set1_ps, _mm512_setzero_ps,
+        __m256, __m256i, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_madd_epi16, _mm256_set1_epi32,
+        _mm256_set1_ps, _mm256_setzero_ps, _mm256_setzero_si256,
     };
+    #[cfg(feature = "avx512")]
     use std::arch::x86_64::{
-        __m256i, __m512i, _mm256_add_epi32, _mm256_madd_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
-        _mm512_add_epi32, _mm512_dpbusd_epi32, _mm512_madd_epi16, _mm512_set1_epi32, _mm512_setzero_si512,
+        __m512, __m512i, _mm512_add_epi32, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_dpbusd_epi32,
+        _mm512_fmadd_ps, _mm512_madd_epi16, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps,
+        _mm512_setzero_si512,
     };
     use std::hint::black_box;
 
@@ -111,6 +142,12 @@ mod x86 {
     loops! {
         avx2 avx2 __m256, 12 x 8: _mm256_setzero_ps(), _mm256_set1_ps(0.5),
             |sum, x| _mm256_fmadd_ps(x, x, sum);
+        avx2 avx2_words __m256i, 12 x 16: _mm256_setzero_si256(), _mm256_set1_epi32(0x0001_0001),
+            |sum, x| _mm256_add_epi32(sum, _mm256_madd_epi16(sum, x));
+    }
+
+    #[cfg(feature = "avx512")]
+    loops! {
         avx512 avx512 __m512, 24 x 16: _mm512_setzero_ps(), _mm512_set1_ps(0.5),
             |sum, x| _mm512_fmadd_ps(x, x, sum);
         avx512_bf16 pairs __m512, 24 x 32: _mm512_setzero_ps(),
@@ -120,7 +157,5 @@ mod x86 {
             |sum, x| _mm512_dpbusd_epi32(sum, x, x);
         avx512 avx512_words __m512i, 24 x 32: _mm512_setzero_si512(), _mm512_set1_epi32(0x0001_0001),
             |sum, x| _mm512_add_epi32(sum, _mm512_madd_epi16(sum, x));
-        avx2 avx2_words __m256i, 12 x 16: _mm256_setzero_si256(), _mm256_set1_epi32(0x0001_0001),
-            |sum, x| _mm256_add_epi32(sum, _mm256_madd_epi16(sum, x));
     }
 }

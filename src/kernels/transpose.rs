@@ -2,10 +2,12 @@
 //! each other along its rows.
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m256i, __m512i};
+use std::arch::x86_64::__m256i;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use std::arch::x86_64::__m512i;
 
 use super::by_width::ByWidth;
-use super::isa::{Isa, shells};
+use super::isa::{Isa, by_level, shells};
 use super::pack::PackTile;
 use super::simd::LaneBits;
 use super::{Extent, Source, StorePolicy, Target, Width};
@@ -23,18 +25,12 @@ pub(crate) fn transpose_tile(level: Level, width: Width, stores: StorePolicy) ->
 /// A kernel for each level and width.
 macro_rules! table {
     ($non_temporal:literal) => {
-        ByWidth([row!(portable, $non_temporal), row!(avx2, $non_temporal), row!(avx512, $non_temporal)])
-    };
-}
-
-macro_rules! row {
-    ($level:ident, $non_temporal:literal) => {
-        [
-            $level::transposed::<u8, $non_temporal>,
-            $level::transposed::<u16, $non_temporal>,
-            $level::transposed::<u32, $non_temporal>,
-            $level::transposed::<u64, $non_temporal>,
-        ]
+        ByWidth::of(
+            by_level!(transposed::<u8, $non_temporal>),
+            by_level!(transposed::<u16, $non_temporal>),
+            by_level!(transposed::<u32, $non_temporal>),
+            by_level!(transposed::<u64, $non_temporal>),
+        )
     };
 }
 
@@ -68,7 +64,7 @@ unsafe fn at_level<I: Isa, U: LaneBits, const NON_TEMPORAL: bool>(
     // SAFETY: as the caller promises.
     unsafe {
         match I::LEVEL {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Level::Avx512 => blocks::tile::<U, __m512i, NON_TEMPORAL>(extent, from, col_stride, to),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => blocks::tile::<U, __m256i, NON_TEMPORAL>(extent, from, col_stride, to),
@@ -182,6 +178,7 @@ mod blocks {
         _mm256_storeu_si256 _mm256_stream_si256
     }
 
+    #[cfg(feature = "avx512")]
     parts! {
         __m512i, 4, load_512,
         1: _mm512_unpacklo_epi8 _mm512_unpackhi_epi8,
@@ -200,6 +197,7 @@ mod blocks {
         }
     }
 
+    #[cfg(feature = "avx512")]
     #[inline(always)]
     unsafe fn load_512(at: impl Fn(usize) -> *const __m128i) -> __m512i {
         // SAFETY: as the caller promises.

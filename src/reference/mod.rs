@@ -7,7 +7,7 @@
 //! the type of the output. For a sum, difference, product, quotient or square root of f32 numbers that is f32
 //! arithmetic: the detour over f64 never changes the result. A NaN that comes out of arithmetic has positive
 //! sign and no payload, on every machine. Results are the same on any number of threads, which are those of
-//! rayon's global pool.
+//! rayon's global pool; without the feature `threads` there is one, the caller's.
 //!
 //! ```
 //! use sterna::reference::{self, Value};

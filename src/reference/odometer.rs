@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "threads")]
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
@@ -137,5 +138,9 @@ pub(super) fn in_pieces<T: Send>(all: &mut [T], size: usize, work: impl Fn(usize
         }
         return;
     }
-    all.par_chunks_mut(size).enumerate().for_each(|(n, piece)| work(n, piece));
+    #[cfg(feature = "threads")]
+    let pieces = all.par_chunks_mut(size);
+    #[cfg(not(feature = "threads"))]
+    let pieces = all.chunks_mut(size);
+    pieces.enumerate().for_each(|(n, piece)| work(n, piece));
 }

@@ -1,10 +1,13 @@
 //! Ops that work on rows: what lies along some axes of a tensor, one result or one row of results for each.
 
+#[cfg(feature = "threads")]
 use rayon::prelude::*;
 
 use super::functions::{maximum, minimum};
 use super::number::{HALF_A_UNIT, dense_value, floats, numbers_of, value_of};
-use super::odometer::{CHUNK, Odometer};
+#[cfg(feature = "threads")]
+use super::odometer::CHUNK;
+use super::odometer::Odometer;
 use super::value::{Value, count, one, reserve, zeroed};
 use crate::error::Result;
 use crate::graph::infer;
@@ -57,11 +60,12 @@ impl Rows {
     fn reduce<T: Send>(&self, numbers: &[f64], of_row: impl Fn(&[f64]) -> T + Sync + Send) -> Result<Vec<T>> {
         let mut results = reserve(self.count)?;
         let row = |i: usize| of_row(&numbers[i * self.length..][..self.length]);
-        if numbers.len() <= CHUNK {
-            results.extend((0..self.count).map(row));
-        } else {
+        #[cfg(feature = "threads")]
+        if numbers.len() > CHUNK {
             (0..self.count).into_par_iter().map(row).collect_into_vec(&mut results);
+            return Ok(results);
         }
+        results.extend((0..self.count).map(row));
         Ok(results)
     }
 
@@ -83,10 +87,13 @@ impl Rows {
             // Rows without elements that own nothing are as many as dims allow, and nothing comes of them.
         } else if self.length == 0 {
             of_rows.iter_mut().for_each(|own| work(&mut [], own));
-        } else if numbers.len() <= CHUNK {
-            numbers.chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
         } else {
-            numbers.par_chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
+            #[cfg(feature = "threads")]
+            if numbers.len() > CHUNK {
+                let rows = numbers.par_chunks_exact_mut(self.length).zip(of_rows);
+                return rows.for_each(|(row, own)| work(row, own));
+            }
+            numbers.chunks_exact_mut(self.length).zip(of_rows).for_each(|(row, own)| work(row, own));
         }
     }
 }

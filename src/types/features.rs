@@ -54,7 +54,7 @@ impl CpuFeatures {
     /// The features of this set that kernels of a level may use.
     pub(crate) fn within(self, level: Level) -> Self {
         self.intersection(match level {
-            Level::Portable => Self::NONE,
+            Level::Portable | Level::Neon => Self::NONE,
             Level::Avx2 => CpuIsa::Avx2.features(),
             Level::Avx512 => CpuIsa::Avx512Amx.features(),
         })
@@ -82,6 +82,7 @@ impl CpuIsa {
             Self::Portable => Level::Portable,
             Self::Avx2 => Level::Avx2,
             Self::Avx512 | Self::Avx512Vnni | Self::Avx512Bf16 | Self::Avx512Amx => Level::Avx512,
+            Self::Neon => Level::Neon,
         }
     }
 
@@ -89,7 +90,7 @@ impl CpuIsa {
     pub const fn features(self) -> CpuFeatures {
         use CpuFeature::{AmxBf16, AmxInt8, AmxTile, Avx512Bf16, Avx512Fp16, Avx512Vnni, F16c};
         match self {
-            Self::Portable => CpuFeatures::NONE,
+            Self::Portable | Self::Neon => CpuFeatures::NONE,
             Self::Avx2 | Self::Avx512 => CpuFeatures::of(&[F16c]),
             Self::Avx512Vnni => CpuFeatures::of(&[F16c, Avx512Vnni]),
             Self::Avx512Bf16 => CpuFeatures::of(&[F16c, Avx512Vnni, Avx512Bf16]),
@@ -106,6 +107,7 @@ impl From<Level> for CpuIsa {
             Level::Portable => Self::Portable,
             Level::Avx2 => Self::Avx2,
             Level::Avx512 => Self::Avx512,
+            Level::Neon => Self::Neon,
         }
     }
 }

@@ -287,11 +287,15 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// The instruction-set levels of kernels, from the plainest to the widest.
+    /// The instruction-set levels of kernels, for each architecture from the plainest to the widest.
+    ///
+    /// Every machine has `Portable`; x86-64 can have `Avx2` and `Avx512`, AArch64 has `Neon`. A build without
+    /// the feature `avx512` has no kernels of level `Avx512`.
     ///
     /// ```
     /// use sterna::Level;
     /// assert!(Level::Portable < Level::Avx2 && Level::Avx2 < Level::Avx512);
+    /// assert!(Level::Portable < Level::Neon);
     /// assert!(Level::all_available().any(|level| level == Level::Portable));
     /// ```
     #[derive(PartialOrd, Ord)]
@@ -299,6 +303,7 @@ coded_enum! {
         Portable = 0 => "portable",
         Avx2 = 1 => "avx2",
         Avx512 = 2 => "avx512",
+        Neon = 3 => "neon",
     }
 }
 
@@ -337,7 +342,8 @@ coded_enum! {
     /// What a cap of the CPU allows, from the least to the most: a [`Level`], and the CPU features beyond it.
     ///
     /// [`Level::cap`] takes one, and the environment variable `STERNA_MAX_CPU_ISA` names one. A level alone
-    /// allows no feature beyond it: `avx512` means without AVX512-VNNI, AVX512-BF16 and AMX.
+    /// allows no feature beyond it: `avx512` means without AVX512-VNNI, AVX512-BF16 and AMX. One of another
+    /// architecture caps nothing.
     ///
     /// ```
     /// use sterna::{CpuFeature, CpuIsa, Level};
@@ -355,6 +361,7 @@ coded_enum! {
         Avx512Bf16 = 4 => "avx512_bf16",
         /// Besides AMX also AVX512-FP16, as in oneDNN's set of that name.
         Avx512Amx = 5 => "avx512_amx",
+        Neon = 6 => "neon",
     }
 }
 

@@ -6,9 +6,7 @@ use smallvec::SmallVec;
 use super::schedule::{Schedule, UnplacedStep, reached, skippable};
 use super::select_kernel::{Fusible, NO_PARAMS, StageShape};
 use crate::compile::memory::MemoryPolicy;
-use crate::kernels::fused::{
-    self, BLOCK, FusedProgram, Location, ProgramOperand, Stage, StageUse, StoreKind,
-};
+use crate::kernels::fused::{self, FusedProgram, Location, ProgramOperand, Stage, StageUse, StoreKind};
 use crate::kernels::pointwise::Params;
 use crate::kernels::{InnerStride, Width};
 use crate::plan::register_fusion::RegisterFusionVerdict;
@@ -33,7 +31,8 @@ type FusedKernels = OfSteps<Option<(FusedKernel, Vec<StepId>)>>;
 /// Fuses the steps of a schedule as far as that pays.
 pub(super) fn fuse<'a>(schedule: Schedule<'a>, level: Level, policy: &MemoryPolicy) -> FusedSchedule<'a> {
     let count = schedule.steps.len();
-    let fusible: FusibleSteps = StepId::all(count).map(|step| check_fusible(&schedule, step)).collect();
+    let fusible: FusibleSteps =
+        StepId::all(count).map(|step| check_fusible(&schedule, step, level)).collect();
     let lone = |why: RegisterFusionVerdict| {
         fusible.iter().map(|fusible| fusible.err().unwrap_or(why)).collect::<OfSteps<_>>()
     };
@@ -162,7 +161,7 @@ fn members(
 }
 
 /// Whether a step can be part of a fused kernel: it covers the whole tile, and has a stage.
-fn check_fusible(schedule: &Schedule<'_>, index: StepId) -> Result<(), RegisterFusionVerdict> {
+fn check_fusible(schedule: &Schedule<'_>, index: StepId, level: Level) -> Result<(), RegisterFusionVerdict> {
     let Schedule { space, steps, .. } = schedule;
     let step = &steps[index];
     if step.fusible.is_none() {
@@ -173,7 +172,8 @@ fn check_fusible(schedule: &Schedule<'_>, index: StepId) -> Result<(), RegisterF
     }
     // Half-empty blocks take as long as full ones.
     let columns = space.columns.extent;
-    let fills_blocks = columns.next_multiple_of(BLOCK) <= columns / 4 * 5 || space.rows.extent == 1;
+    let filled = columns.next_multiple_of(fused::block_len(level));
+    let fills_blocks = filled <= columns / 4 * 5 || space.rows.extent == 1;
     if !fills_blocks && !schedule.lies_flat(index) {
         return Err(RegisterFusionVerdict::ShortRows);
     }
@@ -370,8 +370,7 @@ impl<'a> Writer<'a> {
                 match self.schedule.space.distance(self.schedule.expr, self.policy, packs, operand) {
                     0 => {}
                     distance => self.push(
-                        fused::prefetch(width)[self.level as usize]
-                            .ok_or(RegisterFusionVerdict::NoProgram)?,
+                        fused::prefetch(width)[self.level.row()].ok_or(RegisterFusionVerdict::NoProgram)?,
                         at,
                         [distance as f32, 0.0],
                     ),
@@ -397,7 +396,7 @@ impl<'a> Writer<'a> {
     }
 
     fn call(&mut self, stages: fused::Stages, at: Location) -> Written {
-        let stage = stages[self.level as usize].ok_or(RegisterFusionVerdict::NoProgram)?;
+        let stage = stages[self.level.row()].ok_or(RegisterFusionVerdict::NoProgram)?;
         self.push(stage, at, NO_PARAMS);
         Ok(())
     }

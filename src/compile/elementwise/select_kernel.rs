@@ -96,7 +96,7 @@ pub(super) fn instr(
         }
         ScalarOp::Logic(logic) => {
             let impls = pointwise::logic(level, logic, runs(0), runs(1));
-            let of_masks = fused::logic_masks(logic)[level as usize];
+            let of_masks = fused::logic_masks(logic)[level.row()];
             let shape =
                 impls.stage.zip(of_masks).map(|(stage, of_masks)| StageShape::Logic { stage, of_masks });
             (two(impls, NO_PARAMS), shape)
@@ -135,7 +135,7 @@ pub(super) fn instr(
             _ => return Err(none()),
         },
         ScalarOp::Select => {
-            let stages = [true, false].map(|taken| fused::select(width, taken)[level as usize]);
+            let stages = [true, false].map(|taken| fused::select(width, taken)[level.row()]);
             let shape = match stages {
                 [Some(if_true), Some(if_false)] => Some(StageShape::Select { if_true, if_false }),
                 _ => None,

@@ -6,7 +6,7 @@
 //! and go to a group of keys once for each few queries. Elements of 16 bits are widened group by group.
 
 use super::lanes::{LANES, ScoreLanes};
-use crate::kernels::isa::shells;
+use crate::kernels::isa::{self, shells};
 use crate::kernels::prefetch_l1;
 use crate::kernels::rows::RowType;
 use crate::types::kind::Level;
@@ -108,11 +108,7 @@ macro_rules! at_level {
     ($kernels:expr, $shell:ident($($argument:expr),*)) => {{
         // SAFETY: as the caller promises.
         unsafe {
-            match $kernels.level {
-                Level::Portable => portable::$shell($($argument),*),
-                Level::Avx2 => avx2::$shell($($argument),*),
-                Level::Avx512 => avx512::$shell($($argument),*),
-            }
+            isa::at_level!($kernels.level, $shell($($argument),*))
         }
     }};
 }

@@ -5,7 +5,7 @@
 
 use super::decode::DISTANCE;
 use super::lanes::{LANES, ScoreLanes};
-use crate::kernels::isa::shells;
+use crate::kernels::isa::{at_level, shells};
 use crate::kernels::pointwise::{Kernel1, LinearIndex, Nibbles, convert, nibbles};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target, prefetch_l1};
@@ -158,13 +158,7 @@ impl DequantizeKernels {
     /// As [`run`](Self::run).
     unsafe fn of<const OF: u8>(&self, rows: QuantizedRows, scaling: RowScaling, to: *mut f32, to_row: usize) {
         // SAFETY: as the caller promises.
-        unsafe {
-            match self.level {
-                Level::Portable => portable::dequantize::<OF>(rows, scaling, to, to_row),
-                Level::Avx2 => avx2::dequantize::<OF>(rows, scaling, to, to_row),
-                Level::Avx512 => avx512::dequantize::<OF>(rows, scaling, to, to_row),
-            }
-        }
+        unsafe { at_level!(self.level, dequantize::<OF>(rows, scaling, to, to_row)) }
     }
 }
 

@@ -4,13 +4,17 @@
 use std::arch::x86_64::*;
 
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::kernels::isa::Avx512;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::isa::Neon;
 use crate::kernels::isa::{Isa, Portable};
 use crate::kernels::rows::RowType;
 use crate::kernels::rows::lanes::Lanes;
 
 /// `2ʳ` for r from 0 to 1, with a relative error of 2.1e-9, and without one at 0.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 const UPPER: [f32; 7] = [1.0, 0.69314706, 0.24022909, 0.055486184, 0.009673775, 0.0012482288, 0.00021565985];
 
 /// The same for r from −½ to ½, with a relative error of 1.3e-8.
@@ -68,38 +72,52 @@ pub(super) trait ScoreLanes: Lanes {
     }
 }
 
-impl ScoreLanes for Portable {
-    const WHOLE_ROWS: bool = false;
+/// Vectors that the compiler makes of arrays.
+macro_rules! arrays {
+    ($($(#[$attribute:meta])* $Isa:ident)*) => {
+        $(
+        $(#[$attribute])*
+        impl ScoreLanes for $Isa {
+            const WHOLE_ROWS: bool = false;
 
-    #[inline(always)]
-    unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
-        let mut to = x;
-        for i in 0..to.len() {
-            to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
+            #[inline(always)]
+            unsafe fn exp_of_score<const SUBNORMAL: bool>(x: Self::F) -> Self::F {
+                let mut to = x;
+                for i in 0..to.len() {
+                    to[i] = exp_of_one::<Self, SUBNORMAL>(x[i]);
+                }
+                to
+            }
+
+            #[inline(always)]
+            unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
+                let mut to = sum;
+                for i in 0..to.len() {
+                    to[i] = if p[i] == 0.0 { sum[i] } else { Self::mul_add(x[i], p[i], sum[i]) };
+                }
+                to
+            }
+
+            #[inline(always)]
+            unsafe fn load_u8(from: *const u8) -> Self::F {
+                // SAFETY: as the caller promises.
+                unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+            }
+
+            #[inline(always)]
+            unsafe fn load_s8(from: *const u8) -> Self::F {
+                // SAFETY: as the caller promises.
+                unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+            }
         }
-        to
-    }
+        )*
+    };
+}
 
-    #[inline(always)]
-    unsafe fn add_product(x: Self::F, p: Self::F, sum: Self::F) -> Self::F {
-        let mut to = sum;
-        for i in 0..to.len() {
-            to[i] = if p[i] == 0.0 { sum[i] } else { x[i] * p[i] + sum[i] };
-        }
-        to
-    }
-
-    #[inline(always)]
-    unsafe fn load_u8(from: *const u8) -> Self::F {
-        // SAFETY: as the caller promises.
-        unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
-    }
-
-    #[inline(always)]
-    unsafe fn load_s8(from: *const u8) -> Self::F {
-        // SAFETY: as the caller promises.
-        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
-    }
+arrays! {
+    Portable
+    #[cfg(target_arch = "aarch64")]
+    Neon
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -168,7 +186,7 @@ impl ScoreLanes for Avx2 {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl ScoreLanes for Avx512 {
     const WHOLE_ROWS: bool = true;
 

@@ -26,7 +26,7 @@ pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
 use super::Extent;
 use super::gemm::Matrix;
-use super::isa::shells;
+use super::isa::{self, shells};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -102,11 +102,7 @@ macro_rules! at_level {
     ($kernels:expr, $shell:ident($($argument:expr),*)) => {{
         // SAFETY: as the caller promises.
         unsafe {
-            match $kernels.level {
-                Level::Portable => portable::$shell($($argument),*),
-                Level::Avx2 => avx2::$shell($($argument),*),
-                Level::Avx512 => avx512::$shell($($argument),*),
-            }
+            isa::at_level!($kernels.level, $shell($($argument),*))
         }
     }};
 }

@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
+use super::shells::{self, block_len};
 use super::stage::{OperandSlot, ROW_SLOTS, Stage, StageCall, StoreKind};
-use super::{shells, stages};
+use super::stages;
 use crate::kernels::{BLOCK, Extent, InnerStride, LINE, Source, Target, Width};
 use crate::types::function::Params;
 use crate::types::kind::Level;
@@ -38,10 +39,10 @@ pub(crate) struct ProgramOperand {
 }
 
 impl ProgramOperand {
-    /// Bytes from one block to the next.
-    fn advance(self) -> usize {
+    /// Bytes from one block of a number of elements to the next.
+    fn advance(self, block: usize) -> usize {
         match self.inner {
-            InnerStride::Contiguous => BLOCK * self.width.bytes(),
+            InnerStride::Contiguous => block * self.width.bytes(),
             InnerStride::Broadcast => 0,
         }
     }
@@ -91,7 +92,7 @@ impl FusedProgram {
             Some(StageCall { entry_point, slot: slot * size_of::<OperandSlot>(), params })
         };
         let mut stage_calls = uses.iter().map(stage_call).collect::<Option<Vec<StageCall>>>()?;
-        let last = stages::store(store)[level as usize]?;
+        let last = stages::store(store)[level.row()]?;
         stage_calls.push(StageCall {
             entry_point: last.contiguous,
             slot: result * size_of::<OperandSlot>(),
@@ -122,6 +123,7 @@ impl FusedProgram {
     /// on the same thread.
     pub(crate) unsafe fn run(&self, extent: Extent, sources: &[Source], to: Target, scratch: *mut u8) {
         let (slots, result) = (scratch.cast::<OperandSlot>().wrapping_add(ROW_SLOTS), self.operands.len());
+        let block = block_len(self.level);
         let is_column = self.runs_as_column(extent, sources, to);
         // SAFETY: the scratch has room for all slots.
         let set = |slot: usize, to: OperandSlot| unsafe { slots.add(slot).write(to) };
@@ -131,12 +133,12 @@ impl FusedProgram {
         }
         let advance = |row_stride: isize, along: usize| if is_column { row_stride as usize } else { along };
         for (slot, (operand, from)) in self.operands.iter().zip(sources).enumerate() {
-            let advance = advance(from.row_stride, operand.advance());
+            let advance = advance(from.row_stride, operand.advance(block));
             set(slot, OperandSlot { at: from.at.cast_mut(), advance });
         }
-        let of_result = advance(to.row_stride, BLOCK * self.store.width().bytes());
+        let of_result = advance(to.row_stride, block * self.store.width().bytes());
         set(result, OperandSlot { at: to.at, advance: of_result });
-        let (run_row, run_column) = shells::DRIVERS[self.level as usize];
+        let (run_row, run_column) = shells::DRIVERS[self.level.row()];
         let stage_calls = self.stage_calls.as_ptr();
         if is_column {
             // SAFETY: every slot addresses as many elements of each row as the tile has columns, or one spill
@@ -156,11 +158,14 @@ impl FusedProgram {
             // SAFETY: as for `run_column`, for the elements of one row.
             unsafe {
                 let run = |columns: usize| run_row(stage_calls, slots, columns);
-                let peel =
-                    if self.store.is_non_temporal() { (*slots.add(result)).peel(extent.columns) } else { 0 };
+                let peel = if self.store.is_non_temporal() {
+                    (*slots.add(result)).peel(extent.columns, block)
+                } else {
+                    0
+                };
                 if peel > 0 {
                     run(peel);
-                    (0..=result).for_each(|slot| (*slots.add(slot)).skip(peel));
+                    (0..=result).for_each(|slot| (*slots.add(slot)).skip(peel, block));
                 }
                 run(extent.columns - peel);
             }
@@ -172,15 +177,16 @@ impl FusedProgram {
     /// row.
     #[inline(always)]
     fn runs_as_column(&self, extent: Extent, sources: &[Source], to: Target) -> bool {
-        if extent.rows == 1 || extent.columns > BLOCK || self.store.is_non_temporal() {
+        let block = block_len(self.level);
+        if extent.rows == 1 || extent.columns > block || self.store.is_non_temporal() {
             return false;
         }
         let mut strides = sources.iter().map(|from| from.row_stride).chain([to.row_stride]);
-        extent.columns == BLOCK || strides.all(|stride| stride % 2 == 0)
+        extent.columns == block || strides.all(|stride| stride % 2 == 0)
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, target_arch = "x86_64", feature = "avx512"))]
 mod tests {
     use super::super::stage::Stages;
     use super::super::stages::{load, load_mask, prefetch, select};
@@ -194,7 +200,7 @@ mod tests {
         operands: &[InnerStride],
         uses: &[Location],
     ) -> Option<Vec<usize>> {
-        let stage = stages[level as usize]?;
+        let stage = stages[level.row()]?;
         let uses: Vec<StageUse> = uses.iter().map(|&at| StageUse { stage, at, params: [0.0; 2] }).collect();
         let operands = operands.iter().map(|&inner| ProgramOperand { width: Width::W4, inner }).collect();
         let store = StoreKind::Block(Width::W4, StorePolicy::Temporal);

@@ -4,10 +4,11 @@
 #![allow(clippy::too_many_arguments, reason = "arguments are the registers that a stage hands on")]
 
 use super::stage::{EntryPoint, OperandEntries, OperandSlot, ROW_SLOTS, Stage, StageCall, Stages};
-use crate::kernels::isa::{ByLevel, Isa};
+use crate::kernels::isa::{ByLevel, Isa, LEVELS, by_level};
 use crate::kernels::simd::{Pod, Vectors, read_part};
 use crate::kernels::{BLOCK, Extent};
 use crate::types::function::Params;
+use crate::types::kind::Level;
 
 /// The state that stages pass on: a block of elements in the first bytes of `A`, a mask for it, and a saved
 /// mask.
@@ -34,15 +35,15 @@ impl OperandPtr {
     ///
     /// They can be read, and the machine runs the level.
     #[inline(always)]
-    pub(super) unsafe fn read<I: Isa, T: Pod>(self) -> [T; BLOCK] {
+    pub(super) unsafe fn read<I: Isa, T: Pod, const N: usize>(self) -> [T; N] {
         // SAFETY: as the caller promises.
         unsafe {
             if self.is_broadcast {
-                return [self.at.cast::<T>().read_unaligned(); BLOCK];
+                return [self.at.cast::<T>().read_unaligned(); N];
             }
             match self.part {
-                None => self.at.cast::<[T; BLOCK]>().read_unaligned(),
-                Some(count) => read_part::<I, T, BLOCK>(self.at.cast(), count),
+                None => self.at.cast::<[T; N]>().read_unaligned(),
+                Some(count) => read_part::<I, T, N>(self.at.cast(), count),
             }
         }
     }
@@ -53,11 +54,14 @@ impl OperandPtr {
     ///
     /// They can be written, and the machine runs the level.
     #[inline(always)]
-    pub(super) unsafe fn write<I: Vectors, T: Pod, const NON_TEMPORAL: bool>(self, block: [T; BLOCK]) {
+    pub(super) unsafe fn write<I: Vectors<N>, T: Pod, const N: usize, const NON_TEMPORAL: bool>(
+        self,
+        block: [T; N],
+    ) {
         // SAFETY: as the caller promises.
         unsafe {
             match self.part {
-                None => I::write::<T, NON_TEMPORAL>(self.at, &block, BLOCK),
+                None => I::write::<T, NON_TEMPORAL>(self.at, &block, N),
                 Some(count) => I::write::<T, NON_TEMPORAL>(self.at, &block, count),
             }
         }
@@ -67,18 +71,18 @@ impl OperandPtr {
 impl<A: Copy> BlockState<A> {
     /// The block, as elements of a type.
     #[inline(always)]
-    pub(super) fn elements<T: Copy>(&self) -> [T; BLOCK] {
-        const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
+    pub(super) fn elements<T: Copy, const N: usize>(&self) -> [T; N] {
+        const { assert!(size_of::<[T; N]>() <= size_of::<A>(), "a block is within the registers") };
         // SAFETY: the registers hold at least this many bytes, all initialised; `T` is a number.
-        unsafe { (&raw const self.block).cast::<[T; BLOCK]>().read_unaligned() }
+        unsafe { (&raw const self.block).cast::<[T; N]>().read_unaligned() }
     }
 
     /// The state with another block.
     #[inline(always)]
-    pub(super) fn with<T: Copy>(mut self, elements: [T; BLOCK]) -> Self {
-        const { assert!(size_of::<[T; BLOCK]>() <= size_of::<A>(), "a block is within the registers") };
+    pub(super) fn with<T: Copy, const N: usize>(mut self, elements: [T; N]) -> Self {
+        const { assert!(size_of::<[T; N]>() <= size_of::<A>(), "a block is within the registers") };
         // SAFETY: the registers have room for this many bytes, and any bytes are valid vectors.
-        unsafe { (&raw mut self.block).cast::<[T; BLOCK]>().write_unaligned(elements) };
+        unsafe { (&raw mut self.block).cast::<[T; N]>().write_unaligned(elements) };
         self
     }
 }
@@ -101,7 +105,7 @@ pub(super) trait StageBody {
     ///
     /// The elements of the operand, if the body has one, can be read or written, and the machine runs the
     /// level.
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         params: &Params,
@@ -110,7 +114,7 @@ pub(super) trait StageBody {
 
 /// Top bit of a block's index: a partial block, the last of its row. The bit vanishes in `index * advance`,
 /// because `advance` is even.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const PART: usize = 1 << (usize::BITS - 1);
 
 /// Runs a program on the blocks of one row.
@@ -130,17 +134,19 @@ pub(super) type RowFn = unsafe fn(stage_calls: *const StageCall, slots: *mut Ope
 /// As for [`RowFn`], for the `columns` elements of every row.
 pub(super) type ColumnFn = unsafe fn(stage_calls: *const StageCall, slots: *mut OperandSlot, extent: Extent);
 
-/// The shells of one level, with the number of vector registers that hold the state.
-#[cfg(target_arch = "x86_64")]
+/// The shells of one level, with the elements of a block and the vector registers that hold it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! shells {
-    ($level:ident $Isa:ident: $Vector:ident: $($v:ident)*) => {
+    ($level:ident $Isa:ident $abi:literal, $BLOCK:expr, $architecture:ident::$Vector:ident: $($v:ident)*) => {
         mod $level {
             use std::arch::asm;
-            use std::arch::x86_64::$Vector;
+            use std::arch::$architecture::$Vector;
             use std::marker::PhantomData;
 
             use super::*;
             use crate::kernels::isa::{$Isa, with_features};
+
+            const BLOCK: usize = $BLOCK;
 
             macro_rules! vector {
                 ($_:ident) => {
@@ -150,7 +156,7 @@ macro_rules! shells {
 
             /// Signature of a stage of the level. The mask comes in two halves, because joining them from
             /// vectors and splitting them again is cheaper than one 64-bit mask (decision: mask-halves).
-            type StageFn = unsafe extern "C" fn(
+            type StageFn = unsafe extern $abi fn(
                 *const StageCall,
                 *const OperandSlot,
                 usize,
@@ -162,7 +168,7 @@ macro_rules! shells {
 
             with_features! {
                 $level
-                unsafe extern "C" fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
+                unsafe extern $abi fn shell<B: StageBody, const BROADCAST: bool, const CLONE: usize>(
                     stage_call: *const StageCall,
                     slots: *const OperandSlot,
                     block: usize,
@@ -174,7 +180,7 @@ macro_rules! shells {
                     if CLONE > 0 {
                         // SAFETY: an assembler comment. It differs for each clone, so the compiler does not
                         // merge clones.
-                        unsafe { asm!("# {}", const CLONE, options(nomem, nostack, preserves_flags)) };
+                        unsafe { asm!("/* {} */", const CLONE, options(nomem, nostack, preserves_flags)) };
                     }
                     let mask = u64::from(high) << 32 | u64::from(low);
                     let state = BlockState { mask, saved_mask, block: [$($v),*] };
@@ -185,7 +191,7 @@ macro_rules! shells {
                         let at = at.wrapping_add(advance.wrapping_mul(block));
                         let part = (block & PART != 0).then(|| (*slots.sub(ROW_SLOTS)).advance);
                         let at = OperandPtr { at, part, is_broadcast: BROADCAST };
-                        let state = B::run::<$Isa, _>(state, at, &(*stage_call).params);
+                        let state = B::run::<$Isa, _, BLOCK>(state, at, &(*stage_call).params);
                         let BlockState { mask, saved_mask, block: [$($v),*] } = state;
                         if !B::ENDS {
                             let (low, high) = (mask as u32, (mask >> 32) as u32);
@@ -223,7 +229,7 @@ macro_rules! shells {
 
             with_features! {
                 $level
-                pub(super) unsafe fn run_row(
+                unsafe fn run_row(
                     stage_calls: *const StageCall,
                     slots: *mut OperandSlot,
                     columns: usize,
@@ -251,7 +257,7 @@ macro_rules! shells {
 
             with_features! {
                 $level
-                pub(super) unsafe fn run_column(
+                unsafe fn run_column(
                     stage_calls: *const StageCall,
                     slots: *mut OperandSlot,
                     Extent { rows, columns }: Extent,
@@ -268,17 +274,23 @@ macro_rules! shells {
                 }
             }
 
+            pub(super) const DRIVERS: (RowFn, ColumnFn) = (run_row, run_column);
+
             /// Bytes of the widest elements whose block fits into the registers.
-            pub(super) const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
+            const WIDEST: usize = size_of::<($(vector!($v),)*)>() / BLOCK;
 
             const fn erased(stage: StageFn) -> EntryPoint {
                 // SAFETY: function pointers have one size, and the pointer is called by its true type only.
                 EntryPoint(unsafe { std::mem::transmute::<StageFn, unsafe extern "C" fn()>(stage) })
             }
 
-            pub(super) const fn stage<B: StageBody>() -> Stage {
+            /// The stage of a body, if the registers hold a block of its elements.
+            pub(super) const fn stage<B: StageBody>() -> Option<Stage> {
+                if B::BYTES > WIDEST {
+                    return None;
+                }
                 let reads = if B::READS || B::LOADS { Some(Reading::<B>::READS) } else { None };
-                Stage { contiguous: erased(shell::<B, false, 0>), reads }
+                Some(Stage { contiguous: erased(shell::<B, false, 0>), reads })
             }
 
             struct Reading<B>(PhantomData<B>);
@@ -305,32 +317,49 @@ macro_rules! shells {
     };
 }
 
+// The convention of Unix passes vectors in registers; that of C on Windows passes them by address.
 #[cfg(target_arch = "x86_64")]
-shells!(avx2 Avx2: __m256i: a b c d e f g h);
-#[cfg(target_arch = "x86_64")]
-shells!(avx512 Avx512: __m512i: a b c d e f g h);
+shells!(avx2 Avx2 "sysv64", block_len(Level::Avx2), x86_64::__m256i: a b c d e f g h);
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+shells!(avx512 Avx512 "sysv64", block_len(Level::Avx512), x86_64::__m512i: a b c d e f g h);
+#[cfg(target_arch = "aarch64")]
+shells!(neon Neon "C", block_len(Level::Neon), aarch64::uint8x16_t: a b c d e f g h);
+
+/// Elements of a block of a level: as many of 4 bytes as eight of its vectors hold, and at most as many as a
+/// mask has bits.
+pub(crate) const fn block_len(level: Level) -> usize {
+    match level {
+        Level::Neon => 32,
+        Level::Portable | Level::Avx2 | Level::Avx512 => BLOCK,
+    }
+}
 
 /// A stage that no level has.
-pub(super) const NONE: Stages = [None; 3];
+pub(super) const NONE: Stages = [None; LEVELS.len()];
 
-#[cfg(target_arch = "x86_64")]
-pub(super) const DRIVERS: ByLevel<(RowFn, ColumnFn)> =
-    [(nothing, nothing), (avx2::run_row, avx2::run_column), (avx512::run_row, avx512::run_column)];
+/// Level Portable, which has no vectors to pass.
+mod portable {
+    use crate::kernels::fused::shells::{ColumnFn, RowFn, StageBody};
+    use crate::kernels::fused::stage::{OperandSlot, Stage, StageCall};
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) const DRIVERS: ByLevel<(RowFn, ColumnFn)> = [(nothing, nothing); 3];
+    /// Runs the programs of the level: there are none.
+    unsafe fn nothing<E>(_: *const StageCall, _: *mut OperandSlot, _: E) {}
 
-/// Runs the programs of a level without register fusion: there are none.
-unsafe fn nothing<E>(_: *const StageCall, _: *mut OperandSlot, _: E) {}
+    pub(super) const DRIVERS: (RowFn, ColumnFn) = (nothing, nothing);
+
+    pub(super) const fn stage<B: StageBody>() -> Option<Stage> {
+        None
+    }
+}
+
+pub(super) const DRIVERS: ByLevel<(RowFn, ColumnFn)> = by_level!(DRIVERS);
 
 /// The stages of a body, at each level whose registers hold a block of its elements.
 pub(super) const fn stages<B: StageBody>() -> Stages {
-    #[cfg(target_arch = "x86_64")]
-    return [
-        None,
-        if B::BYTES <= avx2::WIDEST { Some(avx2::stage::<B>()) } else { None },
-        if B::BYTES <= avx512::WIDEST { Some(avx512::stage::<B>()) } else { None },
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    return NONE;
+    macro_rules! of {
+        ($level:ident) => {
+            $level::stage::<B>()
+        };
+    }
+    by_level!(of!)
 }

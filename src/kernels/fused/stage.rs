@@ -1,7 +1,7 @@
 //! What a stage is, how a program calls it, and where its operand is.
 
 use crate::kernels::isa::ByLevel;
-use crate::kernels::{BLOCK, InnerStride, StorePolicy, Width, peel, prefetch_tail_line};
+use crate::kernels::{InnerStride, StorePolicy, Width, peel, prefetch_tail_line};
 use crate::types::function::Params;
 
 /// A stage's function. Only a program of its level can call it.
@@ -68,15 +68,15 @@ pub(super) struct OperandSlot {
 }
 
 impl OperandSlot {
-    /// Skips elements of the row.
-    pub(super) fn skip(&mut self, elements: usize) {
-        self.at = self.at.wrapping_add(self.advance / BLOCK * elements);
+    /// Skips elements of the row, in blocks of a number of elements.
+    pub(super) fn skip(&mut self, elements: usize, block: usize) {
+        self.at = self.at.wrapping_add(self.advance / block * elements);
     }
 
     /// Number of elements to peel until non-temporal stores can write whole lines. Prefetches the line in
     /// which the row ends.
-    pub(super) fn peel(&self, elements: usize) -> usize {
-        let width = self.advance / BLOCK;
+    pub(super) fn peel(&self, elements: usize, block: usize) -> usize {
+        let width = self.advance / block;
         prefetch_tail_line(self.at.wrapping_add(elements * width));
         peel(self.at, width, elements).unwrap_or(0)
     }

@@ -16,19 +16,22 @@ use crate::types::function::{Logic, Params};
 ///
 /// The machine runs the level.
 #[inline(always)]
-unsafe fn predicate_mask<I: Vectors>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
-    const { assert!(BLOCK == 4 * 16) };
+unsafe fn predicate_mask<I: Vectors<N>, const N: usize>(f: impl Fn(usize) -> [u8; 16]) -> u64 {
+    const { assert!(N == 4 * 16 || N == 2 * 16) };
     // Written out, because the compiler may keep a loop, which would pass the block through the stack.
     // SAFETY: as the caller promises.
-    let [a, b, c, d] =
-        unsafe { [I::mask_16(&f(0)), I::mask_16(&f(16)), I::mask_16(&f(32)), I::mask_16(&f(48))] }
-            .map(u64::from);
-    a | b << 16 | c << 32 | d << 48
+    unsafe {
+        let low = u64::from(I::mask_16(&f(0))) | u64::from(I::mask_16(&f(16))) << 16;
+        if N == 2 * 16 {
+            return low;
+        }
+        low | u64::from(I::mask_16(&f(32))) << 32 | u64::from(I::mask_16(&f(48))) << 48
+    }
 }
 
 /// 16 elements of a block, starting at `first`.
 #[inline(always)]
-fn part<T: Pod>(block: &[T; BLOCK], first: usize) -> [T; 16] {
+fn part<T: Pod, const N: usize>(block: &[T; N], first: usize) -> [T; 16] {
     let mut part = [T::default(); 16];
     part.copy_from_slice(&block[first..first + 16]);
     part
@@ -40,9 +43,9 @@ fn part<T: Pod>(block: &[T; BLOCK], first: usize) -> [T; 16] {
 ///
 /// The bytes can be read, and the machine runs the level.
 #[inline(always)]
-unsafe fn mask_at<I: Isa + Vectors>(at: OperandPtr) -> u64 {
+unsafe fn mask_at<I: Isa + Vectors<N>, const N: usize>(at: OperandPtr) -> u64 {
     // SAFETY: as the caller promises.
-    unsafe { I::mask(&at.read::<I, u8>()) }
+    unsafe { I::mask(&at.read::<I, u8, N>()) }
 }
 
 const fn larger(x: usize, y: usize) -> usize {
@@ -58,12 +61,12 @@ impl<F: Function1> StageBody for Map1<F> {
     const BYTES: usize = larger(size_of::<F::X>(), size_of::<F::To>());
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         params: &Params,
     ) -> BlockState<A> {
-        let to = F::of_block::<I, BLOCK>(&state.elements(), *params);
+        let to = F::of_block::<I, N>(&state.elements(), *params);
         state.with(to)
     }
 }
@@ -73,14 +76,14 @@ impl<F: Function2> StageBody for Map2<F> {
     const BYTES: usize = larger(size_of::<F::X>(), size_of::<F::To>());
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         params: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
-        let y = unsafe { at.read::<I, _>() };
-        let to = F::of_block::<I, BLOCK>(&state.elements(), &y, *params);
+        let y = unsafe { at.read::<I, _, N>() };
+        let to = F::of_block::<I, N>(&state.elements(), &y, *params);
         state.with(to)
     }
 }
@@ -89,15 +92,15 @@ impl<F: Function1<To = u8>> StageBody for Predicate1<F> {
     const BYTES: usize = size_of::<F::X>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         params: &Params,
     ) -> BlockState<A> {
-        let x = state.elements();
+        let x = state.elements::<_, N>();
         // SAFETY: as the caller promises.
         let mask = unsafe {
-            predicate_mask::<I>(
+            predicate_mask::<I, N>(
                 #[inline(always)]
                 |i| F::of_block::<I, 16>(&part(&x, i), *params),
             )
@@ -111,16 +114,16 @@ impl<F: Function2<To = u8>> StageBody for Predicate2<F> {
     const BYTES: usize = size_of::<F::X>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         params: &Params,
     ) -> BlockState<A> {
-        let x = state.elements();
+        let x = state.elements::<_, N>();
         // SAFETY: as the caller promises.
         let mask = unsafe {
-            let y = at.read::<I, _>();
-            predicate_mask::<I>(
+            let y = at.read::<I, _, N>();
+            predicate_mask::<I, N>(
                 #[inline(always)]
                 |i| F::of_block::<I, 16>(&part(&x, i), &part(&y, i), *params),
             )
@@ -136,12 +139,12 @@ impl StageBody for Canonicalise {
     const BYTES: usize = size_of::<f32>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
-        let block = I::canonical(state.elements::<f32>());
+        let block = I::canonical(state.elements::<f32, N>());
         state.with(block)
     }
 }
@@ -163,12 +166,12 @@ impl<U: LaneBits> StageBody for Prefetch<U> {
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         params: &Params,
     ) -> BlockState<A> {
-        prefetch_l1(at.at.wrapping_offset(params[0] as isize), size_of::<[U; BLOCK]>());
+        prefetch_l1(at.at.wrapping_offset(params[0] as isize), size_of::<[U; N]>());
         state
     }
 }
@@ -179,13 +182,13 @@ impl<U: LaneBits> StageBody for Load<U> {
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
-        let block = unsafe { at.read::<I, U>() };
+        let block = unsafe { at.read::<I, U, N>() };
         state.with(block)
     }
 }
@@ -194,13 +197,13 @@ impl<U: LaneBits> StageBody for Spill<U> {
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises; a spill slot has room for a whole block.
-        unsafe { at.at.cast::<[U; BLOCK]>().write_unaligned(state.elements()) };
+        unsafe { at.at.cast::<[U; N]>().write_unaligned(state.elements()) };
         state
     }
 }
@@ -210,13 +213,13 @@ impl<U: LaneBits> StageBody for Store<U> {
     const ENDS: bool = true;
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
-        unsafe { at.write::<I, U, false>(state.elements()) };
+        unsafe { at.write::<I, U, N, false>(state.elements()) };
         state
     }
 }
@@ -226,7 +229,7 @@ impl<U: LaneBits> StageBody for StoreNonTemporal<U> {
     const ENDS: bool = true;
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
@@ -234,8 +237,8 @@ impl<U: LaneBits> StageBody for StoreNonTemporal<U> {
         // SAFETY: as the caller promises; `NON_TEMPORAL` is passed only for addresses of a cache line.
         unsafe {
             match is_line(at.at) {
-                true => at.write::<I, U, true>(state.elements()),
-                false => at.write::<I, U, false>(state.elements()),
+                true => at.write::<I, U, N, true>(state.elements()),
+                false => at.write::<I, U, N, false>(state.elements()),
             }
         }
         state
@@ -263,25 +266,25 @@ impl StageBody for LoadMask {
     const LOADS: bool = true;
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
-        BlockState { mask: unsafe { mask_at::<I>(at) }, ..state }
+        BlockState { mask: unsafe { mask_at::<I, N>(at) }, ..state }
     }
 }
 
 impl StageBody for SpillMask {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises; a spill slot has room for a whole block.
-        unsafe { at.at.cast::<[u8; BLOCK]>().write_unaligned(I::bytes(state.mask)) };
+        unsafe { at.at.cast::<[u8; N]>().write_unaligned(I::bytes(state.mask)) };
         state
     }
 }
@@ -290,20 +293,20 @@ impl StageBody for StoreMask {
     const ENDS: bool = true;
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
-        unsafe { at.write::<I, u8, false>(I::bytes(state.mask)) };
+        unsafe { at.write::<I, u8, N, false>(I::bytes(state.mask)) };
         state
     }
 }
 
 impl StageBody for SaveMask {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         _: &Params,
@@ -314,7 +317,7 @@ impl StageBody for SaveMask {
 
 impl StageBody for SwapMasks {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         _: &Params,
@@ -325,7 +328,7 @@ impl StageBody for SwapMasks {
 
 impl StageBody for MaskNot {
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         _: OperandPtr,
         _: &Params,
@@ -340,13 +343,13 @@ macro_rules! connectives {
             const READS: bool = !SAVED;
 
             #[inline(always)]
-            unsafe fn run<I: Isa + Vectors, A: Copy>(
+            unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
                 state: BlockState<A>,
                 at: OperandPtr,
                 _: &Params,
             ) -> BlockState<A> {
                 // SAFETY: as the caller promises.
-                let other = if SAVED { state.saved_mask } else { unsafe { mask_at::<I>(at) } };
+                let other = if SAVED { state.saved_mask } else { unsafe { mask_at::<I, N>(at) } };
                 let ($x, $y) = (state.mask, other);
                 BlockState { mask: $value, ..state }
             }
@@ -368,14 +371,14 @@ impl<U: LaneBits, const TAKEN: bool> StageBody for SelectBlock<U, TAKEN> {
     const BYTES: usize = size_of::<U>();
 
     #[inline(always)]
-    unsafe fn run<I: Isa + Vectors, A: Copy>(
+    unsafe fn run<I: Isa + Vectors<N>, A: Copy, const N: usize>(
         state: BlockState<A>,
         at: OperandPtr,
         _: &Params,
     ) -> BlockState<A> {
         // SAFETY: as the caller promises.
         let selected = unsafe {
-            let (own, other) = (state.elements::<U>(), at.read::<I, U>());
+            let (own, other) = (state.elements::<U, N>(), at.read::<I, U, N>());
             let (then, else_) = if TAKEN { (own, other) } else { (other, own) };
             I::select(state.mask, &then, &else_)
         };

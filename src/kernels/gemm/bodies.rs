@@ -1,12 +1,18 @@
 //! The micro-kernel, once for all levels, and its instances.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use super::form::Form;
 use super::simd::Simd;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::kernels::isa::Avx512;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::isa::Neon;
 use crate::kernels::isa::{Portable, with_features};
 use crate::types::kind::Level;
 
@@ -106,10 +112,10 @@ widened! {
 }
 
 /// Pairs of bf16, multiplied and added by one instruction.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 struct Bf16Pairs;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl Multiply<Avx512> for Bf16Pairs {
     type Operand = __m512i;
 
@@ -207,22 +213,25 @@ macro_rules! integers {
 }
 
 /// Four products of u8 and s8 at once.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 struct S8Quads;
 
 /// Two products of 16-bit integers at once.
 struct S16Pairs;
 
 integers! {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     S8Quads for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
         |x, y, sum| _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(sum), x, y));
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     S16Pairs for Avx512: __m512i, |at| _mm512_loadu_epi32(at), |x| _mm512_set1_epi32(x),
         |x, y, sum| _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(sum), _mm512_madd_epi16(x, y)));
     #[cfg(target_arch = "x86_64")]
     S16Pairs for Avx2: __m256i, |at| _mm256_loadu_si256(at.cast()), |x| _mm256_set1_epi32(x),
         |x, y, sum| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(x, y)));
+    #[cfg(target_arch = "aarch64")]
+    S16Pairs for Neon: int32x4_t, |at| vld1q_s32(at), |x| vdupq_n_s32(x),
+        |x, y, sum| neon_pairs(x, y, sum);
     S16Pairs for Portable: [i32; 4], |at| at.cast::<[i32; 4]>().read_unaligned(), |x| [x; 4],
         |x, y, sum| portable_pairs(x, y, sum);
 }
@@ -240,7 +249,25 @@ fn portable_pairs(x: [i32; 4], y: [i32; 4], sum: [f32; 4]) -> [f32; 4] {
     )
 }
 
+/// `x · y + sum` for the two halves of each element.
+///
+/// # Safety
+///
+/// The machine runs level Neon.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn neon_pairs(x: int32x4_t, y: int32x4_t, sum: float32x4_t) -> float32x4_t {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (x, y) = (vreinterpretq_s16_s32(x), vreinterpretq_s16_s32(y));
+        let low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+        let pairs = vpaddq_s32(low, vmull_high_s16(x, y));
+        vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(sum), pairs))
+    }
+}
+
 /// Rows of a panel from one that is read to one that is prefetched.
+#[cfg(target_arch = "x86_64")]
 const PREFETCH_ROWS: isize = 8;
 
 /// # Safety
@@ -339,28 +366,37 @@ instances! {
     portable_f32: portable Portable F32 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_bf16: portable Portable Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     portable_f16: portable Portable F16 [1: 1 2 3 4] [2: 1 2 3 4];
+    #[cfg(target_arch = "aarch64")]
+    neon_f32: neon Neon F32
+        [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
+    #[cfg(target_arch = "aarch64")]
+    neon_bf16: neon Neon Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "aarch64")]
+    neon_f16: neon Neon F16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
+    #[cfg(target_arch = "aarch64")]
+    neon_s16_pairs: neon Neon S16Pairs [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f32: avx2 Avx2 F32 [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
     #[cfg(target_arch = "x86_64")]
     avx2_bf16: avx2 Avx2 Bf16 [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_f16: avx2 Avx2 F16 [1: 1 2 3 4] [2: 1 2 3 4];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f32: avx512 Avx512 F32
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_bf16: avx512 Avx512 Bf16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_f16: avx512 Avx512 F16 [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_pairs: avx512_bf16 Avx512 Bf16Pairs
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
     portable_s16_pairs: portable Portable S16Pairs [1: 1 2 3 4] [2: 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
     avx2_s16_pairs: avx2 Avx2 S16Pairs [1: 1 2 3 4 5 6] [2: 1 2 3 4 5 6];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_s16_pairs: avx512 Avx512 S16Pairs [1: 1 2 3 4] [2: 1 2 3 4] [3: 1 2 3 4] [4: 1 2 3 4];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     avx512_s8_quads: avx512_vnni Avx512 S8Quads
         [1: 1 2 3 4 5 6 7 8] [2: 1 2 3 4 5 6 7 8] [3: 1 2 3 4 5 6 7 8] [4: 1 2 3 4 5 6];
 }
@@ -368,19 +404,34 @@ instances! {
 /// The micro-kernel for a tile of a number of rows and vectors.
 #[inline]
 pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize) -> Micro {
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    if level == Level::Avx512 {
+        return match form {
+            Form::F32 => avx512_f32(rows, vectors),
+            Form::Bf16Pairs => avx512_pairs(rows, vectors),
+            Form::Bf16 => avx512_bf16(rows, vectors),
+            Form::F16 => avx512_f16(rows, vectors),
+            Form::S8Quads => avx512_s8_quads(rows, vectors),
+            Form::S16Pairs => avx512_s16_pairs(rows, vectors),
+        };
+    }
     #[cfg(target_arch = "x86_64")]
-    match (level, form) {
-        (Level::Avx512, Form::F32) => return avx512_f32(rows, vectors),
-        (Level::Avx512, Form::Bf16Pairs) => return avx512_pairs(rows, vectors),
-        (Level::Avx512, Form::Bf16) => return avx512_bf16(rows, vectors),
-        (Level::Avx512, Form::F16) => return avx512_f16(rows, vectors),
-        (Level::Avx512, Form::S8Quads) => return avx512_s8_quads(rows, vectors),
-        (Level::Avx512, Form::S16Pairs) => return avx512_s16_pairs(rows, vectors),
-        (Level::Avx2, Form::S16Pairs) => return avx2_s16_pairs(rows, vectors),
-        (Level::Avx2, Form::Bf16) => return avx2_bf16(rows, vectors),
-        (Level::Avx2, Form::F16) => return avx2_f16(rows, vectors),
-        (Level::Avx2, _) => return avx2_f32(rows, vectors),
-        (Level::Portable, _) => {}
+    if level == Level::Avx2 {
+        return match form {
+            Form::S16Pairs => avx2_s16_pairs(rows, vectors),
+            Form::Bf16 => avx2_bf16(rows, vectors),
+            Form::F16 => avx2_f16(rows, vectors),
+            _ => avx2_f32(rows, vectors),
+        };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if level == Level::Neon {
+        return match form {
+            Form::S16Pairs => neon_s16_pairs(rows, vectors),
+            Form::Bf16 => neon_bf16(rows, vectors),
+            Form::F16 => neon_f16(rows, vectors),
+            _ => neon_f32(rows, vectors),
+        };
     }
     match (level, form) {
         (_, Form::Bf16) => portable_bf16(rows, vectors),

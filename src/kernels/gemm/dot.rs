@@ -1,12 +1,13 @@
 //! Products of few rows and a right operand that is contiguous along the depth: every element of the result
 //! is a dot product of two rows in memory, and the right operand is read once.
 
-#[cfg(target_arch = "x86_64")]
-use super::simd::Simd;
-#[cfg(not(target_arch = "x86_64"))]
 use super::simd::Simd;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::kernels::isa::Avx512;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::isa::Neon;
 use crate::kernels::isa::{Portable, with_features};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -39,11 +40,11 @@ pub(crate) type DotKernel = unsafe fn(&Dots);
 /// The kernel for right rows of a type.
 pub(crate) fn dot_kernel(level: Level, right: DataType) -> DotKernel {
     match (level, right) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         (Level::Avx512, DataType::Bf16) => avx512::<Bf16>,
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         (Level::Avx512, DataType::F16) => avx512::<F16>,
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         (Level::Avx512, _) => avx512::<F32>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, DataType::Bf16) => avx2::<Bf16>,
@@ -51,6 +52,12 @@ pub(crate) fn dot_kernel(level: Level, right: DataType) -> DotKernel {
         (Level::Avx2, DataType::F16) => avx2::<F16>,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, _) => avx2::<F32>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, DataType::Bf16) => neon::<Bf16>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, DataType::F16) => neon::<F16>,
+        #[cfg(target_arch = "aarch64")]
+        (Level::Neon, _) => neon::<F32>,
         (_, DataType::Bf16) => portable::<Bf16>,
         (_, DataType::F16) => portable::<F16>,
         _ => portable::<F32>,
@@ -97,6 +104,15 @@ with_features! {
     }
 }
 
+#[cfg(target_arch = "aarch64")]
+with_features! {
+    neon
+    unsafe fn neon<L: LoadRight>(dots: &Dots) {
+        // SAFETY: as the caller promises.
+        unsafe { all::<Neon, L>(dots) }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 with_features! {
     avx2
@@ -106,7 +122,7 @@ with_features! {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 with_features! {
     avx512
     unsafe fn avx512<L: LoadRight>(dots: &Dots) {

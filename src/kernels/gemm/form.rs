@@ -96,6 +96,8 @@ impl Form {
                 Geometry { lanes: 8, rows: &[6, 6] }
             }
             (Level::Avx2, _) => Geometry { lanes: 8, rows: &[4, 4] },
+            (Level::Neon, Self::F32) => Geometry { lanes: 4, rows: &[8, 8, 8, 6] },
+            (Level::Neon, _) => Geometry { lanes: 4, rows: &[4, 4, 4, 4] },
             (Level::Portable, _) => Geometry { lanes: 4, rows: &[4, 4] },
         }
     }

@@ -7,7 +7,7 @@
 //! and of columns take them out afterwards. All sums wrap around, so a result that fits in s32 is exact.
 
 use super::{Form, Matrix};
-use crate::kernels::isa::{Isa, shells};
+use crate::kernels::isa::{Isa, at_level, shells};
 use crate::kernels::pack::{PackTile, pack_tile};
 use crate::kernels::{Extent, Source, Target, Width};
 use crate::types::dtype::DataType;
@@ -44,17 +44,6 @@ pub(crate) fn left_shift(data_type: DataType) -> i32 {
 /// What [`IntegerPanels`] adds to elements of a type, and so to their zero points.
 pub(crate) fn right_shift(data_type: DataType) -> i32 {
     if data_type == DataType::U8 { -128 } else { 0 }
-}
-
-/// Calls the shell of a level.
-macro_rules! at_level {
-    ($level:expr, $shell:ident$(::<$form:literal>)?($($argument:expr),* $(,)?)) => {
-        match $level {
-            Level::Portable => portable::$shell$(::<$form>)?($($argument),*),
-            Level::Avx2 => avx2::$shell$(::<$form>)?($($argument),*),
-            Level::Avx512 => avx512::$shell$(::<$form>)?($($argument),*),
-        }
-    };
 }
 
 /// Packs rows of the left operand.
@@ -242,9 +231,7 @@ shells! {
         // Columns of a panel are a multiple of 8 at level Portable, and of 16 at any other.
         match I::LEVEL {
             Level::Portable => pack_panel::<QUADS, 8>(extent, from, flip, to, sums, accumulate),
-            Level::Avx2 | Level::Avx512 => {
-                pack_panel::<QUADS, 16>(extent, from, flip, to, sums, accumulate)
-            }
+            _ => pack_panel::<QUADS, 16>(extent, from, flip, to, sums, accumulate),
         }
     }
 

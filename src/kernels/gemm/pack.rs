@@ -247,7 +247,7 @@ impl PackPanel {
 
 with_features! {
     avx512
-    /// Interleaves elements of 16 bits; only level Avx512 has pairs.
+    /// Interleaves elements of 16 bits; only level Avx512 has pairs, so no other runs this.
     ///
     /// # Safety
     ///

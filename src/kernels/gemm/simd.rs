@@ -1,9 +1,19 @@
 //! Vectors of f32, as micro-kernels see them at each level.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::kernels::isa::{Avx2, Avx512, Portable};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::isa::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::kernels::isa::Avx512;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::isa::Neon;
+use crate::kernels::isa::Portable;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::pointwise::half::widen_f16;
 
 /// Vectors of a level.
 ///
@@ -222,7 +232,7 @@ unsafe fn halves(at: *const u16, lanes: usize) -> __m128i {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl Simd for Avx512 {
     const LANES: usize = 16;
     type Vector = __m512;
@@ -288,5 +298,102 @@ impl Simd for Avx512 {
     unsafe fn load_f16(at: *const u16, mask: __mmask16) -> __m512 {
         // SAFETY: as the caller promises; lanes outside of the mask are not read.
         unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at.cast())) }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Simd for Neon {
+    const LANES: usize = 4;
+    type Vector = float32x4_t;
+    type Mask = usize;
+
+    #[inline(always)]
+    fn mask(lanes: usize) -> usize {
+        lanes
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { vdupq_n_f32(0.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(at: *const f32) -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { at.cast::<float32x4_t>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(at: *const f32, lanes: usize) -> float32x4_t {
+        // SAFETY: as the caller promises; lanes outside of the mask are not read.
+        unsafe {
+            match lanes {
+                4 => Self::load(at),
+                _ => part(at, lanes),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(at: *mut f32, value: float32x4_t) {
+        // SAFETY: as the caller promises.
+        unsafe { at.cast::<float32x4_t>().write_unaligned(value) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_part(at: *mut f32, lanes: usize, value: float32x4_t) {
+        // SAFETY: as the caller promises; lanes outside of the mask are not written.
+        unsafe {
+            match lanes {
+                4 => Self::store(at, value),
+                _ => at.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), 4 * lanes),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(at: *const f32) -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { vdupq_n_f32(at.read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(x: float32x4_t, y: float32x4_t, sum: float32x4_t) -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { vfmaq_f32(sum, x, y) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(at: *const u16, lanes: usize) -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { vreinterpretq_f32_u32(vshlq_n_u32::<16>(vmovl_u16(part(at, lanes)))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(at: *const u16, lanes: usize) -> float32x4_t {
+        // SAFETY: as the caller promises.
+        unsafe { widen_f16(part(at, lanes)) }
+    }
+}
+
+/// A vector of four elements, of which the first are read; the others are 0.
+///
+/// # Safety
+///
+/// The first elements can be read.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn part<T, V: Copy>(at: *const T, lanes: usize) -> V {
+    const { assert!(size_of::<V>() == 4 * size_of::<T>()) };
+    if lanes == 4 {
+        // SAFETY: as the caller promises.
+        return unsafe { at.cast::<V>().read_unaligned() };
+    }
+    // SAFETY: zeros are a valid vector; only the first elements are read.
+    unsafe {
+        let mut vector = std::mem::zeroed::<V>();
+        (&raw mut vector).cast::<u8>().copy_from_nonoverlapping(at.cast(), lanes * size_of::<T>());
+        vector
     }
 }

@@ -9,7 +9,7 @@
 //! They are our own because crates that vectorise such functions lack some (rten-vecmath has no logarithm and
 //! no power), need the unstable `portable_simd` (sleef), or fall back to scalar calls (simdeez).
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(in crate::kernels) mod avx512;
 mod double;
 mod erf;

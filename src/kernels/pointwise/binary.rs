@@ -30,7 +30,7 @@ pub(crate) fn binary(
         DataType::S64 => integer_table::<i64>(function),
         _ => None,
     };
-    table.map(|table| table[level as usize].at(x, y))
+    table.map(|table| table[level.row()].at(x, y))
 }
 
 /// One type for each function, one row of implementations for each type.

@@ -32,25 +32,25 @@ pub(crate) fn compare(
         DataType::U64 => comparisons::<u64>(comparison),
         _ => None,
     }?;
-    Some((table[level as usize].at(x, y), swapped[level as usize]))
+    Some((table[level.row()].at(x, y), swapped[level.row()]))
 }
 
 /// The implementations of a function of two booleans.
 pub(crate) fn logic(level: Level, logic: Logic, x: InnerStride, y: InnerStride) -> Impls<Kernel2> {
-    connectives(logic)[level as usize].at(x, y)
+    connectives(logic)[level.row()].at(x, y)
 }
 
 /// The implementations of the negation of a boolean.
 pub(crate) fn not(level: Level) -> Impls<Kernel1> {
     const TABLE: UnaryTable = unary_table::<Not, BLOCK>(fused::not());
-    TABLE[level as usize]
+    TABLE[level.row()]
 }
 
 /// The implementations of a test of a floating-point number's class; f32 and f64 have some.
 pub(crate) fn classify(level: Level, class: Class, of: DataType) -> Option<Impls<Kernel1>> {
     match of {
-        DataType::F32 => Some(classes::<f32>(class)[level as usize]),
-        DataType::F64 => Some(classes::<f64>(class)[level as usize]),
+        DataType::F32 => Some(classes::<f32>(class)[level.row()]),
+        DataType::F64 => Some(classes::<f64>(class)[level.row()]),
         _ => None,
     }
 }

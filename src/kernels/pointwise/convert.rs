@@ -46,7 +46,7 @@ pub(crate) fn convert(level: Level, from: DataType, to: DataType) -> Option<Impl
         DataType::F64 => from_f64(to),
         _ => None,
     };
-    table.map(|table| table[level as usize])
+    table.map(|table| table[level.row()])
 }
 
 /// The implementations that round an f32 to the nearest value of f16 or bf16 and keep it as an f32.
@@ -56,7 +56,7 @@ pub(crate) fn round_to(level: Level, to: DataType) -> Option<Impls<Kernel1>> {
         DataType::Bf16 => impls::<TwoStepConvert<f32, Bf16, f32>>(),
         _ => return None,
     };
-    Some(table[level as usize])
+    Some(table[level.row()])
 }
 
 fn impls<F: Function1>() -> &'static UnaryTable {

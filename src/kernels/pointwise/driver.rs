@@ -7,7 +7,7 @@
 
 use crate::kernels::function::{Function1, Function2};
 use crate::kernels::fused::{self, Stage, Stages};
-use crate::kernels::isa::{ByLevel, Isa, Portable, shells};
+use crate::kernels::isa::{ByLevel, Isa, LEVELS, Portable, by_level, shells};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::simd::{Pod, read_part, write_part};
 use crate::kernels::{BLOCK, Extent, InnerStride, Source, Target};
@@ -261,13 +261,14 @@ const fn table<K: Copy>(
     stages: Stages,
     produces_noncanonical_nan: bool,
 ) -> ByLevel<Impls<K>> {
-    let [portable, avx2, avx512] = kernels;
-    let [by_portable, by_avx2, by_avx512] = stages;
-    [
-        Impls { kernel: portable, stage: by_portable, produces_noncanonical_nan },
-        Impls { kernel: avx2, stage: by_avx2, produces_noncanonical_nan },
-        Impls { kernel: avx512, stage: by_avx512, produces_noncanonical_nan },
-    ]
+    let first = Impls { kernel: kernels[0], stage: stages[0], produces_noncanonical_nan };
+    let mut table = [first; LEVELS.len()];
+    let mut row = 1;
+    while row < table.len() {
+        table[row] = Impls { kernel: kernels[row], stage: stages[row], produces_noncanonical_nan };
+        row += 1;
+    }
+    table
 }
 
 /// The table of a function of one element whose result is a number, computed in blocks of `N`.
@@ -282,8 +283,7 @@ pub(in crate::kernels) const fn predicates1<F: Function1<To = u8>, const N: usiz
 
 /// The table of a function of one element with these stages.
 pub(in crate::kernels) const fn unary_table<F: Function1, const N: usize>(stages: Stages) -> UnaryTable {
-    let kernels: ByLevel<Kernel1> =
-        [portable::kernel1::<F, N>, avx2::kernel1::<F, N>, avx512::kernel1::<F, N>];
+    let kernels: ByLevel<Kernel1> = by_level!(kernel1::<F, N>);
     table(kernels, stages, F::PRODUCES_NONCANONICAL_NAN)
 }
 
@@ -321,5 +321,5 @@ pub(in crate::kernels) const fn binary_table<F: Function2, const N: usize>(stage
             ]
         };
     }
-    table([by_inner!(portable), by_inner!(avx2), by_inner!(avx512)], stages, F::PRODUCES_NONCANONICAL_NAN)
+    table(by_level!(by_inner!), stages, F::PRODUCES_NONCANONICAL_NAN)
 }

@@ -1,11 +1,14 @@
 //! Conversions between f32 and the floats of 16 bits.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use super::conversion::{RoundedToOdd, To};
 use crate::kernels::floats::{NAN, canonical};
 use crate::kernels::isa::Isa;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::types::kind::Level;
 
 /// The bits of an f16.
@@ -63,6 +66,18 @@ impl To<f32> for F16 {
             }
             return to.map(canonical);
         }
+        #[cfg(target_arch = "aarch64")]
+        if I::LEVEL == Level::Neon && N.is_multiple_of(4) {
+            for i in (0..N).step_by(4) {
+                // SAFETY: four elements starting at that index are within the block, and every machine has
+                // the instruction.
+                unsafe {
+                    let values = widen_f16(block.as_ptr().add(i).cast::<uint16x4_t>().read_unaligned());
+                    to.as_mut_ptr().add(i).cast::<float32x4_t>().write_unaligned(values);
+                }
+            }
+            return to.map(canonical);
+        }
         for i in 0..N {
             to[i] = block[i].to::<I>();
         }
@@ -102,11 +117,54 @@ impl To<F16> for f32 {
             }
             return to;
         }
+        #[cfg(target_arch = "aarch64")]
+        if I::LEVEL == Level::Neon && N.is_multiple_of(4) {
+            let block = block.map(canonical);
+            for i in (0..N).step_by(4) {
+                // SAFETY: four elements starting at that index are within the block, and every machine has
+                // the instruction.
+                unsafe {
+                    let bits = narrow_f16(block.as_ptr().add(i).cast::<float32x4_t>().read_unaligned());
+                    to.as_mut_ptr().add(i).cast::<uint16x4_t>().write_unaligned(bits);
+                }
+            }
+            return to;
+        }
         for i in 0..N {
             to[i] = block[i].to::<I>();
         }
         to
     }
+}
+
+/// Widens f16. The instruction has no intrinsic in the oldest compiler that builds this.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(in crate::kernels) fn widen_f16(bits: uint16x4_t) -> float32x4_t {
+    let values;
+    // SAFETY: every machine has the instruction, which works on registers alone.
+    unsafe {
+        std::arch::asm!(
+            "fcvtl {0:v}.4s, {1:v}.4h", out(vreg) values, in(vreg) bits,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    values
+}
+
+/// Rounds to f16, ties to even; as [`widen_f16`].
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn narrow_f16(values: float32x4_t) -> uint16x4_t {
+    let bits;
+    // SAFETY: every machine has the instruction, which works on registers alone.
+    unsafe {
+        std::arch::asm!(
+            "fcvtn {0:v}.4h, {1:v}.4s", out(vreg) bits, in(vreg) values,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    bits
 }
 
 macro_rules! from_rounded_to_odd {

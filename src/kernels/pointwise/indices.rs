@@ -1,6 +1,6 @@
 //! Index ramps, values that no memory holds.
 
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Target};
 use crate::types::kind::Level;
 
@@ -13,7 +13,7 @@ pub(crate) type Ramp = unsafe fn(extent: Extent, first: i32, row_step: i32, colu
 
 /// The kernel that writes a ramp.
 pub(crate) fn indices(level: Level) -> Ramp {
-    INDICES[level as usize]
+    INDICES[level.row()]
 }
 
 /// By level.
@@ -25,7 +25,7 @@ static INDICES: ByLevel<Ramp> = {
         }
     }
 
-    [portable::kernel, avx2::kernel, avx512::kernel]
+    by_level!(kernel)
 };
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! Which elements Dropout keeps, by random numbers of their indices: Philox4x32-10.
 
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Target};
 use crate::types::kind::Level;
 
@@ -34,7 +34,7 @@ pub(crate) struct KeepParameters {
 
 /// The kernel.
 pub(crate) fn is_kept(level: Level) -> IsKept {
-    IS_KEPT[level as usize]
+    IS_KEPT[level.row()]
 }
 
 /// By level.
@@ -46,7 +46,7 @@ static IS_KEPT: ByLevel<IsKept> = {
         }
     }
 
-    [portable::kernel, avx2::kernel, avx512::kernel]
+    by_level!(kernel)
 };
 
 /// Counters that are worked on at once: more than the compiler unrolls before it vectorises the loop.

@@ -1,7 +1,7 @@
 //! Elements of four bits: a byte holds two, the first in its low half.
 
 use super::is_kept::LinearIndex;
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Target};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -22,7 +22,7 @@ pub(crate) fn nibbles(level: Level, of: DataType) -> Option<Nibbles> {
         DataType::U4 => &UNSIGNED,
         _ => return None,
     };
-    Some(table[level as usize])
+    Some(table[level.row()])
 }
 
 shells! {
@@ -32,9 +32,8 @@ shells! {
     }
 }
 
-static SIGNED: ByLevel<Nibbles> = [portable::kernel::<true>, avx2::kernel::<true>, avx512::kernel::<true>];
-static UNSIGNED: ByLevel<Nibbles> =
-    [portable::kernel::<false>, avx2::kernel::<false>, avx512::kernel::<false>];
+static SIGNED: ByLevel<Nibbles> = by_level!(kernel::<true>);
+static UNSIGNED: ByLevel<Nibbles> = by_level!(kernel::<false>);
 
 /// Bytes that are widened at once.
 const BYTES: usize = 32;

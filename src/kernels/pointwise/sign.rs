@@ -23,7 +23,7 @@ pub(crate) fn sign(level: Level, of: DataType, sign: Sign) -> Option<Impls<Kerne
         DataType::S64 => table::<i64>(sign),
         _ => return None,
     };
-    Some(table[level as usize])
+    Some(table[level.row()])
 }
 
 fn table<U: Signed>(sign: Sign) -> &'static UnaryTable {

@@ -6,10 +6,10 @@
 use super::driver::{Impls, Kernel1, UnaryTable, block_len, numbers1};
 use crate::kernels::floats::{NAN, maximum, minimum};
 use crate::kernels::function::Function1;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::kernels::function::map_scalar;
 use crate::kernels::isa::Isa;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::kernels::math::avx512;
 use crate::kernels::math::{self, single};
 use crate::types::dtype::DataType;
@@ -18,7 +18,7 @@ use crate::types::kind::Level;
 
 /// The implementations of a function of one f32.
 pub(crate) fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
-    table(function)[level as usize]
+    table(function)[level.row()]
 }
 
 /// One type for each function, one row of implementations for each type. At level Avx512 a function of
@@ -45,7 +45,7 @@ macro_rules! functions {
                 }
 
                 $(
-                    #[cfg(target_arch = "x86_64")]
+                    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
                     #[inline(always)]
                     fn of_block<I: Isa, const N: usize>(x: &[f32; N], params: Params) -> [f32; N] {
                         match I::LEVEL {

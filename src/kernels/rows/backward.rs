@@ -1,7 +1,7 @@
 //! Gradients of ops that work on rows. They compute in f64, in vectors.
 
 use super::lanes::{LANES, Lanes, RowType, load_end, store_end};
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
@@ -82,8 +82,8 @@ macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident, $table:ident, $Operands:ty;)*) => {
         $($(#[$doc])*
         pub(crate) fn $name(level: Level) -> RowKernel<$Operands> {
-            const TABLE: ByLevel<RowKernel<$Operands>> = [portable::$table, avx2::$table, avx512::$table];
-            TABLE[level as usize]
+            const TABLE: ByLevel<RowKernel<$Operands>> = by_level!($table);
+            TABLE[level.row()]
         })*
     };
 }

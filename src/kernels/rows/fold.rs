@@ -6,7 +6,7 @@
 
 use super::lanes::{LANES, Lanes, RowType, STEP, load_at, load_end, load_step};
 use crate::kernels::floats;
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source};
 use crate::types::kind::Level;
 
@@ -83,7 +83,7 @@ pub(crate) fn fold(level: Level, fold: Fold) -> FoldKernels {
         Fold::Maximum => table::<Maximum>(),
         Fold::Minimum => table::<Minimum>(),
     };
-    table[level as usize]
+    table[level.row()]
 }
 
 /// How partial results of 16 numbers each are combined.
@@ -354,5 +354,5 @@ const fn table<C: Combine>() -> ByLevel<FoldKernels> {
             FoldKernels { rows: $level::rows::<C>, columns: $level::columns::<C>, join: $level::join::<C> }
         };
     }
-    [of!(portable), of!(avx2), of!(avx512)]
+    by_level!(of!)
 }

@@ -4,7 +4,7 @@ use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
 };
 use super::pass::RowPass;
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
@@ -61,8 +61,8 @@ pub(crate) type NormRows = unsafe fn(operands: &Norm);
 
 /// The kernel for a level.
 pub(crate) fn norm(level: Level) -> NormRows {
-    const TABLE: ByLevel<NormRows> = [portable::rows, avx2::rows, avx512::rows];
-    TABLE[level as usize]
+    const TABLE: ByLevel<NormRows> = by_level!(rows);
+    TABLE[level.row()]
 }
 
 shells! {

@@ -8,7 +8,7 @@ use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
 };
 use super::pass::RowPass;
-use crate::kernels::isa::{ByLevel, shells};
+use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
 
@@ -65,8 +65,8 @@ pub(crate) type SoftMaxRows = unsafe fn(operands: &SoftMax);
 
 /// The kernel for a level.
 pub(crate) fn softmax(level: Level) -> SoftMaxRows {
-    const TABLE: ByLevel<SoftMaxRows> = [portable::rows, avx2::rows, avx512::rows];
-    TABLE[level as usize]
+    const TABLE: ByLevel<SoftMaxRows> = by_level!(rows);
+    TABLE[level.row()]
 }
 
 shells! {

@@ -2,7 +2,7 @@
 //!
 //! [`generic`] has the bodies in plain Rust; at level Avx512 those of [`avx512`] replace them.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod avx512;
 mod generic;
 mod mask;
@@ -10,7 +10,7 @@ mod mask;
 pub(crate) use mask::{MaskClass, PrefetchDistance};
 
 use super::by_width::{ByWidth, kernel};
-use super::isa::{ByLevel, shells};
+use super::isa::{ByLevel, by_level, shells};
 use super::{Extent, InnerStride, Source, StorePolicy, Target, Width};
 use crate::types::kind::Level;
 
@@ -96,7 +96,7 @@ pub(crate) fn copy(level: Level, width: Width, from: InnerStride, stores: StoreP
 
 /// The kernel that classifies conditions.
 pub(crate) fn classify_mask(level: Level) -> MaskTest {
-    CLASSIFY_MASK[level as usize]
+    CLASSIFY_MASK[level.row()]
 }
 
 /// Kernels by the inner stride of `then`, then of `else`.
@@ -179,5 +179,5 @@ static CLASSIFY_MASK: ByLevel<MaskTest> = {
         }
     }
 
-    [portable::kernel, avx2::kernel, avx512::kernel]
+    by_level!(kernel)
 };

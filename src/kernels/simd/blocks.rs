@@ -2,8 +2,10 @@
 
 use std::mem::MaybeUninit;
 
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use super::vector512::{load_bytes, mask_of_first, store_bytes};
 use crate::kernels::isa::Isa;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::types::kind::Level;
 
 /// The type of an element in memory; the default value pads the end of a row.
@@ -24,6 +26,7 @@ pub(in crate::kernels) unsafe fn write_part<I: Isa, T: Pod, const N: usize>(
     block: [T; N],
 ) {
     let to = row.wrapping_add(column);
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     if I::LEVEL == Level::Avx512 && count != N {
         for (at, mask) in masks::<I, T, N>(count) {
             // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
@@ -56,6 +59,7 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
     count: usize,
 ) -> [T; N] {
     let mut part = [T::default(); N];
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     if I::LEVEL == Level::Avx512 {
         for (at, mask) in masks::<I, T, N>(count) {
             // SAFETY: as the caller promises, and the level is Avx512; the block is as large as the masks.
@@ -63,15 +67,16 @@ pub(in crate::kernels) unsafe fn read_part<I: Isa, T: Pod, const N: usize>(
                 load_bytes(part.as_mut_ptr().cast::<u8>().add(at), from.cast::<u8>().wrapping_add(at), mask)
             };
         }
-    } else {
-        // SAFETY: as the caller promises; the copy is not part of the row.
-        unsafe { copy_short(from.cast(), part.as_mut_ptr().cast(), count * size_of::<T>()) };
+        return part;
     }
+    // SAFETY: as the caller promises; the copy is not part of the row.
+    unsafe { copy_short(from.cast(), part.as_mut_ptr().cast(), count * size_of::<T>()) };
     part
 }
 
 /// The vectors of a block by offset, each with the mask of the bytes of the first `count` elements; for level
 /// Avx512, whose blocks are a number of vectors.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 fn masks<I: Isa, T, const N: usize>(count: usize) -> impl Iterator<Item = (usize, u64)> {
     const {

@@ -1,6 +1,6 @@
 //! Operations on vectors of 512 bits, by the integer type of a lane.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use std::arch::x86_64::*;
 
 /// Operations on a lane's integer type in vectors of 512 bits. Bit `i` of a mask belongs to lane `i`.
@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 /// # Safety of the methods
 ///
 /// The machine runs level Avx512; lanes whose mask bit is set can be read or written at the address.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(in crate::kernels) trait Vector512: Sized {
     /// Lanes of a vector.
     const LANES: usize = 64 / size_of::<Self>();
@@ -29,7 +29,7 @@ pub(in crate::kernels) trait Vector512: Sized {
     unsafe fn interleave(a: __m512i, b: __m512i) -> (__m512i, __m512i);
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 macro_rules! vector512 {
     ($(
         $U:ident, $Signed:ident, $Mask:ident:
@@ -69,7 +69,7 @@ macro_rules! vector512 {
     };
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 vector512! {
     u8, i8, u64:
     _mm512_set1_epi8 _mm512_maskz_loadu_epi8 _mm512_mask_storeu_epi8 _mm512_mask_blend_epi8 interleave_8;
@@ -83,7 +83,7 @@ vector512! {
 
 /// For each lane of two interleaved vectors, from lane `start` of each on: its number in the first vector, or
 /// in the second counted on from the first.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 const fn interleaved_lanes<const LANES: usize>(start: usize) -> [u64; LANES] {
     let mut lanes = [0; LANES];
     let mut i = 0;
@@ -94,7 +94,7 @@ const fn interleaved_lanes<const LANES: usize>(start: usize) -> [u64; LANES] {
     lanes
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 macro_rules! interleave_by_permuting {
     ($($name:ident: $U:ident, $LANES:literal, $permute:ident;)*) => {
         $(
@@ -125,7 +125,7 @@ macro_rules! interleave_by_permuting {
     };
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 interleave_by_permuting! {
     interleave_16: u16, 32, _mm512_permutex2var_epi16;
     interleave_32: u32, 16, _mm512_permutex2var_epi32;
@@ -138,7 +138,7 @@ interleave_by_permuting! {
 /// # Safety
 ///
 /// As for the methods of [`Vector512`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
     const LOW: [u64; 8] = [0, 1, 8, 9, 2, 3, 10, 11];
@@ -153,13 +153,14 @@ unsafe fn interleave_8(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
 }
 
 /// Other machines have no vectors of 512 bits.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
 pub(in crate::kernels) trait Vector512 {}
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
 impl<U> Vector512 for U {}
 
 /// The mask of the first `count` lanes of 64.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(in crate::kernels) fn mask_of_first(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
@@ -170,15 +171,11 @@ pub(in crate::kernels) fn mask_of_first(count: usize) -> u64 {
 /// # Safety
 ///
 /// The machine runs level Avx512, the bytes of the mask can be read, and all can be written.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(in crate::kernels) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: u64) {
     // SAFETY: as the caller promises.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        u8::store(to, u64::MAX, u8::load(from, mask));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (to, from, mask);
+    unsafe { u8::store(to, u64::MAX, u8::load(from, mask)) };
 }
 
 /// Writes the bytes of a mask of 64 to `to`.
@@ -186,15 +183,11 @@ pub(in crate::kernels) unsafe fn load_bytes(to: *mut u8, from: *const u8, mask: 
 /// # Safety
 ///
 /// The machine runs level Avx512, all bytes can be read, and those of the mask can be written.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(in crate::kernels) unsafe fn store_bytes(to: *mut u8, mask: u64, from: *const u8) {
     // SAFETY: as the caller promises.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        u8::store(to, mask, u8::load(from, u64::MAX));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (to, from, mask);
+    unsafe { u8::store(to, mask, u8::load(from, u64::MAX)) };
 }
 
 /// An unsigned integer that holds the bits of an element.

@@ -1,40 +1,47 @@
 //! Operations on blocks and their masks that a level has beyond plain Rust.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use super::blocks::Pod;
 use super::vector512::LaneBits;
+#[cfg(target_arch = "x86_64")]
 use crate::kernels::BLOCK;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::isa::{Avx2, Avx512};
+use crate::kernels::isa::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::kernels::isa::Avx512;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::isa::Neon;
 
-/// A level with register fusion. Bit `i` of a mask belongs to element `i`.
+/// A level with register fusion, whose blocks have `N` elements. Bit `i` of a mask belongs to element `i`.
 ///
 /// # Safety of the methods
 ///
 /// The machine runs the level.
-pub(in crate::kernels) trait Vectors {
+pub(in crate::kernels) trait Vectors<const N: usize> {
     /// Which of 16 bytes are not zero.
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16;
 
     /// Which bytes of a block are not zero.
-    unsafe fn mask(bytes: &[u8; BLOCK]) -> u64;
+    unsafe fn mask(bytes: &[u8; N]) -> u64;
 
     /// A byte for each bit, 0 or 1.
-    unsafe fn bytes(mask: u64) -> [u8; BLOCK];
+    unsafe fn bytes(mask: u64) -> [u8; N];
 
     /// `then` where the bit is set, else `else_`.
-    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; BLOCK], else_: &[U; BLOCK]) -> [U; BLOCK];
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; N], else_: &[U; N]) -> [U; N];
 
     /// Writes the first elements of a block and touches no line beyond them: even a masked store of no byte
     /// takes ownership of its line. With `NON_TEMPORAL`, whole lines are stored non-temporally; the address
     /// is then a multiple of 64, and a fence follows on the same thread.
-    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; BLOCK], count: usize);
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; N], count: usize);
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Vectors for Avx2 {
+impl Vectors<BLOCK> for Avx2 {
     #[inline(always)]
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.
@@ -115,8 +122,8 @@ impl Vectors for Avx2 {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-impl Vectors for Avx512 {
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+impl Vectors<BLOCK> for Avx512 {
     #[inline(always)]
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
         // SAFETY: as the caller promises; the array has the size of a vector.
@@ -168,6 +175,67 @@ impl Vectors for Avx512 {
                     64.. => _mm512_storeu_si512(to.cast(), vector),
                     0 => break,
                     rest => _mm512_mask_storeu_epi8(to.cast(), (1 << rest) - 1, vector),
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of 32 elements: eight vectors of four elements of 4 bytes.
+#[cfg(target_arch = "aarch64")]
+impl Vectors<32> for Neon {
+    #[inline(always)]
+    unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
+        // The bit of each byte within its half; adding up neighbours three times gathers a half in one byte.
+        const OWN_BIT: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+        // SAFETY: as the caller promises; the arrays have the size of a vector.
+        unsafe {
+            let bytes = vld1q_u8(bytes.as_ptr());
+            let bits = vandq_u8(vtstq_u8(bytes, bytes), vld1q_u8(OWN_BIT.as_ptr()));
+            let bits = vpaddq_u8(bits, bits);
+            let bits = vpaddq_u8(bits, bits);
+            vgetq_lane_u16::<0>(vreinterpretq_u16_u8(vpaddq_u8(bits, bits)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(bytes: &[u8; 32]) -> u64 {
+        let (halves, _) = bytes.as_chunks::<16>();
+        // SAFETY: as the caller promises.
+        let [low, high] = unsafe { [Self::mask_16(&halves[0]), Self::mask_16(&halves[1])] };
+        u64::from(low) | u64::from(high) << 16
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(mask: u64) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = (mask >> i) as u8 & 1;
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    unsafe fn select<U: LaneBits>(mask: u64, then: &[U; 32], else_: &[U; 32]) -> [U; 32] {
+        // SAFETY: as the caller promises.
+        let conds = unsafe { Self::bytes(mask) };
+        let mut to = *else_;
+        for i in 0..32 {
+            to[i] = U::blend(conds[i], then[i], else_[i]);
+        }
+        to
+    }
+
+    /// Stores are temporal: the level has pairs of registers that are stored so, but only as a hint.
+    #[inline(always)]
+    unsafe fn write<T: Pod, const NON_TEMPORAL: bool>(to: *mut u8, block: &[T; 32], count: usize) {
+        // SAFETY: as the caller promises; a partial block is copied, so that whole blocks stay in registers.
+        unsafe {
+            match count {
+                32.. => to.cast::<[T; 32]>().write_unaligned(*block),
+                _ => {
+                    let part = *block;
+                    to.copy_from_nonoverlapping(part.as_ptr().cast(), count * size_of::<T>());
                 }
             }
         }

@@ -3,6 +3,7 @@
 mod accuracy;
 mod conversions;
 mod edges;
+mod levels;
 mod shapes;
 
 use super::{Kernel1, Kernel2, Params};
