@@ -155,9 +155,7 @@ fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
     let result = take(floats(rows, value_row));
     let typed_result = take(typed(phase.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    for (tokens, row) in phase.quantized.iter_mut().zip([phase.depth, phase.value_columns]) {
-        tokens.iter_mut().for_each(|tokens| tokens.place(&mut take, WIDENED_ROWS, row));
-    }
+    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     DecodeScratch {
         result_program,
         queries,
