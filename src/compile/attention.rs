@@ -136,7 +136,7 @@ fn add(
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
     let types = operands.types();

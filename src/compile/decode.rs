@@ -93,7 +93,7 @@ pub(super) fn add(
         let fault = CompileFault::Unsupported("no kernel runs attention on these types".into());
         return Err(plan.refuse(fault));
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
     let mut phase = DecodePhase {
