@@ -103,11 +103,8 @@ fn any_type_layout_and_choice_of_gradients_is_right() {
             }
             for chosen in 1..8u8 {
                 let wanted = [0, 1, 2].map(|bit| chosen & 1 << bit != 0);
-                // Without a sum over queries nothing tells gradients from a forward pass.
-                if wanted[1] || wanted[2] {
-                    let of = Gradients { wanted, ..plain_of.clone() };
-                    rows.push((name(&format!("wanted {wanted:?}")), of.setup(3, causal)));
-                }
+                let of = Gradients { wanted, ..plain_of.clone() };
+                rows.push((name(&format!("wanted {wanted:?}")), of.setup(3, causal)));
             }
             let dropped = Gradients { has_dropout: true, ..plain_of.clone() };
             rows.push((name("dropout"), dropped.setup(4, causal)));
