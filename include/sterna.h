@@ -673,6 +673,40 @@ typedef struct {
 } sterna_attention_options_t;
 
 /**
+ * The options of `sterna_graph_add_attention_backward`.
+ *
+ * Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted; later versions of
+ * the library may add fields at the end.
+ */
+typedef struct {
+    /**
+     * The size of this struct where the caller was compiled.
+     */
+    size_t struct_size;
+    /**
+     * What forward computed. With `stats`, its result and statistics are inputs of the gradients; otherwise
+     * the SoftMax is computed again. The ids of ops and tensors start where these options say.
+     */
+    const sterna_attention_options_t *forward;
+    /**
+     * The gradient of the result, of the type of `q`.
+     */
+    const sterna_logical_tensor_t *d_dst;
+    /**
+     * The gradient of the queries; null if it is not wanted.
+     */
+    const sterna_logical_tensor_t *d_q;
+    /**
+     * The gradient of the keys; null if it is not wanted.
+     */
+    const sterna_logical_tensor_t *d_k;
+    /**
+     * The gradient of the values; null if it is not wanted.
+     */
+    const sterna_logical_tensor_t *d_v;
+} sterna_attention_backward_options_t;
+
+/**
  * Numbers of tiles of 64 queries × 64 keys of masked scores, by what enters SoftMax.
  */
 typedef struct {
@@ -891,6 +925,18 @@ sterna_status_t sterna_graph_add_attention(sterna_graph_t *graph,
                                            const sterna_attention_options_t *options,
                                            size_t *op_num,
                                            size_t *tensor_num);
+
+/**
+ * Adds the ops of the gradients of masked attention to a graph: those of forward up to what enters the
+ * SoftMax, the weights, and the products, sums and differences that lead to the gradients that are wanted.
+ *
+ * `op_num` and `tensor_num` are those of `sterna_graph_add_attention`, as are the errors;
+ * `invalid_arguments` also if no gradient is wanted.
+ */
+sterna_status_t sterna_graph_add_attention_backward(sterna_graph_t *graph,
+                                                    const sterna_attention_backward_options_t *options,
+                                                    size_t *op_num,
+                                                    size_t *tensor_num);
 
 /**
  * Makes an object for `sterna_partition_compile` to fill.

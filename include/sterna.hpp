@@ -686,6 +686,7 @@ public:
 
 private:
     friend class graph;
+    friend class attention_backward;
 
     template <typename T, typename U>
     attention &set(T &field, const U &value) {
@@ -710,6 +711,41 @@ private:
     sterna_attention_options_t options_ {};
     logical_tensor tensors_[4];
     std::optional<logical_tensor> bias_, mask_, offset_, stats_;
+};
+
+// The gradients of masked attention for graph::add: what forward computed, the gradient of its result, and
+// those that are wanted.
+class attention_backward {
+public:
+    attention_backward(const attention &forward, const logical_tensor &d_dst) : forward_ {forward}, d_dst_ {d_dst} {}
+
+    attention_backward &d_q(const logical_tensor &to) { return set(d_q_, to); }
+    attention_backward &d_k(const logical_tensor &to) { return set(d_k_, to); }
+    attention_backward &d_v(const logical_tensor &to) { return set(d_v_, to); }
+
+private:
+    friend class graph;
+
+    attention_backward &set(std::optional<logical_tensor> &field, const logical_tensor &to) {
+        field = to;
+        return *this;
+    }
+    // The options for a call; they hold addresses of this object, and that of the options of forward.
+    sterna_attention_backward_options_t options(const sterna_attention_options_t &forward) const {
+        const auto at = [](const std::optional<logical_tensor> &one) { return one ? one->get() : nullptr; };
+        sterna_attention_backward_options_t out {};
+        out.struct_size = sizeof out;
+        out.forward = &forward;
+        out.d_dst = d_dst_.get();
+        out.d_q = at(d_q_);
+        out.d_k = at(d_k_);
+        out.d_v = at(d_v_);
+        return out;
+    }
+
+    attention forward_;
+    logical_tensor d_dst_;
+    std::optional<logical_tensor> d_q_, d_k_, d_v_;
 };
 
 // A part of an execution, which begins when the part before it has ended.
@@ -926,7 +962,7 @@ public:
         detail::check(sterna_graph_add_op(get(), op.get()));
         return *this;
     }
-    // How many ids the ops of attention and the tensors between them have taken.
+    // How many ids the ops of attention, or of its gradients, and the tensors between them have taken.
     struct attention_ids {
         std::size_t ops, tensors;
     };
@@ -934,6 +970,13 @@ public:
         const auto options = attention.options();
         attention_ids out {};
         detail::check(sterna_graph_add_attention(get(), &options, &out.ops, &out.tensors));
+        return out;
+    }
+    attention_ids add(const attention_backward &backward) {
+        const auto forward = backward.forward_.options();
+        const auto options = backward.options(forward);
+        attention_ids out {};
+        detail::check(sterna_graph_add_attention_backward(get(), &options, &out.ops, &out.tensors));
         return out;
     }
     void finalize() { detail::check(sterna_graph_finalize(get())); }

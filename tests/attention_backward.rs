@@ -14,7 +14,7 @@ use attention::{Builder, FORMS, Form, Heads, Lie, Port, Setup, floats, masks, va
 use common::{Random, engines, report};
 use gradients::{Gradients, WEIGHTS, Weights};
 use sterna::reference::Value;
-use sterna::{Attr, DataType, Engine, OpKind, PhaseKind, Policy};
+use sterna::{Attr, DataType, Engine, LogicalTensor, OpKind, PhaseKind, Policy, TensorBuf, TileClass};
 
 use DataType as D;
 use OpKind as K;
@@ -103,11 +103,8 @@ fn any_type_layout_and_choice_of_gradients_is_right() {
             }
             for chosen in 1..8u8 {
                 let wanted = [0, 1, 2].map(|bit| chosen & 1 << bit != 0);
-                // Without a sum over queries nothing tells gradients from a forward pass.
-                if wanted[1] || wanted[2] {
-                    let of = Gradients { wanted, ..plain_of.clone() };
-                    rows.push((name(&format!("wanted {wanted:?}")), of.setup(3, causal)));
-                }
+                let of = Gradients { wanted, ..plain_of.clone() };
+                rows.push((name(&format!("wanted {wanted:?}")), of.setup(3, causal)));
             }
             let dropped = Gradients { has_dropout: true, ..plain_of.clone() };
             rows.push((name("dropout"), dropped.setup(4, causal)));
@@ -296,6 +293,44 @@ fn a_query_without_keys_has_no_gradient() {
             let row = &floats(&made[&id])[query * 8..(query + 1) * 8];
             if row.iter().any(|&x| x != 0.0) {
                 bad.push(format!("{weights:?}: the gradient of query {query} is {row:?}"));
+            }
+        }
+    }
+    report(&bad);
+}
+
+/// Tiles of a fill whose weight is 0 are left out, and those of a fill that weighs are not.
+#[test]
+fn fills_that_weigh_nothing_are_left_out_by_given_statistics() {
+    let mut bad = Vec::new();
+    for (fill, masked) in [(f32::NEG_INFINITY, 3), (-1e9, 3), (-65504.0, 3), (-200.0, 3), (-20.0, 0)] {
+        for data_type in [D::F32, D::Bf16] {
+            let of = Gradients::new(Heads::new(data_type, &[2], [150, 150], 8), Weights::Stats);
+            let setup = of.setup(8, |builder, scores| {
+                let cond = builder.causal(scores, false);
+                builder.select(&cond, scores, fill, false)
+            });
+            let name = format!("{fill} in {data_type}");
+            bad.extend(wrong(&[(name.clone(), setup)], &engines()));
+            let setup = of.setup(8, |builder, scores| {
+                let cond = builder.causal(scores, false);
+                builder.select(&cond, scores, fill, false)
+            });
+            let (partition, engine) = (&setup.partitions(Policy::Fusion)[0], Engine::new());
+            let mut tensors = BTreeMap::new();
+            for given in &setup.inputs {
+                let mut tensor = TensorBuf::zeroed(given.desc.clone(), &engine).unwrap();
+                given.value.write(&mut tensor).unwrap();
+                tensors.insert(given.desc.id(), tensor);
+            }
+            let of_port = |port: &LogicalTensor| &tensors[&port.id()];
+            let descs: Vec<_> = partition.inputs().iter().map(|port| of_port(port).desc().clone()).collect();
+            let compiled = partition.compile_for(&engine, &descs, partition.outputs()).unwrap();
+            let inputs: Vec<_> = partition.inputs().iter().map(|port| of_port(port).as_tensor()).collect();
+            let tiles = compiled.mask_tiles(&inputs).unwrap().unwrap();
+            let found = tiles.count(TileClass::Masked);
+            if found != masked * tiles.planes() {
+                bad.push(format!("{name}: {found} masked tiles in {} planes", tiles.planes()));
             }
         }
     }

@@ -21,7 +21,7 @@ macro_rules! examples {
     };
 }
 
-examples! { causal_mask dynamic_shapes masked_fill nan_to_num own_allocator padding_mask threads }
+examples! { causal_mask decoder_layer dynamic_shapes masked_fill nan_to_num own_allocator padding_mask threads }
 
 /// Examples whose checks are elsewhere: that of attention is a test itself, training has `tests/training.rs`.
 const ELSEWHERE: [&str; 2] = ["attention", "training"];

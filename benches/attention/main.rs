@@ -17,6 +17,9 @@
 //!   values;
 //! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a
 //!   scale in f16 and a zero point for each 64 elements of a token; the limit of decode is their bytes;
+//! - `u8 throughout on bf16 8x1024x64 full`: queries, keys and values are dequantised from u8, the weights
+//!   are rounded to u8 behind the SoftMax, and so is the result. It is measured by turns with the row without
+//!   any of that; `of ideal` is then its time divided by that of the other;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
@@ -91,6 +94,8 @@ struct Row {
     /// Whether the bytes of keys and values limit it, and not arithmetic.
     is_decode: bool,
     is_backward: bool,
+    /// Whether queries, keys, values, weights and the result are u8.
+    is_throughout: bool,
 }
 
 impl Row {
@@ -113,6 +118,7 @@ impl Row {
                 mask: None,
                 is_decode: false,
                 is_backward: false,
+                is_throughout: false,
             };
             rows.push(Self { name: format!("{} full", plain.name), ..plain.clone() });
             for (number, mask) in Mask::all(size).iter().enumerate() {
@@ -143,6 +149,7 @@ impl Row {
                     mask,
                     is_decode: true,
                     is_backward: false,
+                    is_throughout: false,
                 });
             }
         }
@@ -160,6 +167,7 @@ impl Row {
                 mask,
                 is_decode: false,
                 is_backward: false,
+                is_throughout: false,
             });
         }
         for t in TYPES {
@@ -176,6 +184,7 @@ impl Row {
                 mask,
                 is_decode: false,
                 is_backward: false,
+                is_throughout: false,
             });
         }
         for stored in [DataType::S8, DataType::U4] {
@@ -190,10 +199,28 @@ impl Row {
                 rows.iter().filter(|row| row.stored.is_none()).filter_map(compressed).collect();
             rows.extend(compressed);
         }
+        let throughout = |row: &Self| {
+            let is_taken = row.data_type != DataType::F16
+                && row.mask.is_none()
+                && row.stored.is_none()
+                && row.keys <= 4096;
+            is_taken.then(|| Self {
+                name: format!("u8 throughout on {}", row.name),
+                is_throughout: true,
+                ..row.clone()
+            })
+        };
+        let throughout: Vec<Self> = rows.iter().filter_map(throughout).collect();
+        rows.extend(throughout);
         // Under `cargo test` one row is enough.
         let is_trained = |row: &&Self| {
             let is_large = row.queries > SIZES[0] || row.mask.is_none();
-            row.queries > 32 && row.queries <= 4096 && is_large && !row.is_decode && row.stored.is_none()
+            row.queries > 32
+                && row.queries <= 4096
+                && is_large
+                && !row.is_decode
+                && !row.is_throughout
+                && row.stored.is_none()
         };
         let backward =
             |row: &Self| Self { name: format!("{} backward", row.name), is_backward: true, ..row.clone() };
@@ -213,9 +240,10 @@ impl Row {
             LogicalTensor::strided(id, t, &dims).expect("the dims are small")
         };
         let &Self { data_type: t, heads, queries, keys, depth, .. } = self;
-        let stored = self.stored.unwrap_or(t);
+        let queried = if self.is_throughout { DataType::U8 } else { t };
+        let stored = self.stored.unwrap_or(queried);
         let mut inputs = vec![
-            desc(Q, t, &[1, heads, queries, depth]),
+            desc(Q, queried, &[1, heads, queries, depth]),
             desc(K, stored, &[1, heads, keys, depth]),
             desc(V, stored, &[1, heads, keys, depth]),
         ];
@@ -249,6 +277,9 @@ impl Row {
     fn graph(&self, mask: Option<&Mask>, inputs: &[LogicalTensor]) -> Graph {
         let t = self.data_type;
         let mut builder = Builder::new(BETWEEN, LISTS);
+        if self.is_throughout {
+            return finished(self.throughout(builder, inputs));
+        }
         let [keys, values] = [K, V].map(|operand| match self.stored {
             None => inputs[operand].clone(),
             Some(_) => {
@@ -280,6 +311,42 @@ impl Row {
         let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, values]);
         builder.ops.push(product.output(LogicalTensor::unknown(DST, t)));
         finished(builder)
+    }
+
+    /// The ops of attention on u8 throughout.
+    fn throughout(&self, mut builder: Builder, inputs: &[LogicalTensor]) -> Builder {
+        const F32: DataType = DataType::F32;
+        let t = self.data_type;
+        let quantization = |kind: OpKind, builder: &Builder, scale: f32, zero: i64| {
+            let op = Op::new(builder.ops.len(), kind).attr(Attr::Qtype, "per_tensor");
+            op.attr(Attr::Scales, vec![scale]).attr(Attr::Zps, vec![zero])
+        };
+        let cast = |builder: &mut Builder, from: LogicalTensor, to: DataType| match t {
+            F32 => from,
+            _ => builder.op(OpKind::TypeCast, &[&from], to),
+        };
+        let dequantized = |builder: &mut Builder, from: &LogicalTensor, scale: f32, zero: i64| {
+            let op = quantization(OpKind::Dequantize, builder, scale, zero);
+            let number = builder.add(op, &[from], F32);
+            cast(builder, number, t)
+        };
+        let [q, k, v] = [Q, K, V].map(|id| dequantized(&mut builder, &inputs[id], 1.0 / 128.0, 128));
+        let product = Op::new(builder.ops.len(), OpKind::MatMul).attr(Attr::TransposeB, true);
+        let scores = builder.add(product, &[&q, &k], t);
+        let scale = builder.constant(t, 1.0 / (self.depth as f32).sqrt());
+        let scores = builder.op(OpKind::Multiply, &[&scores, &scale], t);
+        let softmax = Op::new(builder.ops.len(), OpKind::SoftMax).attr(Attr::Axis, -1i64);
+        let weights = builder.add(softmax.attr(Attr::Mode, "inf_as_zero"), &[&scores], t);
+        let weights = cast(&mut builder, weights, F32);
+        let op = quantization(OpKind::Quantize, &builder, 1.0 / 255.0, 0);
+        let rounded = builder.add(op, &[&weights], DataType::U8);
+        let weights = dequantized(&mut builder, &rounded, 1.0 / 255.0, 0);
+        let product = Op::new(builder.ops.len(), OpKind::MatMul);
+        let result = builder.add(product, &[&weights, &v], t);
+        let result = cast(&mut builder, result, F32);
+        let op = quantization(OpKind::Quantize, &builder, 1.0 / 128.0, 128).inputs_from([result]);
+        builder.ops.push(op.output(LogicalTensor::unknown(DST, DataType::U8)));
+        builder
     }
 
     /// The ops of the gradients, from what entered the SoftMax on.
@@ -425,7 +492,7 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
                 element.copy_from_slice(&half(number(id, at)).to_ne_bytes());
             }
         }
-        DataType::S8 | DataType::U4 => {
+        DataType::S8 | DataType::U4 | DataType::U8 => {
             for (at, element) in into.iter_mut().enumerate() {
                 *element = (mixed((id as u64) << 48 | at as u64) >> 40) as u8;
             }
@@ -577,26 +644,28 @@ fn main() -> Result<(), String> {
 fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
     let engine = Engine::builder().threads(threads).build();
     let mut ready = Ready::new(row, &engine);
-    // Forward beside backward, or the row without its mask.
+    // Forward beside backward, or the row without its mask, or without its u8.
     let full = match row.is_backward {
         true => Row { is_backward: false, ..row.clone() },
-        false => Row { mask: None, ..row.clone() },
+        false => Row { mask: None, is_throughout: false, ..row.clone() },
     };
-    let is_compared = row.is_backward || row.mask.is_some();
+    let is_compared = row.is_backward || row.is_throughout || row.mask.is_some();
     let mut full = is_compared.then(|| Ready::new(&full, &engine));
     let mut all: Vec<&mut Ready> = [&mut ready].into_iter().chain(full.as_mut()).collect();
     let best = best_by_turns(rounds, &mut all);
     let Kept { pairs, tiles } = ready.kept;
     let products = if row.is_backward { 10.0 } else { 4.0 };
     let flops = products * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;
-    let of_elements = row.depth * row.stored.unwrap_or(row.data_type).bits() / 8;
+    let of_bytes = if row.is_throughout { DataType::U8 } else { row.data_type };
+    let of_elements = row.depth * row.stored.unwrap_or(of_bytes).bits() / 8;
     let of_scales = if row.stored.is_some() { row.depth / SHARED * 3 } else { 0 };
     let bytes = 2 * row.heads * row.keys * (of_elements + of_scales);
     let arithmetic = flops / limits.arithmetic(row.data_type);
     let limit = if row.is_decode { arithmetic.max(bytes as f64 / limits.reading) } else { arithmetic };
-    let ideal = best.get(1).map_or("".into(), |full| match row.is_backward {
-        true => format!("{:.2} x fwd", best[0] / full),
-        false => format!("{:.2}", full * tiles / best[0]),
+    let ideal = best.get(1).map_or("".into(), |full| match (row.is_backward, row.is_throughout) {
+        (true, _) => format!("{:.2} x fwd", best[0] / full),
+        (_, true) => format!("{:.2} x {}", best[0] / full, row.data_type),
+        _ => format!("{:.2}", full * tiles / best[0]),
     });
     println!(
         "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}",

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 
-use sterna::{Attention, Causal as CoreCausal, MaskTrue as CoreMaskTrue};
+use sterna::{Attention, AttentionBackward, AttentionIds, Causal as CoreCausal, MaskTrue as CoreMaskTrue};
 
 use crate::data_type::{self, DataType};
 use crate::ffi::{Fault, ffi_guard, require};
@@ -88,55 +88,143 @@ pub struct AttentionOptions {
     pub score_type: DataType,
 }
 
-/// The least size of a caller's struct: what has no default must be in it.
-const MIN_SIZE: usize = offset_of!(AttentionOptions, bias);
+/// The options of `sterna_graph_add_attention_backward`.
+///
+/// Set all bytes to 0, then `struct_size` to the size of the struct, then what is wanted; later versions of
+/// the library may add fields at the end.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AttentionBackwardOptions {
+    /// The size of this struct where the caller was compiled.
+    pub struct_size: usize,
+    /// What forward computed. With `stats`, its result and statistics are inputs of the gradients; otherwise
+    /// the SoftMax is computed again. The ids of ops and tensors start where these options say.
+    pub forward: *const AttentionOptions,
+    /// The gradient of the result, of the type of `q`.
+    pub d_dst: *const LogicalTensor,
+    /// The gradient of the queries; null if it is not wanted.
+    pub d_q: *const LogicalTensor,
+    /// The gradient of the keys; null if it is not wanted.
+    pub d_k: *const LogicalTensor,
+    /// The gradient of the values; null if it is not wanted.
+    pub d_v: *const LogicalTensor,
+}
 
-impl AttentionOptions {
+/// A struct of options that begins with its size.
+///
+/// # Safety
+///
+/// The struct is `repr(C)`, begins with a `usize`, and is of integers, floats and raw pointers.
+unsafe trait Options: Sized {
+    /// The least size of a caller's struct: what has no default must be in it.
+    const MIN_SIZE: usize;
+
     /// The options of a caller, who may know fewer fields, or more.
     ///
     /// # Safety
     ///
     /// Unless the address is null, a size stands there, and as many bytes can be read.
-    unsafe fn read(at: *const Self) -> Result<Self, Fault> {
-        let at = require(NonNull::new(at.cast_mut()), "options")?.as_ptr();
+    unsafe fn read(at: *const Self, name: &'static str) -> Result<Self, Fault> {
+        let at = require(NonNull::new(at.cast_mut()), name)?.as_ptr();
         if !at.is_aligned() {
-            return Err(Fault::invalid_arguments("`options` is not aligned"));
-        }
-        // SAFETY: the address is not null and aligned, and the caller promises that the size stands there.
-        let size = unsafe { (&raw const (*at).struct_size).read() };
-        if size < MIN_SIZE || size > isize::MAX as usize {
-            let message = format!("`struct_size` is {size}; the options have {MIN_SIZE} bytes at least");
-            return Err(Fault::invalid_arguments(message));
-        }
-        // SAFETY: the caller promises that so many bytes can be read.
-        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
-        let known = size.min(size_of::<Self>());
-        if bytes[known..].iter().any(|&byte| byte != 0) {
-            return Err(Fault::unimplemented(
-                "`options` sets an option behind those that this version of the library knows",
-            ));
+            return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
         }
         let mut options = MaybeUninit::<Self>::zeroed();
-        // SAFETY: the target has room for `known` bytes, and is another place than the caller's struct.
-        unsafe { bytes.as_ptr().copy_to_nonoverlapping(options.as_mut_ptr().cast::<u8>(), known) };
-        // SAFETY: the struct is of integers, floats and raw pointers; any bits are such, 0 for those not
-        // given.
-        Ok(unsafe { options.assume_init() })
+        // SAFETY: the address is not null and aligned, the struct begins with its size, and the caller
+        // promises the rest. Any bits are integers, floats and raw pointers, 0 for those not given.
+        unsafe {
+            read_bytes(at.cast(), name, Self::MIN_SIZE, options.as_mut_ptr().cast(), size_of::<Self>())?;
+            Ok(options.assume_init())
+        }
     }
+}
 
+/// Copies a struct of `min_size` bytes at least to one of `room` bytes.
+///
+/// # Safety
+///
+/// The size of the struct stands at its start, and as many bytes can be read; the target has its room, and is
+/// another place.
+unsafe fn read_bytes(
+    at: *const u8,
+    name: &'static str,
+    min_size: usize,
+    to: *mut u8,
+    room: usize,
+) -> Result<(), Fault> {
+    // SAFETY: the caller promises that the size stands there.
+    let size = unsafe { at.cast::<usize>().read_unaligned() };
+    if size < min_size || size > isize::MAX as usize {
+        let message = format!("`struct_size` is {size}; the options have {min_size} bytes at least");
+        return Err(Fault::invalid_arguments(message));
+    }
+    // SAFETY: the caller promises that so many bytes can be read.
+    let bytes = unsafe { std::slice::from_raw_parts(at, size) };
+    let known = size.min(room);
+    if bytes[known..].iter().any(|&byte| byte != 0) {
+        let message = format!("`{name}` sets an option behind those that this version of the library knows");
+        return Err(Fault::unimplemented(message));
+    }
+    // SAFETY: the target has room for `known` bytes, and is another place than the caller's struct.
+    unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, known) };
+    Ok(())
+}
+
+// SAFETY: the struct is `repr(C)`, begins with its size, and is of integers, floats and raw pointers.
+unsafe impl Options for AttentionOptions {
+    const MIN_SIZE: usize = offset_of!(Self, bias);
+}
+
+// SAFETY: as above.
+unsafe impl Options for AttentionBackwardOptions {
+    const MIN_SIZE: usize = offset_of!(Self, d_q);
+}
+
+/// The description at an address, if that is not null.
+///
+/// # Safety
+///
+/// Unless the address is null or not aligned, a description can be read there.
+unsafe fn optional(
+    at: *const LogicalTensor,
+    name: &'static str,
+) -> Result<Option<sterna::LogicalTensor>, Fault> {
+    if !at.is_aligned() {
+        return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
+    }
+    // SAFETY: the address is aligned, and the caller promises the rest.
+    unsafe { at.as_ref() }.map(LogicalTensor::to_core).transpose()
+}
+
+impl AttentionBackwardOptions {
+    /// The options for the library.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null, or what its type says can be read there.
+    unsafe fn to_core(self) -> Result<AttentionBackward, Fault> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let forward = AttentionOptions::read(self.forward, "forward")?.to_core()?;
+            let d_dst = require(optional(self.d_dst, "d_dst")?, "d_dst")?;
+            let mut core = AttentionBackward::new(forward, d_dst);
+            core.d_q = optional(self.d_q, "d_q")?;
+            core.d_k = optional(self.d_k, "d_k")?;
+            core.d_v = optional(self.d_v, "d_v")?;
+            Ok(core)
+        }
+    }
+}
+
+impl AttentionOptions {
     /// The options for the library.
     ///
     /// # Safety
     ///
     /// Each pointer is null, or a description can be read there.
     unsafe fn to_core(self) -> Result<Attention, Fault> {
-        let optional = |at: *const LogicalTensor, name: &'static str| {
-            if !at.is_aligned() {
-                return Err(Fault::invalid_arguments(format!("`{name}` is not aligned")));
-            }
-            // SAFETY: the address is aligned, and the caller promises the rest.
-            unsafe { at.as_ref() }.map(LogicalTensor::to_core).transpose()
-        };
+        // SAFETY: as the caller promises.
+        let optional = |at, name| unsafe { optional(at, name) };
         let needed = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
         let mut core = Attention::new(
             needed(self.q, "q")?,
@@ -202,14 +290,43 @@ pub unsafe extern "C" fn sterna_graph_add_attention(
     ffi_guard(|| {
         let graph = require(graph, "graph")?;
         // SAFETY: the caller promises a struct of the size that it says, and descriptions where it points.
-        let options = unsafe { AttentionOptions::read(options)?.to_core() }?;
-        let ids = graph.core_mut().attention(&options)?;
-        if let Some(op_num) = op_num {
-            op_num.write(ids.ops.len());
-        }
-        if let Some(tensor_num) = tensor_num {
-            tensor_num.write(ids.tensors.len());
-        }
+        let options = unsafe { AttentionOptions::read(options, "options")?.to_core() }?;
+        told(graph.core_mut().attention(&options)?, op_num, tensor_num);
         Ok(())
     })
+}
+
+/// Adds the ops of the gradients of masked attention to a graph: those of forward up to what enters the
+/// SoftMax, the weights, and the products, sums and differences that lead to the gradients that are wanted.
+///
+/// `op_num` and `tensor_num` are those of `sterna_graph_add_attention`, as are the errors;
+/// `invalid_arguments` also if no gradient is wanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_graph_add_attention_backward(
+    graph: Option<&mut Graph>,
+    options: *const AttentionBackwardOptions,
+    op_num: Option<&mut MaybeUninit<usize>>,
+    tensor_num: Option<&mut MaybeUninit<usize>>,
+) -> Status {
+    ffi_guard(|| {
+        let graph = require(graph, "graph")?;
+        // SAFETY: the caller promises structs of the sizes that they say, and descriptions where they point.
+        let options = unsafe { AttentionBackwardOptions::read(options, "options")?.to_core() }?;
+        told(graph.core_mut().attention_backward(&options)?, op_num, tensor_num);
+        Ok(())
+    })
+}
+
+/// Tells how many ids were taken.
+fn told(
+    ids: AttentionIds,
+    op_num: Option<&mut MaybeUninit<usize>>,
+    tensor_num: Option<&mut MaybeUninit<usize>>,
+) {
+    if let Some(op_num) = op_num {
+        op_num.write(ids.ops.len());
+    }
+    if let Some(tensor_num) = tensor_num {
+        tensor_num.write(ids.tensors.len());
+    }
 }

@@ -10,7 +10,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
 use common::{compile, header_path, report, scratch_folder, succeeded};
-use sterna_capi::attention::AttentionOptions;
+use sterna_capi::attention::{AttentionBackwardOptions, AttentionOptions};
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
 use sterna_capi::select::{View, ViewMut};
@@ -68,6 +68,11 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             fields!(AttentionOptions: struct_size, q, k, v, dst, first_op_id, first_tensor_id, bias, mask,
                 offset, stats, causal, mask_true, window, groups, scale, softcap, k_transposed,
                 nan_without_keys, score_type)
+        ),
+        row!(
+            "sterna_attention_backward_options_t",
+            AttentionBackwardOptions,
+            fields!(AttentionBackwardOptions: struct_size, forward, d_dst, d_q, d_k, d_v)
         ),
         row!("sterna_view_t", View, fields!(View: data, data_type, ndims, dims, strides)),
         row!("sterna_view_mut_t", ViewMut, fields!(ViewMut: data, data_type, ndims, dims, strides)),

@@ -33,6 +33,8 @@ const OBJECTS: &[(&str, &str)] = &[
 const GOOD: &[(&str, &str, &str)] = &[
     ("sterna_graph_add_attention", "graph", "f->open"),
     ("sterna_graph_add_attention", "options", "&f->attention"),
+    ("sterna_graph_add_attention_backward", "graph", "f->open"),
+    ("sterna_graph_add_attention_backward", "options", "&f->backward"),
     ("sterna_graph_add_op", "graph", "f->open"),
     ("sterna_graph_set_fpmath_mode", "graph", "f->open"),
     ("sterna_tensor_create_scalar", "logical_tensor", "&f->scalar_desc"),
@@ -120,6 +122,8 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_engine_create_with_workers", "allocator"),
     ("sterna_graph_add_attention", "op_num"),
     ("sterna_graph_add_attention", "tensor_num"),
+    ("sterna_graph_add_attention_backward", "op_num"),
+    ("sterna_graph_add_attention_backward", "tensor_num"),
     ("sterna_graph_to_json", "length"),
     ("sterna_select_get_dims", "auto_broadcast"),
     ("sterna_select_with", "auto_broadcast"),

@@ -136,7 +136,7 @@ fn add(
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
     let types = operands.types();
@@ -219,9 +219,7 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(phase.result.round, value_columns));
     let pack = take(pack::SCRATCH);
-    for (tokens, row) in phase.quantized.iter_mut().zip([depth, value_columns]) {
-        tokens.iter_mut().for_each(|tokens| tokens.place(&mut take, KEYS, row));
-    }
+    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     AttentionScratch {
         result_program,
         queries,

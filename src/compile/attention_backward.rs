@@ -309,7 +309,8 @@ fn add(
             nest.loops[index].strides.push(stride);
         }
     }
-    let classes = plan.classify((shape.scores.result, shape.logits), (query_axis, key_axis));
+    let is_exponent = shape.softmax.is_none();
+    let classes = plan.classify((shape.scores.result, shape.logits), (query_axis, key_axis), is_exponent);
     let mut axes: SmallVec<[OuterAxis; 6]> = (0..rank - 2)
         .map(|axis| OuterAxis {
             extent: shape.dims[axis] as usize,

@@ -93,7 +93,7 @@ pub(super) fn add(
         let fault = CompileFault::Unsupported("no kernel runs attention on these types".into());
         return Err(plan.refuse(fault));
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis));
+    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
     let mut phase = DecodePhase {
@@ -155,9 +155,7 @@ fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
     let result = take(floats(rows, value_row));
     let typed_result = take(typed(phase.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    for (tokens, row) in phase.quantized.iter_mut().zip([phase.depth, phase.value_columns]) {
-        tokens.iter_mut().for_each(|tokens| tokens.place(&mut take, WIDENED_ROWS, row));
-    }
+    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     DecodeScratch {
         result_program,
         queries,

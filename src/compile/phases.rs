@@ -184,16 +184,17 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Adds the phase that finds the classes of the tiles of a value that enters a SoftMax, and gives its
-    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` is
-    /// the value that the driver supplies, `logits` the value that enters the SoftMax; `axes` are the axis of
-    /// queries and the axis of keys.
+    /// table; `None` if nothing masks the value, or if there is one tile to compute anyway. `scores` and
+    /// `logits` are the value that the driver supplies and the one that enters the SoftMax, `axes` those of
+    /// queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
     pub(super) fn classify(
         &mut self,
         (scores, logits): (usize, usize),
         axes: (usize, usize),
+        is_exponent: bool,
     ) -> Option<ClassTable> {
         let table = Base::Buffer(self.buffers.len());
-        let phase = tile_class::classify_phase(
+        let mut phase = tile_class::classify_phase(
             self.group(),
             &self.stored,
             (scores, logits),
@@ -205,6 +206,7 @@ impl<'a> PlanBuilder<'a> {
             return None;
         }
         self.buffers.push(phase.table_bytes());
+        phase.is_exponent = is_exponent;
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);
         Some(table)

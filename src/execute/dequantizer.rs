@@ -83,9 +83,8 @@ impl<'a> Dequantizer<'a> {
             row_step: tokens.row_step,
             column_step: tokens.column_step,
         };
-        let widened = self.scratch.wrapping_add(tokens.layout.widened);
         // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
         // plan's level was available when the plan was made.
-        unsafe { tokens.kernels.run(rows, scaling, to, to_row, widened) };
+        unsafe { tokens.kernels.run(rows, scaling, to, to_row) };
     }
 }

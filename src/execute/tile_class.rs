@@ -166,9 +166,13 @@ impl<'a> Evaluator<'a> {
 
     /// The class of the present box; the constant of a constant one is noted.
     fn class(&mut self, row: &mut [u8]) -> TileClass {
+        /// Up to here the exponential is 0 in f32.
+        const GONE: f64 = -104.0;
         let root = self.known(self.phase.expr.nodes.len() - 1);
+        let is_gone = matches!(root.bounds, Interval::Floats { most, nan: false, .. } if most <= GONE);
         match root.bounds.point() {
             Some(f64::NEG_INFINITY) => TileClass::Masked,
+            _ if is_gone && self.phase.is_exponent => TileClass::Masked,
             Some(constant) if constant.is_finite() => {
                 note_constant(row, constant as f32);
                 TileClass::Constant

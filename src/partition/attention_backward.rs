@@ -1,10 +1,11 @@
 //! Which ops go together as the gradients of attention.
 //!
 //! The weights are the result of a SoftMax, or of an Exp of the scores less their statistics. One product
-//! makes the scores. At least one product sums up over the queries: a transposed left operand follows from
-//! the weights. Another product, of the gradients of the result with the values, may make the gradients of
-//! the weights. A pattern is found from the op that makes the weights, as a whole; its [core](Pattern::core)
-//! must share the partition, what stands around may.
+//! makes the scores. Another product, of the gradients of the result with the values, may make the gradients
+//! of the weights. A product sums up over the queries, as a transposed left operand follows from the weights,
+//! or it multiplies what follows from both products by the keys of the scores. A pattern is found from the op
+//! that makes the weights, as a whole; its [core](Pattern::core) must share the partition, what stands around
+//! may.
 
 use super::fusion::{FusionVerdict, GroupView};
 use super::moves;
@@ -75,8 +76,11 @@ impl Pattern {
         finder.before(seed)?;
         let [scores] = finder.products[..] else { return Err(Mismatch::Other) };
         finder.behind(seed)?;
-        let sums_queries = |&&end: &&usize| graph.ops[end].bool_attr(Attr::TransposeA);
-        if finder.ends.iter().filter(sums_queries).count() == 0 {
+        let sums_queries = |&end: &usize| graph.ops[end].bool_attr(Attr::TransposeA);
+        let multiplies_keys = |&end: &usize| {
+            finder.products.len() > 1 && right_origin(graph, end) == right_origin(graph, scores)
+        };
+        if !finder.ends.iter().any(|end| sums_queries(end) || multiplies_keys(end)) {
             return Err(Mismatch::Other);
         }
         if finder.ends.len() > 3 || finder.products.len() > 2 {
@@ -100,6 +104,26 @@ impl Pattern {
             false => Err(Mismatch::Why("an op outside of the group uses scores or weights")),
         }
     }
+}
+
+/// The tensor from which the right operand of a product differs in its type or the order of its dims.
+fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<usize> {
+    let mut tensor = graph.ops[product].inputs().get(1)?.id();
+    let mut user = product;
+    for _ in 0..MOST_STEPS {
+        let makes = |&&op: &&usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
+        let Some(&op) = graph.producers[user].iter().find(makes) else { break };
+        let of = graph.ops[op];
+        // Keys and values may be slices of one tensor.
+        if !matches!(
+            of.kind(),
+            OpKind::TypeCast | OpKind::StaticTranspose | OpKind::StaticReshape | OpKind::Reorder
+        ) {
+            break;
+        }
+        (tensor, user) = (of.inputs().first()?.id(), op);
+    }
+    Some(tensor)
 }
 
 /// Whether an op uses a tensor.

@@ -39,16 +39,13 @@ impl QuantizedTokens {
     pub(crate) const SCALES: usize = 0;
     pub(crate) const ZEROS: usize = 1;
 
-    /// Takes places in scratch; `row` elements of so many tokens are dequantised at once.
-    pub(crate) fn place(&mut self, take: &mut impl FnMut(usize) -> usize, tokens: usize, row: usize) {
+    /// Takes places in scratch.
+    pub(crate) fn place(&mut self, take: &mut impl FnMut(usize) -> usize) {
         /// Kernels read whole vectors.
         const VECTOR_BYTES: usize = 64;
         let slot = 4 * self.numbers + VECTOR_BYTES;
-        self.layout = QuantizedScratch {
-            program: take(self.nest.program.scratch),
-            slots: [take(slot), take(slot)],
-            widened: take(self.kernels.scratch().saturating_mul(tokens).saturating_mul(row)),
-        };
+        self.layout =
+            QuantizedScratch { program: take(self.nest.program.scratch), slots: [take(slot), take(slot)] };
     }
 
     /// The first and the last tile of parameters of a block of [`SCALED_TOKENS`], within one iteration of all
@@ -66,6 +63,4 @@ impl QuantizedTokens {
 pub(crate) struct QuantizedScratch {
     pub(crate) program: usize,
     pub(crate) slots: [usize; 2],
-    /// Integers of four bits as bytes.
-    pub(crate) widened: usize,
 }

@@ -38,7 +38,8 @@ pub enum TileClass {
     Full = 1,
     /// Each value is the same finite number, whatever the scores are.
     Constant = 2,
-    /// Each value is −∞, whatever the scores are: no key of the tile contributes to a query of the tile.
+    /// Each value is −∞, whatever the scores are, or, where statistics have been taken off, so low that its
+    /// exponential is 0 in f32: no key of the tile contributes to a query of the tile.
     Masked = 3,
 }
 
@@ -139,6 +140,8 @@ pub(crate) struct ClassifyPhase {
     /// Whether classes are found for many blocks of keys at once first, because no element has to be read
     /// for each block.
     pub(crate) halves: bool,
+    /// Whether the exponential of the value is the weight, so that a low number is as good as −∞.
+    pub(crate) is_exponent: bool,
     /// The buffer of the table.
     pub(crate) table: Base,
     pub(crate) scan: ScanKernels,
@@ -171,7 +174,18 @@ impl ClassifyPhase {
             |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
         let halves = !expr.nodes.iter().any(reads_keys);
         let dims = dims.into();
-        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, table, scan }
+        Self {
+            expr,
+            dims,
+            query_axis,
+            key_axis,
+            plane_strides,
+            planes,
+            halves,
+            is_exponent: false,
+            table,
+            scan,
+        }
     }
 
     /// Blocks of queries.

@@ -198,8 +198,8 @@ struct MaskRoles {
     /// The tensors that follow by ops on elements from the weights: from a SoftMax, or, in gradients without
     /// one, from an Exp.
     shares: Vec<TensorId>,
-    /// Whether some product sums up over the queries of the weights: then a weight of 0 makes all that is
-    /// multiplied by it 0.
+    /// Whether some product sums up over the queries of the weights, or multiplies what the weights and
+    /// another product give by the keys: then a weight of 0 makes all that is multiplied by it 0.
     is_backward: bool,
 }
 
@@ -208,19 +208,44 @@ impl MaskRoles {
         let has_softmax = ops.iter().any(|op| op.kind() == K::SoftMax);
         let weights = if has_softmax { K::SoftMax } else { K::Exp };
         let mut shares: Vec<TensorId> = Vec::new();
+        // What follows by ops on elements from products alone, and from both products and weights.
+        let (mut made, mut slopes): (Vec<TensorId>, Vec<TensorId>) = Default::default();
         for op in ops {
             let is_pointwise =
                 Function::of(op).is_some_and(|f| !matches!(f, Function::Index | Function::Fill(_)));
             let is_followed = is_pointwise || op.kind() == K::SoftMaxBackward;
             let follows = is_followed && op.inputs().iter().any(|port| shares.contains(&port.id()));
-            if op.kind() == weights || follows {
-                shares.push(op.outputs()[0].id());
+            let uses = |of: &[TensorId]| op.inputs().iter().any(|port| of.contains(&port.id()));
+            let is_made = op.kind() == K::MatMul || is_followed && uses(&made);
+            if follows && (is_made || uses(&slopes)) {
+                slopes.push(op.outputs()[0].id());
+            }
+            match () {
+                () if op.kind() == weights || follows => shares.push(op.outputs()[0].id()),
+                () if is_made => made.push(op.outputs()[0].id()),
+                () => {}
             }
         }
+        // The tensor from which a right operand differs in its type or the order of its dims.
+        let right = |op: &Op| {
+            let mut tensor = op.inputs()[1].id();
+            for op in ops.iter().rev() {
+                let kept =
+                    matches!(op.kind(), K::TypeCast | K::StaticTranspose | K::StaticReshape | K::Reorder);
+                if kept && op.outputs()[0].id() == tensor {
+                    tensor = op.inputs()[0].id();
+                }
+            }
+            tensor
+        };
+        let products = || ops.iter().filter(|op| op.kind() == K::MatMul);
+        let keys = || products().filter(|op| !shares.contains(&op.inputs()[0].id())).map(right);
+        let has_slopes = products()
+            .any(|op| slopes.contains(&op.inputs()[0].id()) && keys().any(|keys| keys == right(op)));
         let sums_queries = |op: &Op| {
             op.kind() == K::MatMul && op.bool_attr(Attr::TransposeA) && shares.contains(&op.inputs()[0].id())
         };
-        let is_backward = ops.iter().any(sums_queries);
+        let is_backward = has_slopes || ops.iter().any(sums_queries);
         if !has_softmax && !is_backward {
             shares.clear();
         }

@@ -135,6 +135,57 @@ static void ids(void) {
     refused(&options, STERNA_STATUS_INVALID_GRAPH, "the graph is finalized");
 }
 
+/* The gradients: what they need, and that they are one partition. */
+static void backward(void) {
+    sterna_graph_t *other;
+    OK(sterna_graph_create(&other, STERNA_ENGINE_KIND_CPU));
+    const sterna_attention_options_t forward = plain();
+    sterna_logical_tensor_t gradients[4];
+    for (size_t i = 0; i < 4; i++) {
+        gradients[i] = desc[TO];
+        gradients[i].id = 20 + i;
+    }
+    sterna_attention_backward_options_t options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.forward = &forward;
+    options.d_dst = &gradients[0];
+    size_t op_num = 77, tensor_num = 77, partitions;
+#define IS_REFUSED(options, word)                                                                            \
+    do {                                                                                                     \
+        ENDS(INVALID_ARGUMENTS, sterna_graph_add_attention_backward(other, options, &op_num, &tensor_num));  \
+        REQUIRE(strstr(sterna_last_error_message(), word) != NULL);                                          \
+        REQUIRE(op_num == 77 && tensor_num == 77);                                                           \
+    } while (0)
+    IS_REFUSED(NULL, "`options` is null");
+    IS_REFUSED(&options, "one of `d_q`, `d_k` and `d_v` is wanted");
+    options.d_q = &gradients[1];
+    sterna_attention_backward_options_t bad = options;
+    bad.struct_size = offsetof(sterna_attention_backward_options_t, d_q) - 1;
+    IS_REFUSED(&bad, "`struct_size`");
+    bad = options;
+    bad.forward = NULL;
+    IS_REFUSED(&bad, "`forward` is null");
+    bad = options;
+    bad.d_dst = NULL;
+    IS_REFUSED(&bad, "`d_dst` is null");
+    bad = options;
+    bad.d_k = &desc[EXTRA];
+    IS_REFUSED(&bad, "gradients have the type of `q`");
+    bad = options;
+    bad.d_v = (const sterna_logical_tensor_t *)((const char *)&desc[Q] + 1);
+    IS_REFUSED(&bad, "`d_v` is not aligned");
+    options.d_k = &gradients[2];
+    options.d_v = &gradients[3];
+    OK(sterna_graph_add_attention_backward(other, &options, &op_num, &tensor_num));
+    REQUIRE(op_num > 6 && tensor_num > 4);
+    OK(sterna_graph_finalize(other));
+    OK(sterna_graph_filter(other, STERNA_PARTITION_POLICY_FUSION));
+    OK(sterna_graph_get_partition_num(other, &partitions));
+    REQUIRE(partitions == 1);
+    OK(sterna_graph_destroy(other));
+}
+
 int main(void) {
     const int64_t dims[] = {2, 4, 6, 8};
     for (size_t i = Q; i <= TO; i++) {
@@ -144,6 +195,7 @@ int main(void) {
     OK(sterna_graph_create(&graph, STERNA_ENGINE_KIND_CPU));
     bad_options();
     other_sizes();
+    backward();
     ids();
     OK(sterna_graph_destroy(graph));
     return 0;

@@ -13,8 +13,9 @@ struct fixture {
     char *json, *text;
     const sterna_logical_tensor_t *in_desc[3], *out_desc[1];
     const sterna_tensor_t *in[3], *out[1];
-    sterna_logical_tensor_t heads[4];
+    sterna_logical_tensor_t heads[6];
     sterna_attention_options_t attention;
+    sterna_attention_backward_options_t backward;
     /* What calls write to; 0xAB at first. */
     uint64_t written[4][64];
 };
@@ -67,7 +68,7 @@ static inline void make(struct fixture *f) {
                                   STERNA_TENSOR_PROPERTY_HOST_SCALAR));
     OK(sterna_tensor_create_scalar(&f->scalar, &f->scalar_desc, &host_value));
     const int64_t head_dims[] = {2, 3, 4};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         OK(sterna_logical_tensor_init_with_dims(&f->heads[i], 20 + i, STERNA_DATA_TYPE_F32, 3, head_dims,
                                                 STERNA_LAYOUT_TYPE_STRIDED, STERNA_TENSOR_PROPERTY_VARIABLE));
     }
@@ -77,6 +78,10 @@ static inline void make(struct fixture *f) {
     f->attention.v = &f->heads[2];
     f->attention.dst = &f->heads[3];
     f->attention.first_tensor_id = 30;
+    f->backward.struct_size = sizeof f->backward;
+    f->backward.forward = &f->attention;
+    f->backward.d_dst = &f->heads[4];
+    f->backward.d_q = &f->heads[5];
     for (int i = COND; i <= ELSE; i++) {
         f->in_desc[i] = &f->s.desc[i];
         f->in[i] = f->s.tensor[i];

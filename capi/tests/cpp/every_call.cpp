@@ -197,6 +197,15 @@ void attentions() {
     CHECK(answer(sterna::attention(q, tensor(1, {1, 4, 8, 6}), tensor(2, {1, 4, 6, 8}), out, 10, 100).k_transposed(true))
             == status::success);
     CHECK(thrown([&] { graph.add(plain()); }) == status::invalid_graph);
+
+    const auto d_out = tensor(8, {1, 4, 6, 8});
+    sterna::attention_backward backward(plain().causal(sterna::causal::top_left), d_out);
+    CHECK(thrown([&] { sterna::graph().add(backward); }) == status::invalid_arguments);
+    sterna::graph gradients;
+    backward.d_q(tensor(9, {1, 4, 6, 8})).d_k(tensor(10, {1, 2, 6, 8})).d_v(tensor(11, {1, 2, 6, 8}));
+    CHECK(gradients.add(backward).ops > ids.ops);
+    gradients.finalize();
+    CHECK(gradients.partitions().size() == 1);
 }
 
 void executions() {

@@ -6,7 +6,7 @@
 use super::decode::DISTANCE;
 use super::lanes::{LANES, ScoreLanes};
 use crate::kernels::isa::{at_level, shells};
-use crate::kernels::pointwise::{Kernel1, LinearIndex, Nibbles, convert, nibbles};
+use crate::kernels::pointwise::{Kernel1, convert};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::dtype::DataType;
@@ -53,11 +53,9 @@ pub(crate) struct RowScaling {
 enum StoredAs {
     U8,
     S8,
-    /// Two integers in a byte, which are widened to bytes first.
-    Nibbles {
-        widen: Nibbles,
-        is_signed: bool,
-    },
+    /// Two integers in a byte, the first in its low half.
+    U4,
+    S4,
     /// Small floats, which are widened to f32 first.
     Floats(Kernel1),
 }
@@ -65,6 +63,8 @@ enum StoredAs {
 /// The types from which the body of the kernels reads.
 const OF_U8: u8 = 0;
 const OF_S8: u8 = 1;
+const OF_U4: u8 = 3;
+const OF_S4: u8 = 4;
 /// Numbers in f32 that stand where the results come.
 const OF_F32: u8 = 2;
 
@@ -88,9 +88,8 @@ impl DequantizeKernels {
         let stored = match data_type {
             DataType::U8 => StoredAs::U8,
             DataType::S8 => StoredAs::S8,
-            DataType::U4 | DataType::S4 => {
-                StoredAs::Nibbles { widen: nibbles(level, data_type)?, is_signed: data_type == DataType::S4 }
-            }
+            DataType::U4 => StoredAs::U4,
+            DataType::S4 => StoredAs::S4,
             DataType::F8E4m3 | DataType::F8E5m2 => {
                 StoredAs::Floats(convert(level, data_type, DataType::F32)?.kernel)
             }
@@ -99,28 +98,16 @@ impl DequantizeKernels {
         Some(Self { level, stored })
     }
 
-    /// Bytes of scratch for each number of the rows of one call.
-    pub(crate) fn scratch(&self) -> usize {
-        usize::from(matches!(self.stored, StoredAs::Nibbles { .. }))
-    }
-
     /// Writes rows of f32, `to_row` numbers from one to the next. What stands behind the columns of a row, up
     /// to 16 numbers, is overwritten.
     ///
     /// # Safety
     ///
     /// The machine runs the level. The rows can be read; the scales and zero points of all groups too, and 16
-    /// more numbers; the target can be written, as can 16 numbers behind each row; `scratch` has room for the
-    /// bytes that [`scratch`](Self::scratch) says. Nothing overlaps. If the rows are small floats, the rows
-    /// of the target have a multiple of 16 numbers, and a group of columns is one column or all.
-    pub(crate) unsafe fn run(
-        &self,
-        rows: QuantizedRows,
-        scaling: RowScaling,
-        to: *mut f32,
-        to_row: usize,
-        scratch: *mut u8,
-    ) {
+    /// more numbers; the target can be written, as can 16 numbers behind each row. Nothing overlaps. If the
+    /// rows are small floats, the rows of the target have a multiple of 16 numbers, and a group of columns is
+    /// one column or all.
+    pub(crate) unsafe fn run(&self, rows: QuantizedRows, scaling: RowScaling, to: *mut f32, to_row: usize) {
         let QuantizedRows { at, row_stride, columns, .. } = rows;
         let extent = Extent { rows: rows.rows, columns };
         // SAFETY: as the caller promises.
@@ -128,18 +115,8 @@ impl DequantizeKernels {
             match self.stored {
                 StoredAs::U8 => self.of::<OF_U8>(rows, scaling, to, to_row),
                 StoredAs::S8 => self.of::<OF_S8>(rows, scaling, to, to_row),
-                StoredAs::Nibbles { widen, is_signed } => {
-                    (0..rows.rows).for_each(|row| rows.prefetch(row, columns.div_ceil(2)));
-                    let row_step = 2 * row_stride as u64;
-                    let target = Target { at: scratch, row_stride: columns as isize };
-                    widen(extent, at, LinearIndex { first: 0, row_step, column_step: 1 }, target);
-                    let rows =
-                        QuantizedRows { at: scratch, row_stride: columns as isize, later: None, ..rows };
-                    match is_signed {
-                        true => self.of::<OF_S8>(rows, scaling, to, to_row),
-                        false => self.of::<OF_U8>(rows, scaling, to, to_row),
-                    }
-                }
+                StoredAs::U4 => self.of::<OF_U4>(rows, scaling, to, to_row),
+                StoredAs::S4 => self.of::<OF_S4>(rows, scaling, to, to_row),
                 StoredAs::Floats(widen) => {
                     (0..rows.rows).for_each(|row| rows.prefetch(row, columns));
                     let row = 4 * to_row as isize;
@@ -176,6 +153,23 @@ impl QuantizedRows {
     }
 }
 
+/// Whether a type has two numbers in a byte.
+#[inline(always)]
+const fn is_half(of: u8) -> bool {
+    matches!(of, OF_U4 | OF_S4)
+}
+
+/// The integers of a type of four bits, by their bits.
+const fn integers(is_signed: bool) -> [f32; LANES] {
+    let mut integers = [0.0; LANES];
+    let mut bits = 0;
+    while bits < LANES {
+        integers[bits] = if is_signed && bits > 7 { bits as f32 - 16.0 } else { bits as f32 };
+        bits += 1;
+    }
+    integers
+}
+
 /// # Safety
 ///
 /// As [`DequantizeKernels::run`], for rows of the type.
@@ -187,62 +181,106 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
     to_row: usize,
 ) {
     let columns = rows.columns;
-    let width = if OF == OF_F32 { 4 } else { 1 };
+    let bytes = if is_half(OF) { columns.div_ceil(2) } else { columns };
     let RowScaling { group, row_step, column_step, .. } = scaling;
-    for row in 0..rows.rows {
-        if OF != OF_F32 {
-            rows.prefetch(row, columns);
-        }
-        let from = rows.at.wrapping_offset(rows.row_stride * row as isize);
-        let to = to.wrapping_add(row * to_row);
-        let place = (scaling.before + row) / group.rows * row_step;
-        let (scales, zeros) = (scaling.scales.wrapping_add(place), scaling.zeros.wrapping_add(place));
-        // SAFETY: as the caller promises. A vector that goes beyond its group is overwritten by the next one.
-        unsafe {
+    let (mut scales, mut zeros) = (scaling.scales, scaling.zeros);
+    // A division for each row, or for each group, would take as long as some vectors.
+    let mut left = group.rows - scaling.before;
+    // SAFETY: as the caller promises. A vector that goes beyond its group is overwritten by the next one.
+    unsafe {
+        let integers = I::load(
+            if OF == OF_S4 { &const { integers(true) } } else { &const { integers(false) } }.as_ptr(),
+        );
+        for row in 0..rows.rows {
+            if OF != OF_F32 {
+                rows.prefetch(row, bytes);
+            }
+            if left == 0 {
+                (scales, zeros) = (scales.wrapping_add(row_step), zeros.wrapping_add(row_step));
+                left = group.rows;
+            }
+            left -= 1;
+            let from = rows.at.wrapping_offset(rows.row_stride * row as isize);
+            let to = to.wrapping_add(row * to_row);
+            let mut column = 0;
             if group.columns == 1 {
-                for column in (0..columns).step_by(LANES) {
-                    let x = load::<I, OF>(from.wrapping_add(column * width), columns - column);
+                while column < columns {
+                    let x = load::<I, OF>(from, column, columns, integers);
                     let x = I::sub(x, I::load(zeros.add(column)));
                     I::store(to.add(column), I::mul(x, I::load(scales.add(column))));
+                    column += LANES;
                 }
                 continue;
             }
-            for (index, first) in (0..columns).step_by(group.columns).enumerate() {
-                let scale = I::splat(*scales.add(index * column_step));
-                let zero = I::splat(*zeros.add(index * column_step));
-                let end = columns.min(first + group.columns);
-                for column in (first..end).step_by(LANES) {
-                    let x = load::<I, OF>(from.wrapping_add(column * width), columns - column);
-                    I::store(to.add(column), I::mul(I::sub(x, zero), scale));
+            let (mut end, mut place) = (0, 0);
+            while column < columns {
+                end = columns.min(end + group.columns);
+                let (scale, zero) = (I::splat(*scales.add(place)), I::splat(*zeros.add(place)));
+                // An integer of four bits chooses one of its 16 results.
+                let results = I::mul(I::sub(integers, zero), scale);
+                while column < end {
+                    let x = match is_half(OF) {
+                        true => load::<I, OF>(from, column, columns, results),
+                        false => I::mul(I::sub(load::<I, OF>(from, column, columns, results), zero), scale),
+                    };
+                    I::store(to.add(column), x);
+                    column += LANES;
                 }
+                (column, place) = (end, place + column_step);
             }
         }
     }
 }
 
-/// A vector of numbers of a type, or the `count` that are left of a row.
+/// A vector of numbers of a row from a column on, or those that are left of the row. Integers of four bits
+/// become the numbers that `table` has for their bits.
 ///
 /// # Safety
 ///
-/// These can be read.
+/// The row can be read.
 #[inline(always)]
-unsafe fn load<I: ScoreLanes, const OF: u8>(from: *const u8, count: usize) -> I::F {
+unsafe fn load<I: ScoreLanes, const OF: u8>(
+    row: *const u8,
+    column: usize,
+    columns: usize,
+    table: I::F,
+) -> I::F {
+    let count = columns - column;
     // SAFETY: as the caller promises; the part is a vector.
     unsafe {
         if OF == OF_F32 {
-            return match count {
-                LANES.. => I::load(from.cast()),
-                rest => I::load_first(from.cast(), rest, 0.0),
-            };
+            let from = row.cast::<f32>().add(column);
+            return if count < LANES { I::load_first(from, count, 0.0) } else { I::load(from) };
         }
         let mut part = [0u8; LANES];
-        let from = match count {
-            LANES.. => from,
-            rest => {
-                part.as_mut_ptr().copy_from_nonoverlapping(from, rest);
-                part.as_ptr()
-            }
-        };
-        if OF == OF_S8 { I::load_s8(from) } else { I::load_u8(from) }
+        let mut from = row.wrapping_add(if is_half(OF) { column / 2 } else { column });
+        if is_half(OF) && (count < LANES || column % 2 == 1) {
+            part = half_bytes(row, column, count.min(LANES));
+            from = part.as_ptr();
+        } else if count < LANES {
+            part.as_mut_ptr().copy_from_nonoverlapping(from, count);
+            from = part.as_ptr();
+        }
+        match OF {
+            OF_S8 => I::load_s8(from),
+            OF_U8 => I::load_u8(from),
+            _ => I::chosen(from, table),
+        }
     }
+}
+
+/// Integers of four bits from any column of a row on, two in a byte.
+///
+/// # Safety
+///
+/// They can be read.
+unsafe fn half_bytes(row: *const u8, column: usize, count: usize) -> [u8; LANES] {
+    let mut part = [0; LANES];
+    for index in 0..count {
+        let at = column + index;
+        // SAFETY: as the caller promises.
+        let integer = unsafe { row.add(at / 2).read() } >> (at % 2 * 4) & 0xf;
+        part[index / 2] |= integer << (index % 2 * 4);
+    }
+    part
 }

@@ -50,6 +50,22 @@ pub(super) trait ScoreLanes: Lanes {
     unsafe fn load_u8(from: *const u8) -> Self::F;
     unsafe fn load_s8(from: *const u8) -> Self::F;
 
+    /// The numbers of a table that 16 integers of four bits choose, which stand in 8 bytes, the first in the
+    /// low half of a byte.
+    #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        let (mut numbers, mut chosen) = ([0.0; LANES], [0.0; LANES]);
+        // SAFETY: as the caller promises; an array of 16 numbers is a vector.
+        unsafe {
+            Self::store(numbers.as_mut_ptr(), table);
+            let bits = u64::from_le_bytes(from.cast::<[u8; LANES / 2]>().read());
+            for (lane, number) in chosen.iter_mut().enumerate() {
+                *number = numbers[(bits >> (4 * lane) & 0xf) as usize];
+            }
+            Self::load(chosen.as_ptr())
+        }
+    }
+
     /// The sum of each vector's numbers.
     #[inline(always)]
     unsafe fn sums(x: [Self::F; 4]) -> [f32; 4] {
@@ -162,6 +178,22 @@ impl ScoreLanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. A permutation reads the lowest 3 bits of an index, a blend the
+        // sign.
+        unsafe {
+            let shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+            [0, 4].map(|at| {
+                let bits = _mm256_set1_epi32(from.add(at).cast::<i32>().read_unaligned());
+                let index = _mm256_srlv_epi32(bits, shifts);
+                let low = _mm256_permutevar8x32_ps(table[0], index);
+                let high = _mm256_permutevar8x32_ps(table[1], index);
+                _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+            })
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize, pad: f32) -> Self::F {
         // SAFETY: as the caller promises; lanes outside of a mask are not read.
         unsafe {
@@ -245,6 +277,17 @@ impl ScoreLanes for Avx512 {
     unsafe fn load_s8(from: *const u8) -> Self::F {
         // SAFETY: as the caller promises.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. A permutation reads the lowest 4 bits of an index.
+        unsafe {
+            let shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+            let half = |at: usize| from.add(at).cast::<i32>().read_unaligned();
+            let bits = _mm512_mask_set1_epi32(_mm512_set1_epi32(half(0)), 0xff00, half(4));
+            _mm512_permutexvar_ps(_mm512_srlv_epi32(bits, shifts), table)
+        }
     }
 }
 
