@@ -110,7 +110,7 @@ impl Pattern {
 fn right_origin(graph: &OpGraph<'_>, product: usize) -> Option<usize> {
     let mut tensor = graph.ops[product].inputs().get(1)?.id();
     let mut user = product;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let makes = |&&op: &&usize| graph.ops[op].outputs().iter().any(|output| output.id() == tensor);
         let Some(&op) = graph.producers[user].iter().find(makes) else { break };
         let of = graph.ops[op];
