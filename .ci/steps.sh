@@ -160,8 +160,7 @@ foreign() {
 
 # Other targets compile; of those that no emulator runs here, that is all that is known.
 other_targets() {
-    local triples=(x86_64-pc-windows-gnu wasm32-unknown-unknown wasm32-wasip1 s390x-unknown-linux-gnu
-        aarch64-apple-darwin)
+    local triples=(x86_64-pc-windows-gnu wasm32-wasip1 s390x-unknown-linux-gnu aarch64-apple-darwin)
     local triple
     targets "${triples[@]}" || return 0
     for triple in "${triples[@]}"; do

@@ -106,6 +106,7 @@ fn every_mode_gives_the_same_bits() {
 }
 
 /// Large graphs, which workers take part in.
+#[cfg(feature = "threads")]
 fn large(seed: u64) -> RandomGraph {
     RandomGraph::on(&mut Random::new(seed), 6, vec![1100, 1000])
 }
