@@ -66,8 +66,8 @@ fn renumbers(op: &Op) -> bool {
     let Some(dims) = op.inputs()[0].known_dims() else { return false };
     let Ok(Some(shapes)) = infer::output_shapes(op, &[dims]) else { return false };
     let sizes = |dims: &[i64]| {
-        let inner = dims.iter().rev().scan(1i64, |size, dim| {
-            *size = size.saturating_mul(*dim);
+        let inner = dims.iter().rev().scan(1usize, |size, &dim| {
+            *size = size.saturating_mul(dim as usize);
             Some(*size)
         });
         inner.collect::<Vec<_>>()

@@ -39,14 +39,14 @@ pub(in crate::compile) fn pairs(
                     };
                     let is_safe = || goes_along(nest, input, port) && is_whole();
                     if is_alike && is_read_before(nest, root, input) && !is_read_elsewhere() && is_safe() {
-                        pairs.push(InPlacePorts { input, output: port });
+                        pairs.push((port, input));
                     }
                 }
             }
         }
     }
-    pairs.sort_unstable_by_key(|pair| (pair.output, pair.input));
-    pairs
+    pairs.sort_unstable();
+    pairs.into_iter().map(|(output, input)| InPlacePorts { input, output }).collect()
 }
 
 /// Whether a step of a nest reads an input.

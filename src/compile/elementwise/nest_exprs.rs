@@ -69,7 +69,12 @@ pub(super) fn group_exprs<'a>(
     }
     let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
-    shapes.sort_unstable_by_key(|(dims, of_shape)| (shape::element_count(dims), of_shape[0].1));
+    let mut order: Vec<(usize, usize, usize)> = (shapes.iter().enumerate())
+        .map(|(index, (dims, of_shape))| {
+            (shape::element_count(dims).unwrap_or(i64::MAX) as usize, of_shape[0].1, index)
+        })
+        .collect();
+    order.sort_unstable();
 
     let mut moves = group.values.iter().filter_map(|value| value.def.as_ref()?.moved.as_ref());
     let reshapes = moves.any(|moved| matches!(moved, Moved::Reshaped));
@@ -81,7 +86,8 @@ pub(super) fn group_exprs<'a>(
 
     let mut made = GroupExprs { nests: Vec::with_capacity(shapes.len()), buffers: Vec::new() };
     let mut jobs: Vec<Job<'a>> = Vec::new();
-    for (part_of, (_, mut of_shape)) in shapes.into_iter().enumerate() {
+    for (part_of, (_, _, index)) in order.into_iter().enumerate() {
+        let mut of_shape = std::mem::take(&mut shapes[index].1);
         // Values from which others are computed come first.
         of_shape.sort_unstable();
         let of_shape: SharedTargets<'a> = of_shape.iter().map(|&(_, target)| targets[target]).collect();

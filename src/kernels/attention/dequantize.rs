@@ -63,15 +63,21 @@ enum StoredAs {
 /// The types from which the body of the kernels reads.
 const OF_U8: u8 = 0;
 const OF_S8: u8 = 1;
-const OF_U4: u8 = 3;
-const OF_S4: u8 = 4;
 /// Numbers in f32 that stand where the results come.
 const OF_F32: u8 = 2;
+/// Two integers in a byte. A table tells the signed ones from the others, so that one kernel serves both.
+const OF_HALVES: u8 = 3;
 
 shells! {
     I:
-    fn dequantize[const OF: u8](rows: QuantizedRows, scaling: RowScaling, to: *mut f32, to_row: usize) {
-        dequantize_of::<I, OF>(rows, scaling, to, to_row)
+    fn dequantize[const OF: u8](
+        rows: QuantizedRows,
+        scaling: RowScaling,
+        integers: &[f32; LANES],
+        to: *mut f32,
+        to_row: usize,
+    ) {
+        dequantize_of::<I, OF>(rows, scaling, integers, to, to_row)
     }
 }
 
@@ -113,10 +119,10 @@ impl DequantizeKernels {
         // SAFETY: as the caller promises.
         unsafe {
             match self.stored {
-                StoredAs::U8 => self.of::<OF_U8>(rows, scaling, to, to_row),
-                StoredAs::S8 => self.of::<OF_S8>(rows, scaling, to, to_row),
-                StoredAs::U4 => self.of::<OF_U4>(rows, scaling, to, to_row),
-                StoredAs::S4 => self.of::<OF_S4>(rows, scaling, to, to_row),
+                StoredAs::U8 => self.of::<OF_U8>(rows, scaling, &UNSIGNED, to, to_row),
+                StoredAs::S8 => self.of::<OF_S8>(rows, scaling, &UNSIGNED, to, to_row),
+                StoredAs::U4 => self.of::<OF_HALVES>(rows, scaling, &UNSIGNED, to, to_row),
+                StoredAs::S4 => self.of::<OF_HALVES>(rows, scaling, &SIGNED, to, to_row),
                 StoredAs::Floats(widen) => {
                     (0..rows.rows).for_each(|row| rows.prefetch(row, columns));
                     let row = 4 * to_row as isize;
@@ -124,18 +130,27 @@ impl DequantizeKernels {
                     let source = Source { at, row_stride };
                     widen(extent, source, target, &[0.0; 2], &mut PrefetchQueue::default());
                     let rows = QuantizedRows { at: to.cast(), row_stride: row, later: None, ..rows };
-                    self.of::<OF_F32>(rows, scaling, to, to_row);
+                    self.of::<OF_F32>(rows, scaling, &UNSIGNED, to, to_row);
                 }
             }
         }
     }
 
+    /// `integers` are those of a type of four bits, by their bits.
+    ///
     /// # Safety
     ///
     /// As [`run`](Self::run).
-    unsafe fn of<const OF: u8>(&self, rows: QuantizedRows, scaling: RowScaling, to: *mut f32, to_row: usize) {
+    unsafe fn of<const OF: u8>(
+        &self,
+        rows: QuantizedRows,
+        scaling: RowScaling,
+        integers: &[f32; LANES],
+        to: *mut f32,
+        to_row: usize,
+    ) {
         // SAFETY: as the caller promises.
-        unsafe { at_level!(self.level, dequantize::<OF>(rows, scaling, to, to_row)) }
+        unsafe { at_level!(self.level, dequantize::<OF>(rows, scaling, integers, to, to_row)) }
     }
 }
 
@@ -153,11 +168,9 @@ impl QuantizedRows {
     }
 }
 
-/// Whether a type has two numbers in a byte.
-#[inline(always)]
-const fn is_half(of: u8) -> bool {
-    matches!(of, OF_U4 | OF_S4)
-}
+/// The integers of unsigned and of signed types of four bits, by their bits.
+static UNSIGNED: [f32; LANES] = integers(false);
+static SIGNED: [f32; LANES] = integers(true);
 
 /// The integers of a type of four bits, by their bits.
 const fn integers(is_signed: bool) -> [f32; LANES] {
@@ -177,20 +190,19 @@ const fn integers(is_signed: bool) -> [f32; LANES] {
 unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
     rows: QuantizedRows,
     scaling: RowScaling,
+    integers: &[f32; LANES],
     to: *mut f32,
     to_row: usize,
 ) {
     let columns = rows.columns;
-    let bytes = if is_half(OF) { columns.div_ceil(2) } else { columns };
+    let bytes = if OF == OF_HALVES { columns.div_ceil(2) } else { columns };
     let RowScaling { group, row_step, column_step, .. } = scaling;
     let (mut scales, mut zeros) = (scaling.scales, scaling.zeros);
     // A division for each row, or for each group, would take as long as some vectors.
     let mut left = group.rows - scaling.before;
     // SAFETY: as the caller promises. A vector that goes beyond its group is overwritten by the next one.
     unsafe {
-        let integers = I::load(
-            if OF == OF_S4 { &const { integers(true) } } else { &const { integers(false) } }.as_ptr(),
-        );
+        let integers = I::load(integers.as_ptr());
         for row in 0..rows.rows {
             if OF != OF_F32 {
                 rows.prefetch(row, bytes);
@@ -219,7 +231,7 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
                 // An integer of four bits chooses one of its 16 results.
                 let results = I::mul(I::sub(integers, zero), scale);
                 while column < end {
-                    let x = match is_half(OF) {
+                    let x = match OF == OF_HALVES {
                         true => load::<I, OF>(from, column, columns, results),
                         false => I::mul(I::sub(load::<I, OF>(from, column, columns, results), zero), scale),
                     };
@@ -253,8 +265,8 @@ unsafe fn load<I: ScoreLanes, const OF: u8>(
             return if count < LANES { I::load_first(from, count, 0.0) } else { I::load(from) };
         }
         let mut part = [0u8; LANES];
-        let mut from = row.wrapping_add(if is_half(OF) { column / 2 } else { column });
-        if is_half(OF) && (count < LANES || column % 2 == 1) {
+        let mut from = row.wrapping_add(if OF == OF_HALVES { column / 2 } else { column });
+        if OF == OF_HALVES && (count < LANES || column % 2 == 1) {
             part = half_bytes(row, column, count.min(LANES));
             from = part.as_ptr();
         } else if count < LANES {
