@@ -111,8 +111,8 @@ pub(super) fn picture(inspection: &Inspection, head: Markup, links: bool) -> Res
 /// The frame of a partition of several ops.
 fn frame(inspection: &Inspection, part: usize, placed: &Placed, links: bool) -> Markup {
     let class = format!("frame {}", class_of(inspection, part));
-    let link = Link { part, class: "", tip: tip_of(inspection, part), stop: links.then_some(true) };
-    linked(rect(&class, placed, 10.0), link)
+    let anchor = Anchor { part, class: "", tip: tip_of(inspection, part), stop: links.then_some(true) };
+    linked(rect(&class, placed, 10.0), anchor)
 }
 
 /// The title of a frame; edges pass behind it.
@@ -159,14 +159,14 @@ fn node_box(inspection: &Inspection, node: &Node, placed: &Placed, has_frames: b
                 false => format!("alone {}", class_of(inspection, *part)),
             };
             let named = if name.is_empty() { String::new() } else { format!(" {name}") };
-            let link = Link {
+            let anchor = Anchor {
                 part: *part,
                 class: "node",
                 tip: format!("{op}{named}, {}", tip_of(inspection, *part)),
                 // One stop of the keyboard for each partition is enough.
                 stop: links.then_some(!is_framed),
             };
-            linked(html! { (rect(&class, placed, 6.0)) (lines) }, link)
+            linked(html! { (rect(&class, placed, 6.0)) (lines) }, anchor)
         }
         Node::Input { tensor, name, .. } | Node::Output { tensor, name, .. } => html! {
             g class="node" {
@@ -182,7 +182,7 @@ fn tip_of(inspection: &Inspection, part: usize) -> String {
 }
 
 /// What makes a thing in the picture a part of a partition.
-struct Link<'a> {
+struct Anchor<'a> {
     part: usize,
     class: &'a str,
     tip: String,
@@ -191,7 +191,7 @@ struct Link<'a> {
 }
 
 /// A part of a partition: in a page, a link to its details.
-fn linked(content: Markup, Link { part, class, tip, stop }: Link<'_>) -> Markup {
+fn linked(content: Markup, Anchor { part, class, tip, stop }: Anchor<'_>) -> Markup {
     let class = format!("{class} of-{part}");
     let class = class.trim_start();
     match stop {
