@@ -234,8 +234,8 @@ fn a_plan_says_why_steps_are_not_fused_in_registers() {
 
     let of =
         |data_type: DataType, id: usize, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
-    let dense = |id: usize| of(DataType::F32, id, &[256, 256]);
-    let mask = |id: usize| of(DataType::Boolean, id, &[256, 256]);
+    let dense = |id: usize| of(DataType::F32, id, &[64, 256]);
+    let mask = |id: usize| of(DataType::Boolean, id, &[64, 256]);
     let binary = |id: usize, kind: OpKind, x: &LogicalTensor, y: &LogicalTensor, to: &LogicalTensor| {
         Op::new(id, kind).input(x.clone()).input(y.clone()).output(to.clone())
     };
@@ -245,8 +245,8 @@ fn a_plan_says_why_steps_are_not_fused_in_registers() {
     let select =
         |id: usize, [cond, then, else_, to]: [LogicalTensor; 4]| Op::select(id, cond, then, else_, to);
     let sum = |x: &LogicalTensor, to: usize| binary(0, OpKind::Add, x, &dense(2), &dense(to));
-    let short = |id: usize| LogicalTensor::with_strides(id, DataType::F32, &[256, 5], &[8, 1]).unwrap();
-    let short_result = |id: usize| of(DataType::F32, id, &[256, 5]);
+    let short = |id: usize| LogicalTensor::with_strides(id, DataType::F32, &[64, 5], &[8, 1]).unwrap();
+    let short_result = |id: usize| of(DataType::F32, id, &[64, 5]);
     let rows: &[(&str, Vec<Op>, &[Verdict])] = &[
         ("alone", vec![select(0, [mask(1), dense(2), dense(3), dense(4)])], &[Verdict::NoPartner]),
         (
@@ -287,7 +287,7 @@ fn a_plan_says_why_steps_are_not_fused_in_registers() {
             vec![
                 binary(0, OpKind::Add, &short(1), &short(2), &short_result(5)),
                 binary(1, OpKind::Multiply, &short_result(5), &short(3), &short_result(6)),
-                select(2, [of(DataType::Boolean, 7, &[256, 5]), short_result(6), short(4), short_result(8)]),
+                select(2, [of(DataType::Boolean, 7, &[64, 5]), short_result(6), short(4), short_result(8)]),
             ],
             &[Verdict::ShortRows, Verdict::ShortRows, Verdict::ShortRows],
         ),
@@ -297,11 +297,11 @@ fn a_plan_says_why_steps_are_not_fused_in_registers() {
                 binary(
                     0,
                     OpKind::Add,
-                    &of(DataType::F32, 1, &[256, 1]),
-                    &of(DataType::F32, 2, &[256, 1]),
-                    &of(DataType::F32, 5, &[256, 1]),
+                    &of(DataType::F32, 1, &[64, 1]),
+                    &of(DataType::F32, 2, &[64, 1]),
+                    &of(DataType::F32, 5, &[64, 1]),
                 ),
-                binary(1, OpKind::Multiply, &of(DataType::F32, 5, &[256, 1]), &dense(3), &dense(6)),
+                binary(1, OpKind::Multiply, &of(DataType::F32, 5, &[64, 1]), &dense(3), &dense(6)),
                 select(2, [mask(7), dense(6), dense(4), dense(8)]),
             ],
             &[Verdict::Repeated, Verdict::Fused],
