@@ -45,6 +45,7 @@ pub(in crate::compile) fn pairs(
             }
         }
     }
+    // By output, then by input: numbers have a sort that others share.
     pairs.sort_unstable();
     pairs.into_iter().map(|(output, input)| InPlacePorts { input, output }).collect()
 }

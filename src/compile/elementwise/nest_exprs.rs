@@ -69,6 +69,7 @@ pub(super) fn group_exprs<'a>(
     }
     let mut shapes: Vec<(&Dims, Vec<(usize, usize)>)> =
         by_shape.into_iter().filter(|(dims, _)| !dims.contains(&0)).collect();
+    // A sort of plain numbers has code that others share; one of shapes would be an instance of its own.
     let mut order: Vec<(usize, usize, usize)> = (shapes.iter().enumerate())
         .map(|(index, (dims, of_shape))| {
             (shape::element_count(dims).unwrap_or(i64::MAX) as usize, of_shape[0].1, index)

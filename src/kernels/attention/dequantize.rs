@@ -136,7 +136,7 @@ impl DequantizeKernels {
         }
     }
 
-    /// `integers` are those of a type of four bits, by their bits.
+    /// `integers` are those of a type of four bits, by their bits; other types do not read them.
     ///
     /// # Safety
     ///
