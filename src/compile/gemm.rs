@@ -371,11 +371,17 @@ impl Phases<'_> {
                 (method, right_tile, form.left_type(), depth_block.min(shape.depth))
             }
         };
-        let must_lie_along_depth =
-            matches!(method.way, Way::Dots | Way::Tiles { form: Form::Bf16Pairs, .. }) && shape.depth > 1;
+        let is_along_depth = match method.way {
+            Way::Dots => true,
+            Way::Tiles { form, .. } => form.is_in_pairs(),
+        };
+        let must_lie_along_depth = is_along_depth && shape.depth > 1;
         let left_width = left_type.size()? as isize;
-        let is_read_in_place =
-            left.data_type == left_type && (!must_lie_along_depth || left_column == left_width);
+        // Tiles read whole lines, and two for each if rows do not begin with lines (decision: amx-lines).
+        let crosses_lines = |form: Form| form.uses_tiles() && left_row % LINE as isize != 0;
+        let is_read_in_place = left.data_type == left_type
+            && (!must_lie_along_depth || left_column == left_width)
+            && !matches!(method.way, Way::Tiles { form, .. } if crosses_lines(form));
         let row_pack = match is_read_in_place || integers.is_some() {
             true => None,
             false => Some(RowPack::new(level, left.data_type, left_type)?),

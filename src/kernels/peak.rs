@@ -13,9 +13,9 @@ use crate::types::kind::CpuFeature;
 use crate::types::kind::Level;
 
 /// Multiplies and adds in registers, a number of steps of independent chains, by the widest instructions in
-/// use for products of a type: pairs of bf16 if the CPU has them, quads of 8-bit integers or else pairs of
-/// 16-bit ones for u8 and s8, f32 for all other types. Returns the number of operations done, a
-/// multiplication and an addition counted as two.
+/// use for products of a type. For bf16 these are tiles of AMX or else pairs, if the CPU has one of them;
+/// for u8 and s8 tiles, quads of 8-bit integers or else pairs of 16-bit ones; for all other types f32.
+/// Returns the number of operations done, a multiplication and an addition counted as two.
 ///
 /// The time that it takes is the limit of a product, whatever the memory does.
 ///
@@ -34,7 +34,13 @@ pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
         let has = |feature| CpuFeatures::available().contains(feature);
         let (has_pairs, has_quads) = (has(CpuFeature::Avx512Bf16), has(CpuFeature::Avx512Vnni));
         let is_integer = matches!(data_type, DataType::U8 | DataType::S8);
+        let has_tiles = has(if is_integer { CpuFeature::AmxInt8 } else { CpuFeature::AmxBf16 });
         match Level::available() {
+            #[cfg(feature = "avx512")]
+            Level::Avx512 if has_tiles && (is_integer || data_type == DataType::Bf16) => {
+                // SAFETY: the machine has the feature.
+                return unsafe { super::gemm::amx::peak(is_integer, steps) };
+            }
             #[cfg(feature = "avx512")]
             // SAFETY: the machine runs the level, and has the feature.
             Level::Avx512 if is_integer && has_quads => return unsafe { x86::quads(steps) },
@@ -53,7 +59,7 @@ pub fn arithmetic_in_registers(data_type: DataType, steps: usize) -> f64 {
             Level::Avx2 => return unsafe { x86::avx2(steps) },
             _ => {}
         }
-        let _ = (has_pairs, has_quads);
+        let _ = (has_pairs, has_quads, has_tiles);
     }
     #[cfg(target_arch = "aarch64")]
     if Level::available() == Level::Neon {

@@ -358,9 +358,11 @@ impl GemmPhase {
                 let form = match kernel.form() {
                     Form::F32 => "f32",
                     Form::Bf16Pairs => "pairs of bf16",
+                    Form::Bf16Tiles => "pairs of bf16 in AMX tiles",
                     Form::Bf16 => "f32 from bf16",
                     Form::F16 => "f32 from f16",
                     Form::S8Quads => "s32 from quads of 8 bits",
+                    Form::S8Tiles => "s32 from quads of 8 bits in AMX tiles",
                     Form::S16Pairs => "s32 from pairs of 16 bits",
                 };
                 format!("{form}, {right}, blocks of {}", depth_block.min(self.depth))

@@ -65,6 +65,8 @@ pub(super) enum Order {
     OneByOne,
     /// Pair after pair.
     Pairs,
+    /// Block after block of 32.
+    Blocks,
     /// In lanes, which are added up as a tree.
     Lanes,
 }
@@ -74,6 +76,7 @@ impl Method {
         match self.way {
             Way::Dots => Order::Lanes,
             Way::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
+            Way::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
             Way::Tiles { .. } => Order::OneByOne,
         }
     }
@@ -81,7 +84,7 @@ impl Method {
     /// For 8-bit integers. Few rows are one row of tiles, so that panels have one reader, which packs them if
     /// the right operand is an input that varies; those of a constant one are kept for later executions.
     pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
-        let form = Form::integers(machine.level, machine.features);
+        let form = Form::integers(machine.level, machine.features, shape.rows);
         let mut method = Self::packed(shape, form, machine);
         if let Way::Tiles { right, depth_block, .. } = &mut method.way
             && shape.rows <= MAX_SKINNY_ROWS
@@ -96,12 +99,13 @@ impl Method {
     /// With a right operand that is packed.
     fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
         let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, panel);
+        let tile = tile_of(shape, Extent { rows: if form.uses_tiles() { 32 } else { 2 }, columns: panel });
         // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
         let steps = if form.is_integer() { form.depth_step() } else { 1 };
         let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
         let blocks = shape.depth.div_ceil(most).max(1);
-        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(2 * steps).max(2 * steps);
+        let unit = form.depth_unit();
+        let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(unit).max(unit);
         Self { way: Way::Tiles { form, right: Right::Packed, depth_block }, tile }
     }
 
@@ -144,8 +148,8 @@ impl Method {
     }
 }
 
-/// Tiles of nearly equal size.
-fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
+/// Tiles of nearly equal size, which are multiples of a unit unless the product is smaller.
+fn tile_of(shape: &ProductShape, unit: Extent) -> Extent {
     let even = |of: usize, most: usize, unit: usize| {
         let blocks = of.div_ceil(most.max(1)).max(1);
         of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
@@ -153,8 +157,8 @@ fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
     let mut most = TILE;
     loop {
         let tile = Extent {
-            rows: even(shape.rows, most.rows, 2),
-            columns: even(shape.columns, most.columns, panel),
+            rows: even(shape.rows, most.rows, unit.rows),
+            columns: even(shape.columns, most.columns, unit.columns),
         };
         let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
         let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
@@ -163,7 +167,7 @@ fn tile_of(shape: &ProductShape, panel: usize) -> Extent {
             return tile;
         }
         match most {
-            Extent { columns, .. } if columns > panel && columns > 64 => most.columns = columns / 2,
+            Extent { columns, .. } if columns > unit.columns && columns > 64 => most.columns = columns / 2,
             Extent { rows, .. } if rows > 32 => most.rows = rows / 2,
             _ => return tile,
         }

@@ -413,6 +413,7 @@ pub(super) fn micro_kernel(level: Level, form: Form, rows: usize, vectors: usize
             Form::F16 => avx512_f16(rows, vectors),
             Form::S8Quads => avx512_s8_quads(rows, vectors),
             Form::S16Pairs => avx512_s16_pairs(rows, vectors),
+            Form::Bf16Tiles | Form::S8Tiles => unreachable!("tiles have loops of their own"),
         };
     }
     #[cfg(target_arch = "x86_64")]

@@ -4,6 +4,9 @@ use crate::types::dtype::DataType;
 use crate::types::features::CpuFeatures;
 use crate::types::kind::{CpuFeature, Level};
 
+/// Fewest rows of a product of integers that gains from tiles (decision: amx-tiles).
+const MIN_TILE_ROWS: usize = 6;
+
 /// The form in which a micro-kernel reads both operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -19,6 +22,10 @@ pub(crate) enum Form {
     /// The left operand is u8, the right one s8, and four neighbours along the depth are one element of 4
     /// bytes. Sums are s32.
     S8Quads,
+    /// As [`Bf16Pairs`](Self::Bf16Pairs), in the tile registers of AMX.
+    Bf16Tiles,
+    /// As [`S8Quads`](Self::S8Quads), in the tile registers of AMX.
+    S8Tiles,
     /// As [`S8Quads`](Self::S8Quads), but each number is widened to 16 bits, and two neighbours are one
     /// element.
     S16Pairs,
@@ -27,13 +34,17 @@ pub(crate) enum Form {
 impl Form {
     /// The form for operands of a type, if the right one is packed before.
     ///
-    /// Intel's cores from Sapphire Rapids on multiply pairs in vectors so slowly that f32 is faster. These
+    /// Tiles of AMX are several times as fast as anything else (decision: amx-tiles). Without them, Intel's
+    /// cores from Sapphire Rapids on multiply pairs in vectors so slowly that f32 is faster. These
     /// cores alone have f16 arithmetic, which a hypervisor that hides AMX shows (decision: bf16-pairs).
     pub(crate) fn packed(data_type: DataType, level: Level, features: CpuFeatures) -> Self {
-        let has_pairs = level == Level::Avx512
-            && features.contains(CpuFeature::Avx512Bf16)
-            && !features.contains(CpuFeature::Avx512Fp16);
-        if data_type == DataType::Bf16 && has_pairs { Self::Bf16Pairs } else { Self::F32 }
+        let has = |feature| features.contains(feature);
+        let has_pairs = data_type == DataType::Bf16 && level == Level::Avx512 && has(CpuFeature::Avx512Bf16);
+        match has_pairs {
+            true if has(CpuFeature::AmxBf16) => Self::Bf16Tiles,
+            true if !has(CpuFeature::Avx512Fp16) => Self::Bf16Pairs,
+            _ => Self::F32,
+        }
     }
 
     /// The form for a right operand of a type that is read where it is.
@@ -45,9 +56,11 @@ impl Form {
         }
     }
 
-    /// The form for operands of 8-bit integers.
-    pub(crate) fn integers(level: Level, features: CpuFeatures) -> Self {
+    /// The form for operands of 8-bit integers, of which the left one has so many rows. Few rows leave tiles
+    /// nearly empty; the sums are the same.
+    pub(crate) fn integers(level: Level, features: CpuFeatures, rows: usize) -> Self {
         match level == Level::Avx512 && features.contains(CpuFeature::Avx512Vnni) {
+            true if features.contains(CpuFeature::AmxInt8) && rows >= MIN_TILE_ROWS => Self::S8Tiles,
             true => Self::S8Quads,
             false => Self::S16Pairs,
         }
@@ -55,15 +68,25 @@ impl Form {
 
     /// Whether sums are s32.
     pub(crate) fn is_integer(self) -> bool {
-        matches!(self, Self::S8Quads | Self::S16Pairs)
+        matches!(self, Self::S8Quads | Self::S8Tiles | Self::S16Pairs)
+    }
+
+    /// Whether products are worked out in the tile registers of AMX.
+    pub(crate) fn uses_tiles(self) -> bool {
+        matches!(self, Self::Bf16Tiles | Self::S8Tiles)
+    }
+
+    /// Whether both operands are read in pairs of bf16.
+    pub(crate) fn is_in_pairs(self) -> bool {
+        matches!(self, Self::Bf16Pairs | Self::Bf16Tiles)
     }
 
     /// The type in which the left operand is read.
     pub(crate) fn left_type(self) -> DataType {
         match self {
             Self::F32 | Self::Bf16 | Self::F16 => DataType::F32,
-            Self::Bf16Pairs => DataType::Bf16,
-            Self::S8Quads => DataType::U8,
+            Self::Bf16Pairs | Self::Bf16Tiles => DataType::Bf16,
+            Self::S8Quads | Self::S8Tiles => DataType::U8,
             Self::S16Pairs => DataType::S16,
         }
     }
@@ -72,26 +95,35 @@ impl Form {
     pub(crate) fn depth_step(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 | Self::F16 => 1,
-            Self::Bf16Pairs | Self::S16Pairs => 2,
-            Self::S8Quads => 4,
+            Self::Bf16Pairs | Self::Bf16Tiles | Self::S16Pairs => 2,
+            Self::S8Quads | Self::S8Tiles => 4,
+        }
+    }
+
+    /// What blocks of the depth are multiples of, so that the order of additions does not depend on them.
+    pub(crate) fn depth_unit(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,
+            Self::S8Quads | Self::S16Pairs => 2 * self.depth_step(),
+            Self::Bf16Tiles | Self::S8Tiles => 16 * self.depth_step(),
         }
     }
 
     /// Bytes of an element of the right operand: of all steps that one multiplication takes.
     pub(crate) fn right_width(self) -> usize {
         match self {
-            Self::F32 | Self::Bf16Pairs | Self::S8Quads | Self::S16Pairs => 4,
             Self::Bf16 | Self::F16 => 2,
+            _ => 4,
         }
     }
 
     /// Rows and vectors of the largest tile of each width, and so the columns of a panel.
     pub(super) fn geometry(self, level: Level) -> Geometry {
         match (level, self) {
-            (Level::Avx512, Self::F32 | Self::Bf16Pairs | Self::S8Quads) => {
-                Geometry { lanes: 16, rows: &[8, 8, 8, 6] }
+            (Level::Avx512, Self::Bf16 | Self::F16 | Self::S16Pairs) => {
+                Geometry { lanes: 16, rows: &[4, 4, 4, 4] }
             }
-            (Level::Avx512, _) => Geometry { lanes: 16, rows: &[4, 4, 4, 4] },
+            (Level::Avx512, _) => Geometry { lanes: 16, rows: &[8, 8, 8, 6] },
             (Level::Avx2, Self::F32 | Self::Bf16Pairs | Self::S16Pairs) => {
                 Geometry { lanes: 8, rows: &[6, 6] }
             }

@@ -87,7 +87,7 @@ impl IntegerRows {
             // SAFETY: as the caller promises.
             unsafe {
                 match self.form {
-                    Form::S8Quads => {
+                    Form::S8Quads | Form::S8Tiles => {
                         at_level!(self.level, rows::<true>(extent, from, self.flip, to, sums, accumulate))
                     }
                     _ => at_level!(self.level, rows::<false>(extent, from, self.flip, to, sums, accumulate)),
@@ -152,7 +152,7 @@ impl IntegerPanels {
             // SAFETY: as the caller promises.
             unsafe {
                 match self.form {
-                    Form::S8Quads => {
+                    Form::S8Quads | Form::S8Tiles => {
                         at_level!(self.level, panel::<true>(extent, from, self.flip, to, sums, accumulate));
                     }
                     _ => at_level!(self.level, panel::<false>(extent, from, self.flip, to, sums, accumulate)),

@@ -12,11 +12,14 @@
 //! [`dot`] is for few rows and a right operand that is contiguous along the depth. Its lanes go along the
 //! depth, and a fixed tree adds them up.
 
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(super) mod amx;
 mod bodies;
 pub(crate) mod dot;
 mod form;
 pub(crate) mod integers;
 pub(crate) mod pack;
+mod product;
 mod simd;
 #[cfg(test)]
 mod tests;
@@ -24,48 +27,13 @@ mod tests;
 use self::bodies::{Micro, micro_kernel};
 pub(crate) use self::form::Form;
 use self::form::Geometry;
+pub(crate) use self::product::{Matrix, Panels, Product};
 use crate::types::kind::Level;
 
 /// Columns of a panel of the right operand: what the widest tile has.
 pub(crate) fn panel_columns(level: Level, form: Form) -> usize {
     let Geometry { lanes, rows } = form.geometry(level);
     lanes * rows.len()
-}
-
-/// A matrix product, whose strides count in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Product {
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    /// Number of products that each element sums up.
-    pub(crate) depth: usize,
-    /// The left operand: `rows` × `depth`.
-    pub(crate) left: Matrix,
-    /// The right operand: `depth` × `columns`, in panels of [`panel_columns`].
-    pub(crate) right: Panels,
-    /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
-    pub(crate) to: *mut f32,
-    pub(crate) to_row: isize,
-    /// Whether the result is added to what stands there.
-    pub(crate) accumulate: bool,
-}
-
-/// A matrix with any strides, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Matrix {
-    pub(crate) at: *const u8,
-    pub(crate) row_stride: isize,
-    pub(crate) col_stride: isize,
-}
-
-/// A matrix in panels of columns; within a row of a panel, elements are contiguous.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Panels {
-    pub(crate) at: *const u8,
-    /// Bytes from one row of a panel to the next; a row is a pair of rows if they are read in pairs.
-    pub(crate) row_stride: isize,
-    /// Bytes from one panel to the next.
-    pub(crate) panel_stride: isize,
 }
 
 /// The micro-kernels of a level and form.
@@ -98,6 +66,11 @@ impl GemmKernel {
     /// level and form. If several rows are read at once, neighbours along the depth of the left operand are
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        if self.form.uses_tiles() {
+            // SAFETY: as the caller promises.
+            return unsafe { amx::run(self.panel_columns(), self.form, product) };
+        }
         let geometry = self.form.geometry(self.level);
         let panel = geometry.lanes * geometry.rows.len();
         let step = self.form.depth_step();

@@ -192,9 +192,19 @@ impl PackPanel {
             unsafe { to.write_bytes(0, packed_rows * row_stride) };
         }
         let target = Target { at: to, row_stride: row_stride as isize };
-        if self.form != Form::Bf16Pairs {
+        if !self.form.is_in_pairs() {
             // SAFETY: as the caller promises.
             return unsafe { row_pack.run(Extent { rows: depth, columns }, from, target, scratch) };
+        }
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        if row_pack.width == 4 && from.col_stride == 4 {
+            let row = |row: usize| from.at.wrapping_offset(from.row_stride * row as isize).cast();
+            for low in (0..depth).step_by(2) {
+                let high = if low + 1 < depth { Some(row(low + 1)) } else { None };
+                // SAFETY: as the caller promises; a machine that runs the form has the instructions.
+                unsafe { round_to_pairs(columns, row(low), high, target.at_row(low / 2).at.cast()) };
+            }
+            return;
         }
         // Pairs that are neighbours in memory are elements of 4 bytes.
         let whole = match from.row_stride {
@@ -242,6 +252,36 @@ impl PackPanel {
         let to = Target { at: to, row_stride: self.row_bytes() as isize };
         // SAFETY: as the caller promises.
         unsafe { integers.run(extent, from, to, sums, scratch) };
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+with_features! {
+    avx512_bf16
+    /// Rounds two rows to bf16 and interleaves them; without a second row, 0 stands in its place.
+    ///
+    /// # Safety
+    ///
+    /// `count` elements of each row can be read, as many pairs can be written, and the machine has the
+    /// instructions.
+    unsafe fn round_to_pairs(count: usize, low: *const f32, high: Option<*const f32>, to: *mut u32) {
+        use std::arch::x86_64::*;
+        let order: [u16; 32] = std::array::from_fn(|at| (at / 2 + at % 2 * 16) as u16);
+        for at in (0..count).step_by(16) {
+            let mask = u16::MAX >> 16usize.saturating_sub(count - at);
+            // SAFETY: as the caller promises; elements outside of the mask are neither read nor written.
+            unsafe {
+                let order = _mm512_loadu_si512(order.as_ptr().cast());
+                let low = _mm512_maskz_loadu_ps(mask, low.wrapping_add(at));
+                let high = high.map_or_else(
+                    || _mm512_setzero_ps(),
+                    |high| _mm512_maskz_loadu_ps(mask, high.wrapping_add(at)),
+                );
+                let both = _mm512_cvtne2ps_pbh(high, low);
+                let pairs = _mm512_permutexvar_epi16(order, std::mem::transmute::<__m512bh, __m512i>(both));
+                _mm512_mask_storeu_epi32(to.wrapping_add(at).cast(), mask, pairs);
+            }
+        }
     }
 }
 

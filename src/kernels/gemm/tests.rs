@@ -5,7 +5,7 @@ use super::*;
 use crate::kernels::{Extent, Target};
 use crate::types::dtype::DataType;
 use crate::types::features::CpuFeatures;
-use crate::types::kind::CpuIsa;
+use crate::types::kind::{CpuFeature, CpuIsa};
 
 /// Small integers, whose products and sums are exact in every type and order.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -45,6 +45,9 @@ const SIZES: &[[usize; 3]] = &[
     [17, 77, 129],
     [5, 33, 0],
     [31, 63, 40],
+    [32, 64, 64],
+    [33, 97, 161],
+    [70, 130, 96],
 ];
 
 const TYPES: [DataType; 3] = [DataType::F32, DataType::Bf16, DataType::F16];
@@ -56,7 +59,7 @@ fn products_are_those_of_the_plain_loop() {
     let features = CpuFeatures::available();
     for level in Level::all_available() {
         for (data_type, sizes) in TYPES.iter().flat_map(|&t| SIZES.iter().map(move |&sizes| (t, sizes))) {
-            for (transposes, block) in [(0, 1000usize), (1, 1000), (2, 10), (3, 16)] {
+            for (transposes, block) in [(0, 1000usize), (1, 1000), (2, 10), (3, 16), (0, 64)] {
                 // Pairs are tested wherever the CPU has them, slow or not.
                 let pairs = CpuIsa::Avx512Bf16.features().intersection(features).within(level);
                 let packed =
@@ -177,6 +180,23 @@ fn dot_products_are_those_of_the_plain_loop() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// Kernels in tile registers run in all tests of products where the machine has them, and nowhere else.
+#[test]
+fn products_use_tiles_where_the_machine_has_amx() {
+    let features = CpuFeatures::available();
+    let has = |wanted: CpuFeature| features.contains(wanted);
+    if !has(CpuFeature::AmxTile) {
+        eprintln!("skipped: this machine has no AMX, or it is capped");
+    }
+    let packed = Form::packed(DataType::Bf16, Level::Avx512, features);
+    assert_eq!(packed == Form::Bf16Tiles, has(CpuFeature::AmxBf16));
+    assert_eq!(Form::integers(Level::Avx512, features, 100) == Form::S8Tiles, has(CpuFeature::AmxInt8));
+    for level in [Level::Portable, Level::Avx2] {
+        assert!(!Form::packed(DataType::Bf16, level, features).uses_tiles(), "{level}");
+        assert!(!Form::integers(level, features, 100).uses_tiles(), "{level}");
+    }
+}
+
 /// Bytes that stand for integers of a type, the extremes often.
 fn integers(count: usize, seed: usize) -> Vec<u8> {
     let of = |i: usize| match (i * 7 + seed * 3 + i / 13) % 5 {
@@ -194,7 +214,8 @@ fn products_of_integers_are_those_of_the_plain_loop() {
     let mut wrong = Vec::new();
     let features = CpuFeatures::available();
     for level in Level::all_available() {
-        let forms = [CpuFeatures::NONE, features.within(level)].map(|of| Form::integers(level, of));
+        let forms = [(CpuFeatures::NONE, 1), (features.within(level), 1), (features.within(level), 100)]
+            .map(|(of, rows)| Form::integers(level, of, rows));
         for (form, types) in forms.into_iter().flat_map(|form| {
             [[DataType::U8, DataType::S8], [DataType::S8, DataType::U8]].map(|types| (form, types))
         }) {

@@ -1,0 +1,37 @@
+//! A matrix product, and how its operands lie.
+
+/// A matrix product, whose strides count in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Product {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Number of products that each element sums up.
+    pub(crate) depth: usize,
+    /// The left operand: `rows` × `depth`.
+    pub(crate) left: Matrix,
+    /// The right operand: `depth` × `columns`, in panels of [`panel_columns`](super::panel_columns).
+    pub(crate) right: Panels,
+    /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
+    pub(crate) to: *mut f32,
+    pub(crate) to_row: isize,
+    /// Whether the result is added to what stands there.
+    pub(crate) accumulate: bool,
+}
+
+/// A matrix with any strides, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matrix {
+    pub(crate) at: *const u8,
+    pub(crate) row_stride: isize,
+    pub(crate) col_stride: isize,
+}
+
+/// A matrix in panels of columns; within a row of a panel, elements are contiguous.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panels {
+    pub(crate) at: *const u8,
+    /// Bytes from one row of a panel to the next; a row is a pair of rows if they are read in pairs.
+    pub(crate) row_stride: isize,
+    /// Bytes from one panel to the next.
+    pub(crate) panel_stride: isize,
+}
