@@ -21,7 +21,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, WeightsProgram,
+    AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, ValueProduct,
+    WeightsProgram,
 };
 use crate::types::dtype::DataType;
 
@@ -112,21 +113,50 @@ fn add(
     let ScoreProgram { nest, first_access } = attached(nest);
     let unmasked = unmasked.map(attached);
 
-    let form = Form::F32;
+    let types = operands.types();
     let to_f32 = |data_type: DataType| match data_type {
         DataType::F32 => Some(None),
         other => RowPack::new(level, other, DataType::F32).map(Some),
     };
+    let pairs = Some(Form::packed(DataType::Bf16, level, machine.features)).filter(|form| form.is_in_pairs());
+    let is_bf16 = |values: [usize; 2]| values.iter().all(|&value| type_of(value) == DataType::Bf16);
+    let form = pairs.filter(|_| is_bf16([shape.queries, shape.keys]) && types[..2] == [DataType::Bf16; 2]);
+    let form = form.unwrap_or(Form::F32);
+    let pack_keys = match form.is_in_pairs() {
+        true if operands.keys.element == 2 || shape.depth == 1 => Some(None),
+        true => RowPack::new(level, DataType::Bf16, DataType::Bf16).map(Some),
+        false => to_f32(types[1]),
+    };
+    let value_product =
+        pairs.filter(|_| is_bf16([shape.factors, shape.values]) && types[2] == DataType::Bf16);
+    let value_product = match value_product {
+        None => Some(ValueProduct::F32(GemmKernel::new(level, Form::F32))),
+        Some(form) => {
+            let weights = PackPanel::new(level, DataType::F32, form, QUERIES);
+            let values = RowPack::new(level, DataType::Bf16, DataType::Bf16);
+            let kernel = GemmKernel::new(level, form);
+            weights.zip(values).map(|(weights, values)| ValueProduct::Pairs { kernel, weights, values })
+        }
+    };
     let (round, widen) = (|to| round(level, to), |from| widen(level, from));
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
     let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
-    let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(round_scores), Some(widen_logits)) = (
+    let (
+        Some(pack_queries),
+        Some(pack_keys),
+        Some(pack_values),
+        Some(value_product),
+        Some(round_scores),
+        Some(widen_logits),
+    ) = (
         pack_queries,
-        to_f32(operands.types()[1]),
-        to_f32(operands.types()[2]),
+        pack_keys,
+        to_f32(types[2]),
+        value_product,
         round(type_of(shape.scores)),
         widen(type_of(shape.logits)),
-    ) else {
+    )
+    else {
         return Err(refuse(plan));
     };
     let weights = match weights {
@@ -139,7 +169,6 @@ fn add(
     let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
     // Without classes nobody knows which tiles are unmasked.
     let unmasked = unmasked.filter(|_| classes.is_some());
-    let types = operands.types();
     let mut phase = AttentionPhase {
         nest,
         first_access,
@@ -148,6 +177,7 @@ fn add(
         depth: shape.depth,
         value_columns: shape.value_columns,
         product: GemmKernel::new(level, form),
+        value_product,
         kernels: AttentionKernels::new(level),
         queries: pack_queries,
         keys: pack_keys,
@@ -207,6 +237,14 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     let queries = take(phase.queries.panel_bytes(depth).saturating_mul(panels));
     let keys = take(converted(phase.keys, of_keys, key_row));
     let values = take(converted(phase.values, of_values, value_row));
+    let (packed_values, packed_weights) = match &phase.value_product {
+        ValueProduct::F32(_) => (0, 0),
+        ValueProduct::Pairs { weights, .. } => {
+            let panels = QUERIES.div_ceil(weights.columns());
+            let values = value_columns.saturating_mul(AttentionPhase::PACKED_VALUE_ROW);
+            (take(values), take(weights.panel_bytes(KEYS).saturating_mul(panels)))
+        }
+    };
     let scores = take(tile(KEYS, 4));
     let weights = take(tile(KEYS, 4));
     let typed_scores = take(typed(phase.round_scores, KEYS));
@@ -227,6 +265,8 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
         key_row,
         values,
         value_row,
+        packed_values,
+        packed_weights,
         scores,
         weights,
         typed_scores,

@@ -30,6 +30,8 @@ pub(super) struct Shape {
     pub(super) scores: usize,
     pub(super) logits: usize,
     pub(super) result: usize,
+    /// The left operand of the second product.
+    pub(super) factors: usize,
     /// The result of the SoftMax and the left operand of the second product, if ops between them compute.
     pub(super) weights: Option<[usize; 2]>,
     /// The second result of the SoftMax, if it is wanted.
@@ -138,6 +140,7 @@ impl Shape {
             stats,
             inf_as_zero: softmax_op.str_attr(Attr::Mode) == Some("inf_as_zero"),
             transposes,
+            factors,
             dims: dims.clone(),
             query_axis,
             key_axis: rank - 1,

@@ -9,13 +9,14 @@ use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{QUERIES, QuantizedRows, ScoreTile, SoftmaxState};
+use crate::kernels::gemm::pack::{PackPanel, RowPack};
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
     AccessId, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram,
-    TileClass, class, largest_constant,
+    TileClass, ValueProduct, class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -360,35 +361,36 @@ impl<'a> QueryBlock<'a> {
     /// Adds the values of a block of keys, by weight.
     fn add_values(&mut self, tile: ScoreTile, pass: Pass) {
         let phase = self.phase;
-        let columns = phase.value_columns;
+        let all = Extent { rows: tile.keys, columns: phase.value_columns };
+        let is_exact = matches!(pass, Pass::Exact | Pass::ExactWeights);
+        let (sums, accumulate) = (self.sums(), self.has_sums);
         let operands = &mut self.logits.operands;
-        let all = Extent { rows: tile.keys, columns };
-        let values = operands.in_f32(AttentionOperand::Values, all);
-        // What dequantisation gives is finite or not, and not the integers.
-        let (data_type, given) = match phase.quantized[1] {
-            None => operands.given(AttentionOperand::Values),
-            Some(_) => (DataType::F32, values),
-        };
         // SAFETY: the values of the block can be read; all else is scratch of this thread, and the plan's
         // level was available when the plan was made.
         unsafe {
-            let is_exact = matches!(pass, Pass::Exact | Pass::ExactWeights);
-            if is_exact && !phase.kernels.is_finite(all, given, data_type) {
-                return phase.kernels.masked_product(tile, values, columns, self.sums());
+            if is_exact && !operands.has_finite_values(all) {
+                let values = operands.tokens(AttentionOperand::Values, all);
+                return phase.kernels.masked_product(tile, values, all.columns, sums);
             }
-            phase.product.run(&Product {
-                rows: columns,
+            let (kernel, left, right) = match &phase.value_product {
+                ValueProduct::F32(kernel) => {
+                    let panel_stride = 4 * kernel.panel_columns() as isize;
+                    let values = operands.tokens(AttentionOperand::Values, all);
+                    (kernel, values, Panels { at: tile.at.cast(), row_stride: ROW, panel_stride })
+                }
+                ValueProduct::Pairs { kernel, weights, values } => {
+                    (kernel, operands.packed_values(values, all), operands.packed_weights(weights, tile))
+                }
+            };
+            kernel.run(&Product {
+                rows: all.columns,
                 columns: tile.queries,
                 depth: tile.keys,
-                left: Matrix { at: values.at, row_stride: values.col_stride, col_stride: values.row_stride },
-                right: Panels {
-                    at: tile.at.cast(),
-                    row_stride: ROW,
-                    panel_stride: 4 * phase.product.panel_columns() as isize,
-                },
-                to: self.sums(),
+                left: Matrix { row_stride: left.col_stride, col_stride: left.row_stride, ..left },
+                right,
+                to: sums,
                 to_row: ROW,
-                accumulate: self.has_sums,
+                accumulate,
             });
         }
         self.has_sums = true;
@@ -514,8 +516,46 @@ impl ScoreOperands<'_> {
         self.dequantizers[0].iter_mut().for_each(Dequantizer::forget);
     }
 
-    /// The keys or values of the present tile in f32: where they are, or converted.
-    fn in_f32(&mut self, operand: AttentionOperand, extent: Extent) -> Matrix {
+    /// Whether all values of the present tile are finite: those that dequantisation gives, if there is one.
+    fn has_finite_values(&mut self, all: Extent) -> bool {
+        let (data_type, values) = match self.phase.quantized[1] {
+            None => self.given(AttentionOperand::Values),
+            Some(_) => (DataType::F32, self.tokens(AttentionOperand::Values, all)),
+        };
+        // SAFETY: the values of the block can be read; the plan's level was available when the plan was made.
+        unsafe { self.phase.kernels.is_finite(all, values, data_type) }
+    }
+
+    /// The values of the present tile in bf16, packed so that the keys of an element are neighbours.
+    fn packed_values(&self, pack: &RowPack, all: Extent) -> Matrix {
+        let (_, values) = self.given(AttentionOperand::Values);
+        let (layout, row) = (&self.phase.layout, AttentionPhase::PACKED_VALUE_ROW as isize);
+        let to = Target { at: self.place(layout.packed_values), row_stride: row };
+        let transposed = Matrix { row_stride: values.col_stride, col_stride: values.row_stride, ..values };
+        let extent = Extent { rows: all.columns, columns: all.rows };
+        // SAFETY: the values of the block can be read; the scratch has room for them and for the kernel.
+        unsafe { pack.run(extent, transposed, to, self.place(layout.pack)) };
+        Matrix { at: to.at, row_stride: 2, col_stride: row }
+    }
+
+    /// A tile of weights, rounded to bf16 and packed as panels.
+    fn packed_weights(&self, pack: &PackPanel, tile: ScoreTile) -> Panels {
+        let layout = &self.phase.layout;
+        let (at, panel_bytes) = (self.place(layout.packed_weights), pack.panel_bytes(tile.keys));
+        for (panel, first) in (0..tile.queries).step_by(pack.columns()).enumerate() {
+            let from = tile.at.wrapping_add(first).cast_const().cast();
+            let from = Matrix { at: from, row_stride: ROW, col_stride: 4 };
+            let count = pack.columns().min(tile.queries - first);
+            let to = at.wrapping_add(panel * panel_bytes);
+            // SAFETY: the weights of the tile can be read; the scratch has room for their panels and for the
+            // kernel.
+            unsafe { pack.run(tile.keys, count, from, to, self.place(layout.pack)) };
+        }
+        Panels { at, row_stride: pack.row_bytes() as isize, panel_stride: panel_bytes as isize }
+    }
+
+    /// The keys or values of the present tile: where they are, or converted.
+    fn tokens(&mut self, operand: AttentionOperand, extent: Extent) -> Matrix {
         let (_, tokens) = self.given(operand);
         let (phase, layout) = (self.phase, &self.phase.layout);
         let (index, convert, place, row) = match operand {
@@ -538,7 +578,7 @@ impl ScoreOperands<'_> {
         // SAFETY: the tokens of the block can be read; the scratch has room for a block of them, and for the
         // kernel.
         unsafe { convert.run(extent, tokens, to, self.place(self.phase.layout.pack)) };
-        Matrix { at: to.at, row_stride: to.row_stride, col_stride: 4 }
+        Matrix { at: to.at, row_stride: to.row_stride, col_stride: convert.written_width() as isize }
     }
 
     /// Packs the queries of the present block as panels.
@@ -576,7 +616,7 @@ impl ScoreOperands<'_> {
         let phase = self.phase;
         let Extent { rows: keys, columns: queries } = self.cursor.extent();
         let all = Extent { rows: keys, columns: phase.depth };
-        let left = self.in_f32(AttentionOperand::Keys, all);
+        let left = self.tokens(AttentionOperand::Keys, all);
         // SAFETY: the keys of the block can be read; all else is scratch of this thread, and the plan's level
         // was available when the plan was made.
         unsafe {

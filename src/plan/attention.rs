@@ -39,12 +39,16 @@ pub(crate) struct AttentionPhase {
     /// Elements of a query and of a key, and of a value.
     pub(crate) depth: usize,
     pub(crate) value_columns: usize,
+    /// Computes the scores.
     pub(crate) product: GemmKernel,
+    /// Multiplies weights by values.
+    pub(crate) value_product: ValueProduct,
     pub(crate) kernels: AttentionKernels,
     /// Packs the queries of a block as panels.
     pub(crate) queries: PackPanel,
-    /// Converts the keys and the values of a block to f32, unless they are.
+    /// Converts the keys of a block to the form that the product reads, unless they are in it.
     pub(crate) keys: Option<RowPack>,
+    /// Converts the values of a block to f32, unless they are.
     pub(crate) values: Option<RowPack>,
     /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
     pub(crate) quantized: [Option<QuantizedTokens>; 2],
@@ -67,11 +71,23 @@ pub(crate) struct AttentionPhase {
     pub(crate) layout: AttentionScratch,
 }
 
+/// How weights are multiplied by values.
+#[derive(Debug)]
+pub(crate) enum ValueProduct {
+    /// In f32.
+    F32(GemmKernel),
+    /// In pairs of bf16: the weights, which are rounded, and the values are packed for the kernel.
+    Pairs { kernel: GemmKernel, weights: PackPanel, values: RowPack },
+}
+
 impl AttentionPhase {
     /// The slot of the scores, as the first product makes them.
     pub(crate) const SCORES: usize = 0;
     /// The slot of what enters the SoftMax.
     pub(crate) const LOGITS: usize = 1;
+
+    /// Bytes of a row of packed values: of an element of each key of a block.
+    pub(crate) const PACKED_VALUE_ROW: usize = 2 * KEYS;
 
     /// Number of blocks of keys.
     pub(crate) fn key_blocks(&self) -> usize {
@@ -168,11 +184,14 @@ pub(crate) struct AttentionScratch {
     pub(crate) result_program: usize,
     /// The panels of the queries.
     pub(crate) queries: usize,
-    /// A block of keys and of values in f32, and bytes from one to the next.
+    /// A block of keys and of values as the products read them, and bytes from one to the next.
     pub(crate) keys: usize,
     pub(crate) key_row: usize,
     pub(crate) values: usize,
     pub(crate) value_row: usize,
+    /// A block of values with a row for each element, and the panels of weights, for products in pairs.
+    pub(crate) packed_values: usize,
+    pub(crate) packed_weights: usize,
     /// Tiles of f32: the scores, and the weights that come from them.
     pub(crate) scores: usize,
     pub(crate) weights: usize,
