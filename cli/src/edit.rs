@@ -321,7 +321,7 @@ const CONVERTS: [OpKind; 6] = [
 ];
 
 /// The tensors of an op that hold its floating-point data: those of the type variables of its first such
-/// input and of its first output.
+/// input, of its other operand and of its first output.
 /// Scales and shifts of norms, probabilities and the like have variables of their own, and keep their types.
 fn main_floats(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
     let schema = Schema::of(op.kind());
@@ -334,8 +334,9 @@ fn main_floats(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
         op.outputs().iter().enumerate().map(move |(index, tensor)| (variable(schema.outputs, index), tensor));
     let floats = inputs.chain(outputs).filter(|(_, tensor)| FLOATS.contains(&tensor.data_type()));
     let main = floats.clone().next().and_then(|(variable, _)| variable);
+    let operand = schema.inputs.iter().find(|port| port.name == "src_1").map(|port| port.type_variable);
     let result = variable(schema.outputs, 0);
-    floats.filter(move |(variable, _)| *variable == main || *variable == result).map(|(_, tensor)| tensor)
+    floats.filter(move |(of, _)| [main, operand, result].contains(of)).map(|(_, tensor)| tensor)
 }
 
 /// The value of an attribute from its text.

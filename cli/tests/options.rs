@@ -31,8 +31,22 @@ fn options_change_a_graph() {
     let scalars = room.write("scalars.json", select("f32", &[]));
     let (products, select) =
         (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
+    let sum = room.write(
+        "sum.json",
+        graph(vec![op(
+            0,
+            "Add",
+            vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3])],
+            vec![tensor(2, "f32", &[2, 3])],
+        )]),
+    );
     // Name, arguments, what the report must say.
     let rows: &[(&str, &[&str], &[&str])] = &[
+        (
+            "all types, of both operands",
+            &[&sum, "--type", "bf16", "--op-kind", "0=Minimum"],
+            &["0 src_0 bf16", "1 src_1 bf16 {3}", "2 dst bf16"],
+        ),
         (
             "names",
             &[&products],
