@@ -44,10 +44,10 @@ pub(crate) struct BatchArgs {
 }
 
 const HOW: &str = "Each --case=GRAPH of a batch file makes a graph of every combination of the values that \
-the settings before it list, until --reset: --in-shapes, --op-attrs, --op-kind, --dt, --tensor-property, \
---attr-fpmath and --mb. Words that say how benchdnn runs are passed over. Each graph is a line: passed (ran, \
-and equals the reference), ran (nothing was compared), refused (Sterna does not run it), wrong, failed, late \
-(ran out of time) or missing (there is no such file).";
+the settings before it list, until --reset: --in-shapes (--io-shapes is the same), --op-attrs, --op-kind, \
+--dt, --tensor-property, --attr-fpmath and --mb. Words that say how benchdnn runs are passed over. Each \
+graph is a line: passed (ran, and equals the reference), ran (nothing was compared), refused (Sterna \
+does not run it), wrong, failed, late (ran out of time) or missing (there is no such file).";
 
 const EXAMPLES: &str = "Examples:
   sterna batch select.batch --check
