@@ -142,6 +142,38 @@ fn what_benchdnn_takes_is_taken() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_run() {
+    let room = room();
+    let batch = room.write(
+        "dry.batch",
+        "--case=sum.json --in-shapes=1:4x3 --case=sum.json --reset --case=pool.json --case=op/product.json",
+    );
+    let big = room.write("big.json", product(100_000));
+    let none = room.write("none.batch", format!("--case=none.json --case={big}"));
+    let ended = sterna(&["batch", &batch, "--dry-run"]);
+    let found = lines(&room, &ended);
+    let expected = [
+        "compiled dry.batch:1 sum.json, partitions 1",
+        "refused  dry.batch:1 sum.json --shape 1=4x3, partitions 1; Add (op 0)",
+        "refused  dry.batch:1 pool.json, partitions 1; no kernel runs MaxPool",
+        "compiled dry.batch:1 op/product.json, partitions 1",
+        "graphs 4: 2 compiled, 2 refused; partitions as expected in 4 of 4",
+    ];
+    let wrong = found.iter().zip(expected).filter(|(found, expected)| !found.starts_with(expected));
+    none_of(wrong.map(|(found, expected)| format!("{expected}\n  {found}")).collect());
+    assert_eq!((found.len(), ended.code), (expected.len(), 0), "{found:#?} {}", ended.err);
+    // Each partition as the run itself compiles it: a product of more memory than there is compiles too.
+    let ended = sterna(&["batch", &none, "--dry-run"]);
+    assert_eq!(ended.code, 1, "{} {}", ended.out, ended.err);
+    assert!(ended.out.contains("graphs 2: 1 compiled, 1 missing;"), "{}", ended.out);
+    assert_eq!(sterna(&["batch", &batch, "--dry-run", "--strict"]).code, 1);
+    for option in ["--check", "--commands", "--time-limit=1"] {
+        let ended = sterna(&["batch", &batch, "--dry-run", option]);
+        assert_eq!(ended.code, 2, "{option}: {}", ended.err);
+    }
+}
+
+#[test]
 fn a_batch_ends_as_its_graphs_do() {
     let room = room();
     let fine = room.write("fine.batch", "--case=sum.json --in-shapes=0:3x3+1:1x3 --case=sum.json");
