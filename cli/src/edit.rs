@@ -163,8 +163,14 @@ impl Edits {
             && self.fpmath.is_none()
     }
 
-    /// Edits a graph; the constants of a model follow their types.
-    pub(crate) fn apply(&self, graph: Graph, constants: &mut BTreeMap<TensorId, Value>) -> Result<Edited> {
+    /// Edits a graph; the constants of a model follow their types. Tensors that get other shapes have none
+    /// for now, since an attribute may go with the new ones alone.
+    pub(crate) fn apply(
+        &self,
+        graph: Graph,
+        constants: &mut BTreeMap<TensorId, Value>,
+        reshaped: &HashSet<TensorId>,
+    ) -> Result<Edited> {
         let mut ops = HashSet::new();
         if self.is_empty() {
             return Ok(Edited { graph, ops });
@@ -194,8 +200,11 @@ impl Edits {
             let id = tensor.id();
             let data_type = types.get(&id).copied().unwrap_or(tensor.data_type());
             let property = properties.get(&id).copied().unwrap_or(tensor.property());
-            Ok(LogicalTensor::with_layout(id, data_type, tensor.dims(), tensor.layout().clone())?
-                .with_property(property)?)
+            let edited = match reshaped.contains(&id) {
+                true => LogicalTensor::unknown(id, data_type),
+                false => LogicalTensor::with_layout(id, data_type, tensor.dims(), tensor.layout().clone())?,
+            };
+            Ok(edited.with_property(property)?)
         };
         let mut edited = Graph::new();
         edited.set_fpmath(self.fpmath.unwrap_or(graph.fpmath()))?;
@@ -306,7 +315,34 @@ impl Edits {
                 attrs.push((row.attr, value));
             }
         }
+        self.match_channels(op.id(), &mut attrs);
         Ok(attrs)
+    }
+
+    /// Makes scales of channels as many as the zero points, or the other way round, if only one of the two is
+    /// edited.
+    fn match_channels(&self, op: OpId, attrs: &mut [(Attr, AttrValue)]) {
+        let found = |attrs: &[(Attr, AttrValue)], wanted| attrs.iter().position(|(attr, _)| *attr == wanted);
+        let is_edited =
+            |attr: Attr| self.attrs.iter().any(|(id, name, _)| *id == op && name.as_str() == attr.name());
+        let (edited, other) = match (is_edited(Attr::Scales), is_edited(Attr::Zps)) {
+            (true, false) => (Attr::Scales, Attr::Zps),
+            (false, true) => (Attr::Zps, Attr::Scales),
+            _ => return,
+        };
+        let is_of_channels =
+            found(attrs, Attr::Qtype).is_some_and(|at| attrs[at].1 == AttrValue::from("per_channel"));
+        if let (true, Some(edited), Some(other)) = (is_of_channels, found(attrs, edited), found(attrs, other))
+        {
+            let count = match &attrs[other].1 {
+                AttrValue::F32s(scales) => scales.len(),
+                AttrValue::S64s(points) => points.len(),
+                _ => return,
+            };
+            if let Some(value) = over_and_over(&attrs[edited].1, count) {
+                attrs[edited].1 = value;
+            }
+        }
     }
 }
 
@@ -321,7 +357,7 @@ const CONVERTS: [OpKind; 6] = [
 ];
 
 /// The tensors of an op that hold its floating-point data: those of the type variables of its first such
-/// input and of its first output.
+/// input, of its other operand and of its first output.
 /// Scales and shifts of norms, probabilities and the like have variables of their own, and keep their types.
 fn main_floats(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
     let schema = Schema::of(op.kind());
@@ -334,8 +370,9 @@ fn main_floats(op: &Op) -> impl Iterator<Item = &LogicalTensor> {
         op.outputs().iter().enumerate().map(move |(index, tensor)| (variable(schema.outputs, index), tensor));
     let floats = inputs.chain(outputs).filter(|(_, tensor)| FLOATS.contains(&tensor.data_type()));
     let main = floats.clone().next().and_then(|(variable, _)| variable);
+    let operand = schema.inputs.iter().find(|port| port.name == "src_1").map(|port| port.type_variable);
     let result = variable(schema.outputs, 0);
-    floats.filter(move |(variable, _)| *variable == main || *variable == result).map(|(_, tensor)| tensor)
+    floats.filter(move |(of, _)| [main, operand, result].contains(of)).map(|(_, tensor)| tensor)
 }
 
 /// The value of an attribute from its text.
@@ -366,6 +403,19 @@ fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
         return Some(Vec::new());
     }
     inner.split(['x', ',']).map(|number| number.trim().parse().ok()).collect()
+}
+
+/// A list of so many numbers: those of a list over and over.
+pub(crate) fn over_and_over(value: &AttrValue, count: usize) -> Option<AttrValue> {
+    match value {
+        AttrValue::F32s(list) if !list.is_empty() => {
+            Some(AttrValue::F32s(list.iter().copied().cycle().take(count).collect()))
+        }
+        AttrValue::S64s(list) if !list.is_empty() => {
+            Some(AttrValue::S64s(list.iter().copied().cycle().take(count).collect()))
+        }
+        _ => None,
+    }
 }
 
 /// A value in another floating-point type.

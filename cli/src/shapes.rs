@@ -10,6 +10,7 @@ use sterna::{
     reference,
 };
 
+use crate::edit::over_and_over;
 use crate::ending::Ending;
 use crate::words::check_id;
 
@@ -232,11 +233,12 @@ impl<'a> Shapes<'a> {
     }
 
     /// The value of an attribute that follows the shape of an input: scales and zero points of channels,
-    /// whose number is another now, come over and over.
+    /// whose number is another now, or of which others were given, come over and over.
     fn linked(&self, op: &Op, attr: Attr) -> Option<AttrValue> {
         let input = op.inputs().first()?;
         let is_quantized = matches!(op.kind(), OpKind::Quantize | OpKind::Dequantize);
-        if !is_quantized || !self.changed.contains(&input.id()) || !matches!(attr, Attr::Scales | Attr::Zps) {
+        let is_other = self.changed.contains(&input.id()) || self.edited.contains(&op.id());
+        if !is_quantized || !is_other || !matches!(attr, Attr::Scales | Attr::Zps) {
             return None;
         }
         if op.get_attr(Attr::Qtype) != Some(&AttrValue::from("per_channel")) {
@@ -253,15 +255,7 @@ impl<'a> Shapes<'a> {
         if count > MOST_CHANNELS {
             return None;
         }
-        Some(match op.get_attr(attr)? {
-            AttrValue::F32s(scales) if !scales.is_empty() => {
-                AttrValue::F32s(scales.iter().copied().cycle().take(count).collect())
-            }
-            AttrValue::S64s(points) if !points.is_empty() => {
-                AttrValue::S64s(points.iter().copied().cycle().take(count).collect())
-            }
-            _ => return None,
-        })
+        over_and_over(op.get_attr(attr)?, count)
     }
 
     /// The shapes that follow from the rule of an op. What contradicts the rule is found when the op is

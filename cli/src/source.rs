@@ -311,7 +311,8 @@ impl GraphArgs {
     ) -> Result<Loaded, Ending> {
         let edits = self.options.edits(&loaded).map_err(Ending::usage)?;
         let graph = std::mem::take(&mut loaded.graph);
-        let edited = edits.apply(graph, &mut loaded.constants).map_err(Ending::usage)?;
+        let reshaped = shapes.iter().filter(|(_, edit)| edit.dims.is_some()).map(|(id, _)| *id).collect();
+        let edited = edits.apply(graph, &mut loaded.constants, &reshaped).map_err(Ending::usage)?;
         loaded.graph = settle_edited(edited.graph, shapes, &edited.ops)?;
         let (given, notes) = loaded.inputs(inputs).map_err(Ending::usage)?;
         loaded.given = given;

@@ -105,6 +105,74 @@ fn every_graph_of_a_batch_is_a_line() {
     );
 }
 
+/// The forms that stand in benchdnn's own files.
+#[test]
+fn what_benchdnn_takes_is_taken() {
+    let room = room();
+    let batch = room.write(
+        "own.batch",
+        "--io-shapes=0:4x3+1:1x3 --case=sum.json\n\
+         --reset --in-shapes=0:4x3+1*ab:1x3,+0:5x3++1:5x3+ --case=sum.json\n\
+         --reset --op-attrs=0:accumulation_mode::strict --case=op/product.json\n\
+         --reset --in-shapes=0:ab,0:99999999999999999999,0:2x3*aa --case=sum.json\n\
+         --reset --op-kind=0:Conv3 --case=sum.json --reset --dt=0:f33 --case=sum.json\n\
+         --reset --tensor-property=0:fixed --case=sum.json\n\
+         --reset --dt=bf16 --op-kind=0:Minimum --case=sum.json\n",
+    );
+    let ended = sterna(&["batch", &batch, "--check"]);
+    let found = lines(&room, &ended);
+    let expected: &[&[&str]] = &[
+        &["passed   own.batch:1 sum.json --shape 0=4x3 --shape 1=1x3, "],
+        &["passed   own.batch:2 sum.json --shape 0=4x3 --shape 1=1x3, "],
+        &["passed   own.batch:2 sum.json --shape 0=5x3 --shape 1=5x3, "],
+        &["passed   own.batch:3 op/product.json --attr 0.accumulation_mode=strict, "],
+        &["refused  own.batch:4 sum.json --shape 0=ab; ", "\"ab\" is no dim"],
+        &["refused  own.batch:4 sum.json --shape 0=99999999999999999999; ", "is no dim"],
+        &["refused  own.batch:4 sum.json --shape '0=2x3*aa'; ", "\"aa\" is no layout"],
+        &["refused  own.batch:5 sum.json --op-kind 0=Conv3; ", "no op kind is called \"Conv3\""],
+        &["refused  own.batch:5 sum.json --type 0=f33; ", "no type is called \"f33\""],
+        &["refused  own.batch:6 sum.json --property 0=fixed; ", "no property is called \"fixed\""],
+        &["passed   own.batch:7 sum.json --type bf16 --op-kind 0=Minimum, "],
+        &["graphs 11: 5 passed, 6 refused; "],
+    ];
+    let pairs = found.iter().zip(expected);
+    let wrong = pairs.filter(|(found, parts)| !parts.iter().all(|part| found.contains(part)));
+    none_of(wrong.map(|(found, parts)| format!("{parts:?}\n  {found}")).collect());
+    assert_eq!((found.len(), ended.code), (expected.len(), 0), "{found:#?} {}", ended.err);
+}
+
+#[test]
+fn a_dry_run_says_what_would_run() {
+    let room = room();
+    let batch = room.write(
+        "dry.batch",
+        "--case=sum.json --in-shapes=1:4x3 --case=sum.json --reset --case=pool.json --case=op/product.json",
+    );
+    let big = room.write("big.json", product(100_000));
+    let none = room.write("none.batch", format!("--case=none.json --case={big}"));
+    let ended = sterna(&["batch", &batch, "--dry-run"]);
+    let found = lines(&room, &ended);
+    let expected = [
+        "compiled dry.batch:1 sum.json, partitions 1",
+        "refused  dry.batch:1 sum.json --shape 1=4x3, partitions 1; Add (op 0)",
+        "refused  dry.batch:1 pool.json, partitions 1; no kernel runs MaxPool",
+        "compiled dry.batch:1 op/product.json, partitions 1",
+        "graphs 4: 2 compiled, 2 refused; partitions as expected in 4 of 4",
+    ];
+    let wrong = found.iter().zip(expected).filter(|(found, expected)| !found.starts_with(expected));
+    none_of(wrong.map(|(found, expected)| format!("{expected}\n  {found}")).collect());
+    assert_eq!((found.len(), ended.code), (expected.len(), 0), "{found:#?} {}", ended.err);
+    // Each partition as the run itself compiles it: a product of more memory than there is compiles too.
+    let ended = sterna(&["batch", &none, "--dry-run"]);
+    assert_eq!(ended.code, 1, "{} {}", ended.out, ended.err);
+    assert!(ended.out.contains("graphs 2: 1 compiled, 1 missing;"), "{}", ended.out);
+    assert_eq!(sterna(&["batch", &batch, "--dry-run", "--strict"]).code, 1);
+    for option in ["--check", "--commands", "--time-limit=1"] {
+        let ended = sterna(&["batch", &batch, "--dry-run", option]);
+        assert_eq!(ended.code, 2, "{option}: {}", ended.err);
+    }
+}
+
 #[test]
 fn a_batch_ends_as_its_graphs_do() {
     let room = room();
@@ -189,6 +257,12 @@ fn files_are_found_beside_the_batch_and_in_folders() {
     let settings = room.write("settings.batch", "--batch=batches/inner/settings --case=sum.json");
     let ended = sterna(&["batch", &settings]);
     assert!(ended.out.contains("sum.json --shape 0=6x3"), "{}", ended.out);
+    // Files within a suite name graphs by the folder of the suite.
+    room.write("op/harness", "--case=op/product.json --case=product.json");
+    let suite = room.write("suite", "--batch=op/harness --case=sum.json --case=product.json");
+    let ended = sterna(&["batch", &suite]);
+    assert_eq!(ended.code, 1, "{} {}", ended.out, ended.err);
+    assert!(ended.out.contains("graphs 4: 3 ran, 1 missing"), "{}", ended.out);
     // A file on the command line starts afresh.
     let plain = room.write("plain.batch", "--case=sum.json");
     let ended = sterna(&["batch", &settings, &plain]);
@@ -225,9 +299,7 @@ fn what_cannot_be_read_is_named() {
         ("--dt", "a value is missing"),
         ("--dt=f32,f33", "no type is called \"f33\""),
         ("--in-shapes=0:2x3+1", "\"1\" is not ID:VALUE"),
-        ("--in-shapes=0:99999999999999999999", "is no dim"),
         ("--op-attrs=0:axis", "is not ATTRIBUTE:VALUE"),
-        ("--op-kind=0:Conv3", "no op kind is called \"Conv3\""),
         ("--expected-n-partitions=-1", "\"-1\" is no number of partitions"),
         ("--mb=x", "\"x\" is no number of samples"),
         ("--batch=nowhere", "`--batch=nowhere`: there is no such file, neither beside this one nor"),

@@ -31,8 +31,55 @@ fn options_change_a_graph() {
     let scalars = room.write("scalars.json", select("f32", &[]));
     let (products, select) =
         (room.write("products.json", products()), room.write("s.json", select("f32", &[2, 3])));
+    let sum = room.write(
+        "sum.json",
+        graph(vec![op(
+            0,
+            "Add",
+            vec![tensor(0, "f32", &[2, 3]), tensor(1, "f32", &[3])],
+            vec![tensor(2, "f32", &[2, 3])],
+        )]),
+    );
+    let quantized = |kind: &str, data: [&str; 2], scales: &[i64], attrs: Value| {
+        let (source, result) = (tensor(0, data[0], &[4, 6]), tensor(2, data[1], &[4, 6]));
+        let inputs = if scales.is_empty() { vec![source] } else { vec![source, tensor(1, "f32", scales)] };
+        let mut op = op(0, kind, inputs, vec![result]);
+        op["attrs"] = attrs;
+        graph(vec![op])
+    };
+    let word = |value: &str| json!({"type": "string", "value": value});
+    let groups = json!({"qtype": word("per_group"), "group_shape": {"type": "s64[]", "value": [1, 3]}});
+    let grouped = room.write("groups.json", quantized("DynamicDequantize", ["s8", "f32"], &[4, 2], groups));
+    let channels = json!({
+        "qtype": word("per_channel"),
+        "axis": {"type": "s64", "value": 0},
+        "scales": {"type": "f32[]", "value": [0.5, 0.25, 1, 2]},
+        "zps": {"type": "s64[]", "value": [0, 1, 2, 3]},
+    });
+    let channels = room.write("channels.json", quantized("Dequantize", ["s8", "f32"], &[], channels));
     // Name, arguments, what the report must say.
     let rows: &[(&str, &[&str], &[&str])] = &[
+        (
+            "all types, of both operands",
+            &[&sum, "--type", "bf16", "--op-kind", "0=Minimum"],
+            &["0 src_0 bf16", "1 src_1 bf16 {3}", "2 dst bf16"],
+        ),
+        (
+            "an attribute that goes with another shape",
+            &[&grouped, "--attr", "0.qtype=per_tensor", "--attr", "0.group_shape=undef", "--shape", "1=1"],
+            &["1 scales f32 {1}", "2 dst f32 {4,6}"],
+        ),
+        ("fewer scales than channels", &[&channels, "--attr", "0.scales=2x0.5"], &["2 dst f32 {4,6}"]),
+        (
+            "other channels",
+            &[&channels, "--shape", "0=9x6", "--attr", "0.zps=1"],
+            &["0 src s8 {9,6}", "2 dst f32 {9,6}"],
+        ),
+        (
+            "channels of their own",
+            &[&channels, "--attr", "0.scales=2x4x8x16", "--attr", "0.zps=1x1x2x2"],
+            &["2 dst f32 {4,6}"],
+        ),
         (
             "names",
             &[&products],

@@ -35,6 +35,9 @@ pub(crate) struct BatchArgs {
     /// --expected-n-partitions says.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Compiles each graph and runs none: says in short time which of them are refused, and why.
+    #[arg(long, conflicts_with_all = ["check", "time_limit", "commands"])]
+    pub(crate) dry_run: bool,
     /// Runs nothing, and prints the command that runs each graph alone.
     #[arg(long, conflicts_with_all = ["check", "strict", "json", "time_limit"])]
     pub(crate) commands: bool,
@@ -44,14 +47,15 @@ pub(crate) struct BatchArgs {
 }
 
 const HOW: &str = "Each --case=GRAPH of a batch file makes a graph of every combination of the values that \
-the settings before it list, until --reset: --in-shapes, --op-attrs, --op-kind, --dt, --tensor-property, \
---attr-fpmath and --mb. Words that say how benchdnn runs are passed over. Each graph is a line: passed (ran, \
-and equals the reference), ran (nothing was compared), refused (Sterna does not run it), wrong, failed, late \
-(ran out of time) or missing (there is no such file).";
+the settings before it list, until --reset: --in-shapes (--io-shapes is the same), --op-attrs, --op-kind, \
+--dt, --tensor-property, --attr-fpmath and --mb. Words that say how benchdnn runs are passed over. Each \
+graph is a line: passed (ran, and equals the reference), ran (nothing was compared), compiled (--dry-run), \
+refused (Sterna does not run it), wrong, failed, late (ran out of time) or missing (there is no such file).";
 
 const EXAMPLES: &str = "Examples:
   sterna batch select.batch --check
   sterna batch harness_mha_ci --case-dir inputs/graph --check --time-limit 20
+  sterna batch inputs/graph/test_graph_ci --dry-run
   sterna batch harness_mha_ci --case-dir inputs/graph --commands";
 
 /// The longest time limit, a week.

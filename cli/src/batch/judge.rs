@@ -1,6 +1,7 @@
 //! One graph of a batch: whether Sterna takes it, and how it runs, in a process of its own, whose time is
 //! limited and whose end does not end the batch.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -11,10 +12,11 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use serde::Serialize;
 use serde_json::Value;
-use sterna::{Partition, Policy};
+use sterna::{Engine, LogicalTensor, Partition, Policy, TensorId};
 
 use crate::batch::rewrite::Alternative;
 use crate::ending::Ending;
+use crate::shapes::in_memory;
 use crate::source::GraphArgs;
 
 /// How a graph of a batch ends.
@@ -25,6 +27,8 @@ pub(crate) enum GraphOutcome {
     Passed,
     /// It ran; not every result was compared.
     Ran,
+    /// It compiles, as far as shapes are known; nothing was run.
+    Compiled,
     /// Sterna does not take the graph, or has no kernels for it.
     Refused,
     /// A result differs from the reference.
@@ -38,13 +42,22 @@ pub(crate) enum GraphOutcome {
 }
 
 impl GraphOutcome {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Passed, Self::Ran, Self::Refused, Self::Wrong, Self::Failed, Self::Late, Self::Missing];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Passed,
+        Self::Ran,
+        Self::Compiled,
+        Self::Refused,
+        Self::Wrong,
+        Self::Failed,
+        Self::Late,
+        Self::Missing,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Ran => "ran",
+            Self::Compiled => "compiled",
             Self::Refused => "refused",
             Self::Wrong => "wrong",
             Self::Failed => "failed",
@@ -58,6 +71,7 @@ impl GraphOutcome {
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) check: bool,
+    pub(crate) dry_run: bool,
     pub(crate) time_limit: Duration,
     pub(crate) threads: Option<u16>,
     pub(crate) policy: Option<Policy>,
@@ -122,6 +136,12 @@ pub(crate) fn judge(path: &Path, options: &Alternative, terms: &Terms) -> Verdic
     if let Some(why) = refused.filter_map(Partition::unsupported_reason).next() {
         return Verdict::of(GraphOutcome::Refused, count, why);
     }
+    if terms.dry_run {
+        return match compiled(&partitions, terms.threads) {
+            Ok(()) => Verdict { outcome: GraphOutcome::Compiled, partitions: count, reason: None },
+            Err(why) => Verdict::of(GraphOutcome::Refused, count, why),
+        };
+    }
     let mut arguments = terms.arguments(path, options);
     arguments.push("--json".into());
     match finished(&arguments, terms.time_limit) {
@@ -157,6 +177,26 @@ fn taken(reading: Vec<OsString>, terms: &Terms) -> Result<Vec<Partition>, String
         loaded.input_in_memory(input).map_err(|error| format!("{error:#}"))?;
     }
     loaded.graph.partitions(terms.policy.unwrap_or(Policy::Fusion)).map_err(|error| error.to_string())
+}
+
+/// Compiles the partitions one after the other, each for the layouts that the ones before it give, unless
+/// only a run tells the shapes of its inputs.
+fn compiled(partitions: &[Partition], threads: Option<u16>) -> Result<(), String> {
+    let engine = match threads {
+        Some(threads) => Engine::builder().threads(threads.into()).build(),
+        None => Engine::new(),
+    };
+    let mut known: HashMap<TensorId, LogicalTensor> = HashMap::new();
+    for partition in partitions.iter().filter(|partition| partition.is_supported()) {
+        let laid_out = |port: &LogicalTensor| in_memory(known.get(&port.id()).unwrap_or(port));
+        let Ok(inputs) = partition.inputs().iter().map(laid_out).collect::<anyhow::Result<Vec<_>>>() else {
+            continue;
+        };
+        let compiled = partition.compile_for(&engine, &inputs, partition.outputs());
+        let compiled = compiled.map_err(|error| first_line(&error.to_string()))?;
+        known.extend(compiled.outputs().iter().map(|output| (output.id(), output.clone())));
+    }
+    Ok(())
 }
 
 fn first_line(text: &str) -> String {

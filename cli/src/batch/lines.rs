@@ -43,6 +43,7 @@ enum Role {
 const OPTIONS: &[(&str, Role)] = &[
     ("case", Role::Names),
     ("in-shapes", Role::Lists(Knob::InShapes)),
+    ("io-shapes", Role::Lists(Knob::InShapes)),
     ("op-attrs", Role::Lists(Knob::OpAttrs)),
     ("dt", Role::Lists(Knob::DataTypes)),
     ("op-kind", Role::Lists(Knob::OpKinds)),
@@ -240,12 +241,15 @@ pub(crate) struct Batch {
     pub(crate) passed_over: BTreeMap<String, usize>,
     files: usize,
     settings: Rc<Settings>,
+    /// The folders of the files that are being read, each within the one before.
+    folders: Vec<PathBuf>,
 }
 
 impl Batch {
     /// Adds what a file holds. Settings go on into the files that it includes, and come back from there.
     pub(crate) fn read(&mut self, path: &Path, case_dirs: &[PathBuf]) -> anyhow::Result<()> {
         self.settings = Rc::default();
+        self.folders.clear();
         self.files += 1;
         let words = word::read(path)
             .map_err(|why| anyhow::anyhow!("the batch file {} cannot be read: {why}", path.display()))?;
@@ -260,6 +264,7 @@ impl Batch {
         depth: usize,
     ) -> Result<(), BatchFault> {
         let file: Rc<Path> = path.into();
+        self.folders.push(folder(path));
         for word in words {
             let line = word.line;
             let fault =
@@ -294,13 +299,14 @@ impl Batch {
                 (Role::Names, Some("")) | (Role::Includes, Some("")) => Err(Complaint::Lacks),
                 (Role::Names, Some(name)) => self.name(&file, line, name, case_dirs),
                 (Role::Includes, Some(name)) => {
-                    let (path, words) = self.include(path, name, case_dirs, depth).map_err(fault)?;
+                    let (path, words) = self.include(name, case_dirs, depth).map_err(fault)?;
                     self.take(&path, words, case_dirs, depth + 1)?;
                     Ok(())
                 }
             };
             taken.map_err(fault)?;
         }
+        self.folders.pop();
         Ok(())
     }
 
@@ -336,7 +342,7 @@ impl Batch {
             file: file.clone(),
             line,
             name: name.into(),
-            path: found(file, name, case_dirs),
+            path: self.found(name, case_dirs),
             settings: self.settings.clone(),
         });
         Ok(())
@@ -345,7 +351,6 @@ impl Batch {
     /// The path and the words of a file that another one includes.
     fn include(
         &mut self,
-        file: &Path,
         name: &str,
         case_dirs: &[PathBuf],
         depth: usize,
@@ -357,9 +362,16 @@ impl Batch {
         if self.files > MOST_FILES {
             return Err(Complaint::TooManyFiles);
         }
-        let path = found(file, name, case_dirs).ok_or(Complaint::Missing)?;
+        let path = self.found(name, case_dirs).ok_or(Complaint::Missing)?;
         let words = word::read(&path).map_err(Complaint::Unreadable)?;
         Ok((path, words))
+    }
+
+    /// The path of a file that a batch file names: beside the batch file, beside one that includes it, or in
+    /// one of the folders.
+    fn found(&self, name: &str, case_dirs: &[PathBuf]) -> Option<PathBuf> {
+        let folders = self.folders.iter().rev().chain(case_dirs);
+        folders.map(|folder| folder.join(name)).find(|path| path.is_file())
     }
 }
 
@@ -386,13 +398,11 @@ fn option(word: &str) -> Result<(&'static (&'static str, Role), Option<&str>), C
     }
 }
 
-/// The path of a file that a batch file names: beside the batch file, or in one of the folders.
-fn found(batch: &Path, name: &str, case_dirs: &[PathBuf]) -> Option<PathBuf> {
-    let beside = match batch.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+/// The folder of a batch file.
+fn folder(batch: &Path) -> PathBuf {
+    match batch.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
         // Never a name that an option could be meant by.
-        _ => Path::new("."),
-    };
-    let folders = std::iter::once(beside).chain(case_dirs.iter().map(PathBuf::as_path));
-    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+        _ => ".".into(),
+    }
 }

@@ -57,8 +57,13 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
     for file in &args.files {
         batch.read(file, &args.case_dir).map_err(Ending::usage)?;
     }
-    let terms =
-        Terms { check: args.check, time_limit: args.time_limit, threads: args.threads, policy: args.policy };
+    let terms = Terms {
+        check: args.check,
+        dry_run: args.dry_run,
+        time_limit: args.time_limit,
+        threads: args.threads,
+        policy: args.policy,
+    };
     if args.commands {
         return commands(&batch, &terms);
     }
