@@ -21,7 +21,7 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, WeightsProgram,
+    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, TileProgram, WeightsProgram,
 };
 use crate::types::dtype::DataType;
 
@@ -57,7 +57,6 @@ fn add(
         return decode::add(plan, shape, operands, level);
     }
     let width = |value: usize| type_of(value).size().unwrap_or(4);
-    let (score_width, logit_width) = (width(shape.scores), width(shape.logits));
 
     let tile = Extent {
         rows: shape.count(shape.key_axis).min(KEYS),
@@ -69,20 +68,20 @@ fn add(
         rows: Some(shape.key_axis),
         columns: Some(shape.query_axis),
         tile,
-        slots: smallvec![slot(score_width), slot(logit_width)],
+        slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
     };
     let mut nest = match shape.logits == shape.scores {
         true => empty_nest(shape, [shape.key_axis, shape.query_axis], tile),
         false => {
-            let from = [(shape.scores, AttentionPhase::SCORES)];
-            plan.slot_program(&space, &from, shape.logits, AttentionPhase::LOGITS)?
+            let from = [(shape.scores, AttentionCore::SCORES)];
+            plan.slot_program(&space, &from, shape.logits, AttentionCore::LOGITS)?
         }
     };
     let mut unmasked = match shape.logits == shape.scores {
         true => None,
         false => {
-            let supplied = (shape.scores, AttentionPhase::SCORES);
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionPhase::LOGITS)?
+            let supplied = (shape.scores, AttentionCore::SCORES);
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?
         }
     };
     for nest in [&mut nest].into_iter().chain(&mut unmasked) {
@@ -94,8 +93,8 @@ fn add(
         Some([from, to]) => {
             let widths = [width(from), width(to)];
             let space = DriverSpace { slots: smallvec![slot(widths[0]), slot(widths[1])], ..space };
-            let supplied = [(from, AttentionPhase::SCORES)];
-            let mut nest = plan.slot_program(&space, &supplied, to, AttentionPhase::LOGITS)?;
+            let supplied = [(from, AttentionCore::SCORES)];
+            let mut nest = plan.slot_program(&space, &supplied, to, AttentionCore::LOGITS)?;
             keys_innermost(&mut nest);
             rewrite_roots(&mut nest.program);
             Some((nest, widths, [from, to].map(type_of)))
@@ -109,7 +108,7 @@ fn add(
         let blocks = [nest.column_blocks, nest.row_blocks];
         operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
     };
-    let ScoreProgram { nest, first_access } = attached(nest);
+    let program = attached(nest);
     let unmasked = unmasked.map(attached);
 
     let form = Form::F32;
@@ -117,51 +116,35 @@ fn add(
         DataType::F32 => Some(None),
         other => RowPack::new(level, other, DataType::F32).map(Some),
     };
-    let (round, widen) = (|to| round(level, to), |from| widen(level, from));
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
     let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
-    let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(round_scores), Some(widen_logits)) = (
-        pack_queries,
-        to_f32(operands.types()[1]),
-        to_f32(operands.types()[2]),
-        round(type_of(shape.scores)),
-        widen(type_of(shape.logits)),
-    ) else {
+    let (Some(pack_queries), Some(pack_keys), Some(pack_values)) =
+        (pack_queries, to_f32(operands.types()[1]), to_f32(operands.types()[2]))
+    else {
         return Err(refuse(plan));
     };
     let weights = match weights {
         None => None,
         Some((nest, widths, [from, to])) => {
-            let (Some(round), Some(widen)) = (round(from), widen(to)) else { return Err(refuse(plan)) };
+            let (Some(round), Some(widen)) = (round(level, from), widen(level, to)) else {
+                return Err(refuse(plan));
+            };
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
-    // Without classes nobody knows which tiles are unmasked.
-    let unmasked = unmasked.filter(|_| classes.is_some());
     let types = operands.types();
+    let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
+        return Err(refuse(plan));
+    };
     let mut phase = AttentionPhase {
-        nest,
-        first_access,
-        unmasked,
+        core,
         types,
-        depth: shape.depth,
-        value_columns: shape.value_columns,
         product: GemmKernel::new(level, form),
         kernels: AttentionKernels::new(level),
         queries: pack_queries,
         keys: pack_keys,
         values: pack_values,
-        quantized: operands.quantized,
-        round_scores,
-        widen_logits,
-        score_width,
-        logit_width,
-        inf_as_zero: shape.inf_as_zero,
-        has_stats: shape.stats.is_some(),
         weights,
-        classes,
-        result,
         layout: AttentionScratch::default(),
     };
     phase.layout = scratch_layout(&mut phase);
@@ -219,7 +202,7 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(phase.result.round, value_columns));
     let pack = take(pack::SCRATCH);
-    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
+    phase.core.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     AttentionScratch {
         result_program,
         queries,

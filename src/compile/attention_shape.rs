@@ -11,14 +11,16 @@ use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::plan::{
-    Access, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet, TileProgram,
+    Access, AttentionCore, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet,
+    TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
 
-/// Fewest queries of a head that are a block of their own if heads share keys and values.
-const FEW_QUERIES: usize = 16;
+/// The fewest queries of a head that make a block if heads share keys and values. Fewer make one block with
+/// the same queries of the other heads.
+const MIN_BLOCK_QUERIES: usize = 16;
 
 /// The values and the axes of attention. Axes count those of the scores.
 pub(super) struct Shape {
@@ -124,7 +126,7 @@ impl Shape {
         let count = |axis: usize| dims[axis] as usize;
         let shared = (0..rank - 2).filter(|&axis| is_shared(axis)).max_by_key(|&axis| count(axis));
         let query_axis = match shared {
-            Some(axis) if count(rank - 2) < FEW_QUERIES && count(axis) > count(rank - 2) => axis,
+            Some(axis) if count(rank - 2) < MIN_BLOCK_QUERIES && count(axis) > count(rank - 2) => axis,
             _ => rank - 2,
         };
         Ok(Some(Self {
@@ -153,6 +155,39 @@ impl Shape {
 
     pub(super) fn places(&self) -> usize {
         self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
+    }
+
+    /// What both phases of attention hold, given the program that makes the logits, the same without masks,
+    /// and what follows the second product. `None` if no kernel converts scores or logits.
+    pub(super) fn core(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        program: ScoreProgram,
+        unmasked: Option<ScoreProgram>,
+        result: AttentionResult,
+        quantized: [Option<QuantizedTokens>; 2],
+    ) -> Option<AttentionCore> {
+        let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
+        let (round_scores, widen_logits) = (round(plan.level, scores)?, widen(plan.level, logits)?);
+        let classes = plan.classify((self.scores, self.logits), (self.query_axis, self.key_axis), false);
+        let ScoreProgram { nest, first_access } = program;
+        Some(AttentionCore {
+            nest,
+            first_access,
+            // Without classes nobody knows which tiles are unmasked.
+            unmasked: unmasked.filter(|_| classes.is_some()),
+            depth: self.depth,
+            value_columns: self.value_columns,
+            quantized,
+            round_scores,
+            widen_logits,
+            score_width: scores.size().unwrap_or(4),
+            logit_width: logits.size().unwrap_or(4),
+            inf_as_zero: self.inf_as_zero,
+            has_stats: self.stats.is_some(),
+            classes,
+            result,
+        })
     }
 
     pub(super) fn flops(&self) -> usize {

@@ -7,17 +7,16 @@
 //! results are merged in the order of the keys: so one head keeps several threads busy, and the bits do not
 //! depend on how many.
 
+use std::ops::Deref;
+
 use smallvec::SmallVec;
 
 use super::access::Base;
-use super::attention::{AttentionOperand, AttentionResult, ScoreProgram};
-use super::ids::AccessId;
+use super::attention::AttentionCore;
 use super::nest::LoopNest;
-use super::quantized_tokens::QuantizedTokens;
-use super::tile_class::{CLASS_TILE, ClassTable};
+use super::tile_class::CLASS_TILE;
 use crate::kernels::attention::{DecodeKernels, VECTOR};
 use crate::kernels::gemm::pack::RowPack;
-use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::RowType;
 use crate::types::dtype::DataType;
 
@@ -30,49 +29,33 @@ pub(crate) const CHUNK_TILES: usize = CHUNK / CLASS_TILE;
 /// Most queries of a group.
 pub(crate) const DECODE_ROWS: usize = 8;
 
-/// Products with a SoftMax between them, for few queries.
+/// Attention for few queries. All queries are one block, and the chunks of keys are the innermost loop; the
+/// rows of a tile are queries and its columns keys.
 #[derive(Debug)]
 pub(crate) struct DecodePhase {
-    /// The loops over the outer axes, the only block of queries and, innermost, chunks of keys; the rows of a
-    /// tile are queries and its columns keys. The program and the accesses are those of an
-    /// [`AttentionPhase`](super::AttentionPhase).
-    pub(crate) nest: LoopNest,
-    /// The access of the queries.
-    pub(crate) first_access: AccessId,
-    /// The same loops and accesses around a program without masks, for chunks in which none masks anything.
-    pub(crate) unmasked: Option<ScoreProgram>,
+    pub(crate) core: AttentionCore,
     /// Iterations of the innermost outer axes that share keys and values, and are one group.
     pub(crate) repeats: usize,
     /// Queries of one of them.
     pub(crate) queries: usize,
-    /// Elements of a query and of a key, and of a value.
-    pub(crate) depth: usize,
-    pub(crate) value_columns: usize,
     pub(crate) kernels: DecodeKernels,
     /// Widens the queries to f32.
     pub(crate) pack_queries: RowPack,
     /// The types of the keys and of the values.
     pub(crate) key_type: RowType,
     pub(crate) value_type: RowType,
-    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
-    pub(crate) quantized: [Option<QuantizedTokens>; 2],
-    /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
-    pub(crate) round_scores: Option<Kernel1>,
-    pub(crate) widen_logits: Option<Kernel1>,
-    /// Bytes of an element of both.
-    pub(crate) score_width: usize,
-    pub(crate) logit_width: usize,
-    /// Whether the weights of a query without keys are 0, not NaN.
-    pub(crate) inf_as_zero: bool,
-    /// Whether the logarithms of the sums are wanted.
-    pub(crate) has_stats: bool,
-    /// The classes of the tiles of what enters the SoftMax, if something masks it.
-    pub(crate) classes: Option<ClassTable>,
-    /// What follows the second product.
-    pub(crate) result: AttentionResult,
     /// The buffer of what chunks leave, if there are several: the only one leaves it in scratch.
     pub(crate) partials: Option<Base>,
     pub(crate) layout: DecodeScratch,
+}
+
+/// As an [`AttentionPhase`](super::AttentionPhase).
+impl Deref for DecodePhase {
+    type Target = AttentionCore;
+
+    fn deref(&self) -> &AttentionCore {
+        &self.core
+    }
 }
 
 impl DecodePhase {
@@ -115,35 +98,17 @@ impl DecodePhase {
 
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
-        let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
-        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
-        [&self.nest].into_iter().chain(unmasked).chain(quantized).chain([&self.result.nest]).collect()
+        self.core.nests().collect()
     }
 
     /// The starts of all accesses, of the table of classes and of what chunks leave, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
-        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
-        let nests =
-            [&mut self.nest].into_iter().chain(unmasked).chain(quantized).chain([&mut self.result.nest]);
-        let buffers = self.classes.iter_mut().map(|table| &mut table.base).chain(&mut self.partials);
-        nests.flat_map(|nest| nest.program.bases_mut()).chain(buffers).collect()
+        self.core.bases_mut().chain(&mut self.partials).collect()
     }
 
     /// The starts of its buffers.
     pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
         self.classes.iter().map(|table| table.base).chain(self.partials)
-    }
-
-    /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
-        self.first_access + operand as usize
-    }
-
-    /// The starts of what the phase reads beside its programs.
-    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
-        let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
-        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
     }
 }
 

@@ -23,7 +23,8 @@ mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
-    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, WeightsProgram,
+    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram,
+    WeightsProgram,
 };
 pub(crate) use self::attention_backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,

@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use super::ids::AccessId;
 use super::register_fusion::RegisterFusionVerdict;
 use super::{
-    AttentionOperand, AttentionPhase, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase,
-    DecodePhase, Dest, FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand,
-    PackPhase, Phase, Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, Step,
+    AttentionCore, AttentionOperand, BackwardOperand, BackwardPhase, Base, CLASS_TILE, ClassifyPhase, Dest,
+    FoldWork, FusedRows, GemmMethod, GemmOperand, GemmPhase, Instr, LoopNest, Operand, PackPhase, Phase,
+    Plan, QuantizedTokens, RightForm, RowPlace, RowWork, RowsPhase, Step,
 };
 use crate::kernels::gemm::Form;
 use crate::kernels::rows::RowPass;
@@ -191,8 +191,11 @@ impl Phase {
             Self::Rows(rows) => rows.summary(ids, threads),
             Self::Pack(pack) => pack.summary(ids, threads),
             Self::Gemm(gemm) => gemm.summary(ids, threads),
-            Self::Attention(attention) => attention.summary(ids, threads),
-            Self::Decode(decode) => decode.summary(ids, threads),
+            Self::Attention(attention) => {
+                let weights = attention.weights.as_ref().map(|weights| &weights.nest);
+                attention.core.summary(weights, ids, threads)
+            }
+            Self::Decode(decode) => decode.core.summary(None, ids, threads),
             Self::AttentionBackward(backward) => backward.summary(ids, threads),
             Self::Classify(classify) => classify.summary(ids, threads),
         };
@@ -403,55 +406,10 @@ impl ClassifyPhase {
     }
 }
 
-impl AttentionPhase {
-    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        AttentionSteps {
-            nest: &self.nest,
-            first_access: self.first_access,
-            depth: self.depth,
-            value_columns: self.value_columns,
-            has_stats: self.has_stats,
-            weights: self.weights.as_ref().map(|weights| &weights.nest),
-            quantized: &self.quantized,
-            result: &self.result.nest,
-        }
-        .summary(ids, threads)
-    }
-}
-
-impl DecodePhase {
-    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        AttentionSteps {
-            nest: &self.nest,
-            first_access: self.first_access,
-            depth: self.depth,
-            value_columns: self.value_columns,
-            has_stats: self.has_stats,
-            weights: None,
-            quantized: &self.quantized,
-            result: &self.result.nest,
-        }
-        .summary(ids, threads)
-    }
-}
-
-/// What the steps of attention are, in whatever order a phase goes through scores.
-struct AttentionSteps<'a> {
-    nest: &'a LoopNest,
-    first_access: AccessId,
-    depth: usize,
-    value_columns: usize,
-    has_stats: bool,
-    weights: Option<&'a LoopNest>,
-    /// How keys and values are dequantised.
-    quantized: &'a [Option<QuantizedTokens>; 2],
-    result: &'a LoopNest,
-}
-
-impl AttentionSteps<'_> {
-    fn summary(&self, ids: &[TensorId], threads: usize) -> NestSummary {
-        let accessed =
-            |operand: AttentionOperand| self.nest.accessed(self.first_access + operand as usize, ids);
+impl AttentionCore {
+    /// `weights` is the nest of the program on weights, if there is one.
+    fn summary(&self, weights: Option<&LoopNest>, ids: &[TensorId], threads: usize) -> NestSummary {
+        let accessed = |operand: AttentionOperand| self.nest.accessed(self.access(operand), ids);
         let [queries, keys, values] =
             [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values].map(accessed);
         let mut dequantized = Vec::new();
@@ -487,13 +445,13 @@ impl AttentionSteps<'_> {
         };
         let chain = shifted(std::mem::take(&mut summary.steps), dequantized.len() + 1);
         let mut steps = [dequantized, vec![first], chain, vec![softmax]].concat();
-        if let Some(weights) = self.weights {
+        if let Some(weights) = weights {
             let by = steps.len();
             steps.extend(shifted(weights.summary(ids, threads).steps, by));
         }
         steps.push(second);
         let by = steps.len();
-        steps.extend(shifted(self.result.summary(ids, threads).steps, by));
+        steps.extend(shifted(self.result.nest.summary(ids, threads).steps, by));
         summary.steps = steps;
         summary.tiles = self.nest.tiles();
         summary
