@@ -1,8 +1,8 @@
 //! Lowers attention to one phase: two products with a SoftMax between them, the pointwise ops that make the
 //! scores, and those that follow.
 //!
-//! [`Shape::new`] looks whether a partition has the form that the phase runs: the SoftMax goes along the
-//! keys, nobody asks for scores or weights, and strides lead a tile to all operands. Any other partition runs
+//! [`Shape::new`] checks whether a partition has the form that the phase runs: the SoftMax goes along the
+//! keys, scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs
 //! its products and its SoftMax one after another, through internal buffers.
 
 use smallvec::smallvec;
@@ -152,7 +152,7 @@ fn add(
     Ok(())
 }
 
-/// Makes blocks of keys the innermost loop; they are the last but one.
+/// Makes the loop over blocks of keys the innermost one; before, it is the last but one.
 pub(super) fn keys_innermost(nest: &mut LoopNest) {
     let (keys, queries) = (nest.row_blocks, nest.column_blocks);
     nest.loops.swap(keys, queries);
@@ -160,7 +160,7 @@ pub(super) fn keys_innermost(nest: &mut LoopNest) {
     (nest.row_blocks, nest.column_blocks) = (queries, keys);
 }
 
-/// Lets the roots of a program run in each tile, because their results are overwritten.
+/// Lets the roots of a program run in each tile, because the driver overwrites their results.
 pub(super) fn rewrite_roots(program: &mut TileProgram) {
     let roots = &program.roots;
     program.invalidated_by.iter_mut().for_each(|steps| steps.extend(roots.iter().copied()));

@@ -28,7 +28,8 @@ pub(super) struct Shape {
     pub(super) queries: usize,
     pub(super) keys: usize,
     pub(super) values: usize,
-    /// The result of the first product, what enters the SoftMax, and the result of the second product.
+    /// The result of the first product, the logits, which enter the SoftMax, and the result of the second
+    /// product.
     pub(super) scores: usize,
     pub(super) logits: usize,
     pub(super) result: usize,
@@ -97,7 +98,7 @@ impl Shape {
             false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
             false => return Ok(None),
         };
-        // Nobody else needs scores, weights, or what is computed from them.
+        // No output needs scores, weights, or what is computed from them.
         let is_hidden = group.outputs.iter().all(|&output| {
             Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
         });
@@ -174,7 +175,7 @@ impl Shape {
         Some(AttentionCore {
             nest,
             first_access,
-            // Without classes nobody knows which tiles are unmasked.
+            // Without classes the driver cannot tell which tiles are unmasked.
             unmasked: unmasked.filter(|_| classes.is_some()),
             depth: self.depth,
             value_columns: self.value_columns,
@@ -230,8 +231,8 @@ fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
     if is_transposed { [rank - 1, rank - 2] } else { [rank - 2, rank - 1] }
 }
 
-/// Keys or values. If the phase can dequantise them itself, they are described as the f32 that it makes, but
-/// with the places of the integers in memory.
+/// Keys or values. If the phase can dequantise them itself, their type is the f32 that the phase makes, but
+/// their strides and offset are those of the integers in memory.
 fn cached_tokens(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
@@ -283,11 +284,11 @@ fn stats_strides(shape: &Shape, stats: &PlacedTensor) -> AxisStrides {
     strides.into_iter().map(|stride| stride as isize * 4).collect()
 }
 
-/// How the blocks of the second product leave the phase: where their elements lie, as far as moves follow the
-/// product, and with the pointwise ops that follow.
+/// How the blocks of the second product are stored: with the moves and the pointwise ops that follow the
+/// product.
 ///
-/// A block has so many `queries`; `strides` tells, from the bytes of an element, those from query to query
-/// and those from one element of a value to the next.
+/// `queries` is the number of queries of a block. `strides` maps the bytes of an element to the bytes from
+/// query to query, and from one element of a value to the next.
 pub(super) fn result(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,

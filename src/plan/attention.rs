@@ -1,10 +1,10 @@
 //! The phase of attention: two products with a SoftMax between them, whose scores are never in memory as a
 //! whole.
 //!
-//! A task is a block of queries of one place along the outer axes. It goes through blocks of keys. For each
-//! it computes a tile of scores, with a row for each key and a column for each query, and adds the
-//! exponentials times the values to the block's result. So queries lie across lanes, and neither keys nor
-//! values need any layout.
+//! A task is a block of queries of one place along the outer axes. The task goes through blocks of keys. For
+//! each block of keys it computes a tile of scores, with a row for each key and a column for each query, and
+//! adds the exponentials times the values to the result of the queries. Because queries lie across lanes,
+//! keys and values may have any layout.
 
 use std::ops::Deref;
 
@@ -111,7 +111,7 @@ pub(crate) struct AttentionPhase {
     pub(crate) layout: AttentionScratch,
 }
 
-/// So that a driver names the fields of a phase alike, whether both phases have them or one.
+/// A driver reads the fields of the core as fields of the phase.
 impl Deref for AttentionPhase {
     type Target = AttentionCore;
 
@@ -151,11 +151,11 @@ pub(crate) enum AttentionOperand {
     Queries,
     Keys,
     Values,
-    /// A number for each query, or the queries again if nobody wants them.
+    /// The statistics, a number for each query; the queries again if there are no statistics.
     Stats,
 }
 
-/// Another program that makes what enters the SoftMax.
+/// A program that makes the logits from the scores.
 #[derive(Debug)]
 pub(crate) struct ScoreProgram {
     pub(crate) nest: LoopNest,
@@ -173,11 +173,11 @@ pub(crate) struct WeightsProgram {
     /// Rounds the weights to the type of the SoftMax, and widens the program's result to f32.
     pub(crate) round: Option<Kernel1>,
     pub(crate) widen: Option<Kernel1>,
-    /// Bytes of an element of both.
+    /// Bytes of an element of the weights and of the program's result.
     pub(crate) widths: [usize; 2],
 }
 
-/// How a block of results leaves the phase.
+/// How a block of results is stored.
 #[derive(Debug)]
 pub(crate) struct AttentionResult {
     /// The loops over the outer axes, blocks of queries and one block of columns, in the order of the
@@ -190,14 +190,15 @@ pub(crate) struct AttentionResult {
     pub(crate) round: Option<Kernel1>,
 }
 
-/// Places in the scratch of a thread, in bytes; the program that makes the logits comes first.
+/// Offsets into the scratch of a thread, in bytes. The scratch of the program that makes the logits starts
+/// at 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AttentionScratch {
     /// The scratch of the program behind the second product.
     pub(crate) result_program: usize,
     /// The panels of the queries.
     pub(crate) queries: usize,
-    /// A block of keys and of values in f32, and bytes from one to the next.
+    /// A block of keys and a block of values in f32, and for each the bytes from token to token.
     pub(crate) keys: usize,
     pub(crate) key_row: usize,
     pub(crate) values: usize,
@@ -216,10 +217,10 @@ pub(crate) struct AttentionScratch {
     pub(crate) factors: usize,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,
-    /// The same in its type, if that is not f32.
+    /// The block of results in the type of the second product, if that is not f32.
     pub(crate) typed_result: usize,
     /// Scratch of the kernels that pack.
     pub(crate) pack: usize,
-    /// All of it.
+    /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

@@ -83,7 +83,7 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// What an execution costs.
     pub(crate) cost: Cost,
-    /// The part of each phase in the floating-point operations.
+    /// The floating-point operations of each phase.
     pub(crate) phase_flops: Vec<usize>,
     /// The threads for an execution.
     pub(crate) threading: Threading,
