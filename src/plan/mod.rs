@@ -17,6 +17,7 @@ mod quantized_tokens;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
+mod summarize;
 pub(crate) mod summary;
 pub(crate) mod tile_class;
 mod tile_program;
