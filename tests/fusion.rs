@@ -497,8 +497,9 @@ fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
         let expected: Vec<&[u8]> = pairs.map(|(x, y)| if number(x) < number(y) { x } else { y }).collect();
         let graph = smaller(data_type, &[rows, COLUMNS]);
         let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
-        for (engine, pitch) in common::engines().iter().flat_map(|e| [(e, COLUMNS), (e, COLUMNS + 5)]) {
-            let output = LogicalTensor::with_strides(3, data_type, &[rows, COLUMNS], &[pitch, 1]).unwrap();
+        for (engine, row_stride) in common::engines().iter().flat_map(|e| [(e, COLUMNS), (e, COLUMNS + 5)]) {
+            let output =
+                LogicalTensor::with_strides(3, data_type, &[rows, COLUMNS], &[row_stride, 1]).unwrap();
             let compiled = partition.compile_for(engine, partition.inputs(), &[output]).unwrap();
             let span = compiled.outputs()[0].span().unwrap() * size;
             for offset in [0, 1, size, 5 * size, 64 - size] {
@@ -514,16 +515,16 @@ fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
                 compiled.execute(&Stream::new(engine), &ins, &mut [out]).unwrap();
                 let (before, rest) = memory.split_at(start);
                 let (result, after) = rest.split_at(span);
-                let row_of = |row: usize| result[row * pitch as usize * size..].chunks(size);
+                let row_of = |row: usize| result[row * row_stride as usize * size..].chunks(size);
                 let is_row = |(row, expected): (usize, &[&[u8]])| {
                     let (elements, gap) =
                         (row_of(row).take(expected.len()), row_of(row).skip(expected.len()));
-                    let gap = gap.take((pitch - COLUMNS) as usize).flatten();
+                    let gap = gap.take((row_stride - COLUMNS) as usize).flatten();
                     elements.eq(expected.iter().copied()) && gap.copied().all(|byte| byte == GAP)
                 };
                 let is_right = expected.chunks(COLUMNS as usize).enumerate().all(is_row);
                 if !is_right || before.iter().chain(after).any(|&byte| byte != GAP) {
-                    wrong.push((data_type, engine.level(), pitch, offset));
+                    wrong.push((data_type, engine.level(), row_stride, offset));
                 }
             }
         }
@@ -532,13 +533,15 @@ fn rows_that_go_past_the_caches_begin_and_end_anywhere() {
 }
 
 /// `x + r` if `x < y` and `mask`, else `y`; `r` has one value a row.
-fn guarded_sum(rows: i64, columns: i64, pitches: [i64; 4]) -> Graph {
+fn guarded_sum(rows: i64, columns: i64, row_strides: [i64; 4]) -> Graph {
     let dims = [rows, columns];
-    let of_pitch =
-        |id, data_type, pitch| LogicalTensor::with_strides(id, data_type, &dims, &[pitch, 1]).unwrap();
+    let of_row_stride = |id, data_type, row_stride| {
+        LogicalTensor::with_strides(id, data_type, &dims, &[row_stride, 1]).unwrap()
+    };
     let dense = |id, data_type| LogicalTensor::strided(id, data_type, &dims).unwrap();
-    let (x, y) = (of_pitch(0, DataType::F32, pitches[0]), of_pitch(1, DataType::F32, pitches[1]));
-    let mask = of_pitch(2, DataType::Boolean, pitches[2]);
+    let (x, y) =
+        (of_row_stride(0, DataType::F32, row_strides[0]), of_row_stride(1, DataType::F32, row_strides[1]));
+    let mask = of_row_stride(2, DataType::Boolean, row_strides[2]);
     let r = LogicalTensor::strided(3, DataType::F32, &[rows, 1]).unwrap();
     let (less, both) = (dense(4, DataType::Boolean), dense(5, DataType::Boolean));
     let sum = dense(6, DataType::F32);
@@ -549,30 +552,31 @@ fn guarded_sum(rows: i64, columns: i64, pitches: [i64; 4]) -> Graph {
     add(0, OpKind::Less, &x, &y, &less);
     add(1, OpKind::LogicalAnd, &less, &mask, &both);
     add(2, OpKind::Add, &x, &r, &sum);
-    graph.add_op(Op::select(3, both, sum, y, of_pitch(7, DataType::F32, pitches[3]))).unwrap();
+    graph.add_op(Op::select(3, both, sum, y, of_row_stride(7, DataType::F32, row_strides[3]))).unwrap();
     graph.finalize().unwrap();
     graph
 }
 
 #[test]
-fn rows_of_at_most_one_block_have_any_pitch() {
+fn rows_of_at_most_one_block_have_any_row_stride() {
     let mut wrong = Vec::new();
     let mut random = Random::new(23);
     for (rows, columns) in [(64, 64), (3, 64), (70, 63), (41, 61), (9, 52), (2, 65), (5, 128)] {
         for gaps in [[0, 0, 0, 0], [1, 2, 3, 0], [0, 0, 0, 1], [3, 0, 1, 5], [64, 64, 64, 64]] {
-            let pitches = gaps.map(|gap| columns + gap);
+            let row_strides = gaps.map(|gap| columns + gap);
             let numbers = |count: i64, random: &mut Random| -> Vec<f32> {
                 (0..count).map(|_| random.below(64) as f32 - 32.0).collect()
             };
-            let (x, y) = (numbers(rows * pitches[0], &mut random), numbers(rows * pitches[1], &mut random));
-            let mask: Vec<bool> = (0..rows * pitches[2]).map(|_| random.below(3) > 0).collect();
+            let (x, y) =
+                (numbers(rows * row_strides[0], &mut random), numbers(rows * row_strides[1], &mut random));
+            let mask: Vec<bool> = (0..rows * row_strides[2]).map(|_| random.below(3) > 0).collect();
             let r = numbers(rows, &mut random);
             let expected = |row: i64, column: i64| {
-                let at = |pitch: i64| (row * pitch + column) as usize;
-                let (x, y) = (x[at(pitches[0])], y[at(pitches[1])]);
-                if x < y && mask[at(pitches[2])] { x + r[row as usize] } else { y }
+                let at = |row_stride: i64| (row * row_stride + column) as usize;
+                let (x, y) = (x[at(row_strides[0])], y[at(row_strides[1])]);
+                if x < y && mask[at(row_strides[2])] { x + r[row as usize] } else { y }
             };
-            let graph = guarded_sum(rows, columns, pitches);
+            let graph = guarded_sum(rows, columns, row_strides);
             let [partition] = &graph.partitions(Policy::Fusion).unwrap()[..] else { panic!("one partition") };
             for engine in common::engines() {
                 let compiled = partition.compile(&engine).unwrap();
@@ -586,11 +590,11 @@ fn rows_of_at_most_one_block_have_any_pitch() {
                     };
                     inputs.push(input.unwrap());
                 }
-                let mut result = vec![f32::NAN; (rows * pitches[3]) as usize];
+                let mut result = vec![f32::NAN; (rows * row_strides[3]) as usize];
                 let output = TensorMut::new(&compiled.outputs()[0], &engine, &mut result).unwrap();
                 compiled.execute(&Stream::new(&engine), &inputs, &mut [output]).unwrap();
                 let is_right = |(at, &number): (usize, &f32)| {
-                    let (row, column) = (at as i64 / pitches[3], at as i64 % pitches[3]);
+                    let (row, column) = (at as i64 / row_strides[3], at as i64 % row_strides[3]);
                     if column < columns { number == expected(row, column) } else { number.is_nan() }
                 };
                 if !result.iter().enumerate().all(is_right) {

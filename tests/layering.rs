@@ -155,8 +155,7 @@ fn the_reader_finds_circles() {
 /// For each file, the files whose items its code names, tests aside. A re-export alone names nothing; whoever
 /// uses it names the file whose item it is.
 fn file_imports(sources: Vec<(String, Vec<String>)>) -> BTreeMap<String, BTreeSet<String>> {
-    let is_test = |file: &str| file.ends_with("tests.rs");
-    let sources = sources.into_iter().filter(|(file, _)| !is_test(file));
+    let sources = sources.into_iter().filter(|(file, _)| !is_of_tests(file));
     let files: BTreeMap<String, (String, Vec<String>)> =
         sources.map(|(file, tokens)| (module_of(&file), (file, without_tests(tokens)))).collect();
     let mentions: BTreeMap<&str, Vec<Mention>> =
@@ -265,23 +264,31 @@ fn lib_only_names_things() {
 /// Words that the code once used for things that have a name in the field: no identifier of `src/` is one of
 /// them. Each stands beside its successor.
 const OLD_WORDS: &[(&str, &str)] = &[
+    ("AT_ONCE", "PREFETCH_STEP"),
     ("Ahead", "PrefetchDistance"),
+    ("Aside", "Spilled"),
+    ("Asked", "Predicate"),
+    ("Asked1", "Predicate"),
+    ("Asked2", "Predicate"),
     ("Asks", "PrefetchQueue"),
     ("Bound", "Bindings"),
-    ("CHEAP", "LIGHT"),
     ("CLASSED", "CLASSIFIABLE"),
+    ("Call", "StageCall"),
     ("Chain", "FusedKernel"),
     ("Crew", "ForkJoin"),
-    ("DEAR", "HEAVY"),
     ("Deed", "StepLabel"),
+    ("Dense", "Contiguous"),
     ("Draft", "ExprGraph"),
     ("Drafted", "NestExpr"),
     ("Draught", "UnplacedStep"),
     ("Ending", "StoreKind"),
+    ("Fate", "Outcome"),
     ("Feed", "Operand"),
     ("Feeds", "Operands"),
     ("Gather", "PackTile"),
+    ("Group", "OpGroup, ShapedGroup"),
     ("Held", "InPlaceOperand"),
+    ("Inner", "EngineInner, CompiledInner, PartitionInner"),
     ("Judge", "MaskTest"),
     ("Lane", "LaneBits"),
     ("Line", "CacheLine"),
@@ -290,24 +297,33 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("Nest", "LoopNest"),
     ("OWN", "EXTENSIONS"),
     ("Odd", "RoundedToOdd"),
+    ("Ordinary", "Temporal"),
+    ("PLACE", "CLONE"),
     ("Piece", "MemRange"),
+    ("Place", "Dest, OperandPtr, JsonPath"),
     ("Plain", "Pod"),
+    ("Raw", "Storage"),
     ("Reads", "OperandEntries"),
     ("Row1", "UnaryTable"),
     ("Row2", "BinaryTable"),
     ("Runner", "Interpreter"),
+    ("SLOT", "SPILL_BYTES"),
     ("Scatter", "UnpackTile"),
     ("Shares", "ChunkQueue"),
     ("Side", "SelectOperand"),
+    ("Slot", "ScratchSlot, Cached"),
     ("Stores", "StorePolicy"),
+    ("Streaming", "NonTemporal"),
     ("Sudden", "LookaheadPrefetch"),
+    ("Swap", "SwapMasks"),
     ("Sweep", "Traversal"),
     ("Task", "ScalarOp"),
     ("Turned", "Swapped"),
-    ("USUAL", "DEFAULT"),
+    ("Use", "StageUse"),
     ("Verb", "StageShape"),
     ("Verdict", "MaskClass, FusionVerdict"),
     ("Via", "TwoStepConvert"),
+    ("Wait", "SaveMask"),
     ("Walk", "Access"),
     ("Walked", "IterationSpace"),
     ("Ways", "Impls"),
@@ -317,12 +333,20 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("ahead", "distance"),
     ("aside", "spilled"),
     ("asked", "predicate"),
+    ("asked1", "predicate1"),
+    ("asked2", "predicate2"),
     ("asks", "queue"),
     ("bits_matter", "demands_nan_bits"),
     ("bring", "prefetch_l1"),
+    ("bring_end", "prefetch_tail_line"),
+    ("cheap", "light"),
     ("crew", "fork_join"),
+    ("dear", "heavy"),
+    ("deed", "label"),
     ("deeds", "labels"),
     ("draft", "expr"),
+    ("drafted", "nest_expr"),
+    ("draught", "unplaced"),
     ("effort", "estimated_work"),
     ("elsewhere", "clones"),
     ("feed", "operand"),
@@ -331,26 +355,58 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("gives_any_nan", "produces_noncanonical_nan"),
     ("is_alone", "single_thread"),
     ("is_at_home", "same_engine"),
+    ("is_dear", "cost_class"),
     ("judge", "classify_mask"),
+    ("judged", "classified"),
+    ("keep_mask", "spill_mask"),
+    ("logic_of_both", "logic_masks"),
+    ("looked_at", "compared"),
     ("made_branches", "computed_branches"),
     ("may_be_late", "conditional_users"),
+    ("meaning", "semantics"),
+    ("models", "layout_hints"),
     ("one_by_one", "map_scalar"),
     ("outdated", "invalidated_by"),
     ("pitch", "row_stride"),
+    ("pitches", "row_strides"),
+    ("pull", "deps"),
     ("pulls", "deps"),
+    ("questions", "predicates"),
+    ("questions1", "predicates1"),
+    ("questions2", "predicates2"),
+    ("remember", "memo"),
+    ("row1", "unary_table"),
+    ("row2", "binary_table"),
     ("scatter", "unpack_tile"),
     ("scout", "lookahead_cursor"),
     ("settled", "resolved"),
     ("spared", "skippable"),
+    ("status_of", "ffi_guard"),
     ("sudden", "lookahead"),
     ("sweep", "traversal"),
     ("take_in_other", "select_in_place"),
     ("truths", "mask"),
     ("turn", "iteration"),
     ("turned", "swapped, advanced"),
+    ("turns", "iterations"),
+    ("verb", "shape"),
     ("walk", "access"),
     ("walked", "accessed"),
     ("walks", "accesses"),
+];
+
+/// Words that no constant has as a part of its name, each beside its successor.
+const OLD_PARTS: &[(&str, &str)] = &[
+    ("AHEAD", "PREFETCH"),
+    ("CHEAP", "LIGHT"),
+    ("DEAR", "HEAVY"),
+    ("FEW", "INLINE"),
+    ("FEWEST", "MIN"),
+    ("LEAST", "MIN"),
+    ("MOST", "MAX"),
+    ("PEEKED", "LOOKAHEAD"),
+    ("SPARED", "SKIP"),
+    ("USUAL", "DEFAULT"),
 ];
 
 #[test]
@@ -359,7 +415,7 @@ fn no_type_name_is_declared_twice() {
     for folder in ["src", "capi/src", "cli/src"] {
         let mut declared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (file, tokens) in sources_of(folder) {
-            if file.split('/').any(|part| part == "tests" || part == "tests.rs") {
+            if is_of_tests(&file) {
                 continue;
             }
             let tokens = without(without_tests(tokens), &["#", "[", "cfg", "(", "not", "("]);
@@ -380,12 +436,34 @@ fn no_identifier_is_an_old_word() {
     let mut faults = BTreeSet::new();
     for (file, tokens) in sources() {
         for token in &tokens {
-            if let Some((old, new)) = OLD_WORDS.iter().find(|(old, _)| old == token) {
-                faults.insert(format!("{file}: `{old}`, now called {new}"));
+            if let Some(new) = successor(token) {
+                faults.insert(format!("{file}: `{token}`, now called {new}"));
             }
         }
     }
     report(&Vec::from_iter(faults));
+}
+
+/// What is written today for an identifier that is an old word, or for an old part of a constant's name.
+fn successor(identifier: &str) -> Option<&'static str> {
+    let is_constant = !identifier.contains(|c: char| c.is_lowercase());
+    let is_part = |old: &str| is_constant && identifier.split('_').any(|part| part == old);
+    let word = OLD_WORDS.iter().find(|(old, _)| *old == identifier);
+    word.or_else(|| OLD_PARTS.iter().find(|(old, _)| is_part(old))).map(|(_, new)| *new)
+}
+
+#[test]
+fn old_words_are_found_in_names_of_constants() {
+    let rows = [
+        ("pitch", Some("row_stride")),
+        ("MOST_STEPS", Some("MAX")),
+        ("STEPS_AT_MOST", Some("MAX")),
+        ("ALMOST", None),
+        ("feed_forward", None),
+        ("row_stride", None),
+    ];
+    let found = rows.map(|(identifier, _)| (identifier, successor(identifier)));
+    assert_eq!(found, rows);
 }
 
 /// The names of the types that the tokens declare; associated types are none, nor are names that a macro
@@ -510,7 +588,7 @@ fn imports() -> Vec<Import> {
     for (file, tokens) in sources() {
         let layer = first(file.trim_end_matches(".rs").split('/').next().unwrap_or_default()).to_owned();
         // A file of tests may name any layer, as tests within a file may.
-        if layer == "lib" || file.ends_with("/tests.rs") {
+        if layer == "lib" || is_of_tests(&file) {
             continue;
         }
         let paths = crate_paths(&without_tests(tokens), &module_of(&file));
@@ -521,6 +599,11 @@ fn imports() -> Vec<Import> {
         }));
     }
     imports
+}
+
+/// Whether a file, or a folder above it, is called `tests`.
+fn is_of_tests(file: &str) -> bool {
+    file.trim_end_matches(".rs").split('/').any(|part| part == "tests")
 }
 
 /// The tokens of each file of `src/`, by its path from there.

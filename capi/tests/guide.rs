@@ -34,7 +34,7 @@ const RUST_PAGES: [&str; 2] = ["src/guide.rs", "import/src/guide.rs"];
 const NEEDS_ONEDNN: &str = "guide/libdnnl.md";
 
 /// The most pages that the guide may have, references aside.
-const MOST_PAGES: usize = 20;
+const MAX_PAGES: usize = 20;
 
 fn blocks(languages: &[&str]) -> Vec<Block> {
     let all = pages(&repository()).into_iter().filter(|page| page.path != NEEDS_ONEDNN);
@@ -133,7 +133,7 @@ fn the_guide_is_short_and_whole() {
     let of_guide: Vec<&str> =
         pages.iter().map(|page| &*page.path).filter(|path| path.starts_with("guide/")).collect();
     let mut wrong = Vec::new();
-    if of_guide.len() > MOST_PAGES {
+    if of_guide.len() > MAX_PAGES {
         wrong.push(format!("{} pages: {of_guide:?}", of_guide.len()));
     }
     for file in files(&repository().join("docs"), "md") {

@@ -12,7 +12,7 @@ use sterna::{Bool8, DataType, LogicalTensor, MAX_RANK};
 use crate::fill::element;
 
 /// The most elements of a result that is printed.
-pub(crate) const MOST_PRINTED: usize = 64;
+pub(crate) const MAX_PRINTED: usize = 64;
 
 /// A value as an option gives it: its elements in row-major order, which are read when the type is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,7 @@ pub(crate) fn shown(value: &Value) -> Option<String> {
         };
     }
     let count: i64 = value.dims().iter().product();
-    if count > MOST_PRINTED as i64 {
+    if count > MAX_PRINTED as i64 {
         return None;
     }
     let elements: Vec<String> = match value.data_type() {

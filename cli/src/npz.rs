@@ -17,10 +17,10 @@ use crate::npy;
 use crate::words::plain;
 
 /// The most arrays of an archive.
-const MOST_ENTRIES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// The most bytes of an array that is deflated.
-const MOST_INFLATED: u64 = 4 << 30;
+const MAX_INFLATED: u64 = 4 << 30;
 
 /// The end of the name of an array's file.
 const ENDING: &str = ".npy";
@@ -33,8 +33,8 @@ fn open(path: &Path) -> Result<Archive> {
     let archive = ZipArchive::new(BufReader::new(file))
         .with_context(|| format!("cannot read {}: it is no .npz file", path.display()))?;
     ensure!(
-        archive.len() <= MOST_ENTRIES,
-        "cannot read {}: it has {} arrays, and at most {MOST_ENTRIES} are taken",
+        archive.len() <= MAX_ENTRIES,
+        "cannot read {}: it has {} arrays, and at most {MAX_ENTRIES} are taken",
         path.display(),
         archive.len()
     );
@@ -59,7 +59,7 @@ fn with_entry<T>(path: &Path, entry: &str, read: impl FnOnce(&mut dyn Read, u64)
         let size = file.size();
         let (most, how) = match file.compression() {
             CompressionMethod::Stored => (held, "holds"),
-            _ => (MOST_INFLATED, "may inflate to"),
+            _ => (MAX_INFLATED, "may inflate to"),
         };
         ensure!(size <= most, "it claims {size} bytes, and the file {how} {most}");
         // What inflates to more than the archive says goes on behind the array, which is refused.

@@ -91,7 +91,7 @@ fn results(asked: &Asked, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultR
     for (name, id) in outputs {
         let Some(tensor) = run.tensors.get(&id) else { continue };
         // Larger results are not gathered at all.
-        if tensor.desc().element_count().is_none_or(|count| count > inline::MOST_PRINTED) {
+        if tensor.desc().element_count().is_none_or(|count| count > inline::MAX_PRINTED) {
             continue;
         }
         if let Some(value) = inline::shown(&tensor.value()?) {

@@ -252,7 +252,7 @@ impl<'a> Shapes<'a> {
         let axis = if axis < 0 { axis + dims.len() as i64 } else { axis };
         let count = usize::try_from(*dims.get(usize::try_from(axis).ok()?)?).ok()?;
         // As many as a tensor of this shape in memory could have channels.
-        if count > MOST_CHANNELS {
+        if count > MAX_CHANNELS {
             return None;
         }
         over_and_over(op.get_attr(attr)?, count)
@@ -269,7 +269,7 @@ impl<'a> Shapes<'a> {
 }
 
 /// The most channels whose scales are made up.
-const MOST_CHANNELS: usize = 1 << 20;
+const MAX_CHANNELS: usize = 1 << 20;
 
 /// A tensor as an option describes it.
 fn described(tensor: &LogicalTensor, edit: &ShapeEdit) -> Result<LogicalTensor> {

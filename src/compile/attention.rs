@@ -1,8 +1,8 @@
 //! Lowers attention to one phase: two products with a SoftMax between them, the pointwise ops that make the
 //! scores, and those that follow.
 //!
-//! [`Shape::new`] looks whether a partition has the form that the phase runs: the SoftMax goes along the
-//! keys, nobody asks for scores or weights, and strides lead a tile to all operands. Any other partition runs
+//! [`Shape::new`] checks whether a partition has the form that the phase runs: the SoftMax goes along the
+//! keys, scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs
 //! its products and its SoftMax one after another, through internal buffers.
 
 use smallvec::smallvec;
@@ -21,7 +21,7 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ScoreProgram, TileProgram, ValueProduct,
+    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, TileProgram, ValueProduct,
     WeightsProgram,
 };
 use crate::types::dtype::DataType;
@@ -58,7 +58,6 @@ fn add(
         return decode::add(plan, shape, operands, level);
     }
     let width = |value: usize| type_of(value).size().unwrap_or(4);
-    let (score_width, logit_width) = (width(shape.scores), width(shape.logits));
 
     let tile = Extent {
         rows: shape.count(shape.key_axis).min(KEYS),
@@ -70,20 +69,20 @@ fn add(
         rows: Some(shape.key_axis),
         columns: Some(shape.query_axis),
         tile,
-        slots: smallvec![slot(score_width), slot(logit_width)],
+        slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
     };
     let mut nest = match shape.logits == shape.scores {
         true => empty_nest(shape, [shape.key_axis, shape.query_axis], tile),
         false => {
-            let from = [(shape.scores, AttentionPhase::SCORES)];
-            plan.slot_program(&space, &from, shape.logits, AttentionPhase::LOGITS)?
+            let from = [(shape.scores, AttentionCore::SCORES)];
+            plan.slot_program(&space, &from, shape.logits, AttentionCore::LOGITS)?
         }
     };
     let mut unmasked = match shape.logits == shape.scores {
         true => None,
         false => {
-            let supplied = (shape.scores, AttentionPhase::SCORES);
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionPhase::LOGITS)?
+            let supplied = (shape.scores, AttentionCore::SCORES);
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?
         }
     };
     for nest in [&mut nest].into_iter().chain(&mut unmasked) {
@@ -95,8 +94,8 @@ fn add(
         Some([from, to]) => {
             let widths = [width(from), width(to)];
             let space = DriverSpace { slots: smallvec![slot(widths[0]), slot(widths[1])], ..space };
-            let supplied = [(from, AttentionPhase::SCORES)];
-            let mut nest = plan.slot_program(&space, &supplied, to, AttentionPhase::LOGITS)?;
+            let supplied = [(from, AttentionCore::SCORES)];
+            let mut nest = plan.slot_program(&space, &supplied, to, AttentionCore::LOGITS)?;
             keys_innermost(&mut nest);
             rewrite_roots(&mut nest.program);
             Some((nest, widths, [from, to].map(type_of)))
@@ -110,7 +109,7 @@ fn add(
         let blocks = [nest.column_blocks, nest.row_blocks];
         operands.attach(shape, nest, blocks, [tile.columns, tile.rows])
     };
-    let ScoreProgram { nest, first_access } = attached(nest);
+    let program = attached(nest);
     let unmasked = unmasked.map(attached);
 
     let types = operands.types();
@@ -138,60 +137,35 @@ fn add(
             weights.zip(values).map(|(weights, values)| ValueProduct::Pairs { kernel, weights, values })
         }
     };
-    let (round, widen) = (|to| round(level, to), |from| widen(level, from));
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
     let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
-    let (
-        Some(pack_queries),
-        Some(pack_keys),
-        Some(pack_values),
-        Some(value_product),
-        Some(round_scores),
-        Some(widen_logits),
-    ) = (
-        pack_queries,
-        pack_keys,
-        to_f32(types[2]),
-        value_product,
-        round(type_of(shape.scores)),
-        widen(type_of(shape.logits)),
-    )
+    let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(value_product)) =
+        (pack_queries, pack_keys, to_f32(types[2]), value_product)
     else {
         return Err(refuse(plan));
     };
     let weights = match weights {
         None => None,
         Some((nest, widths, [from, to])) => {
-            let (Some(round), Some(widen)) = (round(from), widen(to)) else { return Err(refuse(plan)) };
+            let (Some(round), Some(widen)) = (round(level, from), widen(level, to)) else {
+                return Err(refuse(plan));
+            };
             Some(WeightsProgram { nest, round, widen, widths })
         }
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
-    // Without classes nobody knows which tiles are unmasked.
-    let unmasked = unmasked.filter(|_| classes.is_some());
+    let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
+        return Err(refuse(plan));
+    };
     let mut phase = AttentionPhase {
-        nest,
-        first_access,
-        unmasked,
+        core,
         types,
-        depth: shape.depth,
-        value_columns: shape.value_columns,
         product: GemmKernel::new(level, form),
         value_product,
         kernels: AttentionKernels::new(level),
         queries: pack_queries,
         keys: pack_keys,
         values: pack_values,
-        quantized: operands.quantized,
-        round_scores,
-        widen_logits,
-        score_width,
-        logit_width,
-        inf_as_zero: shape.inf_as_zero,
-        has_stats: shape.stats.is_some(),
         weights,
-        classes,
-        result,
         layout: AttentionScratch::default(),
     };
     phase.layout = scratch_layout(&mut phase);
@@ -199,7 +173,7 @@ fn add(
     Ok(())
 }
 
-/// Makes blocks of keys the innermost loop; they are the last but one.
+/// Makes the loop over blocks of keys the innermost one; before, it is the last but one.
 pub(super) fn keys_innermost(nest: &mut LoopNest) {
     let (keys, queries) = (nest.row_blocks, nest.column_blocks);
     nest.loops.swap(keys, queries);
@@ -207,7 +181,7 @@ pub(super) fn keys_innermost(nest: &mut LoopNest) {
     (nest.row_blocks, nest.column_blocks) = (queries, keys);
 }
 
-/// Lets the roots of a program run in each tile, because their results are overwritten.
+/// Lets the roots of a program run in each tile, because the driver overwrites their results.
 pub(super) fn rewrite_roots(program: &mut TileProgram) {
     let roots = &program.roots;
     program.invalidated_by.iter_mut().for_each(|steps| steps.extend(roots.iter().copied()));
@@ -257,7 +231,7 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     let result = take(tile(value_columns, 4));
     let typed_result = take(typed(phase.result.round, value_columns));
     let pack = take(pack::SCRATCH);
-    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
+    phase.core.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     AttentionScratch {
         result_program,
         queries,

@@ -1,7 +1,7 @@
-//! Lowers the gradients of attention to one phase, behind the sums that it needs and before those of groups
-//! of heads that it cannot make on its own.
+//! Lowers the gradients of attention to one phase. Phases before it compute the sums that it needs; phases
+//! after it compute the sums over groups of heads that it cannot compute itself.
 //!
-//! [`BackwardShape::new`] looks whether a partition has the form that the phase runs: one product of scores,
+//! [`BackwardShape::new`] checks whether a partition has the form that the phase runs: one product of scores,
 //! weights from them by Exp or by a SoftMax along the keys, at most one product of gradients of the weights,
 //! and products of what tile programs make of both. Any other partition runs its products and its ops on rows
 //! one after another, through internal buffers.

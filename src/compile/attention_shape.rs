@@ -11,14 +11,16 @@ use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
 use crate::plan::{
-    Access, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet, TileProgram,
+    Access, AttentionCore, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet,
+    TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
 
-/// Fewest queries of a head that are a block of their own if heads share keys and values.
-const FEW_QUERIES: usize = 16;
+/// The fewest queries of a head that make a block if heads share keys and values. Fewer make one block with
+/// the same queries of the other heads.
+const MIN_BLOCK_QUERIES: usize = 16;
 
 /// The values and the axes of attention. Axes count those of the scores.
 pub(super) struct Shape {
@@ -26,7 +28,8 @@ pub(super) struct Shape {
     pub(super) queries: usize,
     pub(super) keys: usize,
     pub(super) values: usize,
-    /// The result of the first product, what enters the SoftMax, and the result of the second product.
+    /// The result of the first product, the logits, which enter the SoftMax, and the result of the second
+    /// product.
     pub(super) scores: usize,
     pub(super) logits: usize,
     pub(super) result: usize,
@@ -97,7 +100,7 @@ impl Shape {
             false if plan.is_tile_program(dims, &[weights], factors) => Some([weights, factors]),
             false => return Ok(None),
         };
-        // Nobody else needs scores, weights, or what is computed from them.
+        // No output needs scores, weights, or what is computed from them.
         let is_hidden = group.outputs.iter().all(|&output| {
             Some(output) == stats || [scores, weights].iter().all(|&value| !plan.depends(output, value, &[]))
         });
@@ -126,7 +129,7 @@ impl Shape {
         let count = |axis: usize| dims[axis] as usize;
         let shared = (0..rank - 2).filter(|&axis| is_shared(axis)).max_by_key(|&axis| count(axis));
         let query_axis = match shared {
-            Some(axis) if count(rank - 2) < FEW_QUERIES && count(axis) > count(rank - 2) => axis,
+            Some(axis) if count(rank - 2) < MIN_BLOCK_QUERIES && count(axis) > count(rank - 2) => axis,
             _ => rank - 2,
         };
         Ok(Some(Self {
@@ -156,6 +159,39 @@ impl Shape {
 
     pub(super) fn places(&self) -> usize {
         self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
+    }
+
+    /// What both phases of attention hold, given the program that makes the logits, the same without masks,
+    /// and what follows the second product. `None` if no kernel converts scores or logits.
+    pub(super) fn core(
+        &self,
+        plan: &mut PlanBuilder<'_>,
+        program: ScoreProgram,
+        unmasked: Option<ScoreProgram>,
+        result: AttentionResult,
+        quantized: [Option<QuantizedTokens>; 2],
+    ) -> Option<AttentionCore> {
+        let [scores, logits] = [self.scores, self.logits].map(|value| plan.group().values[value].data_type);
+        let (round_scores, widen_logits) = (round(plan.level, scores)?, widen(plan.level, logits)?);
+        let classes = plan.classify((self.scores, self.logits), (self.query_axis, self.key_axis), false);
+        let ScoreProgram { nest, first_access } = program;
+        Some(AttentionCore {
+            nest,
+            first_access,
+            // Without classes the driver cannot tell which tiles are unmasked.
+            unmasked: unmasked.filter(|_| classes.is_some()),
+            depth: self.depth,
+            value_columns: self.value_columns,
+            quantized,
+            round_scores,
+            widen_logits,
+            score_width: scores.size().unwrap_or(4),
+            logit_width: logits.size().unwrap_or(4),
+            inf_as_zero: self.inf_as_zero,
+            has_stats: self.stats.is_some(),
+            classes,
+            result,
+        })
     }
 
     pub(super) fn flops(&self) -> usize {
@@ -198,8 +234,8 @@ fn token_axes(rank: usize, is_transposed: bool) -> [usize; 2] {
     if is_transposed { [rank - 1, rank - 2] } else { [rank - 2, rank - 1] }
 }
 
-/// Keys or values. If the phase can dequantise them itself, they are described as the f32 that it makes, but
-/// with the places of the integers in memory.
+/// Keys or values. If the phase can dequantise them itself, their type is the f32 that the phase makes, but
+/// their strides and offset are those of the integers in memory.
 fn cached_tokens(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
@@ -251,11 +287,11 @@ fn stats_strides(shape: &Shape, stats: &PlacedTensor) -> AxisStrides {
     strides.into_iter().map(|stride| stride as isize * 4).collect()
 }
 
-/// How the blocks of the second product leave the phase: where their elements lie, as far as moves follow the
-/// product, and with the pointwise ops that follow.
+/// How the blocks of the second product are stored: with the moves and the pointwise ops that follow the
+/// product.
 ///
-/// A block has so many `queries`; `strides` tells, from the bytes of an element, those from query to query
-/// and those from one element of a value to the next.
+/// `queries` is the number of queries of a block. `strides` maps the bytes of an element to the bytes from
+/// query to query, and from one element of a value to the next.
 pub(super) fn result(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,

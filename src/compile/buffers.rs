@@ -1,4 +1,4 @@
-//! The internal buffers of a finished plan: which hold what constants alone give, and which share memory.
+//! The internal buffers of a finished plan: which of them depend on constants alone, and which share memory.
 
 use crate::plan::{Base, Phase, Preparation};
 
@@ -13,7 +13,7 @@ pub(super) fn preparation(
         Base::Buffer(buffer) => Some(buffer),
         _ => None,
     };
-    // The buffers that a phase writes which reads other things too.
+    // The buffers that are written by a phase which reads more than constants.
     let mut varying = vec![false; buffers];
     let (prepared, inputs, written) = loop {
         let (mut prepared, mut inputs) = (Vec::new(), Vec::new());

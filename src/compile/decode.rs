@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::attention_shape::{Shape, TokenOperands, Tokens, empty_nest, result, round, widen};
+use super::attention_shape::{Shape, TokenOperands, Tokens, empty_nest, result};
 use super::elementwise::DriverSpace;
 use super::phases::PlanBuilder;
 use crate::error::{CompileFault, Result};
@@ -11,9 +11,7 @@ use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::RowType;
 use crate::kernels::{Extent, LINE};
-use crate::plan::{
-    AttentionPhase, CHUNK, DECODE_ROWS, DecodePhase, DecodeScratch, LoopNest, Phase, ScoreProgram, row_type,
-};
+use crate::plan::{AttentionCore, CHUNK, DECODE_ROWS, DecodePhase, DecodeScratch, LoopNest, Phase, row_type};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -51,25 +49,23 @@ pub(super) fn add(
     level: Level,
 ) -> Result<()> {
     let group = plan.group();
-    let type_of = |value: usize| group.values[value].data_type;
-    let width = |value: usize| type_of(value).size().unwrap_or(4);
+    let width = |value: usize| group.values[value].data_type.size().unwrap_or(4);
     let (queries, repeats) = (shape.count(shape.query_axis), repeats(shape, &operands));
     let tile = Extent { rows: queries, columns: shape.count(shape.key_axis).min(CHUNK) };
     let slot = |width: usize| ((CHUNK * width) as isize, width as isize);
-    let (score_width, logit_width) = (width(shape.scores), width(shape.logits));
     let space = DriverSpace {
         dims: shape.dims.clone(),
         rows: Some(shape.query_axis),
         columns: Some(shape.key_axis),
         tile,
-        slots: smallvec![slot(score_width), slot(logit_width)],
+        slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
     };
-    let supplied = (shape.scores, AttentionPhase::SCORES);
+    let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {
         true => (empty_nest(shape, [shape.query_axis, shape.key_axis], tile), None),
         false => (
-            plan.slot_program(&space, &[supplied], shape.logits, AttentionPhase::LOGITS)?,
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionPhase::LOGITS)?,
+            plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
         ),
     };
     operands.place_stats(plan, shape);
@@ -80,43 +76,29 @@ pub(super) fn add(
         let blocks = [nest.row_blocks, nest.column_blocks];
         operands.attach(shape, nest, blocks, [tile.rows, tile.columns])
     };
-    let ScoreProgram { nest, first_access } = attached(nest);
+    let program = attached(nest);
     let unmasked = unmasked.map(attached);
 
-    let (Some(pack_queries), Some(key_type), Some(value_type), Some(round_scores), Some(widen_logits)) = (
-        RowPack::new(level, operands.types()[0], DataType::F32),
-        row_of(&operands.keys),
-        row_of(&operands.values),
-        round(level, type_of(shape.scores)),
-        widen(level, type_of(shape.logits)),
-    ) else {
-        let fault = CompileFault::Unsupported("no kernel runs attention on these types".into());
-        return Err(plan.refuse(fault));
+    let refuse = |plan: &PlanBuilder<'_>| {
+        plan.refuse(CompileFault::Unsupported("no kernel runs attention on these types".into()))
     };
-    let classes = plan.classify((shape.scores, shape.logits), (shape.query_axis, shape.key_axis), false);
-    // Without classes nobody knows which tiles are unmasked.
-    let unmasked = unmasked.filter(|_| classes.is_some());
+    let pack_queries = RowPack::new(level, operands.types()[0], DataType::F32);
+    let (Some(pack_queries), Some(key_type), Some(value_type)) =
+        (pack_queries, row_of(&operands.keys), row_of(&operands.values))
+    else {
+        return Err(refuse(plan));
+    };
+    let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
+        return Err(refuse(plan));
+    };
     let mut phase = DecodePhase {
-        nest,
-        first_access,
-        unmasked,
+        core,
         repeats,
         queries,
-        depth: shape.depth,
-        value_columns: shape.value_columns,
         kernels: DecodeKernels::new(level),
         pack_queries,
         key_type,
         value_type,
-        quantized: operands.quantized,
-        round_scores,
-        widen_logits,
-        score_width,
-        logit_width,
-        inf_as_zero: shape.inf_as_zero,
-        has_stats: shape.stats.is_some(),
-        classes,
-        result,
         partials: None,
         layout: DecodeScratch::default(),
     };
@@ -155,7 +137,7 @@ fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
     let result = take(floats(rows, value_row));
     let typed_result = take(typed(phase.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    phase.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
+    phase.core.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
     DecodeScratch {
         result_program,
         queries,

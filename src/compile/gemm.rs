@@ -3,7 +3,7 @@
 //!
 //! An operand that pointwise ops compute is written to an internal buffer first, unless strides lead to its
 //! elements in a value that is stored.
-//! A move between the result and an output is no work: strides of the output take its place.
+//! A move between the result and an output costs nothing: the product writes by the strides of the output.
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
 //!
@@ -88,7 +88,7 @@ fn add_product(
         roots.into_iter().for_each(|root| drop(plan.result(root)));
         return Ok(());
     }
-    // Others may use the shape of a product alone.
+    // Without a root, other ops use the shape of the product alone.
     if roots.is_empty() {
         return Ok(());
     }

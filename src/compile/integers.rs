@@ -41,7 +41,7 @@ struct Dequantized {
     scales: Vec<f32>,
     /// The zero points, or none.
     zeros: Vec<f32>,
-    /// The dim along which parameters change; `None` if all elements have the same.
+    /// The dim along which parameters change; `None` if all elements have the same parameters.
     axis: Option<usize>,
 }
 
@@ -81,9 +81,9 @@ impl PlacedIntegers {
     }
 }
 
-/// The operands of a product and their scaling, if both are integers in disguise, and no sum can leave s32.
-/// The activations have one scale and one zero point, the weights one of each for a column or for all. `None`
-/// if f32 has to do.
+/// The operands of a product and their scaling, if both operands are dequantised integers and no sum
+/// overflows s32. The activations have one scale and one zero point, the weights one of each for a column or
+/// for all columns. `None` if the product has to be computed in f32.
 pub(super) fn integer_operands(
     plan: &mut PlanBuilder<'_>,
     op: &Op,

@@ -1,4 +1,4 @@
-//! For what a plan is compiled.
+//! The machine for which a plan is compiled.
 
 use crate::types::features::CpuFeatures;
 use crate::types::kind::Level;

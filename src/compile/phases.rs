@@ -6,8 +6,8 @@
 //! [results](PlanBuilder::result), and adds the anchor's phase. An operand that is computed by pointwise ops
 //! is first written to an internal buffer, by a map phase of its own; a result is a port if it is an output
 //! of the partition, otherwise an internal buffer. At the end, [`finish`](PlanBuilder::finish) adds map
-//! phases for the outputs that nobody has written yet, lets buffers share memory, and makes the plan. So any
-//! anchor can stand among any pointwise ops.
+//! phases for the outputs that no phase has written yet, lets buffers share memory, and makes the plan. So
+//! any anchor can stand among any pointwise ops.
 //!
 //! A lowering that computes tiles fuses what it can instead. [`epilogue`](PlanBuilder::epilogue) makes a tile
 //! program of the values that depend on an anchor's result, and [`slot_program`](PlanBuilder::slot_program)
@@ -58,8 +58,8 @@ impl<'a> ShapedPartition<'a> {
         Ok(Self { partition, group, inputs, resolved, written })
     }
 
-    /// The same, in which a value that moves lead to an output alone is written there by strides. The value
-    /// takes the place of the output in the group.
+    /// As [`new`](Self::new), but a value that only moves separate from an output is written to the output by
+    /// strides. The value takes the place of the output in the group.
     pub(super) fn with_moves_as_strides(mut self) -> Self {
         for output in 0..self.written.len() {
             let mut strides = self.resolved[output].1.clone();
@@ -102,7 +102,7 @@ pub(super) struct PlanBuilder<'a> {
     phases: Vec<Phase>,
     /// The floating-point operations of each phase.
     phase_flops: Vec<usize>,
-    /// Those of the tile programs of the phase that comes next with some.
+    /// The floating-point operations of the tile programs of the next phase that has tile programs.
     program_flops: usize,
     /// Bytes of the buffers, before any of them share memory.
     buffers: Vec<usize>,
@@ -120,7 +120,7 @@ impl<'a> PlanBuilder<'a> {
         written.for_each(|(port, written)| *port = written.as_deref().unwrap_or(port));
         let output = group.outputs.iter().map(|&value| group.values[value].bytes());
         let output = output.fold(0, usize::saturating_add);
-        // A port whose data nobody uses has size 0.
+        // A port whose data no op uses has size 0.
         let read = group.sizes(&ports).into_iter().zip(&group.values[..group.inputs]);
         let read = read.zip(&ports).map(|((size, value), strides)| match size {
             0 => 0,
@@ -261,7 +261,7 @@ impl<'a> PlanBuilder<'a> {
         Some((PlacedTensor { dims, strides, ..place }, bytes))
     }
 
-    /// The place of a value that lies dense, wherever that is; or its place, if it is stored.
+    /// The place of a value if it is stored; else dense strides, without a base.
     pub(super) fn place_or_dense(&self, value: usize) -> PlacedTensor {
         let dense = Stored { base: Base::Index, strides: None };
         self.placed(value, self.stored[value].unwrap_or(dense))
@@ -502,7 +502,7 @@ impl<'a> PlanBuilder<'a> {
                 && self.is_tile_program(dims, supplied, value)
         };
         let mut roots: Vec<usize> = needed.iter().copied().filter(is_fused).collect();
-        // What is left, and needs the result, reads it from memory.
+        // Needed values that the epilogue does not compute are computed from the result in memory.
         let needs_result = needed.iter().any(|&value| {
             !roots.contains(&value) && !own.contains(&value) && self.depends(value, own[0], &roots)
         });
@@ -608,7 +608,7 @@ impl<'a> PlanBuilder<'a> {
         nests
     }
 
-    /// Adds phases for the outputs that nobody has written yet, and makes the plan.
+    /// Adds phases for the outputs that no phase has written yet, and makes the plan.
     pub(super) fn finish(mut self) -> Result<Plan> {
         let group = self.group();
         let open: Vec<usize> =

@@ -18,11 +18,11 @@ const LONG_ROW: usize = 32 << 10;
 /// Most rows whose long rows are worked out in parts.
 const MAX_SPLIT_ROWS: usize = 8;
 
-/// Rows of at least this many elements leave the second level before they are read again, so they are worked
-/// out in parts however many there are.
+/// Rows of at least this many elements leave the second-level cache before they are read again, so each row
+/// is worked out in parts, whatever the number of rows.
 const LONGEST_ROW: usize = 512 << 10;
 
-/// Least elements of a part of a row.
+/// The fewest elements of a part of a row.
 const MIN_PART: usize = 4 << 10;
 
 /// A tensor as an operand of iterations.

@@ -24,7 +24,8 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::Dims;
 
-/// Most columns of a tile of a program before or behind the work. It divides the least part of a row.
+/// Most columns of a tile of a program before or behind the work. The number divides the shortest part of a
+/// row.
 const PROGRAM_COLUMNS: usize = 4 << 10;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
@@ -42,8 +43,8 @@ pub(super) fn lower(
         in_place.extend(add(&shaped, &mut builder, anchor)?);
     }
     let mut plan = builder.finish()?;
-    // The kernels read a row of the source, or a part of one, before they write it; nothing else may read it
-    // then. What measures parts has ended.
+    // The kernels read a row of the source, or a part of a row, before they write it, so nothing else may
+    // read the source by then. The phase that measures parts has ended.
     let is_pair = |pair: &InPlacePorts| {
         let &InPlacePorts { input, output } = pair;
         let (group, output) = (&shaped.group, output - inputs.len());

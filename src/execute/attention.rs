@@ -15,8 +15,8 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan, ScoreProgram,
-    TileClass, ValueProduct, class, largest_constant,
+    AccessId, AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, Base, KEYS, LoopNest, Plan,
+    ScoreProgram, TileClass, ValueProduct, class, largest_constant,
 };
 use crate::types::dtype::DataType;
 
@@ -479,7 +479,7 @@ impl<'a> TileOperands<'a> for ScoreOperands<'a> {
     fn at(&mut self, access: AccessId) -> *mut u8 {
         let layout = &self.phase.layout;
         match self.nest.program.accesses[access].base {
-            Base::Driver(AttentionPhase::LOGITS) => self.place(match self.phase.widen_logits {
+            Base::Driver(AttentionCore::LOGITS) => self.place(match self.phase.widen_logits {
                 Some(_) => layout.typed_logits,
                 None => layout.weights,
             }),

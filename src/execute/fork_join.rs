@@ -30,7 +30,7 @@ const ONE_OPEN: usize = 1 << BITS_OF_COUNT;
 const TAKEN: usize = 1 << (2 * BITS_OF_COUNT);
 /// The caller is done: no worker may begin any more, and the last worker to end wakes the caller.
 const CLOSED: usize = TAKEN << 1;
-/// The share of a worker panicked.
+/// The part of a worker panicked.
 const PANICKED: usize = TAKEN << 2;
 
 /// A thread's work panicked.
@@ -60,9 +60,9 @@ struct TeamSlot {
 }
 
 struct Fork {
-    /// The share of a member, given the member's number; valid while a worker is at work.
+    /// The part of a thread of the team, given the thread's number; valid while a worker is at work.
     work: *const (dyn Fn(usize) + Sync),
-    members: usize,
+    threads: usize,
     caller: Thread,
 }
 
@@ -81,28 +81,28 @@ impl Teams {
         Self { slots, workers, waiting, awake, opened }
     }
 
-    /// Does `work` on the caller's thread, which is member 0, and on up to `members - 1` workers. Returns
-    /// when no thread is at work any more. The share of a member ends only when all work has been taken, so
-    /// the number of workers that came does not matter. `spawn` starts a job that calls [`help`](Self::help)
-    /// on a worker.
+    /// Does `work` on the caller's thread, which is thread 0 of the team, and on up to `threads - 1` workers.
+    /// Returns when no thread is at work any more. The part of a thread ends only when all work has been
+    /// taken, so the number of workers that came does not matter. `spawn` starts a job that calls
+    /// [`help`](Self::help) on a worker.
     pub(super) fn run(
         self: &Arc<Self>,
-        members: usize,
+        threads: usize,
         work: &(dyn Fn(usize) + Sync),
         spawn: impl Fn(Arc<Self>),
     ) -> Result<(), Panicked> {
-        self.run_after(members, work, |others| self.request_workers(others, spawn))
+        self.run_after(threads, work, |others| self.request_workers(others, spawn))
     }
 
     /// As [`run`](Self::run), with workers that are awake alone: it spawns no job.
-    pub(super) fn run_awake(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
-        self.run_after(members, work, |_| ())
+    pub(super) fn run_awake(&self, threads: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        self.run_after(threads, work, |_| ())
     }
 
     /// Opens a team, calls `request` with the number of workers that may join, and works.
     fn run_after(
         &self,
-        members: usize,
+        threads: usize,
         work: &(dyn Fn(usize) + Sync),
         request: impl FnOnce(usize),
     ) -> Result<(), Panicked> {
@@ -110,7 +110,7 @@ impl Teams {
         // taken.
         let caller = current();
         let Some(slot) = self.slots.iter().find(|slot| slot.take()) else { return caught(|| work(0)) };
-        let others = (members - 1).min(MAX_COUNT);
+        let others = (threads - 1).min(MAX_COUNT);
         slot.open(others + 1, work, caller);
         // A worker that reads the new count sees the open team.
         self.opened.fetch_add(1, Ordering::Release);
@@ -175,21 +175,21 @@ impl TeamSlot {
             && self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Lets workers begin: all members but the caller.
-    fn open(&self, members: usize, work: &(dyn Fn(usize) + Sync), caller: Thread) {
+    /// Lets workers begin: all threads of the team but the caller.
+    fn open(&self, threads: usize, work: &(dyn Fn(usize) + Sync), caller: Thread) {
         // SAFETY: only the lifetime changes; after `close` no thread uses the work.
         let work = unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(
                 work,
             )
         };
-        let opened = Fork { work, members, caller };
+        let opened = Fork { work, threads, caller };
         // SAFETY: the caller has the slot, and no worker has begun.
         self.call.with_mut(|call| unsafe { *call = Some(opened) });
-        self.state.store(TAKEN | ((members - 1) * ONE_OPEN), Ordering::Release);
+        self.state.store(TAKEN | ((threads - 1) * ONE_OPEN), Ordering::Release);
     }
 
-    /// Joins the team of the slot if it is open, does a member's share, and says whether it did.
+    /// Joins the team of the slot if it is open, does a thread's part, and says whether it did.
     fn help(&self) -> bool {
         let begun =
             |state: usize| (state & OPEN != 0 && state & CLOSED == 0).then(|| state - ONE_OPEN + ONE_WORKING);
@@ -199,9 +199,9 @@ impl TeamSlot {
         let open = (state & OPEN) / ONE_OPEN;
         // SAFETY: this worker has begun, so the caller does not write to the call.
         let call = self.call.with(|call| unsafe { &*call }.as_ref().map(Fork::seen));
-        let Some((work, members, caller)) = call else { unreachable!("an open slot has a call") };
+        let Some((work, threads, caller)) = call else { unreachable!("an open slot has a call") };
         // SAFETY: this worker has begun and not ended, so `run` has not returned.
-        let is_done = caught(|| unsafe { &*work }(members - open)).is_ok();
+        let is_done = caught(|| unsafe { &*work }(threads - open)).is_ok();
         // All work has been taken, so no other worker need begin.
         let flag = if is_done { 0 } else { PANICKED };
         let ended = |state: usize| Some(((state & !OPEN) - ONE_WORKING) | flag);
@@ -238,7 +238,7 @@ impl TeamSlot {
 impl Fork {
     /// A worker's copy: when the worker has ended, the call may be gone.
     fn seen(&self) -> (*const (dyn Fn(usize) + Sync), usize, Thread) {
-        (self.work, self.members, self.caller.clone())
+        (self.work, self.threads, self.caller.clone())
     }
 }
 

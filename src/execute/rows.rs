@@ -161,13 +161,13 @@ impl<'a> Worker<'a> {
             }
             Some(packed) => {
                 let to = self.packed(packed);
-                pieces(&operand.along, part, |piece| {
-                    let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
-                    let to = Target { at: to.at.wrapping_add(piece.done * operand.float.bytes()), ..to };
-                    let extent = Extent { rows: part.rows, columns: piece.count };
+                row_runs(&operand.along, part, |run| {
+                    let from = Source { at: from.at.wrapping_offset(run.offset), ..from };
+                    let to = Target { at: to.at.wrapping_add(run.done * operand.float.bytes()), ..to };
+                    let extent = Extent { rows: part.rows, columns: run.count };
                     // SAFETY: the access stays within its memory for every place and element; the scratch has
                     // room for the part of the rows of a tile.
-                    unsafe { (packed.pack)(extent, from, piece.stride, 0, to) };
+                    unsafe { (packed.pack)(extent, from, run.stride, 0, to) };
                 });
                 Source { at: to.at, row_stride: to.row_stride }
             }
@@ -195,13 +195,13 @@ impl<'a> Worker<'a> {
     fn write_rows(&self, operand: &PlacedRows, part: RowPart) {
         let Some(packed) = &operand.packed else { return };
         let (from, to) = (self.packed(packed), self.destination(operand.place));
-        pieces(&operand.along, part, |piece| {
-            let at = from.at.wrapping_add(piece.done * operand.float.bytes());
+        row_runs(&operand.along, part, |run| {
+            let at = from.at.wrapping_add(run.done * operand.float.bytes());
             let from = Source { at, row_stride: from.row_stride };
-            let to = Target { at: to.at.wrapping_offset(piece.offset), ..to };
-            let extent = Extent { rows: part.rows, columns: piece.count };
+            let to = Target { at: to.at.wrapping_offset(run.offset), ..to };
+            let extent = Extent { rows: part.rows, columns: run.count };
             // SAFETY: as for packing.
-            unsafe { (packed.unpack)(extent, from, to, piece.stride) };
+            unsafe { (packed.unpack)(extent, from, to, run.stride) };
         });
     }
 
@@ -253,10 +253,10 @@ impl<'a> Worker<'a> {
                     part.rows
                 }
                 true => {
-                    pieces(&numbers.along, part, |piece| {
-                        let from = Source { at: from.at.wrapping_offset(piece.offset), ..from };
-                        let to = Target { at: narrow.at.wrapping_add(piece.done * numbers.bytes), ..narrow };
-                        (numbers.pack)(Extent { rows: 1, columns: piece.count }, from, piece.stride, 0, to);
+                    row_runs(&numbers.along, part, |run| {
+                        let from = Source { at: from.at.wrapping_offset(run.offset), ..from };
+                        let to = Target { at: narrow.at.wrapping_add(run.done * numbers.bytes), ..narrow };
+                        (numbers.pack)(Extent { rows: 1, columns: run.count }, from, run.stride, 0, to);
                     });
                     part.count
                 }
@@ -363,10 +363,10 @@ impl<'a> Worker<'a> {
                     let none = Extent { rows: 0, columns };
                     (work.kernels.columns)(none, Source { at, row_stride: 0 }, operand.float, 0, partial);
                 }
-                pieces(&operand.along, part, |piece| {
-                    let from = Source { at: at.wrapping_offset(piece.offset), row_stride: piece.stride };
-                    let extent = Extent { rows: piece.count, columns };
-                    (work.kernels.columns)(extent, from, operand.float, piece.done, partial);
+                row_runs(&operand.along, part, |run| {
+                    let from = Source { at: at.wrapping_offset(run.offset), row_stride: run.stride };
+                    let extent = Extent { rows: run.count, columns };
+                    (work.kernels.columns)(extent, from, operand.float, run.done, partial);
                 });
                 (work.kernels.join)(columns, partial);
                 numbers.add(place).copy_from_nonoverlapping(partial, columns);
@@ -557,8 +557,8 @@ struct RowRun {
     done: usize,
 }
 
-/// The pieces of a part of rows, in order.
-fn pieces(along: &[(usize, isize)], part: RowPart, mut each: impl FnMut(RowRun)) {
+/// The runs of a part of rows, in order.
+fn row_runs(along: &[(usize, isize)], part: RowPart, mut each: impl FnMut(RowRun)) {
     let (inner, outer) = match along.split_last() {
         Some((&inner, outer)) => (inner, outer),
         None => ((1, 0), &[][..]),

@@ -58,10 +58,10 @@ pub(super) struct AwakeWorkers<'a> {
 
 impl AwakeWorkers<'_> {
     /// As [`Workers::run`].
-    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+    pub(super) fn run(&self, threads: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
         match self.is_awake {
-            true => self.workers.teams.run_awake(members, work),
-            false => self.workers.run(members, work),
+            true => self.workers.teams.run_awake(threads, work),
+            false => self.workers.run(threads, work),
         }
     }
 }
@@ -71,8 +71,8 @@ impl Workers {
         Box::into_raw(Box::new(Self { process: process::id(), pool, teams, stay_awake }))
     }
 
-    /// Does work on the caller's thread and on up to `members - 1` workers.
-    pub(super) fn run(&self, members: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+    /// Does work on the caller's thread and on up to `threads - 1` workers.
+    pub(super) fn run(&self, threads: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
         let stay_awake = self.stay_awake;
         let spawn = |teams: Arc<Teams>| {
             self.pool.spawn(move || {
@@ -83,7 +83,7 @@ impl Workers {
                 }
             });
         };
-        self.teams.run(members, work, spawn)
+        self.teams.run(threads, work, spawn)
     }
 }
 

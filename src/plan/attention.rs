@@ -1,10 +1,12 @@
 //! The phase of attention: two products with a SoftMax between them, whose scores are never in memory as a
 //! whole.
 //!
-//! A task is a block of queries of one place along the outer axes. It goes through blocks of keys. For each
-//! it computes a tile of scores, with a row for each key and a column for each query, and adds the
-//! exponentials times the values to the block's result. So queries lie across lanes, and neither keys nor
-//! values need any layout.
+//! A task is a block of queries of one place along the outer axes. The task goes through blocks of keys. For
+//! each block of keys it computes a tile of scores, with a row for each key and a column for each query, and
+//! adds the exponentials times the values to the result of the queries. Because queries lie across lanes,
+//! keys and values may have any layout.
+
+use std::ops::Deref;
 
 use smallvec::SmallVec;
 
@@ -22,23 +24,81 @@ use crate::types::dtype::DataType;
 /// Keys of a tile of scores.
 pub(crate) const KEYS: usize = 64;
 
-/// Products with a SoftMax between them.
+/// Two products with a SoftMax between them, as far as that does not depend on the order in which a phase
+/// goes through the scores.
 #[derive(Debug)]
-pub(crate) struct AttentionPhase {
-    /// The loops over the outer axes, blocks of queries and, innermost, blocks of keys; the rows of a tile
-    /// are keys and its columns queries. Its program makes what enters the SoftMax from the scores, which are
-    /// slot [`SCORES`](Self::SCORES), and writes slot [`LOGITS`](Self::LOGITS); without steps, the scores
-    /// enter as they are. Its accesses are followed by those of [`AttentionOperand`].
+pub(crate) struct AttentionCore {
+    /// The loops over the outer axes and over blocks of queries and of keys. Its program makes the logits,
+    /// which enter the SoftMax, from the scores: it reads slot [`SCORES`](Self::SCORES) and writes slot
+    /// [`LOGITS`](Self::LOGITS). Without steps, the scores are the logits. Its accesses are followed by those
+    /// of [`AttentionOperand`].
     pub(crate) nest: LoopNest,
     /// The access of the queries.
     pub(crate) first_access: AccessId,
-    /// The types of the queries, the keys and the values.
-    pub(crate) types: [DataType; 3],
-    /// The same loops and accesses around a program without masks, for tiles in which none masks anything.
+    /// The same loops and accesses around a program without masks, for tiles in which no mask masks anything.
     pub(crate) unmasked: Option<ScoreProgram>,
     /// Elements of a query and of a key, and of a value.
     pub(crate) depth: usize,
     pub(crate) value_columns: usize,
+    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
+    pub(crate) quantized: [Option<QuantizedTokens>; 2],
+    /// Rounds the scores to their type, and widens the logits to f32.
+    pub(crate) round_scores: Option<Kernel1>,
+    pub(crate) widen_logits: Option<Kernel1>,
+    /// Bytes of an element of scores and of logits.
+    pub(crate) score_width: usize,
+    pub(crate) logit_width: usize,
+    /// Whether the weights of a query without keys are 0, not NaN.
+    pub(crate) inf_as_zero: bool,
+    /// Whether the logarithms of the sums are wanted.
+    pub(crate) has_stats: bool,
+    /// The classes of the tiles of logits, if something masks them.
+    pub(crate) classes: Option<ClassTable>,
+    /// What follows the second product.
+    pub(crate) result: AttentionResult,
+}
+
+impl AttentionCore {
+    /// The slot of the scores, as the first product makes them.
+    pub(crate) const SCORES: usize = 0;
+    /// The slot of the logits.
+    pub(crate) const LOGITS: usize = 1;
+
+    /// The index of an access in the nest.
+    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
+        self.first_access + operand as usize
+    }
+
+    /// The starts of what the phase reads beside its programs.
+    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
+        let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
+        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
+    }
+
+    /// The nests of its programs.
+    pub(super) fn nests(&self) -> impl Iterator<Item = &LoopNest> {
+        let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
+        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
+        [&self.nest, &self.result.nest].into_iter().chain(unmasked).chain(quantized)
+    }
+
+    /// The starts of all accesses, and of the table of classes, to be changed.
+    pub(super) fn bases_mut(&mut self) -> impl Iterator<Item = &mut Base> {
+        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
+        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
+        let nests = [&mut self.nest, &mut self.result.nest].into_iter().chain(unmasked).chain(quantized);
+        let classes = self.classes.iter_mut().map(|table| &mut table.base);
+        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes)
+    }
+}
+
+/// Attention block of queries by block of queries. The blocks of keys are the innermost loop; the rows of a
+/// tile are keys and its columns queries.
+#[derive(Debug)]
+pub(crate) struct AttentionPhase {
+    pub(crate) core: AttentionCore,
+    /// The types of the queries, the keys and the values.
+    pub(crate) types: [DataType; 3],
     /// Computes the scores.
     pub(crate) product: GemmKernel,
     /// Multiplies weights by values.
@@ -50,24 +110,8 @@ pub(crate) struct AttentionPhase {
     pub(crate) keys: Option<RowPack>,
     /// Converts the values of a block to f32, unless they are.
     pub(crate) values: Option<RowPack>,
-    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
-    pub(crate) quantized: [Option<QuantizedTokens>; 2],
-    /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
-    pub(crate) round_scores: Option<Kernel1>,
-    pub(crate) widen_logits: Option<Kernel1>,
-    /// Bytes of an element of both.
-    pub(crate) score_width: usize,
-    pub(crate) logit_width: usize,
-    /// Whether the weights of a query without keys are 0, not NaN.
-    pub(crate) inf_as_zero: bool,
-    /// Whether the logarithms of the sums are wanted.
-    pub(crate) has_stats: bool,
     /// What happens to the weights before the second product, if that is more than a change of type.
     pub(crate) weights: Option<WeightsProgram>,
-    /// The classes of the tiles of what enters the SoftMax, if something masks it.
-    pub(crate) classes: Option<ClassTable>,
-    /// What follows the second product.
-    pub(crate) result: AttentionResult,
     pub(crate) layout: AttentionScratch,
 }
 
@@ -80,12 +124,16 @@ pub(crate) enum ValueProduct {
     Pairs { kernel: GemmKernel, weights: PackPanel, values: RowPack },
 }
 
-impl AttentionPhase {
-    /// The slot of the scores, as the first product makes them.
-    pub(crate) const SCORES: usize = 0;
-    /// The slot of what enters the SoftMax.
-    pub(crate) const LOGITS: usize = 1;
+/// A driver reads the fields of the core as fields of the phase.
+impl Deref for AttentionPhase {
+    type Target = AttentionCore;
 
+    fn deref(&self) -> &AttentionCore {
+        &self.core
+    }
+}
+
+impl AttentionPhase {
     /// Bytes of a row of packed values: of an element of each key of a block.
     pub(crate) const PACKED_VALUE_ROW: usize = 2 * KEYS;
 
@@ -102,32 +150,13 @@ impl AttentionPhase {
 
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
-        let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
-        let weights = unmasked.chain(self.weights.iter().map(|weights| &weights.nest));
-        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
-        [&self.nest].into_iter().chain(weights).chain(quantized).chain([&self.result.nest]).collect()
+        self.core.nests().chain(self.weights.iter().map(|weights| &weights.nest)).collect()
     }
 
     /// The starts of all accesses, and of the table of classes, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
-        let weights = unmasked.chain(self.weights.iter_mut().map(|weights| &mut weights.nest));
-        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
-        let nests =
-            [&mut self.nest].into_iter().chain(weights).chain(quantized).chain([&mut self.result.nest]);
-        let classes = self.classes.iter_mut().map(|table| &mut table.base);
-        nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
-    }
-
-    /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
-        self.first_access + operand as usize
-    }
-
-    /// The starts of what the phase reads beside its programs.
-    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
-        let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
-        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
+        let weights = self.weights.iter_mut().flat_map(|weights| weights.nest.program.bases_mut());
+        self.core.bases_mut().chain(weights).collect()
     }
 }
 
@@ -138,11 +167,11 @@ pub(crate) enum AttentionOperand {
     Queries,
     Keys,
     Values,
-    /// A number for each query, or the queries again if nobody wants them.
+    /// The statistics, a number for each query; the queries again if there are no statistics.
     Stats,
 }
 
-/// Another program that makes what enters the SoftMax.
+/// A program that makes the logits from the scores.
 #[derive(Debug)]
 pub(crate) struct ScoreProgram {
     pub(crate) nest: LoopNest,
@@ -154,17 +183,17 @@ pub(crate) struct ScoreProgram {
 /// scores are computed twice: for the sums, and for the weights.
 #[derive(Debug)]
 pub(crate) struct WeightsProgram {
-    /// The loops of the scores. Its program takes slot [`SCORES`](AttentionPhase::SCORES), the weights, and
-    /// writes slot [`LOGITS`](AttentionPhase::LOGITS), what is multiplied by the values.
+    /// The loops of the scores. Its program takes slot [`SCORES`](AttentionCore::SCORES), the weights, and
+    /// writes slot [`LOGITS`](AttentionCore::LOGITS), what is multiplied by the values.
     pub(crate) nest: LoopNest,
     /// Rounds the weights to the type of the SoftMax, and widens the program's result to f32.
     pub(crate) round: Option<Kernel1>,
     pub(crate) widen: Option<Kernel1>,
-    /// Bytes of an element of both.
+    /// Bytes of an element of the weights and of the program's result.
     pub(crate) widths: [usize; 2],
 }
 
-/// How a block of results leaves the phase.
+/// How a block of results is stored.
 #[derive(Debug)]
 pub(crate) struct AttentionResult {
     /// The loops over the outer axes, blocks of queries and one block of columns, in the order of the
@@ -177,14 +206,16 @@ pub(crate) struct AttentionResult {
     pub(crate) round: Option<Kernel1>,
 }
 
-/// Places in the scratch of a thread, in bytes; the program that makes the logits comes first.
+/// Offsets into the scratch of a thread, in bytes. The scratch of the program that makes the logits starts
+/// at 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AttentionScratch {
     /// The scratch of the program behind the second product.
     pub(crate) result_program: usize,
     /// The panels of the queries.
     pub(crate) queries: usize,
-    /// A block of keys and of values as the products read them, and bytes from one to the next.
+    /// A block of keys and a block of values as the products read them, and for each the bytes from token to
+    /// token.
     pub(crate) keys: usize,
     pub(crate) key_row: usize,
     pub(crate) values: usize,
@@ -206,10 +237,10 @@ pub(crate) struct AttentionScratch {
     pub(crate) factors: usize,
     /// The block of results: a row for each element of a value, a column for each query.
     pub(crate) result: usize,
-    /// The same in its type, if that is not f32.
+    /// The block of results in the type of the second product, if that is not f32.
     pub(crate) typed_result: usize,
     /// Scratch of the kernels that pack.
     pub(crate) pack: usize,
-    /// All of it.
+    /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

@@ -2,11 +2,12 @@
 //! whole.
 //!
 //! A task is one place along the outer axes, or the places of all heads whose gradients of keys and values
-//! are summed up. It goes through groups of blocks of queries, and for each group through blocks of keys. For
-//! each tile, with a row for each key and a column for each query, it computes the scores and the gradients
-//! of the weights, makes weights and gradients of scores from them, and adds their products with queries,
-//! keys and gradients of the result to sums in f32. The sums of keys and values stay in the scratch of the
-//! thread, those of queries as long as their group. So no sum depends on threads.
+//! are summed up. The task goes through groups of blocks of queries, and for each group through blocks of
+//! keys. For each tile, with a row for each key and a column for each query, it computes the scores and the
+//! gradients of the weights. From these it makes the weights and the gradients of the scores, and adds their
+//! products with queries, keys and gradients of the result to sums in f32. The sums for keys and values stay
+//! in the scratch of the thread until the task ends, the sums for queries until their group ends. So no sum
+//! depends on threads.
 
 use smallvec::SmallVec;
 
@@ -32,7 +33,7 @@ pub(crate) struct BackwardPhase {
     pub(crate) chain: TileChain,
     /// The index of the first access of the operands.
     pub(crate) first_access: AccessId,
-    /// The operands, in the order of [`BackwardOperand`]; what nobody needs is the queries again.
+    /// The operands, in the order of [`BackwardOperand`]; an unused operand is the queries again.
     pub(crate) operands: [PhaseOperand; OPERANDS],
     /// The SoftMax, if it is computed here; otherwise the chain makes the weights.
     pub(crate) softmax: Option<BackwardSoftmax>,
@@ -86,11 +87,11 @@ pub(crate) struct PhaseOperand {
 /// How the tokens of an operand are read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OperandForm {
-    /// Nobody reads the operand.
+    /// The operand is not read.
     Unused,
-    /// Where they are.
+    /// The kernels read the tokens in memory.
     InPlace,
-    /// As another operand's, which are the same.
+    /// The tokens of another operand, which are the same.
     Same(BackwardOperand),
     /// As rows of f32, at a place in scratch: all keys of a place, or the queries of a block.
     Rows(RowPack, usize),
@@ -113,11 +114,12 @@ impl TileChain {
     pub(crate) const SCORES: usize = 0;
     /// The gradients of the weights, or behind the SoftMax those of what entered it.
     pub(crate) const GRADIENTS: usize = 1;
-    /// The chain makes of them: what enters the SoftMax, or without one the weights;
+    /// A result of the chain: the logits, or without a SoftMax the weights.
     pub(crate) const LOGITS: usize = 2;
-    /// what is multiplied by the gradients of the result, or, before a SoftMax, the gradients of its result;
+    /// A result of the chain: the factors of the gradients of the result, or before a SoftMax the gradients
+    /// of its result.
     pub(crate) const FACTORS: usize = 3;
-    /// and what is multiplied by queries and keys.
+    /// A result of the chain: the factors of queries and keys.
     pub(crate) const SLOPES: usize = 4;
 }
 
@@ -164,7 +166,7 @@ pub(crate) struct OuterAxis {
     pub(crate) result_tiles: [usize; 3],
 }
 
-/// How the sums of a gradient leave the phase.
+/// How the sums of a gradient are stored.
 #[derive(Debug)]
 pub(crate) struct BackwardResult {
     /// Blocks of queries or keys, and one block of columns. Its program takes the block from slot 0.
@@ -175,8 +177,8 @@ pub(crate) struct BackwardResult {
     pub(crate) round: Option<Kernel1>,
 }
 
-/// Places in the scratch of a thread, in bytes; the scratch of all tile programs, of which none keeps a
-/// result for long, comes first.
+/// Offsets into the scratch of a thread, in bytes. The tile programs share scratch that starts at 0, because
+/// no program needs its results after another one has begun.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BackwardScratch {
     /// The scratch of the program behind the SoftMax, and of those that take results out.
@@ -201,7 +203,7 @@ pub(crate) struct BackwardScratch {
     pub(crate) typed_result: usize,
     /// Scratch of the kernels that pack.
     pub(crate) pack: usize,
-    /// All of it.
+    /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }
 

@@ -1,23 +1,22 @@
 //! The phase of attention for few queries: every key and value is read once, in the order of memory, for all
 //! queries that share the keys.
 //!
-//! A task is a chunk of keys of one group of queries. It computes the scores of the chunk, with a row for
-//! each query and a column for each key, and leaves for each query the largest score, the sum of the
-//! exponentials and the sums of the values in an internal buffer. Chunks have a fixed size, and their
-//! results are merged in the order of the keys: so one head keeps several threads busy, and the bits do not
-//! depend on how many.
+//! A task is a chunk of keys of one group of queries. The task computes the scores of the chunk, with a row
+//! for each query and a column for each key. Its partial result goes to an internal buffer: for each query
+//! the largest score, the sum of the exponentials and the sums of the values. One head keeps several threads
+//! busy. The bits do not depend on the number of threads, because chunks have a fixed size and their partial
+//! results are merged in the order of the keys.
+
+use std::ops::Deref;
 
 use smallvec::SmallVec;
 
 use super::access::Base;
-use super::attention::{AttentionOperand, AttentionResult, ScoreProgram};
-use super::ids::AccessId;
+use super::attention::AttentionCore;
 use super::nest::LoopNest;
-use super::quantized_tokens::QuantizedTokens;
-use super::tile_class::{CLASS_TILE, ClassTable};
+use super::tile_class::CLASS_TILE;
 use crate::kernels::attention::{DecodeKernels, VECTOR};
 use crate::kernels::gemm::pack::RowPack;
-use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::RowType;
 use crate::types::dtype::DataType;
 
@@ -30,49 +29,33 @@ pub(crate) const CHUNK_TILES: usize = CHUNK / CLASS_TILE;
 /// Most queries of a group.
 pub(crate) const DECODE_ROWS: usize = 8;
 
-/// Products with a SoftMax between them, for few queries.
+/// Attention for few queries. All queries are one block, and the chunks of keys are the innermost loop; the
+/// rows of a tile are queries and its columns keys.
 #[derive(Debug)]
 pub(crate) struct DecodePhase {
-    /// The loops over the outer axes, the only block of queries and, innermost, chunks of keys; the rows of a
-    /// tile are queries and its columns keys. The program and the accesses are those of an
-    /// [`AttentionPhase`](super::AttentionPhase).
-    pub(crate) nest: LoopNest,
-    /// The access of the queries.
-    pub(crate) first_access: AccessId,
-    /// The same loops and accesses around a program without masks, for chunks in which none masks anything.
-    pub(crate) unmasked: Option<ScoreProgram>,
-    /// Iterations of the innermost outer axes that share keys and values, and are one group.
+    pub(crate) core: AttentionCore,
+    /// Iterations of the innermost outer axes that share keys and values; their queries are one group.
     pub(crate) repeats: usize,
-    /// Queries of one of them.
+    /// Queries of one such iteration.
     pub(crate) queries: usize,
-    /// Elements of a query and of a key, and of a value.
-    pub(crate) depth: usize,
-    pub(crate) value_columns: usize,
     pub(crate) kernels: DecodeKernels,
     /// Widens the queries to f32.
     pub(crate) pack_queries: RowPack,
     /// The types of the keys and of the values.
     pub(crate) key_type: RowType,
     pub(crate) value_type: RowType,
-    /// How the phase dequantises keys and values; their type is then f32, which stands in scratch.
-    pub(crate) quantized: [Option<QuantizedTokens>; 2],
-    /// Rounds the scores to their type, and widens what enters the SoftMax to f32.
-    pub(crate) round_scores: Option<Kernel1>,
-    pub(crate) widen_logits: Option<Kernel1>,
-    /// Bytes of an element of both.
-    pub(crate) score_width: usize,
-    pub(crate) logit_width: usize,
-    /// Whether the weights of a query without keys are 0, not NaN.
-    pub(crate) inf_as_zero: bool,
-    /// Whether the logarithms of the sums are wanted.
-    pub(crate) has_stats: bool,
-    /// The classes of the tiles of what enters the SoftMax, if something masks it.
-    pub(crate) classes: Option<ClassTable>,
-    /// What follows the second product.
-    pub(crate) result: AttentionResult,
-    /// The buffer of what chunks leave, if there are several: the only one leaves it in scratch.
+    /// The buffer of the partial results; `None` if there is one chunk, whose result stays in scratch.
     pub(crate) partials: Option<Base>,
     pub(crate) layout: DecodeScratch,
+}
+
+/// As an [`AttentionPhase`](super::AttentionPhase).
+impl Deref for DecodePhase {
+    type Target = AttentionCore;
+
+    fn deref(&self) -> &AttentionCore {
+        &self.core
+    }
 }
 
 impl DecodePhase {
@@ -92,7 +75,7 @@ impl DecodePhase {
         self.repeats * self.queries
     }
 
-    /// Elements from row to row of queries, and of sums of values.
+    /// Elements from row to row of the queries in scratch, and of the sums of values.
     pub(crate) fn query_row(&self) -> usize {
         self.depth.next_multiple_of(VECTOR)
     }
@@ -101,13 +84,13 @@ impl DecodePhase {
         self.value_columns.next_multiple_of(VECTOR)
     }
 
-    /// Elements that a chunk leaves: the sums of the values of each query, then the largest score of each,
-    /// then the sum of the exponentials of each.
+    /// Elements of a partial result: the sums of the values of each query, then the largest score of each
+    /// query, then the sum of the exponentials of each query.
     pub(crate) fn partial(&self) -> usize {
         (self.rows() * (self.value_row() + 2)).next_multiple_of(VECTOR)
     }
 
-    /// Bytes of the buffer of what chunks leave.
+    /// Bytes of the buffer of the partial results.
     pub(crate) fn partial_bytes(&self) -> usize {
         let partials = self.groups().saturating_mul(self.chunks());
         partials.saturating_mul(4 * self.partial())
@@ -115,35 +98,17 @@ impl DecodePhase {
 
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
-        let unmasked = self.unmasked.iter().map(|unmasked| &unmasked.nest);
-        let quantized = self.quantized.iter().flatten().map(|tokens| &tokens.nest);
-        [&self.nest].into_iter().chain(unmasked).chain(quantized).chain([&self.result.nest]).collect()
+        self.core.nests().collect()
     }
 
-    /// The starts of all accesses, of the table of classes and of what chunks leave, to be changed.
+    /// The starts of all accesses, of the table of classes and of the partial results, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        let unmasked = self.unmasked.iter_mut().map(|unmasked| &mut unmasked.nest);
-        let quantized = self.quantized.iter_mut().flatten().map(|tokens| &mut tokens.nest);
-        let nests =
-            [&mut self.nest].into_iter().chain(unmasked).chain(quantized).chain([&mut self.result.nest]);
-        let buffers = self.classes.iter_mut().map(|table| &mut table.base).chain(&mut self.partials);
-        nests.flat_map(|nest| nest.program.bases_mut()).chain(buffers).collect()
+        self.core.bases_mut().chain(&mut self.partials).collect()
     }
 
     /// The starts of its buffers.
     pub(super) fn buffers(&self) -> impl Iterator<Item = Base> {
         self.classes.iter().map(|table| table.base).chain(self.partials)
-    }
-
-    /// The index of an access in the nest.
-    pub(crate) fn access(&self, operand: AttentionOperand) -> AccessId {
-        self.first_access + operand as usize
-    }
-
-    /// The starts of what the phase reads beside its programs.
-    pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
-        let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
-        read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
     }
 }
 
@@ -152,7 +117,8 @@ pub(crate) fn row_type(data_type: DataType, stride: isize) -> Option<RowType> {
     RowType::of(data_type).filter(|of| of.bytes() as isize == stride)
 }
 
-/// Places in the scratch of a thread, in bytes; the program that makes the logits comes first.
+/// Offsets into the scratch of a thread, in bytes. The scratch of the program that makes the logits starts
+/// at 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DecodeScratch {
     /// The scratch of the program behind the second product.
@@ -161,19 +127,19 @@ pub(crate) struct DecodeScratch {
     pub(crate) queries: usize,
     /// Keys or values in f32, as many as the kernels take.
     pub(crate) widened: usize,
-    /// The scores of a chunk, and what enters the SoftMax, in f32.
+    /// The scores and the logits of a chunk, in f32.
     pub(crate) scores: usize,
     pub(crate) logits: usize,
-    /// The same in their types, if these are not f32.
+    /// The scores and the logits in their types, if these are not f32.
     pub(crate) typed_scores: usize,
     pub(crate) typed_logits: usize,
-    /// What a chunk leaves that has no place in the buffer.
+    /// The partial result of the only chunk.
     pub(crate) partial: usize,
-    /// The sums of the values of all chunks, and the same in the type of the result, if that is not f32.
+    /// The sums of the values of all chunks, in f32 and, if the result is not f32, in its type.
     pub(crate) result: usize,
     pub(crate) typed_result: usize,
     /// Scratch of the kernel that packs.
     pub(crate) pack: usize,
-    /// All of it.
+    /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

@@ -39,11 +39,11 @@ pub(crate) struct GemmPhase {
     /// Number of products that an element sums up.
     pub(crate) depth: usize,
     pub(crate) method: GemmMethod,
-    /// Converts or packs blocks of the left operand, unless the kernel reads the operand where it is.
+    /// Converts or packs blocks of the left operand, unless the kernel reads the operand in memory.
     pub(crate) left: Option<RowPack>,
     /// Bytes from one column of the left operand to the next.
     pub(crate) left_column: isize,
-    /// What integers need besides; the sums are then s32.
+    /// What a product of integers needs besides; its sums are s32.
     pub(crate) integers: Option<IntegerProduct>,
     pub(crate) bias: Option<Bias>,
     pub(crate) finish: Finish,
@@ -115,9 +115,9 @@ pub(crate) enum GemmMethod {
 /// How the right operand of micro-kernels lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RightForm {
-    /// In rows, where it is.
+    /// In rows in memory.
     InPlace,
-    /// In panels, which a phase before has packed.
+    /// In panels, which an earlier phase has packed.
     Packed,
     /// In panels that each tile packs to scratch, block by block of the depth.
     PackedInTile(TilePanels),
@@ -182,11 +182,11 @@ pub(crate) struct GemmScratch {
     pub(crate) subtracted: usize,
     pub(crate) zeros: usize,
     pub(crate) row_sums: usize,
-    /// Scratch of the kernels that row_pack.
+    /// Scratch of the kernels that pack rows.
     pub(crate) row_pack: usize,
     /// Panels that a tile packs, and the sums of their columns in s32: a row for each block of the depth.
     pub(crate) panels: usize,
     pub(crate) panel_sums: usize,
-    /// All of it.
+    /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

@@ -17,14 +17,15 @@ mod quantized_tokens;
 pub(crate) mod register_fusion;
 mod rows;
 pub(crate) mod scalar_op;
+mod summarize;
 pub(crate) mod summary;
 pub(crate) mod tile_class;
 mod tile_program;
 
 pub(crate) use self::access::{Access, Base, Loop, LoopSet, Strides};
 pub(crate) use self::attention::{
-    AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram, ValueProduct,
-    WeightsProgram,
+    AttentionCore, AttentionOperand, AttentionPhase, AttentionResult, AttentionScratch, KEYS, ScoreProgram,
+    ValueProduct, WeightsProgram,
 };
 pub(crate) use self::attention_backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
@@ -83,7 +84,7 @@ pub(crate) struct Plan {
     pub(crate) scratch: usize,
     /// What an execution costs.
     pub(crate) cost: Cost,
-    /// The part of each phase in the floating-point operations.
+    /// The floating-point operations of each phase.
     pub(crate) phase_flops: Vec<usize>,
     /// The threads for an execution.
     pub(crate) threading: Threading,

@@ -8,9 +8,9 @@
 //! computed in a tile. In a [`Phase::Map`] a task is a tile, and all operands of the program are in memory.
 //! Every other phase has a driver in `execute` of its own, which computes the phase's result and runs the
 //! programs of its nests as prologue and epilogue. The driver gives the space of such a program when the
-//! program is compiled (see `compile::elementwise`), and its operands when the program runs: an access whose
-//! base is [`Base::Driver`] is asked of the driver at most when a step needs it, so a tile whose Select needs
-//! no product never computes it.
+//! program is compiled (see `compile::elementwise`), and its operands when the program runs. The interpreter
+//! requests an access whose base is [`Base::Driver`] only when a step needs the access, so a tile whose
+//! Select needs no product never computes one.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
     Gemm(Box<GemmPhase>),
     /// Two products with a SoftMax between them, block of queries by block of queries.
     Attention(Box<AttentionPhase>),
-    /// The same for few queries, chunk of keys by chunk of keys.
+    /// Attention of few queries, chunk of keys by chunk of keys.
     Decode(Box<DecodePhase>),
     /// The gradients of attention, head by head.
     AttentionBackward(Box<BackwardPhase>),
@@ -50,7 +50,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// What it is to users.
+    /// The kind that a summary of the plan shows.
     pub(crate) fn kind(&self) -> PhaseKind {
         match self {
             Self::Map(_) => PhaseKind::Map,
@@ -104,8 +104,8 @@ impl Phase {
         }
     }
 
-    /// The bases that it reads and the one that it writes, if it computes single elements or packs an
-    /// operand.
+    /// The bases that the phase reads, and those that it writes; `None` unless it computes single elements or
+    /// packs an operand.
     pub(crate) fn reads_and_writes(&self) -> Option<(Vec<Base>, Vec<Base>)> {
         let (nest, written): (&LoopNest, Vec<AccessId>) = match self {
             Self::Map(nest) => {
@@ -135,7 +135,7 @@ impl Phase {
         Some((bases(reads), bases(writes)))
     }
 
-    /// Whether its driver reads a port on its own, beside the tile programs.
+    /// Whether the driver of the phase reads a port itself, beside the tile programs.
     pub(crate) fn driver_reads(&self, port: usize) -> bool {
         match self {
             Self::Map(_) => false,
@@ -151,7 +151,7 @@ impl Phase {
         }
     }
 
-    /// Whether it reads a port.
+    /// Whether the phase reads a port.
     pub(crate) fn reads(&self, port: usize) -> bool {
         let mut accesses = self.nests().into_iter().flat_map(|nest| &nest.program.accesses);
         self.driver_reads(port) || accesses.any(|access| access.base == Base::Port(port))

@@ -54,7 +54,7 @@ pub(crate) struct RowsPhase {
 }
 
 impl RowsPhase {
-    /// Which part of the work on a row it does.
+    /// Whether the phase does the whole work on a row, or the first or the second pass.
     pub(crate) fn pass(&self) -> RowPass {
         self.measured.map_or(RowPass::Whole, |measured| measured.pass)
     }
@@ -136,11 +136,11 @@ pub(crate) enum RowWork {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoldWork {
     pub(crate) kernels: FoldKernels,
-    /// What is combined, if not the elements.
+    /// The products that are combined, if not the elements.
     pub(crate) map: RowMap,
     /// Whether the kernel goes along the places, because these lie contiguous.
     pub(crate) by_columns: bool,
-    /// What becomes of the number; `None` for the number of a part of a row.
+    /// The function that makes the result from the number; `None` for the number of a part of a row.
     pub(crate) finish: Option<FoldFinish>,
 }
 
@@ -179,7 +179,7 @@ pub(crate) enum RowPlace {
     Access(AccessId),
     /// With the program before or behind the work.
     Program,
-    /// Nobody wants them.
+    /// Not needed.
     Nowhere,
 }
 

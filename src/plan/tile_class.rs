@@ -2,7 +2,7 @@
 //!
 //! The value that enters SoftMax is a [`MaskExpr`] over the space of scores. `execute::tile_class` bounds the
 //! expression on boxes of indices and writes the class of each 64 × 64 tile to a table, which lives as long
-//! as the execution. Nothing here knows a mask by its form: a class follows from bounds alone.
+//! as the execution. No form of a mask is a special case: a class follows from bounds alone.
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -340,7 +340,7 @@ pub struct MaskTiles {
     planes: usize,
     query_blocks: usize,
     key_blocks: usize,
-    /// As the phase writes it.
+    /// The bytes as the phase writes them.
     table: Vec<u8>,
 }
 

@@ -147,8 +147,8 @@ pub(crate) enum Dest {
 
 /// One operation in a tile.
 ///
-/// A step runs if another step needs it or if it is a root, and again only after an iteration of a loop along
-/// which its result varies. So a result that no step needs in a tile is not computed.
+/// A step runs if it is a root or if another step needs its result. It runs again only after an iteration of
+/// a loop along which the result varies. So a result that no step needs in a tile is not computed.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// What the step does, one operation after another, for showing the plan.
@@ -161,7 +161,7 @@ pub(crate) struct Step {
     pub(crate) space: StepSpace,
     /// How its elements are traversed.
     pub(crate) traversal: Traversal,
-    /// Why register fusion did not make more of it.
+    /// Why register fusion did not fuse the step further.
     pub(crate) register_fusion: RegisterFusionVerdict,
 }
 
@@ -212,7 +212,7 @@ pub(crate) enum Instr {
     IsKept { access: AccessId, seed: Operand, offset: Operand, probability: Operand, kernel: IsKept },
     /// Selects between two operands.
     Select(Select),
-    /// Several of these operations at once.
+    /// Several operations, fused in registers.
     FusedKernel(FusedKernel),
 }
 
@@ -303,7 +303,7 @@ pub(crate) struct Branch {
     pub(crate) operand: Operand,
     /// Copies the whole branch to the result.
     pub(crate) copy: Move,
-    /// The same, if the result is in place of the other branch.
+    /// Copies the branch to the result, if the result is in place of the other branch.
     pub(crate) copy_in_place: Move,
     /// If the result is in place of this branch: selects the other branch into it.
     pub(crate) select_in_place: SelectInPlace,

@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
-enum { LENGTH = 3000, MOST_CALLS = 64, LINE = 64 };
+enum { LENGTH = 3000, MAX_CALLS = 64, LINE = 64 };
 
 /* What was asked for, call by call. */
 static struct {
@@ -11,12 +11,12 @@ static struct {
     char *block;   /* the address that was handed out */
     void *memory;  /* what `free` takes */
     int is_out;
-} call[MOST_CALLS];
+} call[MAX_CALLS];
 static int calls, out, fail_at = -1;
 static size_t off;
 
 static void *take(size_t size, size_t alignment) {
-    REQUIRE(calls < MOST_CALLS);
+    REQUIRE(calls < MAX_CALLS);
     if (calls == fail_at) {
         call[calls].size = size;
         calls++;

@@ -11,12 +11,12 @@ use crate::batch::word::{self, Word};
 use crate::words::{did_you_mean, plain};
 
 /// The most graphs of one `--case`, and of all together.
-const MOST_OF_CASE: u64 = 10_000;
-const MOST_GRAPHS: u64 = 1_000_000;
+const MAX_OF_CASE: u64 = 10_000;
+const MAX_GRAPHS: u64 = 1_000_000;
 
 /// The most files that are within each other, and that are read.
-const MOST_DEPTH: usize = 8;
-const MOST_FILES: usize = 1_000;
+const MAX_DEPTH: usize = 8;
+const MAX_FILES: usize = 1_000;
 
 /// What a word of a batch file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,8 +171,8 @@ impl Display for Complaint {
                 f.write_str("there is no such file, neither beside this one nor in a --case-dir")
             }
             Self::Unreadable(why) => write!(f, "the file cannot be read: {why}"),
-            Self::TooDeep => write!(f, "more than {MOST_DEPTH} files are within each other"),
-            Self::TooManyFiles => write!(f, "more than {MOST_FILES} files are read"),
+            Self::TooDeep => write!(f, "more than {MAX_DEPTH} files are within each other"),
+            Self::TooManyFiles => write!(f, "more than {MAX_FILES} files are read"),
             Self::TooMany { graphs, most, of } => {
                 write!(f, "the settings make {graphs} graphs of {of}, and at most {most} are taken")
             }
@@ -311,11 +311,11 @@ impl Batch {
     }
 
     fn list(&mut self, knob: Knob, list: &str) -> Result<(), Complaint> {
-        let most = MOST_OF_CASE as usize;
+        let most = MAX_OF_CASE as usize;
         let count = list.split(',').count();
         if count > most {
             let of = "one case";
-            return Err(Complaint::TooMany { graphs: count as u64, most: MOST_OF_CASE, of });
+            return Err(Complaint::TooMany { graphs: count as u64, most: MAX_OF_CASE, of });
         }
         let alternatives = knob.alternatives(list).map_err(Complaint::Value)?;
         Rc::make_mut(&mut self.settings).lists[knob as usize] = Rc::new(alternatives);
@@ -331,12 +331,12 @@ impl Batch {
     ) -> Result<(), Complaint> {
         let count = |count: u64, list: &Rc<Vec<Alternative>>| count.saturating_mul(list.len() as u64);
         let graphs = self.settings.lists.iter().fold(1, count);
-        if graphs > MOST_OF_CASE {
-            return Err(Complaint::TooMany { graphs, most: MOST_OF_CASE, of: "one case" });
+        if graphs > MAX_OF_CASE {
+            return Err(Complaint::TooMany { graphs, most: MAX_OF_CASE, of: "one case" });
         }
         self.graphs += graphs;
-        if self.graphs > MOST_GRAPHS {
-            return Err(Complaint::TooMany { graphs: self.graphs, most: MOST_GRAPHS, of: "all files" });
+        if self.graphs > MAX_GRAPHS {
+            return Err(Complaint::TooMany { graphs: self.graphs, most: MAX_GRAPHS, of: "all files" });
         }
         self.cases.push(CaseLine {
             file: file.clone(),
@@ -356,10 +356,10 @@ impl Batch {
         depth: usize,
     ) -> Result<(PathBuf, Vec<Word>), Complaint> {
         self.files += 1;
-        if depth >= MOST_DEPTH {
+        if depth >= MAX_DEPTH {
             return Err(Complaint::TooDeep);
         }
-        if self.files > MOST_FILES {
+        if self.files > MAX_FILES {
             return Err(Complaint::TooManyFiles);
         }
         let path = self.found(name, case_dirs).ok_or(Complaint::Missing)?;

@@ -1,9 +1,9 @@
 //! `sterna batch`: the graphs of batch files, as benchdnn's graph driver reads them, one after the other.
 
 pub(crate) mod args;
-mod judge;
 mod lines;
 mod rewrite;
+mod run_graph;
 mod word;
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use self::args::BatchArgs;
-use self::judge::{GraphOutcome, Terms, Verdict, judge};
 use self::lines::{Batch, CaseLine};
 use self::rewrite::Alternative;
+use self::run_graph::{GraphOutcome, GraphResult, Terms, run_graph};
 use crate::ending::{Ending, FAILED, FINE};
 use crate::terminal::{print, say};
 
@@ -70,7 +70,7 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
     let mut report = BatchReport { graphs: Vec::new(), total: Total::default() };
     for case in &batch.cases {
         for options in case.graphs() {
-            let graph = judged(case, &options, &terms);
+            let graph = report_of(case, &options, &terms);
             report.total.add(&graph);
             match args.json {
                 true => report.graphs.push(graph),
@@ -91,14 +91,14 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
     Ok(if report.total.is_fine(args.strict) { FINE } else { FAILED })
 }
 
-fn judged(case: &CaseLine, options: &Alternative, terms: &Terms) -> GraphReport {
-    let missing = || Verdict {
+fn report_of(case: &CaseLine, options: &Alternative, terms: &Terms) -> GraphReport {
+    let missing = || GraphResult {
         outcome: GraphOutcome::Missing,
         partitions: None,
         reason: Some("there is no such file, neither beside the batch file nor in a --case-dir".into()),
     };
-    let Verdict { outcome, partitions, reason } =
-        case.path.as_ref().map_or_else(missing, |path| judge(path, options, terms));
+    let GraphResult { outcome, partitions, reason } =
+        case.path.as_ref().map_or_else(missing, |path| run_graph(path, options, terms));
     GraphReport {
         batch: case.file.to_path_buf(),
         line: case.line,

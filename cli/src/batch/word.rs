@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The most bytes of a file.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// The end of a word that goes on in the next one.
 const GOES_ON: char = '\\';
@@ -29,9 +29,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Word>, String> {
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(format!("it has more than {MOST_BYTES} bytes"));
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
     }
     match str::from_utf8(&bytes) {
         Ok(text) => Ok(words(text)),

@@ -85,7 +85,7 @@ How it measures:
   The streaming limit is the machine's own: as many bytes as the case reads and writes, streamed by plain
   copies from one buffer to another (what is read beyond that is summed, what is written beyond it filled).
   The fastest of several ways is taken: on one thread or on as many as the case has, in one piece, where the
-  system's copy goes past the caches if it is long, in blocks of 32 KiB, or of 512 bytes at two or four
+  system's copy stores non-temporally if it is long, in blocks of 32 KiB, or of 512 bytes at two or four
   places in rotation. A case that reads only what it needs of its inputs may pass it, and so may one that
   fits into a cache, where wide vectors count.
 

@@ -10,7 +10,7 @@
 
     // Zoom
 
-    const LEAST = 0.02, MOST = 8, STEP = 1.25;
+    const MIN = 0.02, MAX = 8, STEP = 1.25;
     let fits = false;
 
     const scale = () => svg.getBoundingClientRect().width / natural.width;
@@ -20,7 +20,7 @@
         const view = picture.getBoundingClientRect(), before = svg.getBoundingClientRect(), from = scale();
         x ??= view.left + picture.clientWidth / 2;
         y ??= view.top + picture.clientHeight / 2;
-        to = Math.min(MOST, Math.max(LEAST, to));
+        to = Math.min(MAX, Math.max(MIN, to));
         svg.style.minWidth = "0";
         svg.style.maxWidth = "none";
         svg.style.width = `${natural.width * to}px`;

@@ -122,9 +122,9 @@ fn overview(inspection: &Inspection) -> Markup {
 
 /// The kinds of a partition's ops.
 fn kinds(part: &Part) -> String {
-    const MOST: usize = 6;
-    let kinds: Vec<&str> = part.ops.iter().take(MOST).map(|op| op.kind.name()).collect();
-    let more = if part.ops.len() > MOST { ", …" } else { "" };
+    const MAX_KINDS: usize = 6;
+    let kinds: Vec<&str> = part.ops.iter().take(MAX_KINDS).map(|op| op.kind.name()).collect();
+    let more = if part.ops.len() > MAX_KINDS { ", …" } else { "" };
     kinds.join(", ") + more
 }
 

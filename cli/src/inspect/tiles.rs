@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use sterna::{MaskTiles, TileClass};
 
 /// Cells of a drawing in each direction; more tiles than that share cells.
-const MOST_CELLS: usize = 64;
+const MAX_CELLS: usize = 64;
 
 /// Mask planes that are drawn; more would fill screens.
 const MAX_PLANES: usize = 4;
@@ -15,7 +15,7 @@ type Cells = Vec<Vec<TileClass>>;
 /// The planes that are drawn, and the tiles of a cell in each direction.
 fn planes(tiles: &MaskTiles) -> (Vec<Cells>, usize) {
     let (rows, columns) = (tiles.query_blocks(), tiles.key_blocks());
-    let size = rows.max(columns).div_ceil(MOST_CELLS).max(1);
+    let size = rows.max(columns).div_ceil(MAX_CELLS).max(1);
     let cell = |plane: usize, row: usize, column: usize| {
         let of_cell = (row..rows.min(row + size)).flat_map(|row| {
             (column..columns.min(column + size)).filter_map(move |key| tiles.class(plane, row, key))

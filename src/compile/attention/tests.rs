@@ -127,8 +127,8 @@ fn result(
     let mut has_classes = false;
     for phase in &mut plan.phases {
         let (classes, unmasked) = match phase {
-            Phase::Attention(phase) => (&mut phase.classes, &mut phase.unmasked),
-            Phase::Decode(phase) => (&mut phase.classes, &mut phase.unmasked),
+            Phase::Attention(phase) => (&mut phase.core.classes, &mut phase.core.unmasked),
+            Phase::Decode(phase) => (&mut phase.core.classes, &mut phase.core.unmasked),
             _ => continue,
         };
         has_classes = classes.is_some();

@@ -268,10 +268,9 @@ impl ShapedGroup {
         self.anchors.iter().position(|anchor| anchor.outputs.contains(&value))
     }
 
-    /// The group in which selects between a value that is computed from another one, and something else,
-    /// choose the former, for all selects on the way to a third value. `None` if there are no such selects,
-    /// or if there is more than one way: on one way, the third value depends on the first exactly if each
-    /// select chooses so.
+    /// The group without masks between two values: each Select on the path from `from` to `to` becomes the
+    /// branch on the path. `None` if the path has no Select, or if there are several paths. If there is one
+    /// path, an element of `to` depends on `from` exactly if each Select chooses the branch on the path.
     pub(in crate::compile) fn without_masks(&self, from: usize, to: usize) -> Option<Self> {
         let mut depends = vec![false; self.values.len()];
         for value in 0..self.values.len() {
@@ -300,7 +299,7 @@ impl ShapedGroup {
         has_masks.then_some(group)
     }
 
-    /// The group in which a value is another one as it is: what strides lead to if nothing is computed.
+    /// The group in which a value is an unchanged copy of another one, so that strides lead to its elements.
     pub(in crate::compile) fn with_operand_of(&self, value: usize, operand: usize) -> Self {
         let mut group = self.clone();
         let data_type = group.values[operand].data_type;

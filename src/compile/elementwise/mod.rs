@@ -9,11 +9,11 @@
 //! values, finds their places, and puts the phases of a plan together.
 //!
 //! Each stage is a function of the ones before it, and no file imports a later one: values with shapes
-//! (`group`, with ops of several functions from `composites`), the ways to their elements (`view`), the space
-//! of a driver (`driver_space`), expressions (`expr`) and their division among nests (`nest_exprs`), loops
-//! and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps that
-//! keep values in registers (`register_fusion`), places for results (`scratch`), and tiles with the loops
-//! around them (`tiling`). `in_place` reads the finished nests.
+//! (`group`, with ops of several functions from `composites`), the views of their elements (`view`), the
+//! space of a driver (`driver_space`), expressions (`expr`) and their division among nests (`nest_exprs`),
+//! loops and strides (`loops`, `access`), kernels (`select_kernel`), steps in run order (`schedule`), steps
+//! that keep values in registers (`register_fusion`), places for results (`scratch`), and tiles with the
+//! loops around them (`tiling`). `in_place` reads the finished nests.
 
 mod access;
 mod composites;
@@ -157,8 +157,8 @@ pub(super) struct StridedView {
     pub(super) strides: Dims,
 }
 
-/// The way to the elements of a value that ops which only move elements, or widen them to f32, make of a
-/// stored one; `None` if no strides lead to them.
+/// The stored value from which ops make a value, if these ops only move elements or widen them to f32, and
+/// the strides to the value's elements; `None` if no strides lead to them.
 pub(super) fn strided_view(
     group: &ShapedGroup,
     stored: &[Option<Stored<'_>>],

@@ -31,10 +31,10 @@ pub(super) struct GroupExprs<'a> {
     pub(super) buffers: Vec<usize>,
 }
 
-/// The same, shared by jobs.
+/// Targets that several jobs share.
 type SharedTargets<'a> = Rc<Targets<'a>>;
 
-/// Something left to do for the outputs of one shape, or for a value that others need in memory.
+/// Work that is left for the outputs of one shape, or for a value that other values need in memory.
 struct Job<'a> {
     /// A nest over a box of the elements of the targets; `None` if they are written, and are read from their
     /// places from now on.

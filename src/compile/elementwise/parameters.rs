@@ -17,14 +17,14 @@ pub(in crate::compile) struct QuantParameters {
 }
 
 enum Numbers {
-    /// Those of a value, which is an input of the op.
+    /// The elements of a value, which is an input of the op.
     Value(usize),
-    /// Those of an attribute.
+    /// The numbers of an attribute.
     Fixed(Vec<f32>),
 }
 
 impl QuantParameters {
-    /// Those of an op whose inputs are these values.
+    /// The parameters of an op whose inputs are these values.
     pub(in crate::compile) fn of(op: &Op, inputs: &[usize]) -> Self {
         let zeros = match op.get_attr(Attr::Zps) {
             Some(AttrValue::S64s(zeros)) => zeros.iter().map(|&zero| zero as f64 as f32).collect(),

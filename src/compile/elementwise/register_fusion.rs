@@ -259,7 +259,7 @@ struct Writer<'a> {
     /// The value in the block registers.
     block: Option<Operand>,
     lane_mask: Option<Operand>,
-    /// The value in the saved mask register, until nobody uses it any more.
+    /// The value in the saved mask register, until its last use.
     saved_mask: Option<Operand>,
 }
 
@@ -624,7 +624,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Frees the spill slots of values that nobody uses any more.
+    /// Frees the spill slots of values that have no use left.
     fn release(&mut self) {
         let uses = &self.uses;
         for value in self.spilled.iter_mut().chain([&mut self.saved_mask]) {

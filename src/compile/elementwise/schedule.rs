@@ -346,7 +346,7 @@ impl Builder<'_> {
         if let Instr::Select(Select { then, else_, classify_mask, blend_rows, .. }) = &mut instr
             && [then.operand, else_.operand].into_iter().any(|branch| self.expr.is_supplied(branch))
         {
-            // The driver computes what it supplies when it is asked, so it is asked after the mask test.
+            // The driver computes an operand on request, so the request comes after the mask test.
             *classify_mask = Some(select::classify_mask(self.level));
             *blend_rows = None;
         }

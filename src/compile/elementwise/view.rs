@@ -1,5 +1,5 @@
-//! From the axes of a nest to the elements of a value: what broadcasting, transposes, slices, reshapes and
-//! concatenations leave of the way, as pure functions of numbers.
+//! Views: the map from the axes of a nest to the elements of a value, through broadcasting, transposes,
+//! slices, reshapes and concatenations, as pure functions of numbers.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, OpKind};
 
-/// Elements of the rows of a tile: they stay in the first level beside their results.
+/// Elements of the rows of a tile: the rows stay in the first-level cache beside their results.
 pub(super) const TILE_ELEMENTS: usize = 8 << 10;
 
 /// Places of a tile whose rows are packed: the lines of neighbouring places are read once.

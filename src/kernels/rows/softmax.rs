@@ -43,14 +43,14 @@ pub(crate) fn join_exponentials(
     parts: impl Iterator<Item = PartExponentials> + Clone,
     inf_as_zero: bool,
 ) -> PartExponentials {
-    const LEAST: f64 = f64::NEG_INFINITY;
-    let largest = parts.clone().fold(LEAST, |most, [largest, _]| most.max(largest));
-    if largest == LEAST && !inf_as_zero {
-        return [LEAST, f64::NAN];
+    let largest = parts.clone().fold(f64::NEG_INFINITY, |most, [largest, _]| most.max(largest));
+    if largest == f64::NEG_INFINITY && !inf_as_zero {
+        return [f64::NEG_INFINITY, f64::NAN];
     }
     // The sum of a part of −∞ is 0, or NaN if the part has a NaN.
-    let of_part =
-        |[most, sum]: PartExponentials| if most == LEAST { sum } else { sum * (most - largest).exp() };
+    let of_part = |[most, sum]: PartExponentials| {
+        if most == f64::NEG_INFINITY { sum } else { sum * (most - largest).exp() }
+    };
     [largest, parts.map(of_part).sum()]
 }
 

@@ -250,11 +250,11 @@ impl Random {
 }
 
 /// A fusion with other limits than those of the table.
-fn limited<const MOST: usize>() -> Fusion {
+fn limited<const MAX: usize>() -> Fusion {
     Fusion {
         grow: |group, op| match group.graph.ops[op].kind() {
             OpKind::Exp => FusionVerdict::NoMatch,
-            _ if group.members.len() == MOST => FusionVerdict::Rejected("the group is full"),
+            _ if group.members.len() == MAX => FusionVerdict::Rejected("the group is full"),
             _ => FusionVerdict::Matched,
         },
         ..ALL_BUT_EXP

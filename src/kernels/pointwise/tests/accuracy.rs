@@ -176,8 +176,8 @@ impl Numbers {
         Self { bits: 0..=u32::MAX, step }
     }
 
-    /// In pieces.
-    fn pieces(self) -> impl Iterator<Item = Vec<f32>> {
+    /// The numbers, in chunks of 4096.
+    fn chunks(self) -> impl Iterator<Item = Vec<f32>> {
         let range = u64::from(self.step) << 12;
         let (start, end) = (u64::from(*self.bits.start()), u64::from(*self.bits.end()));
         (start..=end).step_by(range as usize).map(move |start| {
@@ -191,22 +191,22 @@ impl Numbers {
 
 /// The numbers on which a function is tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum TestedNumbers {
     /// A sample of all.
-    Some,
+    Sample,
     /// All numbers from 2^−13 to 2^7, of both signs, where functions are neither straight nor flat, and many
     /// beyond.
-    Bend,
+    Curved,
     /// All 2^32.
     All,
 }
 
-impl Asked {
+impl TestedNumbers {
     fn numbers(self) -> Vec<Numbers> {
         let between = |sign: u32| Numbers { bits: (sign | 0x3900_0000)..=(sign | 0x42ff_ffff), step: 1 };
         match self {
-            Self::Some => vec![Numbers::every(9_973)],
-            Self::Bend => vec![between(0), between(1 << 31), Numbers::every(61)],
+            Self::Sample => vec![Numbers::every(9_973)],
+            Self::Curved => vec![between(0), between(1 << 31), Numbers::every(61)],
             Self::All => vec![Numbers::every(1)],
         }
     }
@@ -225,7 +225,7 @@ struct Trial {
     /// The error that the documentation states; 0 for correctly rounded.
     stated: u32,
     /// The numbers to try if time does not count.
-    thorough: Asked,
+    thorough: TestedNumbers,
     kernel: Box<Run>,
     /// The true value; `None` if none is defined.
     want: Box<dyn Fn(f32) -> Option<f64> + Sync>,
@@ -239,7 +239,7 @@ impl Trial {
             params: format!("{params:?}"),
             limit: row.limit,
             stated: row.function.ulps(),
-            thorough: if params == row.params[0] { Asked::All } else { Asked::Bend },
+            thorough: if params == row.params[0] { TestedNumbers::All } else { TestedNumbers::Curved },
             kernel: Box::new(move |level, x| run1(unary(level, row.function).kernel, x, params)),
             want: Box::new(move |x| match x.is_nan() && row.function != Unary::Pow {
                 true => Some(f64::NAN),
@@ -258,7 +258,7 @@ impl Trial {
             params: format!("{params:?} of {y:e}"),
             limit: row.limit,
             stated: row.function.ulps(),
-            thorough: Asked::Bend,
+            thorough: TestedNumbers::Curved,
             kernel: Box::new(move |level, x| {
                 run2(kernel(level).expect("f32 has all").kernel, x, &[y], params)
             }),
@@ -271,9 +271,9 @@ impl Trial {
     }
 
     /// The greatest error at each available level.
-    fn worst(&self, numbers: Asked) -> Vec<(Level, Worst)> {
+    fn worst(&self, numbers: TestedNumbers) -> Vec<(Level, Worst)> {
         let mut worst: Vec<_> = Level::all_available().map(|level| (level, Worst::default())).collect();
-        for x in numbers.numbers().into_iter().flat_map(Numbers::pieces).chain([SPECIAL.to_vec()]) {
+        for x in numbers.numbers().into_iter().flat_map(Numbers::chunks).chain([SPECIAL.to_vec()]) {
             let want: Vec<Option<f64>> = x.iter().map(|&x| (self.want)(x)).collect();
             for (level, worst) in &mut worst {
                 for ((&x, got), &want) in x.iter().zip((self.kernel)(*level, &x)).zip(&want) {
@@ -339,7 +339,7 @@ fn functions_stay_within_their_limits() {
     let found: Vec<(&Trial, Level, Worst)> = trials
         .par_iter()
         .flat_map_iter(|trial| {
-            let worst = trial.worst(if is_thorough { trial.thorough } else { Asked::Some });
+            let worst = trial.worst(if is_thorough { trial.thorough } else { TestedNumbers::Sample });
             worst.into_iter().map(move |(level, worst)| (trial, level, worst))
         })
         .collect();

@@ -248,7 +248,7 @@ fn rows_that_touch_are_still_rows() {
                     kernel(extent, source, Source { at: y.as_ptr().cast(), row_stride }, target, &PARAMS)
                 };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
-                assert_eq!(to, want, "columns {columns}, pitch {row_stride}, at {level}");
+                assert_eq!(to, want, "columns {columns}, row stride {row_stride}, at {level}");
             }
         }
     }

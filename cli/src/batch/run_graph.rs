@@ -67,7 +67,7 @@ impl GraphOutcome {
     }
 }
 
-/// What is judged of every graph.
+/// How every graph is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) check: bool,
@@ -99,14 +99,14 @@ impl Terms {
 
 /// How a graph ended.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct GraphResult {
     pub(crate) outcome: GraphOutcome,
     /// None if the graph was not taken.
     pub(crate) partitions: Option<usize>,
     pub(crate) reason: Option<String>,
 }
 
-impl Verdict {
+impl GraphResult {
     fn of(outcome: GraphOutcome, partitions: Option<usize>, reason: impl Into<String>) -> Self {
         Self { outcome, partitions, reason: Some(reason.into()) }
     }
@@ -120,35 +120,35 @@ struct Reading {
     source: GraphArgs,
 }
 
-/// Judges one graph.
-pub(crate) fn judge(path: &Path, options: &Alternative, terms: &Terms) -> Verdict {
+/// Runs one graph in a process of its own.
+pub(crate) fn run_graph(path: &Path, options: &Alternative, terms: &Terms) -> GraphResult {
     let mut reading: Vec<OsString> = vec![path.into()];
     for (name, value) in options {
         reading.extend([(*name).into(), value.into()]);
     }
     let partitions = match taken(reading, terms) {
         Ok(partitions) => partitions,
-        Err(why) => return Verdict::of(GraphOutcome::Refused, None, why),
+        Err(why) => return GraphResult::of(GraphOutcome::Refused, None, why),
     };
     let count = Some(partitions.len());
     // A partition that gives nothing out need not run.
     let refused = partitions.iter().filter(|partition| !partition.outputs().is_empty());
     if let Some(why) = refused.filter_map(Partition::unsupported_reason).next() {
-        return Verdict::of(GraphOutcome::Refused, count, why);
+        return GraphResult::of(GraphOutcome::Refused, count, why);
     }
     if terms.dry_run {
         return match compiled(&partitions, terms.threads) {
-            Ok(()) => Verdict { outcome: GraphOutcome::Compiled, partitions: count, reason: None },
-            Err(why) => Verdict::of(GraphOutcome::Refused, count, why),
+            Ok(()) => GraphResult { outcome: GraphOutcome::Compiled, partitions: count, reason: None },
+            Err(why) => GraphResult::of(GraphOutcome::Refused, count, why),
         };
     }
     let mut arguments = terms.arguments(path, options);
     arguments.push("--json".into());
     match finished(&arguments, terms.time_limit) {
-        Err(why) => Verdict::of(GraphOutcome::Failed, count, why),
+        Err(why) => GraphResult::of(GraphOutcome::Failed, count, why),
         Ok(Finished { out: None, .. }) => {
             let limit = terms.time_limit.as_secs_f64();
-            Verdict::of(GraphOutcome::Late, count, format!("it took longer than {limit} s"))
+            GraphResult::of(GraphOutcome::Late, count, format!("it took longer than {limit} s"))
         }
         Ok(Finished { out: Some(out), err, code }) => match serde_json::from_str::<Value>(&out) {
             Ok(report) => of_report(&report, count, terms.check),
@@ -157,7 +157,7 @@ pub(crate) fn judge(path: &Path, options: &Alternative, terms: &Terms) -> Verdic
                 let outcome =
                     if matches!(code, Some(1 | 2)) { GraphOutcome::Refused } else { GraphOutcome::Failed };
                 let said = err.lines().find_map(|line| line.strip_prefix("error: "));
-                Verdict::of(outcome, count, said.unwrap_or("the process that ran it broke off"))
+                GraphResult::of(outcome, count, said.unwrap_or("the process that ran it broke off"))
             }
         },
     }
@@ -204,7 +204,7 @@ fn first_line(text: &str) -> String {
 }
 
 /// What the report of a run says.
-fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> Verdict {
+fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> GraphResult {
     let no_partitions = Vec::new();
     let partitions = report["partitions"].as_array().unwrap_or(&no_partitions);
     let checks = |partition: &Value| partition["checks"].as_array().cloned().unwrap_or_default();
@@ -218,17 +218,17 @@ fn of_report(report: &Value, count: Option<usize>, is_checked: bool) -> Verdict 
             (None, true) => GraphOutcome::Refused,
             (None, false) => GraphOutcome::Failed,
         };
-        return Verdict::of(outcome, count, failure);
+        return GraphResult::of(outcome, count, failure);
     }
     match report["failures"].as_array().and_then(|failures| failures.first()?.as_str()) {
-        Some(failure) => Verdict::of(GraphOutcome::Failed, count, first_line(failure)),
-        None if !is_checked => Verdict { outcome: GraphOutcome::Ran, partitions: count, reason: None },
+        Some(failure) => GraphResult::of(GraphOutcome::Failed, count, first_line(failure)),
+        None if !is_checked => GraphResult { outcome: GraphOutcome::Ran, partitions: count, reason: None },
         None => match partitions.iter().flat_map(checks).find(|check| check["equal"] != true) {
-            None => Verdict { outcome: GraphOutcome::Passed, partitions: count, reason: None },
+            None => GraphResult { outcome: GraphOutcome::Passed, partitions: count, reason: None },
             Some(check) => {
                 let why = check["no_check"].as_str().or(check["note"].as_str());
                 let why = why.unwrap_or("a result was not compared");
-                Verdict::of(GraphOutcome::Ran, count, format!("no check, {}", first_line(why)))
+                GraphResult::of(GraphOutcome::Ran, count, format!("no check, {}", first_line(why)))
             }
         },
     }
@@ -242,7 +242,7 @@ struct Finished {
 }
 
 /// The most bytes of a report that are read.
-const MOST_SAID: u64 = 16 << 20;
+const MAX_OUTPUT: u64 = 16 << 20;
 
 /// The longest time between two looks at a process.
 const LONGEST_NAP: Duration = Duration::from_millis(20);
@@ -293,7 +293,7 @@ fn ended(child: &mut Child, deadline: Instant) -> Result<Option<Option<i32>>, St
 fn said(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        let _ = from.by_ref().take(MOST_SAID).read_to_end(&mut bytes);
+        let _ = from.by_ref().take(MAX_OUTPUT).read_to_end(&mut bytes);
         // A process whose text nobody reads would wait.
         let _ = std::io::copy(&mut from, &mut std::io::sink());
         String::from_utf8_lossy(&bytes).into_owned()
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_of_a_run_is_judged() {
+    fn a_report_of_a_run_has_a_result() {
         let partition = |checks: Value, compiled: Value, failure: Value| {
             json!({"partitions": [
                 {"checks": [{"equal": true}], "compile_seconds": 1, "failure": null},
@@ -332,9 +332,9 @@ mod tests {
             (json!({"partitions": [], "failures": ["x"]}), GraphOutcome::Failed, Some("x")),
         ];
         for (report, outcome, reason) in rows {
-            let verdict = of_report(&report, Some(2), true);
-            assert_eq!((verdict.outcome, verdict.reason.as_deref()), (outcome, reason), "{report}");
-            assert_eq!(verdict.partitions, Some(2));
+            let result = of_report(&report, Some(2), true);
+            assert_eq!((result.outcome, result.reason.as_deref()), (outcome, reason), "{report}");
+            assert_eq!(result.partitions, Some(2));
         }
         let unchecked = of_report(&json!({"partitions": [], "failures": []}), None, false);
         assert_eq!((unchecked.outcome, unchecked.reason), (GraphOutcome::Ran, None));

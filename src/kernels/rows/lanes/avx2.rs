@@ -1,0 +1,218 @@
+//! Vectors of level Avx2.
+
+use std::arch::x86_64::*;
+
+use super::arrays::exp_of_each;
+use super::{LANES, Lanes};
+use crate::kernels::floats::NAN;
+use crate::kernels::isa::Avx2;
+
+/// The sum of four numbers, and the largest, as the last halves of a vector.
+///
+/// # Safety
+///
+/// The machine runs level Avx2.
+#[inline(always)]
+pub(super) unsafe fn sum_4(x: __m128) -> f32 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+        _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps::<1>(x, x)))
+    }
+}
+
+/// # Safety
+///
+/// The machine runs level Avx2.
+#[inline(always)]
+pub(super) unsafe fn largest_4(x: __m128) -> f32 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+        _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps::<1>(x, x)))
+    }
+}
+
+impl Lanes for Avx2 {
+    type F = [__m256; 2];
+    type D = [__m256d; 4];
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm256_set1_ps(x); 2] }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(2, |i| {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8 * i).cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { each!(2, |i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            _mm256_storeu_ps(to, x[0]);
+            _mm256_storeu_ps(to.add(8), x[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(to: *mut u16, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [low, high] = each!(2, |i| {
+                let bits = _mm256_castps_si256(x[i]);
+                let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+                _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+            });
+            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+            _mm256_storeu_si256(to.cast(), packed);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(to: *mut u16, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(2, |i| _mm_storeu_si128(
+                to.add(8 * i).cast(),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[i])
+            ));
+        }
+    }
+    of_parts! {
+        add(x, y) -> F = _mm256_add_ps, 2;
+        sub(x, y) -> F = _mm256_sub_ps, 2;
+        mul(x, y) -> F = _mm256_mul_ps, 2;
+        fma(x, y, z) -> F = _mm256_fmadd_ps, 2;
+        larger(x, y) -> F = _mm256_max_ps, 2;
+        add_64(x, y) -> D = _mm256_add_pd, 4;
+        sub_64(x, y) -> D = _mm256_sub_pd, 4;
+        mul_64(x, y) -> D = _mm256_mul_pd, 4;
+    }
+    #[inline(always)]
+    unsafe fn maximum(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
+        // results differ for zeros alone.
+        unsafe {
+            each!(2, |i| {
+                let (x, y) = (x[i], y[i]);
+                let larger = _mm256_and_ps(_mm256_max_ps(x, y), _mm256_max_ps(y, x));
+                _mm256_blendv_ps(larger, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn minimum(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as for `maximum`.
+        unsafe {
+            each!(2, |i| {
+                let (x, y) = (x[i], y[i]);
+                let smaller = _mm256_or_ps(_mm256_min_ps(x, y), _mm256_min_ps(y, x));
+                _mm256_blendv_ps(smaller, _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, y))
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(2, |i| {
+                let is_positive = _mm256_cmp_ps::<_CMP_GT_OQ>(x[i], _mm256_setzero_ps());
+                _mm256_blendv_ps(else_[i], then[i], is_positive)
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn exp(x: Self::F) -> Self::F {
+        let mut block = [0.0; LANES];
+        // SAFETY: as the caller promises; the block is a vector.
+        unsafe {
+            Self::store(block.as_mut_ptr(), x);
+            Self::load(exp_of_each::<Self>(block).as_ptr())
+        }
+    }
+    #[inline(always)]
+    unsafe fn canonical_vector(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(2, |i| {
+                _mm256_blendv_ps(x[i], _mm256_set1_ps(NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(x[i], x[i]))
+            })
+        }
+    }
+    #[inline(always)]
+    unsafe fn sum(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = _mm256_add_ps(x[0], x[1]);
+            sum_4(_mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn largest(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = _mm256_max_ps(x[0], x[1]);
+            largest_4(_mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn splat_64(x: f64) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm256_set1_pd(x); 4] }
+    }
+    #[inline(always)]
+    unsafe fn widen(x: Self::F) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [
+                _mm256_cvtps_pd(_mm256_castps256_ps128(x[0])),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[0])),
+                _mm256_cvtps_pd(_mm256_castps256_ps128(x[1])),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[1])),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn narrow(x: Self::D) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [
+                _mm256_set_m128(_mm256_cvtpd_ps(x[1]), _mm256_cvtpd_ps(x[0])),
+                _mm256_set_m128(_mm256_cvtpd_ps(x[3]), _mm256_cvtpd_ps(x[2])),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn abs_64(x: Self::D) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { each!(4, |i| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x[i])) }
+    }
+    #[inline(always)]
+    unsafe fn load_64(from: *const f64) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { each!(4, |i| _mm256_loadu_pd(from.add(4 * i))) }
+    }
+    #[inline(always)]
+    unsafe fn store_64(to: *mut f64, x: Self::D) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            each!(4, |i| _mm256_storeu_pd(to.add(4 * i), x[i]));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Vectors of level Avx512.
+
+use std::arch::x86_64::*;
+
+use super::avx2::{largest_4, sum_4};
+use super::{LANES, Lanes, RowType};
+use crate::kernels::floats::NAN;
+use crate::kernels::isa::Avx512;
+use crate::kernels::math::avx512::{self, OfVector};
+
+impl Lanes for Avx512 {
+    type F = __m512;
+    type D = [__m512d; 2];
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { bf16_to_f32(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_storeu_ps(to, x) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(to: *mut u16, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm256_storeu_si256(to.cast(), f32_to_bf16(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(to: *mut u16, x: Self::F) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+    }
+    #[inline(always)]
+    unsafe fn add(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_add_ps(x, y) }
+    }
+    #[inline(always)]
+    unsafe fn sub(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_sub_ps(x, y) }
+    }
+    #[inline(always)]
+    unsafe fn mul(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_mul_ps(x, y) }
+    }
+    #[inline(always)]
+    unsafe fn fma(x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_fmadd_ps(x, y, z) }
+    }
+    #[inline(always)]
+    unsafe fn larger(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_max_ps(x, y) }
+    }
+    #[inline(always)]
+    unsafe fn maximum(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as the caller promises. Of equal operands the instruction gives the second, so the two
+        // results differ for zeros alone.
+        unsafe {
+            let larger = _mm512_and_ps(_mm512_max_ps(x, y), _mm512_max_ps(y, x));
+            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y);
+            _mm512_mask_blend_ps(is_nan, larger, _mm512_set1_ps(NAN))
+        }
+    }
+    #[inline(always)]
+    unsafe fn minimum(x: Self::F, y: Self::F) -> Self::F {
+        // SAFETY: as for `maximum`.
+        unsafe {
+            let smaller = _mm512_or_ps(_mm512_min_ps(x, y), _mm512_min_ps(y, x));
+            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y);
+            _mm512_mask_blend_ps(is_nan, smaller, _mm512_set1_ps(NAN))
+        }
+    }
+    of_parts! {
+        add_64(x, y) -> D = _mm512_add_pd, 2;
+        sub_64(x, y) -> D = _mm512_sub_pd, 2;
+        mul_64(x, y) -> D = _mm512_mul_pd, 2;
+    }
+    #[inline(always)]
+    unsafe fn if_positive(x: Self::F, then: Self::F, else_: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let is_positive = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, _mm512_setzero_ps());
+            _mm512_mask_blend_ps(is_positive, else_, then)
+        }
+    }
+    #[inline(always)]
+    unsafe fn exp(x: Self::F) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe { avx512::Exp::of(x) }
+    }
+    #[inline(always)]
+    unsafe fn canonical_vector(x: Self::F) -> Self::F {
+        /// By class of a number, starting at quiet and signalling NaN: 0 takes the other operand, 1 the
+        /// number itself.
+        const KINDS: i32 = 0x1111_1100;
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_fixupimm_ps::<0>(_mm512_set1_ps(NAN), x, _mm512_set1_epi32(KINDS)) }
+    }
+    #[inline(always)]
+    unsafe fn sum(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            sum_4(_mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn largest(x: Self::F) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let x = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            largest_4(_mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn splat_64(x: f64) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm512_set1_pd(x); 2] }
+    }
+    #[inline(always)]
+    unsafe fn widen(x: Self::F) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn narrow(x: Self::D) -> Self::F {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let low = _mm512_castps256_ps512(_mm512_cvtpd_ps(x[0]));
+            _mm512_insertf32x8::<1>(low, _mm512_cvtpd_ps(x[1]))
+        }
+    }
+    #[inline(always)]
+    unsafe fn abs_64(x: Self::D) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm512_abs_pd(x[0]), _mm512_abs_pd(x[1])] }
+    }
+    #[inline(always)]
+    unsafe fn load_64(from: *const f64) -> Self::D {
+        // SAFETY: as the caller promises.
+        unsafe { [_mm512_loadu_pd(from), _mm512_loadu_pd(from.add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn store_64(to: *mut f64, x: Self::D) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            _mm512_storeu_pd(to, x[0]);
+            _mm512_storeu_pd(to.add(8), x[1]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const u8, float: RowType, count: usize, pad: f32) -> Self::F {
+        let mask = first_of(count);
+        // SAFETY: as the caller promises; elements beyond the mask are not read.
+        unsafe {
+            let x = match float {
+                RowType::F32 => _mm512_maskz_loadu_ps(mask, from.cast()),
+                RowType::Bf16 => bf16_to_f32(_mm256_maskz_loadu_epi16(mask, from.cast())),
+                RowType::F16 => _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())),
+            };
+            _mm512_mask_blend_ps(mask, _mm512_set1_ps(pad), x)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_part(to: *mut u8, float: RowType, count: usize, x: Self::F) {
+        let mask = first_of(count);
+        // SAFETY: as the caller promises; elements beyond the mask are not written.
+        unsafe {
+            match float {
+                RowType::F32 => _mm512_mask_storeu_ps(to.cast(), mask, x),
+                RowType::Bf16 => _mm256_mask_storeu_epi16(to.cast(), mask, f32_to_bf16(x)),
+                RowType::F16 => {
+                    let bits = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+                    _mm256_mask_storeu_epi16(to.cast(), mask, bits);
+                }
+            }
+        }
+    }
+}
+
+/// The mask of the first numbers of a vector.
+#[inline(always)]
+fn first_of(count: usize) -> u16 {
+    ((1u32 << count.min(LANES)) - 1) as u16
+}
+
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[inline(always)]
+unsafe fn bf16_to_f32(bits: __m256i) -> __m512 {
+    // SAFETY: as the caller promises.
+    unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))) }
+}
+
+/// Rounds to nearest, ties to even; the machine's instruction would flush subnormal numbers.
+///
+/// # Safety
+///
+/// The machine runs level Avx512.
+#[inline(always)]
+unsafe fn f32_to_bf16(x: __m512) -> __m256i {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half)))
+    }
+}
