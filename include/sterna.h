@@ -769,6 +769,136 @@ typedef int sterna_cpu_isa_t;
 typedef int sterna_dump_mode_t;
 
 /**
+ * The kind of an op: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of
+ * `dnnl_graph_op_kind_t`.
+ */
+typedef int sterna_op_kind_t;
+
+/**
+ * An op of the partition that ran.
+ */
+typedef struct {
+    /**
+     * Its kind.
+     */
+    sterna_op_kind_t kind;
+    /**
+     * Its id.
+     */
+    size_t id;
+} sterna_profiled_op_t;
+
+/**
+ * A phase that has run.
+ */
+typedef struct {
+    /**
+     * The number of ops of the partition.
+     */
+    size_t op_num;
+    /**
+     * The ops of the partition.
+     */
+    const sterna_profiled_op_t *ops;
+    /**
+     * The index of the phase among those of the compiled partition, from 0.
+     */
+    size_t index;
+    /**
+     * The number of phases of the compiled partition. Phases whose results are kept of an earlier execution
+     * are left out.
+     */
+    size_t phase_num;
+    /**
+     * What the phase computes; `sterna_phase_kind_string` names it.
+     */
+    sterna_phase_kind_t kind;
+    /**
+     * Its tasks.
+     */
+    size_t tasks;
+    /**
+     * The threads for which workers are woken.
+     */
+    size_t threads;
+    /**
+     * Bytes of the ports and internal buffers that it reads and writes, each as a whole and once.
+     */
+    size_t bytes;
+    /**
+     * Its floating-point operations, as `sterna_compiled_partition_get_phase_flops` says.
+     */
+    size_t flops;
+    /**
+     * The nanoseconds that it took.
+     */
+    uint64_t nanoseconds;
+} sterna_phase_profile_t;
+
+/**
+ * Is told of a phase that has ended. The profile is valid during the call.
+ */
+typedef void (*sterna_profiler_phase_t)(void *user_data,
+                                        const sterna_phase_profile_t *profile);
+
+/**
+ * An execution that has ended.
+ */
+typedef struct {
+    /**
+     * The number of ops of the partition.
+     */
+    size_t op_num;
+    /**
+     * The ops of the partition.
+     */
+    const sterna_profiled_op_t *ops;
+    /**
+     * Bytes that it reads and writes, each distinct element counted once.
+     */
+    size_t bytes;
+    /**
+     * Its floating-point operations, as `sterna_compiled_partition_get_flops` says.
+     */
+    size_t flops;
+    /**
+     * The nanoseconds that it took, with those of the calls that tell of its phases.
+     */
+    uint64_t nanoseconds;
+} sterna_execution_profile_t;
+
+/**
+ * Is told of an execution that has ended. The profile is valid during the call.
+ */
+typedef void (*sterna_profiler_execution_t)(void *user_data,
+                                            const sterna_execution_profile_t *profile);
+
+/**
+ * Functions of the caller that are told what the compiled partitions of an engine did. At least one of them
+ * is not null.
+ *
+ * The calls come from the thread that executes, after the phase or the execution has ended, in the order of
+ * the phases. Executions on several threads call at once, so that the functions guard what they share. What
+ * they take is not part of the times of phases. An execution that fails is not told, but for the phases that
+ * ended before. The functions must be callable, with their data, until the last execution of the engine has
+ * ended. They must not throw exceptions of C++.
+ */
+typedef struct {
+    /**
+     * Is told of each phase; may be null.
+     */
+    sterna_profiler_phase_t phase;
+    /**
+     * Is told of each execution; may be null.
+     */
+    sterna_profiler_execution_t execution;
+    /**
+     * The first argument of both functions, which the library does not look at.
+     */
+    void *user_data;
+} sterna_profiler_t;
+
+/**
  * How wide the vectors of the kernels are: one of the `STERNA_LEVEL_*` numbers.
  */
 typedef int sterna_level_t;
@@ -785,12 +915,6 @@ typedef int sterna_fpmath_mode_t;
  * `dnnl_graph_partition_policy_t`.
  */
 typedef int sterna_partition_policy_t;
-
-/**
- * The kind of an op: one of the `STERNA_OP_*` numbers. Those below 0x1000 are those of
- * `dnnl_graph_op_kind_t`.
- */
-typedef int sterna_op_kind_t;
 
 /**
  * An attribute: one of the `STERNA_ATTR_*` numbers, which are those of `dnnl_graph_op_attr_t`.
@@ -1229,6 +1353,19 @@ sterna_status_t sterna_engine_create_with_workers(sterna_engine_t **engine,
                                                   const sterna_allocator_t *allocator,
                                                   size_t threads,
                                                   int stay_awake);
+
+/**
+ * Makes an engine as `sterna_engine_create_with_workers` does, and tells a profiler of each phase and each
+ * execution of its compiled partitions. The engine copies the functions and the address of their data. The
+ * other engines measure nothing.
+ */
+sterna_status_t sterna_engine_create_with_profiler(sterna_engine_t **engine,
+                                                   sterna_engine_kind_t kind,
+                                                   size_t index,
+                                                   const sterna_allocator_t *allocator,
+                                                   size_t threads,
+                                                   int stay_awake,
+                                                   const sterna_profiler_t *profiler);
 
 /**
  * Reads the kind of an engine: always `cpu`.

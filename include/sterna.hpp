@@ -8,6 +8,7 @@
 
 #include "sterna.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -339,6 +340,56 @@ public:
                 [&](auto out) { return sterna_allocator_create(out, malloc, free); })) {}
 };
 
+// A phase that has run; see sterna_phase_profile_t. The ops are those of the partition.
+struct phase_profile {
+    view<const sterna_profiled_op_t> ops;
+    std::size_t index, phase_num;
+    phase_kind kind;
+    std::size_t tasks, threads, bytes, flops;
+    std::chrono::nanoseconds duration;
+};
+
+// An execution that has ended; see sterna_execution_profile_t.
+struct execution_profile {
+    view<const sterna_profiled_op_t> ops;
+    std::size_t bytes, flops;
+    std::chrono::nanoseconds duration;
+};
+
+// What a program derives from to be told what ran, and how long. Executions on several threads call at once. The object
+// must live until the last execution of the engines made with it has ended. What it is told is valid during the call.
+class profiler {
+public:
+    profiler() = default;
+    profiler(const profiler &) = delete;
+    profiler &operator=(const profiler &) = delete;
+    virtual ~profiler() = default;
+
+    virtual void phase(const phase_profile &) noexcept {}
+    virtual void execution(const execution_profile &) noexcept {}
+
+private:
+    friend class engine;
+
+    static std::chrono::nanoseconds duration(std::uint64_t nanoseconds) noexcept {
+        return std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(nanoseconds));
+    }
+    sterna_profiler_t get() noexcept {
+        sterna_profiler_t out {};
+        out.phase = [](void *self, const sterna_phase_profile_t *told) {
+            static_cast<profiler *>(self)->phase({{told->ops, told->op_num}, told->index, told->phase_num,
+                    static_cast<phase_kind>(told->kind), told->tasks, told->threads, told->bytes, told->flops,
+                    duration(told->nanoseconds)});
+        };
+        out.execution = [](void *self, const sterna_execution_profile_t *told) {
+            static_cast<profiler *>(self)->execution(
+                    {{told->ops, told->op_num}, told->bytes, told->flops, duration(told->nanoseconds)});
+        };
+        out.user_data = this;
+        return out;
+    }
+};
+
 // An engine that something else owns: an `engine`, or the stream or tensor that answered with it.
 class engine_ref {
 public:
@@ -387,6 +438,16 @@ public:
         return engine(detail::read<sterna_engine_t *>([&](auto out) {
             return sterna_engine_create_with_workers(
                     out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr, threads, stay_awake);
+        }));
+    }
+
+    // The same, and a profiler that is told of every phase and execution.
+    static engine with_profiler(profiler &told, std::size_t threads, bool stay_awake = true,
+            const allocator *memory = nullptr) {
+        const sterna_profiler_t functions = told.get();
+        return engine(detail::read<sterna_engine_t *>([&](auto out) {
+            return sterna_engine_create_with_profiler(out, STERNA_ENGINE_KIND_CPU, 0, memory ? memory->get() : nullptr,
+                    threads, stay_awake, &functions);
         }));
     }
 

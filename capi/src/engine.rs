@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::allocator::{Allocator, Callbacks};
 use crate::ffi::{Fault, ffi_guard, require};
 use crate::level::Level;
+use crate::profiler::Profiler;
 use crate::status::Status;
 
 /// The kind of device of an engine: one of the `STERNA_ENGINE_KIND_*` numbers, which are those of
@@ -86,6 +87,7 @@ fn create(
     allocator: Option<&Allocator>,
     threads: Option<usize>,
     stay_awake: bool,
+    profiler: Option<&Profiler>,
 ) -> Result<(), Fault> {
     let engine = require(engine, "engine")?;
     check_kind(kind)?;
@@ -98,6 +100,9 @@ fn create(
     }
     if let Some(threads) = threads {
         builder = builder.threads(threads);
+    }
+    if let Some(profiler) = profiler {
+        builder = builder.profiler(Arc::new(profiler.core()?));
     }
     let callbacks = allocator.and_then(Allocator::callbacks);
     engine.write(Arc::into_raw(Arc::new(Engine { core: builder.build(), callbacks })).cast_mut());
@@ -120,7 +125,7 @@ pub unsafe extern "C" fn sterna_engine_create(
     kind: EngineKind,
     index: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, None, None, true))
+    ffi_guard(|| create(engine, kind, index, None, None, true, None))
 }
 
 /// Makes an engine that takes the memory of its tensors and its scratch memory from an allocator. The engine
@@ -132,7 +137,7 @@ pub unsafe extern "C" fn sterna_engine_create_with_allocator(
     index: usize,
     allocator: Option<&Allocator>,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None, true))
+    ffi_guard(|| create(engine, kind, index, Some(require(allocator, "allocator")?), None, true, None))
 }
 
 /// Makes an engine that runs each execution on up to `threads` threads, the caller's among them: with 0 or 1,
@@ -145,7 +150,7 @@ pub unsafe extern "C" fn sterna_engine_create_with_threads(
     allocator: Option<&Allocator>,
     threads: usize,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), true))
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), true, None))
 }
 
 /// Makes an engine as `sterna_engine_create_with_threads` does, and sets whether its workers stay awake for
@@ -160,7 +165,26 @@ pub unsafe extern "C" fn sterna_engine_create_with_workers(
     threads: usize,
     stay_awake: c_int,
 ) -> Status {
-    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), stay_awake != 0))
+    ffi_guard(|| create(engine, kind, index, allocator, Some(threads), stay_awake != 0, None))
+}
+
+/// Makes an engine as `sterna_engine_create_with_workers` does, and tells a profiler of each phase and each
+/// execution of its compiled partitions. The engine copies the functions and the address of their data. The
+/// other engines measure nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sterna_engine_create_with_profiler(
+    engine: Option<&mut MaybeUninit<*mut Engine>>,
+    kind: EngineKind,
+    index: usize,
+    allocator: Option<&Allocator>,
+    threads: usize,
+    stay_awake: c_int,
+    profiler: Option<&Profiler>,
+) -> Status {
+    ffi_guard(|| {
+        let profiler = require(profiler, "profiler")?;
+        create(engine, kind, index, allocator, Some(threads), stay_awake != 0, Some(profiler))
+    })
 }
 
 /// Reads the kind of an engine: always `cpu`.

@@ -52,6 +52,7 @@ pub mod logical_tensor;
 pub mod op;
 pub mod partition;
 pub mod phase_kind;
+pub mod profiler;
 pub mod select;
 pub mod status;
 pub mod stream;

@@ -13,6 +13,7 @@ use common::{compile, header_path, report, scratch_folder, succeeded};
 use sterna_capi::attention::{AttentionBackwardOptions, AttentionOptions};
 use sterna_capi::compiled_partition::{InplacePair, MaskTileCounts};
 use sterna_capi::logical_tensor::{Layout, LogicalTensor};
+use sterna_capi::profiler::{ExecutionProfile, PhaseProfile, ProfiledOp, Profiler};
 use sterna_capi::select::{View, ViewMut};
 use sterna_capi::version::Version;
 
@@ -73,6 +74,19 @@ fn structs() -> Vec<(&'static str, usize, usize, Vec<Field>)> {
             "sterna_attention_backward_options_t",
             AttentionBackwardOptions,
             fields!(AttentionBackwardOptions: struct_size, forward, d_dst, d_q, d_k, d_v)
+        ),
+        row!("sterna_profiler_t", Profiler, fields!(Profiler: phase, execution, user_data)),
+        row!("sterna_profiled_op_t", ProfiledOp, fields!(ProfiledOp: kind, id)),
+        row!(
+            "sterna_phase_profile_t",
+            PhaseProfile,
+            fields!(PhaseProfile: op_num, ops, index, phase_num, kind, tasks, threads, bytes, flops,
+                nanoseconds)
+        ),
+        row!(
+            "sterna_execution_profile_t",
+            ExecutionProfile,
+            fields!(ExecutionProfile: op_num, ops, bytes, flops, nanoseconds)
         ),
         row!("sterna_view_t", View, fields!(View: data, data_type, ndims, dims, strides)),
         row!("sterna_view_mut_t", ViewMut, fields!(ViewMut: data, data_type, ndims, dims, strides)),

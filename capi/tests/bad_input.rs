@@ -90,6 +90,7 @@ const GOOD: &[(&str, &str, &str)] = &[
     ("*", "output", "&f->s.desc[DST]"),
     ("*", "outputs", "f->out"),
     ("*", "policy", "STERNA_PARTITION_POLICY_DEBUG"),
+    ("*", "profiler", "&f->profiler"),
     ("*", "property", "STERNA_TENSOR_PROPERTY_VARIABLE"),
     ("*", "right", "&f->s.desc[ELSE]"),
     ("*", "size", "5"),
@@ -118,6 +119,7 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("sterna_allocator_create", "free_fn"),
     ("sterna_allocator_create", "malloc_fn"),
     ("sterna_compiled_partition_execute_v2", "scratchpad"),
+    ("sterna_engine_create_with_profiler", "allocator"),
     ("sterna_engine_create_with_threads", "allocator"),
     ("sterna_engine_create_with_workers", "allocator"),
     ("sterna_graph_add_attention", "op_num"),
@@ -138,6 +140,7 @@ const TAKES: &[(&str, &str, &[&str])] = &[
     ("sterna_compiled_partition_cache_set_capacity", "capacity", &["0x7fff"]),
     ("sterna_compiled_partition_count_mask_tiles", "num_inputs", &["3 - 1"]),
     ("sterna_constant_tensor_cache_set", "flag", &["0x7fff"]),
+    ("sterna_engine_create_with_profiler", "stay_awake", &["-1", "0x7fff"]),
     ("sterna_engine_create_with_workers", "stay_awake", &["-1", "0x7fff"]),
     ("sterna_graph_set_fpmath_mode", "apply_to_int", &["-1", "0x7fff"]),
     ("sterna_op_set_attr_str", "value_len", &["SIZE_MAX", "SIZE_MAX - 7", "SIZE_MAX / 2 + 1", "1 + 1"]),
@@ -194,6 +197,8 @@ fn bad(function: &Prototype, parameter: &Parameter, good: &str) -> Vec<(String, 
         (0..10).for_each(|i| push("no description", format!("&bad_desc[{i}]")));
     } else if plain == "char *" && r#type.starts_with("const ") {
         push("no UTF-8", "no_utf8".into());
+    } else if plain == "sterna_profiler_t *" {
+        push("without a function", "&(const sterna_profiler_t){NULL, NULL, f}".into());
     }
     let is_count = ["num", "in_num", "out_num", "num_inputs", "num_outputs", "value_len", "length"];
     match r#type.as_str() {

@@ -1,7 +1,7 @@
 //! Promise: a panic in a function comes back as `runtime_error`, and what it went through can be used again.
 //!
-//! The functions are called as a C program calls them; the panic is that of an allocator written in Rust,
-//! which the library calls in the middle of its work.
+//! The functions are called as a C program calls them; the panics are those of an allocator and a profiler
+//! written in Rust, which the library calls in the middle of its work.
 
 #[path = "common/select.rs"]
 mod select;
@@ -13,9 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use select::{CPU, SUCCESS, Select, made};
 use sterna_capi::allocator::{sterna_allocator_create, sterna_allocator_destroy};
-use sterna_capi::engine::{Engine, sterna_engine_create_with_allocator, sterna_engine_destroy};
+use sterna_capi::engine::{
+    Engine, sterna_engine_create_with_allocator, sterna_engine_create_with_profiler, sterna_engine_destroy,
+};
 use sterna_capi::last_error::sterna_last_error_message;
 use sterna_capi::logical_tensor::sterna_logical_tensor_init_with_dims;
+use sterna_capi::profiler::{PhaseProfile, Profiler};
 use sterna_capi::tensor::{
     Tensor, sterna_tensor_create, sterna_tensor_destroy, sterna_tensor_set_data_handle,
 };
@@ -45,7 +48,18 @@ fn engine() -> *mut Engine {
     }
 }
 
-/// What a call answers while the allocator panics.
+unsafe extern "C-unwind" fn phase(_: *mut c_void, _: *const PhaseProfile) {
+    assert!(!PANICS.load(Ordering::Relaxed), "no phase today");
+}
+
+/// An engine that tells of its phases.
+fn profiled() -> *mut Engine {
+    let profiler = Profiler { phase: Some(phase), execution: None, user_data: ptr::null_mut() };
+    // SAFETY: the function is callable from any thread, at any time.
+    made(|to| unsafe { sterna_engine_create_with_profiler(Some(to), CPU, 0, None, 1, 0, Some(&profiler)) })
+}
+
+/// What a call answers while the caller's functions panic.
 fn panicking(call: impl FnOnce() -> i32) -> i32 {
     PANICS.store(true, Ordering::Relaxed);
     let status = call();
@@ -58,7 +72,7 @@ fn last_message() -> String {
     unsafe { CStr::from_ptr(sterna_last_error_message()) }.to_str().unwrap().to_owned()
 }
 
-/// One test, since the allocators of all share the one word to panic.
+/// One test, since the functions of all share the one word to panic.
 #[test]
 fn a_panic_comes_back_as_a_status() {
     let engine = self::engine();
@@ -85,6 +99,13 @@ fn a_panic_comes_back_as_a_status() {
     let select = Select::new(self::engine(), 2);
     assert_eq!(panicking(|| select.execute()), RUNTIME_ERROR);
     assert!(last_message().contains("bytes today"), "{}", last_message());
+    assert_eq!(select.execute(), SUCCESS);
+    assert_eq!(select.finish(), [1.0, 2.0, 1.0, 2.0, 1.0]);
+
+    // After a phase, of which a profiler is told.
+    let select = Select::new(profiled(), 1);
+    assert_eq!(panicking(|| select.execute()), RUNTIME_ERROR);
+    assert!(last_message().contains("no phase today"), "{}", last_message());
     assert_eq!(select.execute(), SUCCESS);
     assert_eq!(select.finish(), [1.0, 2.0, 1.0, 2.0, 1.0]);
 }

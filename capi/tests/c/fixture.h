@@ -16,6 +16,7 @@ struct fixture {
     sterna_logical_tensor_t heads[6];
     sterna_attention_options_t attention;
     sterna_attention_backward_options_t backward;
+    sterna_profiler_t profiler;
     /* What calls write to; 0xAB at first. */
     uint64_t written[4][64];
 };
@@ -27,6 +28,11 @@ static const uint8_t truth[] = {1};
 static const int64_t host_value = 5;
 static char no_utf8[1 << 14];
 static const void *const nulls[4] = {NULL, NULL, NULL, NULL};
+
+static inline void execution_ended(void *user_data, const sterna_execution_profile_t *profile) {
+    (void)user_data;
+    (void)profile;
+}
 
 /* Descriptions that are none: one thing is wrong with each. */
 static sterna_logical_tensor_t bad_desc[10];
@@ -82,6 +88,7 @@ static inline void make(struct fixture *f) {
     f->backward.forward = &f->attention;
     f->backward.d_dst = &f->heads[4];
     f->backward.d_q = &f->heads[5];
+    f->profiler.execution = execution_ended;
     for (int i = COND; i <= ELSE; i++) {
         f->in_desc[i] = &f->s.desc[i];
         f->in[i] = f->s.tensor[i];

@@ -1,6 +1,7 @@
 // Calls everything that sterna.hpp offers, and says what is wrong.
 #include <sterna.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -280,6 +281,49 @@ void executions() {
     CHECK(blocks == 0);
 }
 
+// Notes what it is told.
+struct notes : sterna::profiler {
+    std::vector<sterna::phase_kind> kinds;
+    std::vector<std::size_t> ids, bytes;
+    std::chrono::nanoseconds of_phases {}, of_executions {};
+
+    void phase(const sterna::phase_profile &told) noexcept override {
+        CHECK(told.index == kinds.size() % told.phase_num && told.tasks > 0 && told.threads > 0 && told.flops == 0);
+        CHECK(told.ops.size() == 1 && told.ops[0].kind == STERNA_OP_SELECT && told.bytes > 0);
+        kinds.push_back(told.kind);
+        of_phases += told.duration;
+    }
+    void execution(const sterna::execution_profile &told) noexcept override {
+        CHECK(told.ops.size() == 1 && told.flops == 0);
+        ids.push_back(told.ops[0].id);
+        bytes.push_back(told.bytes);
+        of_executions += told.duration;
+    }
+};
+
+void profilers() {
+    notes noted;
+    sterna::profiler silent; // is told, and does nothing
+    for (sterna::profiler *profiler : {static_cast<sterna::profiler *>(&noted), &silent}) {
+        const sterna::allocator memory(give, take);
+        const auto engine = sterna::engine::with_profiler(*profiler, 2, false, &memory);
+        CHECK(engine.threads() <= 2);
+        const auto compiled = select_graph().partitions().at(0).compile({cond, then, otherwise}, {dst}, engine);
+        const bool conditions[] = {true, false, false, true, true, false};
+        const std::vector<float> left {1, 2, 3, 4, 5, 6};
+        std::vector<float> result(6);
+        for (int i = 0; i < 3; i++) {
+            compiled.run({compiled.tensor("cond", conditions), compiled.tensor("then", left),
+                                 compiled.tensor("else", left)},
+                    {compiled.tensor("dst", result)});
+        }
+        CHECK(result == left);
+    }
+    CHECK(noted.kinds == std::vector<sterna::phase_kind>(3, sterna::phase_kind::map));
+    CHECK(noted.ids == std::vector<std::size_t>(3, 7) && noted.bytes == std::vector<std::size_t>(3, 6 * 13));
+    CHECK(noted.of_phases <= noted.of_executions && noted.of_executions.count() > 0);
+}
+
 void selects() {
     const std::vector<std::uint8_t> mask {1, 0, 1};
     const std::vector<float> scores {1, 2, 3, 4, 5, 6};
@@ -321,6 +365,7 @@ int main() {
     graphs();
     attentions();
     executions();
+    profilers();
     selects();
     std::cout << (faults ? "faults" : "all is right") << '\n';
     return faults != 0;
