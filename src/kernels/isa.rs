@@ -4,6 +4,11 @@
 //! Two lists of CPU features, one for a level, stand at [`levels`]. Detection and every `#[target_feature]`
 //! follow from them. A body is written once, generic over [`Isa`], and [`shells`] compiles it for each level.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    _CMP_UNORD_Q, _mm_and_ps, _mm_andnot_ps, _mm_cmpunord_ps, _mm_loadu_ps, _mm_or_ps, _mm_set1_ps,
+    _mm_storeu_ps, _mm256_blendv_ps, _mm256_cmp_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
+};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use std::arch::x86_64::{
     _mm512_fixupimm_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps,
@@ -12,7 +17,7 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(target_arch = "x86_64")]
 use super::floats::NAN;
 use super::floats::canonical;
 use crate::types::features::CpuFeatures;
@@ -334,6 +339,27 @@ pub(in crate::kernels) struct Neon;
 impl Isa for Portable {
     const LEVEL: Level = Level::Portable;
 
+    // The compiler would take short blocks apart.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
+        let (parts, rest) = block.as_chunks_mut::<4>();
+        for part in parts {
+            // SAFETY: every x86-64 machine has the instructions; a part has the size of a vector.
+            unsafe {
+                let x = _mm_loadu_ps(part.as_ptr());
+                let is_nan = _mm_cmpunord_ps(x, x);
+                let x = _mm_or_ps(_mm_andnot_ps(is_nan, x), _mm_and_ps(is_nan, _mm_set1_ps(NAN)));
+                _mm_storeu_ps(part.as_mut_ptr(), x);
+            }
+        }
+        rest.iter_mut().for_each(
+            #[inline(always)]
+            |x| *x = canonical(*x),
+        );
+        block
+    }
+
     #[inline(always)]
     fn mul_add(x: f32, y: f32, z: f32) -> f32 {
         x * y + z
@@ -371,7 +397,22 @@ fused! {
     #[cfg(target_arch = "aarch64")]
     Neon {}
     #[cfg(target_arch = "x86_64")]
-    Avx2 {}
+    Avx2 {
+        #[inline(always)]
+        fn canonical<const N: usize>(mut block: [f32; N]) -> [f32; N] {
+            let (parts, rest) = block.as_chunks_mut::<8>();
+            for part in parts {
+                // SAFETY: only kernels of the level call this; a part has the size of a vector.
+                unsafe {
+                    let x = _mm256_loadu_ps(part.as_ptr());
+                    let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
+                    _mm256_storeu_ps(part.as_mut_ptr(), _mm256_blendv_ps(x, _mm256_set1_ps(NAN), is_nan));
+                }
+            }
+            rest.iter_mut().for_each(#[inline(always)] |x| *x = canonical(*x));
+            block
+        }
+    }
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     Avx512 {
         #[inline(always)]
