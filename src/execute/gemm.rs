@@ -334,7 +334,7 @@ impl GemmOperands<'_> {
             unsafe {
                 bias.row_pack.run(Extent { rows: 1, ..extent }, matrix, to, self.place(layout.row_pack));
                 let addend = Source { at: row_of_sums, row_stride: 0 };
-                (bias.add)(
+                bias.add.run(
                     rows,
                     Source { at: sums.at, row_stride: sums.row_stride },
                     addend,

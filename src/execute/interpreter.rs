@@ -188,7 +188,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
             Instr::Binary { x, y, kernel, params } => {
                 let (x, y) = (self.source(*x), self.source(*y));
                 // SAFETY: as for `Move`.
-                unsafe { kernel(extent, x, y, to, params) };
+                unsafe { kernel.run(extent, x, y, to, params) };
             }
             Instr::Index { access, kernel } => {
                 let (first, access) = (self.operands.at(*access).addr(), &self.accesses[*access]);

@@ -11,6 +11,11 @@ pub(crate) struct MemRange {
     pub(crate) bytes: usize,
 }
 
+impl MemRange {
+    /// No memory.
+    pub(in crate::kernels) const NONE: Self = Self { at: std::ptr::null(), bytes: 0 };
+}
+
 /// Bytes that a block prefetches: more than are read meanwhile, so that memory stays ahead, but no more lines
 /// than a core can wait for (decision: prefetch-lines-a-block).
 const PREFETCH_STEP: usize = 2 * LINE;
@@ -45,7 +50,7 @@ impl PrefetchQueue {
     /// (decision: prefetch-in-registers).
     #[inline(never)]
     pub(in crate::kernels) fn current(&self) -> MemRange {
-        self.ranges.get(self.next).copied().unwrap_or(MemRange { at: std::ptr::null(), bytes: 0 })
+        self.ranges.get(self.next).copied().unwrap_or(MemRange::NONE)
     }
 
     /// Prefetches the next bytes of the current range, and goes on to the next range at its end.

@@ -18,6 +18,7 @@ impl<T: Copy + Default + 'static> Pod for T {}
 /// # Safety
 ///
 /// Those elements can be written.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(in crate::kernels) unsafe fn write_part<I: Isa, T: Pod, const N: usize>(
     row: *mut T,
@@ -45,6 +46,92 @@ pub(in crate::kernels) unsafe fn write_part<I: Isa, T: Pod, const N: usize>(
         if count != N {
             copy_short(part.as_ptr().cast(), to.cast(), count * size_of::<T>());
         }
+    }
+}
+
+/// Bytes of the largest block.
+const LARGEST: usize = 1024;
+
+/// Memory for one block. It is aligned, because unaligned vectors on the stack may lie across two pages
+/// (decision: aligned-block).
+#[repr(align(64))]
+pub(in crate::kernels) struct BlockBuffer {
+    bytes: [MaybeUninit<u8>; LARGEST],
+    /// Whether the bytes of the block have been written.
+    is_padded: bool,
+}
+
+impl BlockBuffer {
+    #[inline(always)]
+    pub(in crate::kernels) const fn new() -> Self {
+        Self { bytes: [MaybeUninit::uninit(); LARGEST], is_padded: false }
+    }
+
+    /// Does not compile for blocks that a buffer cannot have.
+    pub(in crate::kernels) const fn check(bytes: usize) {
+        assert!(bytes.is_multiple_of(8) && bytes <= LARGEST, "a buffer has room for a number of words");
+    }
+
+    #[inline(always)]
+    pub(in crate::kernels) fn at(&self) -> *const u8 {
+        self.bytes.as_ptr().cast()
+    }
+
+    #[inline(always)]
+    pub(in crate::kernels) fn at_mut(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    /// Fills a block with one element.
+    ///
+    /// # Safety
+    ///
+    /// An element of `size` bytes, 1, 2, 4 or 8, can be read; [`check`](Self::check) allows the block.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn repeat(&mut self, from: *const u8, size: usize, block_len: usize) {
+        // SAFETY: as the caller promises.
+        let word = unsafe {
+            match size {
+                1 => u64::from(from.read()) * 0x0101_0101_0101_0101,
+                2 => u64::from(from.cast::<u16>().read_unaligned()) * 0x0001_0001_0001_0001,
+                4 => u64::from(from.cast::<u32>().read_unaligned()) * 0x0000_0001_0000_0001,
+                _ => from.cast::<u64>().read_unaligned(),
+            }
+        };
+        let words = self.at_mut().cast::<u64>();
+        for at in 0..size * block_len / size_of::<u64>() {
+            // SAFETY: as the caller promises; the memory is aligned.
+            unsafe { words.add(at).write(word) };
+        }
+    }
+
+    /// Reads the first bytes of a block; the others are 0.
+    ///
+    /// # Safety
+    ///
+    /// The bytes can be read; `count` is the same at each call, and below the bytes of the block, which
+    /// [`check`](Self::check) allows.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn read(&mut self, from: *const u8, count: usize, block: usize) {
+        // SAFETY: as the caller promises; the memory is not part of the row.
+        unsafe {
+            if !self.is_padded {
+                self.at_mut().write_bytes(0, block);
+                self.is_padded = true;
+            }
+            copy_short(from, self.at_mut(), count);
+        }
+    }
+
+    /// Writes the first bytes of the block to a row.
+    ///
+    /// # Safety
+    ///
+    /// They can be written, and the block is initialised, which [`check`](Self::check) allows.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn write(&self, to: *mut u8, count: usize) {
+        // SAFETY: as the caller promises; the memory is not part of the row.
+        unsafe { copy_short(self.at(), to, count) };
     }
 }
 

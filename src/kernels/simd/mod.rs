@@ -10,7 +10,9 @@ mod stores;
 mod vector512;
 mod vectors;
 
-pub(in crate::kernels) use blocks::{Pod, read_part, write_part};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(in crate::kernels) use blocks::write_part;
+pub(in crate::kernels) use blocks::{BlockBuffer, Pod, read_part};
 pub(in crate::kernels) use stores::CacheLine;
 pub(crate) use stores::StoreFence;
 pub(in crate::kernels) use vector512::LaneBits;

@@ -45,7 +45,7 @@ fn run2<X, To: Copy + Default>(kernel: Kernel2, x: &[X], y: &[X], params: Params
     let mut to = vec![To::default(); columns];
     let target = Target { at: to.as_mut_ptr().cast(), row_stride: 0 };
     // SAFETY: dense rows are as long as the extent says; kernels are taken from available levels.
-    unsafe { kernel(Extent { rows: 1, columns }, source(x), source(y), target, &params) };
+    unsafe { kernel.run(Extent { rows: 1, columns }, source(x), source(y), target, &params) };
     to
 }
 

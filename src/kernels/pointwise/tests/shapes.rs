@@ -74,7 +74,7 @@ fn single(kernel: &Kernel, x: &[u8], y: &[u8], size: usize) -> Vec<u8> {
     unsafe {
         match kernel {
             Kernel::One(kernel) => kernel(extent, source(x), target, &PARAMS, &mut PrefetchQueue::default()),
-            Kernel::Two(kernels) => kernels[1][1](extent, source(x), source(y), target, &PARAMS),
+            Kernel::Two(kernels) => kernels[1][1].run(extent, source(x), source(y), target, &PARAMS),
         }
     }
     to
@@ -156,7 +156,7 @@ fn check(
             Kernel::One(kernel) => kernel(extent, first, target, &PARAMS, &mut PrefetchQueue::default()),
             Kernel::Two(kernels) => {
                 let kernel = kernels[inner[0] as usize][inner[1] as usize];
-                kernel(extent, first, y.source(), target, &PARAMS);
+                kernel.run(extent, first, y.source(), target, &PARAMS);
             }
         }
     }
@@ -245,7 +245,7 @@ fn rows_that_touch_are_still_rows() {
                 .kernel;
                 // SAFETY: as above.
                 unsafe {
-                    kernel(extent, source, Source { at: y.as_ptr().cast(), row_stride }, target, &PARAMS)
+                    kernel.run(extent, source, Source { at: y.as_ptr().cast(), row_stride }, target, &PARAMS)
                 };
                 let want: Vec<f32> = (0..x.len()).map(|i| x[i] + y[(i / columns).min(last)]).collect();
                 assert_eq!(to, want, "columns {columns}, row stride {row_stride}, at {level}");
