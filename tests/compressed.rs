@@ -236,6 +236,29 @@ fn any_number_of_keys_and_elements_is_right() {
     check_in_place(&rows);
 }
 
+/// Elements in whole blocks that share a scale: few queries take them as they are stored.
+#[test]
+fn blocks_of_elements_are_right_for_every_number_of_queries() {
+    let elements: [(i64, i64); 7] =
+        [(32, 32), (64, 64), (96, 32), (128, 64), (160, 160), (192, 96), (256, 128)];
+    let tokens: [(i64, i64); 5] = [(1, 1), (3, 3), (67, 1), (513, 27), (1026, 2)];
+    let zeros = [None, Some(D::S8), Some(D::U8), Some(D::S32), Some(D::U4)];
+    let mut rows: Vec<Row> = Vec::new();
+    for (index, stored) in STORED.into_iter().enumerate() {
+        for queries in 1..=8 {
+            let number = 8 * index + queries as usize;
+            let ((d, columns), (keys, tokens)) = (elements[number % 7], tokens[number % 5]);
+            let group: &'static [i64] = vec![1, 1, tokens, columns].leak();
+            let form = dynamic(stored, Scales::Group(group), zeros[number / 5 % 5]);
+            let data_type = [D::F32, D::F16, D::Bf16][number % 3];
+            let heads = Heads { gaps: number % 2 == 0, ..Heads::new(data_type, queries, keys, d) };
+            let name = format!("{queries} queries, {keys} keys, {d} elements of {data_type}, {form:?}");
+            rows.push((name, heads.setup(10, form, form)));
+        }
+    }
+    check_in_place(&rows);
+}
+
 #[test]
 fn groups_of_tokens_go_across_blocks() {
     let groups: [&'static [i64]; 7] = [

@@ -7,7 +7,7 @@ use super::elementwise::{Dequantization, DriverSpace, QuantParameters};
 use super::phases::{PlacedTensor, PlanBuilder};
 use crate::graph::infer;
 use crate::kernels::Extent;
-use crate::kernels::attention::DequantizeKernels;
+use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
 use crate::plan::{LoopNest, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
@@ -115,6 +115,7 @@ pub(super) fn find(
         column_step,
         numbers: form.held * groups[1] as usize,
         kernels,
+        products: QuantizedProducts::new(plan.level, data_type, dims[element_axis] as usize, shares),
         layout: QuantizedScratch::default(),
         nest,
     };

@@ -10,7 +10,8 @@ use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::attention::{
-    FloatRows, LaterRows, QuantizedRows, TokenRows, VECTOR, WIDENED_ROWS, statistic,
+    FloatRows, LaterRows, QuantizedProducts, QuantizedRows, RowScaling, TokenRows, VECTOR, WIDENED_ROWS,
+    statistic,
 };
 use crate::kernels::floats::canonical;
 use crate::kernels::gemm::Matrix;
@@ -349,6 +350,11 @@ impl<'a> QueryGroup<'a> {
                 let at = tokens.at.wrapping_offset(tokens.row_stride * first as isize);
                 let run = TokenRows { at, rows: end - first, next: values.at, ..tokens };
                 let widened = self.at(layout.widened).cast();
+                if let Some((products, keys, scaling)) = self.as_stored(0, chunk * CHUNK + first, run) {
+                    let to = FloatRows { at: scores.at.wrapping_add(first), ..scores };
+                    products.scores(queries, keys, scaling, widened, to);
+                    continue;
+                }
                 self.in_f32(0, chunk * CHUNK + first, run, |keys, index| {
                     let to = FloatRows { at: scores.at.wrapping_add(first + index), ..scores };
                     phase.kernels.scores(queries, keys, widened, to);
@@ -426,12 +432,35 @@ impl<'a> QueryGroup<'a> {
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
             unsafe {
+                // Exact are only the kernels that read f32, which hardly ever run.
+                let stored = if is_exact { None } else { self.as_stored(1, chunk * CHUNK + first, run) };
+                if let Some((products, values, scaling)) = stored {
+                    let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
+                    products.add_values(weights, values, scaling, to);
+                    continue;
+                }
                 self.in_f32(1, chunk * CHUNK + first, run, |values, index| {
                     let weights = FloatRows { at: weights.at.wrapping_add(first + index), ..weights };
                     phase.kernels.add_values(weights, values, widened, to, is_exact);
                 });
             }
         }
+    }
+
+    /// The tokens of a run that starts at token `first` for kernels that read them as they are stored, if
+    /// there are such.
+    fn as_stored(
+        &mut self,
+        operand: usize,
+        first: usize,
+        run: TokenRows,
+    ) -> Option<(QuantizedProducts, QuantizedRows, RowScaling)> {
+        let dequantizer = self.dequantizers[operand].as_mut()?;
+        let products = dequantizer.products()?;
+        let scaling = dequantizer.scaling(self.group * self.phase.repeats, first);
+        let TokenRows { at, row_stride, rows, columns, next, .. } = run;
+        let later = Some(LaterRows { rows, next });
+        Some((products, QuantizedRows { at, row_stride, rows, columns, later }, scaling))
     }
 
     /// Calls a function with tokens of a run that starts at token `first`: with all, or, if the phase

@@ -5,7 +5,7 @@ use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::Interpreter;
 use super::slots::SlotOperands;
-use crate::kernels::attention::{QuantizedRows, RowScaling};
+use crate::kernels::attention::{QuantizedProducts, QuantizedRows, RowScaling};
 use crate::plan::{LoopNest, Plan, QuantizedTokens, SCALED_TOKENS};
 
 /// The dequantisation of keys or of values, on one thread.
@@ -59,6 +59,21 @@ impl<'a> Dequantizer<'a> {
         to: *mut f32,
         to_row: usize,
     ) {
+        let kernels = self.tokens.kernels;
+        let scaling = self.scaling(block, first);
+        // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
+        // plan's level was available when the plan was made.
+        unsafe { kernels.run(rows, scaling, to, to_row) };
+    }
+
+    /// The products that take tokens as they are stored, if there are kernels for their form.
+    pub(super) fn products(&self) -> Option<QuantizedProducts> {
+        self.tokens.products
+    }
+
+    /// Brings scales and zero points to scratch: those of tokens from `first` on, within one block of
+    /// [`SCALED_TOKENS`], for a block of queries as in [`run`](Self::run).
+    pub(super) fn scaling(&mut self, block: usize, first: usize) -> RowScaling {
         let Self { tokens, .. } = *self;
         let chunk = first / SCALED_TOKENS;
         let (first_tile, last_tile) = tokens.tiles(chunk);
@@ -75,16 +90,13 @@ impl<'a> Dequantizer<'a> {
             }
         }
         let place = (first / tokens.group.rows - first_tile * tokens.tile_groups) * tokens.row_step;
-        let scaling = RowScaling {
+        RowScaling {
             scales: slots[QuantizedTokens::SCALES].wrapping_add(place),
             zeros: slots[QuantizedTokens::ZEROS].wrapping_add(place),
             group: tokens.group,
             before: first % tokens.group.rows,
             row_step: tokens.row_step,
             column_step: tokens.column_step,
-        };
-        // SAFETY: as the caller promises; the parameters of the block are in scratch, and a vector more. The
-        // plan's level was available when the plan was made.
-        unsafe { tokens.kernels.run(rows, scaling, to, to_row) };
+        }
     }
 }

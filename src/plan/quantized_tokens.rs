@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::nest::LoopNest;
 use crate::kernels::Extent;
-use crate::kernels::attention::DequantizeKernels;
+use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
 
 /// Tokens whose scales and zero points are brought to f32 at once.
 pub(crate) const SCALED_TOKENS: usize = 512;
@@ -31,6 +31,8 @@ pub(crate) struct QuantizedTokens {
     /// Numbers of a slot.
     pub(crate) numbers: usize,
     pub(crate) kernels: DequantizeKernels,
+    /// The products of few queries that need no numbers in scratch.
+    pub(crate) products: Option<QuantizedProducts>,
     pub(crate) layout: QuantizedScratch,
 }
 

@@ -262,6 +262,9 @@ macro_rules! by_rows {
     }};
 }
 
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(super) use by_rows;
+
 /// # Safety
 ///
 /// As [`scores`](DecodeKernels::scores).

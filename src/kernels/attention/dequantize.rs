@@ -48,6 +48,37 @@ pub(crate) struct RowScaling {
     pub(crate) column_step: usize,
 }
 
+/// Goes through the scales and zero points of rows. A division for each row, or for each group, would take as
+/// long as some vectors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScalingCursor {
+    /// Those of the row.
+    pub(super) scales: *const f32,
+    pub(super) zeros: *const f32,
+    /// Rows of the group behind the row.
+    left: usize,
+}
+
+impl ScalingCursor {
+    /// Before the first row.
+    #[inline(always)]
+    pub(super) fn new(scaling: &RowScaling) -> Self {
+        let left = scaling.group.rows - scaling.before;
+        Self { scales: scaling.scales, zeros: scaling.zeros, left }
+    }
+
+    /// Goes to the next row.
+    #[inline(always)]
+    pub(super) fn next(&mut self, scaling: &RowScaling) {
+        if self.left == 0 {
+            self.scales = self.scales.wrapping_add(scaling.row_step);
+            self.zeros = self.zeros.wrapping_add(scaling.row_step);
+            self.left = scaling.group.rows;
+        }
+        self.left -= 1;
+    }
+}
+
 /// How rows are stored.
 #[derive(Debug, Clone, Copy)]
 enum StoredAs {
@@ -157,20 +188,34 @@ impl DequantizeKernels {
 impl QuantizedRows {
     /// Prefetches what is read some time after a row of so many bytes.
     #[inline(always)]
-    fn prefetch(&self, row: usize, bytes: usize) {
-        let Some(LaterRows { rows, next }) = self.later else { return };
-        let row = row + DISTANCE.div_ceil(bytes.max(1));
+    pub(super) fn prefetch(&self, row: usize, bytes: usize) {
+        if self.later.is_some() {
+            prefetch_l1(self.later_row(row, Self::distance(bytes)), bytes);
+        }
+    }
+
+    /// Rows of so many bytes from what is read to what is prefetched.
+    #[inline(always)]
+    pub(super) fn distance(bytes: usize) -> usize {
+        DISTANCE.div_ceil(bytes.max(1))
+    }
+
+    /// The row that is read so many rows after a row.
+    #[inline(always)]
+    pub(super) fn later_row(&self, row: usize, distance: usize) -> *const u8 {
+        let row = row + distance;
+        let LaterRows { rows, next } = self.later.unwrap_or(LaterRows { rows: usize::MAX, next: self.at });
         let (from, row) = match row.checked_sub(rows) {
             None => (self.at, row),
             Some(past) => (next, past),
         };
-        prefetch_l1(from.wrapping_offset(self.row_stride * row as isize), bytes);
+        from.wrapping_offset(self.row_stride * row as isize)
     }
 }
 
 /// The integers of unsigned and of signed types of four bits, by their bits.
-static UNSIGNED: [f32; LANES] = integers(false);
-static SIGNED: [f32; LANES] = integers(true);
+pub(super) static UNSIGNED: [f32; LANES] = integers(false);
+pub(super) static SIGNED: [f32; LANES] = integers(true);
 
 /// The integers of a type of four bits, by their bits.
 const fn integers(is_signed: bool) -> [f32; LANES] {
@@ -196,10 +241,8 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
 ) {
     let columns = rows.columns;
     let bytes = if OF == OF_HALVES { columns.div_ceil(2) } else { columns };
-    let RowScaling { group, row_step, column_step, .. } = scaling;
-    let (mut scales, mut zeros) = (scaling.scales, scaling.zeros);
-    // A division for each row, or for each group, would take as long as some vectors.
-    let mut left = group.rows - scaling.before;
+    let RowScaling { group, column_step, .. } = scaling;
+    let mut cursor = ScalingCursor::new(&scaling);
     // SAFETY: as the caller promises. A vector that goes beyond its group is overwritten by the next one.
     unsafe {
         let integers = I::load(integers.as_ptr());
@@ -207,11 +250,8 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
             if OF != OF_F32 {
                 rows.prefetch(row, bytes);
             }
-            if left == 0 {
-                (scales, zeros) = (scales.wrapping_add(row_step), zeros.wrapping_add(row_step));
-                left = group.rows;
-            }
-            left -= 1;
+            cursor.next(&scaling);
+            let ScalingCursor { scales, zeros, .. } = cursor;
             let from = rows.at.wrapping_offset(rows.row_stride * row as isize);
             let to = to.wrapping_add(row * to_row);
             let mut column = 0;

@@ -14,6 +14,7 @@ mod decode;
 mod dequantize;
 mod finite;
 mod lanes;
+mod quantized;
 mod results;
 mod softmax;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tile;
 
 pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
 pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
+pub(crate) use self::quantized::QuantizedProducts;
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
 use super::Extent;

@@ -1,0 +1,559 @@
+//! Products of few queries with keys of 8 or 4 bits, and of weights with such values: an integer becomes a
+//! number in a register, so that no row of f32 is written and read again (decision: decode-in-registers).
+//!
+//! The numbers are those of [`DequantizeKernels`](super::DequantizeKernels), bit by bit. To multiply the sums
+//! by a scale in place of the numbers, or to take off the zero points behind the sums, would save a step, but
+//! sums of integers overflow where those of numbers do not, and lose digits if zero points are large.
+//!
+//! Only level Avx512 has these kernels, because the others have too few registers for the sums of some keys
+//! and the scales beside them. There, and in forms that [`QuantizedProducts::new`] refuses, rows of f32 are
+//! written first.
+
+use super::decode::FloatRows;
+use super::dequantize::{QuantizedRows, RowScaling};
+use super::lanes::LANES;
+use crate::kernels::Extent;
+use crate::types::dtype::DataType;
+use crate::types::kind::Level;
+
+/// Elements that are read together; each has the same scale.
+const BLOCK: usize = 2 * LANES;
+
+/// Rows have a multiple of so many elements.
+const COLUMNS: usize = 2 * BLOCK;
+
+/// What kernels read beside the rows, by which they tell the types that they serve.
+type Table = [f32; LANES];
+
+type Scores = unsafe fn(FloatRows, QuantizedRows, RowScaling, &Table, *mut f32, FloatRows);
+type AddValues = unsafe fn(FloatRows, QuantizedRows, RowScaling, &Table, FloatRows);
+
+/// The products with rows of a type.
+#[cfg_attr(
+    not(all(target_arch = "x86_64", feature = "avx512")),
+    allow(dead_code, reason = "no other level has the kernels")
+)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuantizedProducts {
+    table: &'static Table,
+    scores: Scores,
+    add_values: AddValues,
+}
+
+impl QuantizedProducts {
+    /// For rows of so many elements, of which a group shares a scale. `None` if the level has no kernels for
+    /// the form.
+    pub(crate) fn new(level: Level, data_type: DataType, columns: usize, group: Extent) -> Option<Self> {
+        if !columns.is_multiple_of(COLUMNS) || !group.columns.is_multiple_of(BLOCK) {
+            return None;
+        }
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+        if level == Level::Avx512 {
+            return avx512::products(data_type);
+        }
+        let _ = (level, data_type);
+        None
+    }
+
+    /// Writes the products of each query with each key, a row for each query. `arranged` has room for the
+    /// queries, in rows of as many numbers as keys have.
+    ///
+    /// # Safety
+    ///
+    /// The machine runs the level. Queries and keys can be read, as can the scales and zero points of all
+    /// groups; `arranged` and the target can be written. Nothing overlaps.
+    pub(crate) unsafe fn scores(
+        &self,
+        queries: FloatRows,
+        keys: QuantizedRows,
+        scaling: RowScaling,
+        arranged: *mut f32,
+        to: FloatRows,
+    ) {
+        debug_assert_eq!(queries.rows, to.rows);
+        // SAFETY: as the caller promises.
+        unsafe { (self.scores)(queries, keys, scaling, self.table, arranged, to) }
+    }
+
+    /// Adds to each row the values, each times the weight of its key in the same row of weights, key by key.
+    /// A value counts whatever its weight is: one that is not finite reaches every row.
+    ///
+    /// # Safety
+    ///
+    /// As [`scores`](Self::scores).
+    pub(crate) unsafe fn add_values(
+        &self,
+        weights: FloatRows,
+        values: QuantizedRows,
+        scaling: RowScaling,
+        to: FloatRows,
+    ) {
+        debug_assert_eq!(weights.rows, to.rows);
+        // SAFETY: as the caller promises.
+        unsafe { (self.add_values)(weights, values, scaling, self.table, to) }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::super::decode::by_rows;
+    use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
+    use super::super::lanes::ScoreLanes;
+    use super::*;
+    use crate::kernels::isa::{Avx512, with_features};
+    use crate::kernels::prefetch_l1;
+    use crate::kernels::rows::lanes::Lanes;
+
+    /// The bits of a byte that count once its sign is spread.
+    static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
+    static SIGNED_BYTES: Table = [f32::from_bits(u32::MAX); LANES];
+
+    /// The kernels for a type.
+    pub(super) fn products(data_type: DataType) -> Option<QuantizedProducts> {
+        let bytes =
+            |table| QuantizedProducts { table, scores: scores::<Bytes>, add_values: add_values::<Bytes> };
+        let halves =
+            |table| QuantizedProducts { table, scores: scores::<Halves>, add_values: add_values::<Halves> };
+        match data_type {
+            DataType::U8 => Some(bytes(&UNSIGNED_BYTES)),
+            DataType::S8 => Some(bytes(&SIGNED_BYTES)),
+            DataType::U4 => Some(halves(&UNSIGNED)),
+            DataType::S4 => Some(halves(&SIGNED)),
+            _ => None,
+        }
+    }
+
+    /// Keys whose products with a query are computed together.
+    const KEYS: usize = 4;
+
+    /// Blocks of columns whose sums are in registers together.
+    const N: usize = COLUMNS / BLOCK;
+
+    /// Rows of values that stay in the first-level cache while several passes go over them.
+    const ROWS: usize = 64;
+
+    type F = <Avx512 as Lanes>::F;
+
+    /// A type of integers, by how a block of them becomes numbers.
+    ///
+    /// # Safety of the methods
+    ///
+    /// The machine runs the level; a block can be read.
+    trait BlockType {
+        const BITS: usize;
+        /// Whether a block is in the order of memory; else its elements of even columns come first.
+        const IS_IN_ORDER: bool;
+        /// What becomes of a scale and a zero point.
+        type Scaling: Copy;
+
+        unsafe fn scaling(scale: f32, zero: f32, table: F) -> Self::Scaling;
+        unsafe fn load(from: *const u8, scaling: Self::Scaling, table: F) -> [F; 2];
+    }
+
+    /// Bytes, of which the table has the bits that count once their sign is spread.
+    struct Bytes;
+    /// Two integers in a byte, the first in its low half. The table has the integers by their bits.
+    struct Halves;
+
+    impl BlockType for Bytes {
+        const BITS: usize = 8;
+        const IS_IN_ORDER: bool = true;
+        type Scaling = [F; 2];
+
+        #[inline(always)]
+        unsafe fn scaling(scale: f32, zero: f32, _: F) -> [F; 2] {
+            // SAFETY: as the caller promises.
+            unsafe { [Avx512::splat(scale), Avx512::splat(zero)] }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const u8, [scale, zero]: [F; 2], table: F) -> [F; 2] {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let bits = _mm512_castps_si512(table);
+                let x = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()));
+                let y = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.add(LANES).cast()));
+                let x = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(x, bits)), zero);
+                let y = Avx512::sub(_mm512_cvtepi32_ps(_mm512_and_si512(y, bits)), zero);
+                [Avx512::mul(x, scale), Avx512::mul(y, scale)]
+            }
+        }
+    }
+
+    impl BlockType for Halves {
+        const BITS: usize = 4;
+        const IS_IN_ORDER: bool = false;
+        /// The numbers of all integers, of which each chooses one.
+        type Scaling = F;
+
+        #[inline(always)]
+        unsafe fn scaling(scale: f32, zero: f32, table: F) -> F {
+            // SAFETY: as the caller promises.
+            unsafe { Avx512::mul(Avx512::sub(table, Avx512::splat(zero)), Avx512::splat(scale)) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const u8, numbers: F, _: F) -> [F; 2] {
+            // SAFETY: as the caller promises. A permutation reads the lowest 4 bits of an index.
+            unsafe {
+                let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+                let even = _mm512_permutexvar_ps(bytes, numbers);
+                [even, _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(bytes), numbers)]
+            }
+        }
+    }
+
+    /// Brings a block to the order of its type.
+    ///
+    /// # Safety
+    ///
+    /// The machine runs the level.
+    #[inline(always)]
+    unsafe fn arranged<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
+        if S::IS_IN_ORDER {
+            return [x, y];
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            [_mm512_permutex2var_ps(x, even, y), _mm512_permutex2var_ps(x, odd, y)]
+        }
+    }
+
+    /// Brings a block back to the order of memory.
+    ///
+    /// # Safety
+    ///
+    /// The machine runs the level.
+    #[inline(always)]
+    unsafe fn in_order<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
+        if S::IS_IN_ORDER {
+            return [x, y];
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+            [_mm512_permutex2var_ps(x, low, y), _mm512_permutex2var_ps(x, high, y)]
+        }
+    }
+
+    with_features! {
+        avx512
+        unsafe fn scores<S: BlockType>(
+            queries: FloatRows,
+            keys: QuantizedRows,
+            scaling: RowScaling,
+            table: &Table,
+            arranged: *mut f32,
+            to: FloatRows,
+        ) {
+            // SAFETY: as the caller promises.
+            unsafe { scores_of::<S>(queries, keys, scaling, Avx512::load(table.as_ptr()), arranged, to) }
+        }
+    }
+
+    with_features! {
+        avx512
+        unsafe fn add_values<S: BlockType>(
+            weights: FloatRows,
+            values: QuantizedRows,
+            scaling: RowScaling,
+            table: &Table,
+            to: FloatRows,
+        ) {
+            // SAFETY: as the caller promises.
+            unsafe { add_values_of::<S>(weights, values, scaling, Avx512::load(table.as_ptr()), to) }
+        }
+    }
+
+    /// Some keys whose products are computed together.
+    struct KeyTile {
+        keys: [KeyRow; KEYS],
+        /// How many of them there are; the others stand for the last one.
+        count: usize,
+        columns: usize,
+        /// Columns of a group, and numbers from its scale to the next one.
+        group: usize,
+        step: usize,
+    }
+
+    /// A key with its scales and zero points.
+    #[derive(Clone, Copy)]
+    struct KeyRow {
+        at: *const u8,
+        scales: *const f32,
+        zeros: *const f32,
+    }
+
+    /// The keys from one on, each of which has so many bytes. All kernels share the function, since there is
+    /// nothing in registers when they call it.
+    #[inline(never)]
+    fn key_tile(
+        keys: &QuantizedRows,
+        scaling: &RowScaling,
+        cursor: &mut ScalingCursor,
+        first: usize,
+        bytes: usize,
+    ) -> KeyTile {
+        let count = KEYS.min(keys.rows - first);
+        // A key that lacks stands for the last one, whose product nobody writes twice.
+        let mut key = KeyRow { at: keys.at, scales: scaling.scales, zeros: scaling.zeros };
+        let mut tile = KeyTile {
+            keys: [key; KEYS],
+            count,
+            columns: keys.columns,
+            group: scaling.group.columns,
+            step: scaling.column_step,
+        };
+        (first..first + count).for_each(|row| keys.prefetch(row, bytes));
+        for (index, of_tile) in tile.keys.iter_mut().enumerate() {
+            if index < count {
+                cursor.next(scaling);
+                let at = keys.at.wrapping_offset(keys.row_stride * (first + index) as isize);
+                key = KeyRow { at, scales: cursor.scales, zeros: cursor.zeros };
+            }
+            *of_tile = key;
+        }
+        tile
+    }
+
+    /// # Safety
+    ///
+    /// As [`QuantizedProducts::scores`].
+    #[inline(always)]
+    unsafe fn scores_of<S: BlockType>(
+        mut queries: FloatRows,
+        keys: QuantizedRows,
+        scaling: RowScaling,
+        table: F,
+        to_queries: *mut f32,
+        to: FloatRows,
+    ) {
+        let (columns, bytes) = (keys.columns, keys.columns * S::BITS / 8);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if !S::IS_IN_ORDER {
+                let from = queries;
+                queries = FloatRows { at: to_queries, row: columns, ..from };
+                for row in 0..queries.rows {
+                    for column in (0..columns).step_by(BLOCK) {
+                        let at = from.at.add(row * from.row + column);
+                        let block = arranged::<S>([Avx512::load(at), Avx512::load(at.add(LANES))]);
+                        let at = queries.at.add(row * columns + column);
+                        Avx512::store(at, block[0]);
+                        Avx512::store(at.add(LANES), block[1]);
+                    }
+                }
+            }
+            let mut cursor = ScalingCursor::new(&scaling);
+            for first in (0..keys.rows).step_by(KEYS) {
+                let tile = key_tile(&keys, &scaling, &mut cursor, first, bytes);
+                let to = FloatRows { at: to.at.wrapping_add(first), ..to };
+                by_rows!(Avx512, queries.rows, score_tile::<S>(queries, &tile, table, to));
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`scores_of`], for some queries and keys.
+    #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
+    #[inline(always)]
+    unsafe fn score_tile<S: BlockType, const R: usize>(
+        queries: FloatRows,
+        tile: &KeyTile,
+        table: F,
+        to: FloatRows,
+        first: usize,
+    ) {
+        let &KeyTile { keys, count, columns, group, step } = tile;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let queries = FloatRows { at: queries.at.add(first * queries.row), ..queries };
+            let zero = [Avx512::splat(0.0); R];
+            let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
+            let (mut column, mut place) = (0, 0);
+            while column < columns {
+                let end = columns.min(column + group);
+                let mut of_keys = [S::scaling(0.0, 0.0, table); KEYS];
+                for (of_key, key) in of_keys.iter_mut().zip(&keys) {
+                    *of_key = S::scaling(*key.scales.add(place), *key.zeros.add(place), table);
+                }
+                while column < end {
+                    // By name, so that the sums stay in registers whatever the compiler unrolls.
+                    a = add_products::<S, R>(queries, keys[0].at, of_keys[0], table, column, a);
+                    b = add_products::<S, R>(queries, keys[1].at, of_keys[1], table, column, b);
+                    c = add_products::<S, R>(queries, keys[2].at, of_keys[2], table, column, c);
+                    d = add_products::<S, R>(queries, keys[3].at, of_keys[3], table, column, d);
+                    column += BLOCK;
+                }
+                place += step;
+            }
+            for r in 0..R {
+                let sums = Avx512::sums([a[r], b[r], c[r], d[r]]);
+                let to = to.at.add((first + r) * to.row);
+                if count == KEYS {
+                    to.cast::<[f32; KEYS]>().write_unaligned(sums);
+                } else {
+                    to.copy_from_nonoverlapping(sums.as_ptr(), count);
+                }
+            }
+        }
+    }
+
+    /// Adds the products of queries with a block of a key.
+    ///
+    /// # Safety
+    ///
+    /// As [`score_tile`].
+    #[inline(always)]
+    unsafe fn add_products<S: BlockType, const R: usize>(
+        queries: FloatRows,
+        key: *const u8,
+        scaling: S::Scaling,
+        table: F,
+        column: usize,
+        mut sums: [F; R],
+    ) -> [F; R] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [x, y] = S::load(key.add(column * S::BITS / 8), scaling, table);
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let query = queries.at.add(r * queries.row + column);
+                *sum = Avx512::fma(x, Avx512::load(query), *sum);
+                *sum = Avx512::fma(y, Avx512::load(query.add(LANES)), *sum);
+            }
+            sums
+        }
+    }
+
+    /// Values of some keys, with their weights.
+    #[derive(Clone, Copy)]
+    struct Values<'a> {
+        weights: FloatRows,
+        rows: QuantizedRows,
+        /// The first of them, and how many they are.
+        first: usize,
+        count: usize,
+        cursor: ScalingCursor,
+        scaling: &'a RowScaling,
+        table: F,
+    }
+
+    /// # Safety
+    ///
+    /// As [`QuantizedProducts::add_values`].
+    #[inline(always)]
+    unsafe fn add_values_of<S: BlockType>(
+        weights: FloatRows,
+        rows: QuantizedRows,
+        scaling: RowScaling,
+        table: F,
+        to: FloatRows,
+    ) {
+        let mut cursor = ScalingCursor::new(&scaling);
+        for first in (0..rows.rows).step_by(ROWS) {
+            let count = ROWS.min(rows.rows - first);
+            let values = Values { weights, rows, first, count, cursor, scaling: &scaling, table };
+            // SAFETY: as the caller promises.
+            unsafe {
+                by_rows!(Avx512, to.rows, add_rows::<S>(&values, &mut cursor, to));
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`add_values_of`]; the rows are within the target.
+    #[inline(always)]
+    unsafe fn add_rows<S: BlockType, const R: usize>(
+        values: &Values<'_>,
+        after: &mut ScalingCursor,
+        to: FloatRows,
+        row: usize,
+    ) {
+        let mut column = 0;
+        while column < values.rows.columns {
+            // SAFETY: as the caller promises.
+            *after = unsafe { add_tile::<S, R>(values, to, row, column) };
+            column += N * BLOCK;
+        }
+    }
+
+    /// Where the scales of the blocks from a column on are, behind those of the row, and whether a group
+    /// starts with a block.
+    #[inline(never)]
+    fn places(scaling: &RowScaling, column: usize) -> [(usize, bool); N] {
+        std::array::from_fn(|n| {
+            let column = column + n * BLOCK;
+            let group = column / scaling.group.columns;
+            (group * scaling.column_step, n == 0 || column == group * scaling.group.columns)
+        })
+    }
+
+    /// Adds to `N` blocks of columns of `R` rows, and returns the cursor behind the values.
+    ///
+    /// # Safety
+    ///
+    /// As [`add_rows`]; the blocks are within the columns.
+    #[allow(clippy::needless_range_loop, reason = "iterators would leave the vectors in memory")]
+    #[inline(always)]
+    unsafe fn add_tile<S: BlockType, const R: usize>(
+        values: &Values<'_>,
+        to: FloatRows,
+        row: usize,
+        column: usize,
+    ) -> ScalingCursor {
+        let Values { weights, rows, first, count, mut cursor, scaling, table } = *values;
+        let distance = QuantizedRows::distance(rows.columns * S::BITS / 8);
+        let places = places(scaling, column);
+        // SAFETY: as the caller promises; rows of sums have whole vectors.
+        unsafe {
+            let mut sums = [[[Avx512::splat(0.0); 2]; N]; R];
+            for r in 0..R {
+                for n in 0..N {
+                    let at = to.at.add((row + r) * to.row + column + n * BLOCK);
+                    sums[r][n] = arranged::<S>([Avx512::load(at), Avx512::load(at.add(LANES))]);
+                }
+            }
+            for key in first..first + count {
+                cursor.next(scaling);
+                let at = rows.at.wrapping_offset(rows.row_stride * key as isize).add(column * S::BITS / 8);
+                prefetch_l1(
+                    rows.later_row(key, distance).wrapping_add(column * S::BITS / 8),
+                    N * BLOCK * S::BITS / 8,
+                );
+                let mut p = [Avx512::splat(0.0); R];
+                for r in 0..R {
+                    p[r] = Avx512::splat(*weights.at.add((row + r) * weights.row + key));
+                }
+                let (scales, zeros) = (cursor.scales, cursor.zeros);
+                let mut of_block = S::scaling(*scales.add(places[0].0), *zeros.add(places[0].0), table);
+                for n in 0..N {
+                    let (place, starts) = places[n];
+                    if n > 0 && starts {
+                        of_block = S::scaling(*scales.add(place), *zeros.add(place), table);
+                    }
+                    let [x, y] = S::load(at.add(n * BLOCK * S::BITS / 8), of_block, table);
+                    for r in 0..R {
+                        sums[r][n][0] = Avx512::fma(x, p[r], sums[r][n][0]);
+                        sums[r][n][1] = Avx512::fma(y, p[r], sums[r][n][1]);
+                    }
+                }
+            }
+            for r in 0..R {
+                for n in 0..N {
+                    let at = to.at.add((row + r) * to.row + column + n * BLOCK);
+                    let [x, y] = in_order::<S>(sums[r][n]);
+                    Avx512::store(at, x);
+                    Avx512::store(at.add(LANES), y);
+                }
+            }
+        }
+        cursor
+    }
+}
