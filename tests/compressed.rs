@@ -251,7 +251,7 @@ fn blocks_of_elements_are_right_for_every_number_of_queries() {
             let group: &'static [i64] = vec![1, 1, tokens, columns].leak();
             let form = dynamic(stored, Scales::Group(group), zeros[number / 5 % 5]);
             let data_type = [D::F32, D::F16, D::Bf16][number % 3];
-            let heads = Heads { gaps: number % 2 == 0, ..Heads::new(data_type, queries, keys, d) };
+            let heads = Heads { gaps: number.is_multiple_of(2), ..Heads::new(data_type, queries, keys, d) };
             let name = format!("{queries} queries, {keys} keys, {d} elements of {data_type}, {form:?}");
             rows.push((name, heads.setup(10, form, form)));
         }
