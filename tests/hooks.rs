@@ -9,6 +9,10 @@ use sterna::{
     Policy, Profiler, TensorBuf,
 };
 
+/// Held by each test: of a span that a thread without a subscriber meets first while another thread has the
+/// only one, `tracing` may note that nobody wants it.
+static ONE_AFTER_THE_OTHER: Mutex<()> = Mutex::new(());
+
 /// Lines on what it was told, and the durations.
 #[derive(Default)]
 struct Log {
@@ -46,6 +50,7 @@ impl Profiler for Log {
 
 #[test]
 fn a_profiler_is_told_what_ran() {
+    let _alone = ONE_AFTER_THE_OTHER.lock().unwrap_or_else(|failed| failed.into_inner());
     let matrix = |id| LogicalTensor::strided(id, DataType::F32, &[64, 64]).unwrap();
     let mut graph = Graph::new();
     let product = Op::new(5, OpKind::MatMul).input(matrix(0)).input(matrix(1)).output(matrix(2));
@@ -136,6 +141,7 @@ mod spans {
 
     #[test]
     fn surround_the_three_steps() {
+        let _alone = ONE_AFTER_THE_OTHER.lock().unwrap_or_else(|failed| failed.into_inner());
         let names = Names::default();
         let lines = names.lines.clone();
         tracing::subscriber::with_default(names, || {
