@@ -30,6 +30,8 @@ pub(crate) mod prefetch;
 pub(crate) mod rows;
 pub(crate) mod select;
 pub(crate) mod simd;
+#[cfg(test)]
+mod tests;
 pub(crate) mod transpose;
 
 /// Rows of a tile, and elements of a row.
