@@ -181,17 +181,26 @@ impl Vectors<BLOCK> for Avx512 {
     }
 }
 
+/// The bit of each of 16 bytes within its half.
+#[cfg(target_arch = "aarch64")]
+const BIT_WITHIN_HALF: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+#[cfg(target_arch = "aarch64")]
+const EIGHT_BITS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+#[cfg(target_arch = "aarch64")]
+const FOUR_BITS: [u32; 4] = [1, 2, 4, 8];
+
 /// Blocks of 32 elements: eight vectors of four elements of 4 bytes.
 #[cfg(target_arch = "aarch64")]
 impl Vectors<32> for Neon {
     #[inline(always)]
     unsafe fn mask_16(bytes: &[u8; 16]) -> u16 {
-        // The bit of each byte within its half; adding up neighbours three times gathers a half in one byte.
-        const OWN_BIT: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+        // Adding up neighbours three times gathers the bits of a half in one byte.
         // SAFETY: as the caller promises; the arrays have the size of a vector.
         unsafe {
             let bytes = vld1q_u8(bytes.as_ptr());
-            let bits = vandq_u8(vtstq_u8(bytes, bytes), vld1q_u8(OWN_BIT.as_ptr()));
+            let bits = vandq_u8(vtstq_u8(bytes, bytes), vld1q_u8(BIT_WITHIN_HALF.as_ptr()));
             let bits = vpaddq_u8(bits, bits);
             let bits = vpaddq_u8(bits, bits);
             vgetq_lane_u16::<0>(vreinterpretq_u16_u8(vpaddq_u8(bits, bits)))
@@ -209,19 +218,52 @@ impl Vectors<32> for Neon {
     #[inline(always)]
     unsafe fn bytes(mask: u64) -> [u8; 32] {
         let mut bytes = [0; 32];
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = (mask >> i) as u8 & 1;
+        let (parts, _) = bytes.as_chunks_mut::<16>();
+        for (part, i) in parts.iter_mut().zip([0, 16]) {
+            // Each half has a byte of the mask in all its places; each of these keeps its own bit.
+            // SAFETY: as the caller promises; the arrays have the size of a vector.
+            unsafe {
+                let spread = vcombine_u8(vdup_n_u8((mask >> i) as u8), vdup_n_u8((mask >> (i + 8)) as u8));
+                let is_set = vtstq_u8(spread, vld1q_u8(BIT_WITHIN_HALF.as_ptr()));
+                vst1q_u8(part.as_mut_ptr(), vandq_u8(is_set, vdupq_n_u8(1)));
+            }
         }
         bytes
     }
 
+    /// The bits are tested in lanes as wide as the elements, so that no mask is widened.
     #[inline(always)]
     unsafe fn select<U: LaneBits>(mask: u64, then: &[U; 32], else_: &[U; 32]) -> [U; 32] {
-        // SAFETY: as the caller promises.
-        let conds = unsafe { Self::bytes(mask) };
         let mut to = *else_;
-        for i in 0..32 {
-            to[i] = U::blend(conds[i], then[i], else_[i]);
+        // SAFETY: as the caller promises; a vector from each `i` on is within each block.
+        unsafe {
+            match size_of::<U>() {
+                2 => {
+                    for i in (0..32).step_by(8) {
+                        let own = vshlq_u16(vld1q_u16(EIGHT_BITS.as_ptr()), vdupq_n_s16((i % 16) as i16));
+                        let is_set = vtstq_u16(vdupq_n_u16((mask >> (i / 16 * 16)) as u16), own);
+                        let of = |block: &[U; 32]| vld1q_u16(block.as_ptr().add(i).cast());
+                        let part = vbslq_u16(is_set, of(then), of(else_));
+                        vst1q_u16(to.as_mut_ptr().add(i).cast(), part);
+                    }
+                }
+                4 => {
+                    let mut own = vld1q_u32(FOUR_BITS.as_ptr());
+                    for i in (0..32).step_by(4) {
+                        let is_set = vtstq_u32(vdupq_n_u32(mask as u32), own);
+                        let of = |block: &[U; 32]| vld1q_u32(block.as_ptr().add(i).cast());
+                        let part = vbslq_u32(is_set, of(then), of(else_));
+                        vst1q_u32(to.as_mut_ptr().add(i).cast(), part);
+                        own = vshlq_n_u32::<4>(own);
+                    }
+                }
+                _ => {
+                    let conds = Self::bytes(mask);
+                    for i in 0..32 {
+                        to[i] = U::blend(conds[i], then[i], else_[i]);
+                    }
+                }
+            }
         }
         to
     }
