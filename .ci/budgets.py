@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures what the library costs. Fails where that is over a limit, or not what the table in the README says.
 
-    .ci/budgets.py [--rewrite | --without-features]
+    .ci/budgets.py [--without-features] [--rewrite]
 
 Builds what it measures. --rewrite writes the table anew. Sizes and times differ a little from one compiler and machine
 to the next, so of those only the limits are compared with the README; what can be counted is compared exactly.
---without-features measures the library without its default features instead, which would take too long for every change.
+--without-features measures the library without its default features instead, which would take too long for every change:
+else the row of the table stays as it is.
 """
 
 import json
@@ -17,15 +18,29 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 BEGIN = "<!-- The table of budgets, written by .ci/budgets.py. -->\n"
 END = "<!-- End of the table of budgets. -->\n"
+HEAD = "| what | measured | at most |\n|---|---|---|\n"
 MB = 1_000_000
 # A function of the tables of kernels is a shell in which a body is compiled for one level. Shells that only serve
 # others, for one body in several orders of operands, are not counted.
 SHELL = re.compile(r" [tT] sterna::kernels::.*::(portable|avx2|avx512)(::kernel\d?|::shell)?(::<|$)")
+
+WITHOUT_FEATURES = "`libsterna.so` without default features, stripped"
+
+
+class Row(typing.NamedTuple):
+    """What was measured, what was found, how the README says it, the limit, and how the README says that."""
+
+    what: str
+    found: float
+    said: str
+    limit: float
+    most: str
 
 
 def run(*command, **options):
@@ -78,29 +93,27 @@ def machine():
     return f"{os.cpu_count()} cores of {model}"
 
 
-def without_features():
+def size_without_features():
     # In one folder, each build would overwrite the library of the other.
     size = stripped_size(build(target_folder() / "cargo-c-plain", "--no-default-features"))
-    print(f"`libsterna.so` without default features, stripped: {size / MB:.2f} MB, at most 4 MB")
-    return size > 4 * MB
+    return Row(WITHOUT_FEATURES, size, f"{size / MB:.2f} MB", 4 * MB, "4 MB")
 
 
-def main():
-    if "--without-features" in sys.argv[1:]:
-        return without_features()
+def all_but_size_without_features():
     seconds, size, kernels = clean_build()
     plain, with_json = dependencies(), dependencies("--features=json")
     bare = dependencies("--no-default-features")
     sizes = {"libsterna.so": size, "libdnnl.so.3": size_of_dnnl()}
-    # What, as measured, as the README says it, the limit, and the limit as the README says it.
-    rows = [
-        (f"`{name}`, stripped", size, f"{size / MB:.2f} MB", 5 * MB, "5 MB") for name, size in sizes.items()
+    if kernels == 0:
+        sys.exit("no kernel was found in the library")
+    return [
+        Row(f"`{name}`, stripped", size, f"{size / MB:.2f} MB", 5 * MB, "5 MB") for name, size in sizes.items()
     ] + [
-        ("packages that the library depends on", plain, str(plain), 32, "32"),
-        ("the same, with the feature `json`", with_json, str(with_json), 40, "40"),
-        ("the same, without default features", bare, str(bare), 28, "28"),
-        ("kernels instantiated, at three levels", kernels, str(kernels), 3000, "3000"),
-        (
+        Row("packages that the library depends on", plain, str(plain), 32, "32"),
+        Row("the same, with the feature `json`", with_json, str(with_json), 40, "40"),
+        Row("the same, without default features", bare, str(bare), 28, "28"),
+        Row("kernels instantiated, at three levels", kernels, str(kernels), 3000, "3000"),
+        Row(
             "clean build of `libsterna.so`",
             seconds,
             f"{seconds:.0f} s on {machine()}, rustc {run('rustc', '--version').split()[1]}",
@@ -108,31 +121,32 @@ def main():
             "300 s",
         ),
     ]
-    table = "| what | measured | at most |\n|---|---|---|\n"
-    table += "".join(f"| {what} | {said} | {most} |\n" for what, _, said, _, most in rows)
-    print(table)
 
-    faults = [f"{what}: {said} is over {most}" for what, found, said, limit, most in rows if found > limit]
-    if kernels == 0:
-        faults.append("no kernel was found in the library")
+
+def main():
+    rows = [size_without_features()] if "--without-features" in sys.argv[1:] else all_but_size_without_features()
+    faults = [f"{row.what}: {row.said} is over {row.most}" for row in rows if row.found > row.limit]
     readme = README.read_text()
     before, rest = readme.split(BEGIN)
-    shown, after = rest.split(END)
+    table, after = rest.split(END)
+    shown = {cells[1]: cells[2:4] for cells in map(cells_of, table.removeprefix(HEAD).splitlines())}
+    measured = {row.what: [row.said, row.most] for row in rows}
+    print("\n".join(f"{what}: {said}, at most {most}" for what, (said, most) in measured.items()))
     if "--rewrite" in sys.argv[1:]:
-        README.write_text(before + BEGIN + table + END + after)
+        # The order of the rows is that of the table.
+        lines = [f"| {what} | {said} | {most} |\n" for what, (said, most) in (shown | measured).items()]
+        README.write_text(before + BEGIN + HEAD + "".join(lines) + END + after)
     else:
-        shown = {cells[1]: cells[2:4] for cells in map(row, shown.splitlines()) if len(cells) > 3}
-        for what, _, said, _, most in rows:
-            counted = said.isdigit()
-            in_readme = shown.get(what, ["nothing", "nothing"])
-            if in_readme[1] != most or (counted and in_readme[0] != said):
-                faults.append(f"{what}: {said}, at most {most}; the README says {in_readme}")
+        for row in rows:
+            in_readme = shown.get(row.what, ["nothing", "nothing"])
+            if in_readme[1] != row.most or (row.said.isdigit() and in_readme[0] != row.said):
+                faults.append(f"{row.what}: {row.said}, at most {row.most}; the README says {in_readme}")
     for fault in faults:
         print(fault, file=sys.stderr)
     return bool(faults)
 
 
-def row(line):
+def cells_of(line):
     return [cell.strip() for cell in line.split("|")]
 
 
