@@ -14,10 +14,12 @@ readonly onednn_version=2026.1.0
 readonly openvino_version=2026.4.1
 readonly onnx_version=1.23.2
 readonly torch_version=2.15.0
+readonly wasmtime_version=50.0.1
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}
 readonly onednn=$caches/sterna-onednn/$onednn_version
 readonly openvino=$caches/sterna-openvino/$openvino_version
 readonly onnx=$caches/sterna-onnx/$onnx_version
+readonly wasmtime=$caches/sterna-wasmtime/$wasmtime_version
 readonly torch=$caches/sterna-torch/$torch_version
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly host
@@ -45,11 +47,18 @@ step() {
     echo "<== $current: $((SECONDS - began)) s"
 }
 
+# timed COMMAND...: runs a command and says how long it took beside others.
+timed() {
+    local began=$SECONDS
+    "$@"
+    echo "took $((SECONDS - began)) s beside other steps"
+}
+
 # aside NAME COMMAND...: starts a command that leaves cores idle, beside the steps that follow.
 aside() {
     local name=$1
     shift
-    "$@" >"$asides/$name" 2>&1 &
+    timed "$@" >"$asides/$name" 2>&1 &
     pids[$name]=$!
 }
 
@@ -158,11 +167,35 @@ foreign() {
         cargo test --package sterna --target "$triple" "$@"
 }
 
-# Other targets compile; of those but s390x, whose tests `.ci/long` runs, that is all that is known.
+# windows TEST...: tests of the library for Windows, by Wine, with a home of its own.
+windows() {
+    local triple=x86_64-pc-windows-gnu packages=() tests=() test
+    targets "$triple" || return 0
+    command -v x86_64-w64-mingw32-gcc >/dev/null || packages+=(gcc-mingw-w64-x86-64)
+    command -v wine >/dev/null || packages+=(wine wine64)
+    debian "${packages[@]}"
+    for test in "$@"; do tests+=(--test "$test"); done
+    env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine WINEDEBUG=-all WINEPREFIX="$caches/sterna-wine" \
+        cargo test --package sterna --target "$triple" "${tests[@]}"
+}
+
+# wasm TEST...: tests of the library for WASI, by wasmtime, which has no threads.
+wasm() {
+    local triple=wasm32-wasip1 tests=() test
+    targets "$triple" || return 0
+    python_packages "$wasmtime" "wasmtime==$wasmtime_version"
+    for test in "$@"; do tests+=(--test "$test"); done
+    env CARGO_TARGET_WASM32_WASIP1_RUNNER="$wasmtime/bin/python $PWD/.ci/wasi.py" \
+        cargo test --package sterna --no-default-features --target "$triple" "${tests[@]}"
+}
+
+# Other targets compile, on aarch64 with the C interface and without a warning; what is tested there are steps of their own.
 other_targets() {
     local triples=(x86_64-pc-windows-gnu wasm32-wasip1 s390x-unknown-linux-gnu aarch64-apple-darwin)
-    local triple
-    targets "${triples[@]}" || return 0
+    local linux=aarch64-unknown-linux-gnu triple
+    targets "$linux" "${triples[@]}" || return 0
+    echo "--- $linux"
+    RUSTFLAGS="-D warnings" cargo check --quiet --package sterna --package sterna-capi --lib --target "$linux"
     for triple in "${triples[@]}"; do
         echo "--- $triple"
         cargo check --quiet --package sterna --lib --target "$triple"
