@@ -343,11 +343,20 @@ impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn store_part(at: *mut f32, lanes: usize, value: float32x4_t) {
+        // Lane by lane, as in `part`.
         // SAFETY: as the caller promises; lanes outside of the mask are not written.
         unsafe {
-            match lanes {
-                4 => Self::store(at, value),
-                _ => at.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), 4 * lanes),
+            if lanes == 4 {
+                return Self::store(at, value);
+            }
+            if lanes > 0 {
+                at.write_unaligned(vgetq_lane_f32::<0>(value));
+            }
+            if lanes > 1 {
+                at.add(1).write_unaligned(vgetq_lane_f32::<1>(value));
+            }
+            if lanes > 2 {
+                at.add(2).write_unaligned(vgetq_lane_f32::<2>(value));
             }
         }
     }
@@ -384,16 +393,27 @@ impl Simd for Neon {
 /// The first elements can be read.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-unsafe fn part<T, V: Copy>(at: *const T, lanes: usize) -> V {
+unsafe fn part<T: Copy, V: Copy>(at: *const T, lanes: usize) -> V {
     const { assert!(size_of::<V>() == 4 * size_of::<T>()) };
     if lanes == 4 {
         // SAFETY: as the caller promises.
         return unsafe { at.cast::<V>().read_unaligned() };
     }
-    // SAFETY: zeros are a valid vector; only the first elements are read.
+    // Lane by lane: a copy of any length is a call, around which a micro-kernel would spill its sums at every
+    // step of the depth.
+    // SAFETY: zeros are a valid vector, which has room for four elements; only the first elements are read.
     unsafe {
         let mut vector = std::mem::zeroed::<V>();
-        (&raw mut vector).cast::<u8>().copy_from_nonoverlapping(at.cast(), lanes * size_of::<T>());
+        let to = (&raw mut vector).cast::<T>();
+        if lanes > 0 {
+            to.write(at.read_unaligned());
+        }
+        if lanes > 1 {
+            to.add(1).write(at.add(1).read_unaligned());
+        }
+        if lanes > 2 {
+            to.add(2).write(at.add(2).read_unaligned());
+        }
         vector
     }
 }
