@@ -96,12 +96,16 @@ fn every_mask_in_every_form_is_right() {
     let mut rows: Vec<Row> = Vec::new();
     for (index, (name, mask)) in masks(3, 1100).into_iter().enumerate() {
         for form in FORMS {
-            for inverted in [false, true] {
-                let data_type = TYPES[index % 3];
-                let setup = plain(&Heads::new(data_type, &[2], [3, 1100], 8), true, 4, |builder, scores| {
-                    builder.masked(scores, &mask, form, inverted, f32::NEG_INFINITY)
-                });
-                rows.push((format!("{name} as {form:?}, {inverted}, of {data_type}"), setup));
+            for (inverted, finite) in [(false, -1e4), (true, f32::MIN)] {
+                for fill in [f32::NEG_INFINITY, finite] {
+                    let data_type = TYPES[index % 3];
+                    let heads = Heads::new(data_type, &[2], [3, 1100], 8);
+                    let setup = plain(&heads, true, 4, |builder, scores| {
+                        builder.masked(scores, &mask, form, inverted, fill)
+                    });
+                    let name = format!("{name} as {form:?} with {fill}, {inverted}, of {data_type}");
+                    rows.push((name, setup));
+                }
             }
         }
     }

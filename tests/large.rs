@@ -1,18 +1,23 @@
 //! Promise: sizes and offsets are counted in 64 bits: tensors beyond 4 GiB, and of more than 2³¹ elements.
+//! Attention whose scores would take 4 GiB takes little memory.
 //!
 //! Inputs, and outputs with gaps, are mapped without memory behind them: what is not touched takes none. A
 //! result takes what it has: 2 GiB here, and up to 8 GiB more where `STERNA_LARGE` is set.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod common;
+#[path = "common/watched.rs"]
+mod watched;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use common::report;
 use sterna::{
-    AutoBroadcast, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition,
-    Policy, Stream, Tensor, TensorMut,
+    Attention, AutoBroadcast, Causal, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op,
+    OpKind, Partition, Policy, Stream, Tensor, TensorBuf, TensorMut,
 };
+use watched::Watched;
 
 /// Zeros, of which only the pages that are written to take memory.
 struct Sparse {
@@ -307,6 +312,79 @@ fn results_may_have_more_elements_than_fit_31_bits() {
             check(format!("select of {count} {data_type}"), &mut || {
                 select_marks(data_type, count, &engine, &mut memory)
             });
+        }
+    }
+    report(&wrong);
+}
+
+/// A row of attention as it is written in books, over the first keys.
+fn attended(tensors: &[TensorBuf], query: usize, keys: usize) -> Vec<f64> {
+    let [q, k, v] = [0, 1, 2].map(|at| tensors[at].as_slice::<f32>().unwrap());
+    let row = |of: &[f32], at: usize| -> Vec<f64> {
+        of[at * DEPTH..(at + 1) * DEPTH].iter().map(|&x| x.into()).collect()
+    };
+    let (q, root) = (row(q, query), (DEPTH as f64).sqrt());
+    let weight = |key: usize| {
+        let score: f64 = q.iter().zip(row(k, key)).map(|(x, y)| x * y).sum();
+        (score / root).exp()
+    };
+    let (mut sum, mut result) = (0.0, vec![0.0; DEPTH]);
+    for key in 0..keys {
+        let weight = weight(key);
+        sum += weight;
+        result.iter_mut().zip(row(v, key)).for_each(|(result, x)| *result += weight * x);
+    }
+    result.into_iter().map(|x| x / sum).collect()
+}
+
+/// Elements of a token.
+const DEPTH: usize = 64;
+
+#[test]
+fn attention_of_many_tokens_takes_little_memory() {
+    const TOKENS: usize = 32_768;
+    const MOST: usize = 100_000_000;
+    if std::env::var_os("STERNA_LARGE").is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for is_causal in [false, true] {
+        let memory = Arc::new(Watched::default());
+        let engine = Engine::builder().threads(2).allocator(memory.clone()).build();
+        let head = |id| LogicalTensor::strided(id, DataType::F32, &[1, TOKENS as i64, DEPTH as i64]).unwrap();
+        let options = Attention::new(head(0), head(1), head(2), head(3));
+        let options = if is_causal { options.causal(Causal::TopLeft) } else { options };
+        let mut graph = Graph::new();
+        graph.attention(&options).unwrap();
+        graph.finalize().unwrap();
+        let partitions = graph.partitions(Policy::Fusion).unwrap();
+        assert_eq!(partitions.len(), 1);
+        let inputs = [0, 1, 2].map(|id| {
+            let mut tensor = TensorBuf::zeroed(head(id), &engine).unwrap();
+            let mut random = common::Random::new(id as u64);
+            let numbers = tensor.as_mut_slice::<f32>().unwrap().iter_mut();
+            numbers.for_each(|x| *x = random.below(2001) as f32 / 1000.0 - 1.0);
+            tensor
+        });
+        let mut output = TensorBuf::zeroed(head(3), &engine).unwrap();
+        let start = Instant::now();
+        // Compilation and what the plan keeps count as well.
+        let most = memory.most_of(|| {
+            let compiled = partitions[0].compile(&engine).unwrap();
+            let sources: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+            compiled.execute(&Stream::new(&engine), &sources, &mut [output.as_tensor_mut()]).unwrap();
+        });
+        println!("causal {is_causal}: {:.1} s, {most} bytes", start.elapsed().as_secs_f64());
+        if most >= MOST {
+            wrong.push(format!("causal {is_causal}: {most} bytes beside the tensors"));
+        }
+        let made = output.as_slice::<f32>().unwrap();
+        for query in [0, 63, 64, 20_000, TOKENS - 1] {
+            let expected = attended(&inputs, query, if is_causal { query + 1 } else { TOKENS });
+            let row = &made[query * DEPTH..(query + 1) * DEPTH];
+            if row.iter().zip(&expected).any(|(&x, y)| (f64::from(x) - y).abs() > 1e-5) {
+                wrong.push(format!("causal {is_causal}: query {query}"));
+            }
         }
     }
     report(&wrong);

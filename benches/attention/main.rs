@@ -7,12 +7,13 @@
 //!
 //! - `f32 8x2048x64 full`: 8 heads, 2048 queries and keys, depth 64, no mask;
 //! - `f32 2x16384x64 full`: the same for heads that are long;
+//! - `f32 1x32768x64 full`, `f32 1x32768x64 causal expression`: a head whose scores alone would take 4 GiB;
 //! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
 //!   ops over indices. It is measured by turns with the unmasked row; `of ideal` is the unmasked time times
 //!   the share of 64 x 64 tiles that the mask keeps, divided by the time;
 //! - `... full backward`, `... causal tensor backward`: the gradients of queries, keys and values, with the
-//!   statistics and the result of forward given. It is measured by turns with forward of the same mask; `of
-//!   ideal` is then its time divided by that of forward;
+//!   statistics and the result of forward given, which forward has made of the same tensors. It is measured
+//!   by turns with forward of the same mask; `of ideal` is then its time divided by that of forward;
 //! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
 //!   values;
 //! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a
@@ -23,20 +24,20 @@
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
-//! backward counts 10 · depth.
+//! backward counts 10 · depth. `KiB` is the scratch that an execution takes for each of its threads.
 //! `--serve ROW` answers questions on standard input instead; `peers.py` asks them.
 
+mod limits;
 mod masks;
 
 use std::collections::BTreeMap;
-use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
-use masks::{Builder, Kept, Mask, kept, mixed};
+use limits::Limits;
+use masks::{Builder, Kept, Mask, mixed};
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Stream, TensorBuf,
-    arithmetic_in_registers,
 };
 
 /// Least time of one sample, so that reading the clock does not matter.
@@ -53,12 +54,16 @@ const HEADS: usize = 8;
 const LONG: usize = 16_384;
 const LONG_HEADS: usize = 2;
 
+/// The scores of such a head have no room in memory beside those of a few others.
+const LONGEST: usize = 32_768;
+
 const Q: usize = 0;
 const K: usize = 1;
 const V: usize = 2;
 const DST: usize = 3;
 const MASK: usize = 4;
-/// The result of forward, its gradient, and the statistics, behind all other tensors.
+/// The result of forward, its gradient, and the statistics, behind all other tensors; the gradients of
+/// queries, keys and values from [`GRADIENTS`] on.
 const RESULT: usize = 1 << 20;
 const D_RESULT: usize = RESULT + 1;
 const STATS: usize = RESULT + 2;
@@ -94,41 +99,53 @@ struct Row {
     /// Whether the bytes of keys and values limit it, and not arithmetic.
     is_decode: bool,
     is_backward: bool,
+    /// Whether forward gives the statistics too, which backward takes.
+    has_stats: bool,
     /// Whether queries, keys, values, weights and the result are u8.
     is_throughout: bool,
 }
 
 impl Row {
+    /// Attention of as many queries as keys, without a mask.
+    fn plain(data_type: DataType, heads: usize, size: usize, depth: usize) -> Self {
+        Self {
+            name: format!("{data_type} {heads}x{size}x{depth} full"),
+            data_type,
+            heads,
+            queries: size,
+            keys: size,
+            depth,
+            stored: None,
+            mask: None,
+            is_decode: false,
+            is_backward: false,
+            has_stats: false,
+            is_throughout: false,
+        }
+    }
+
+    /// The row with a mask of [`Mask::all`].
+    fn masked(&self, number: usize, mask: &Mask, form: Form) -> Self {
+        let of = match form {
+            Form::Tensor => "tensor",
+            Form::Expression => "expression",
+        };
+        let name = self.name.replace("full", &format!("{} {of}", mask.name));
+        Self { name, mask: Some((number, form)), ..self.clone() }
+    }
+
     fn all() -> Vec<Self> {
         let mut rows = Vec::new();
         for (t, size, depth) in TYPES
             .into_iter()
             .flat_map(|t| SIZES.into_iter().flat_map(move |size| DEPTHS.map(move |depth| (t, size, depth))))
         {
-            let name = format!("{t} {HEADS}x{size}x{depth}");
-            let (heads, queries, keys) = (HEADS, size, size);
-            let plain = Self {
-                name,
-                data_type: t,
-                heads,
-                queries,
-                keys,
-                depth,
-                stored: None,
-                mask: None,
-                is_decode: false,
-                is_backward: false,
-                is_throughout: false,
-            };
-            rows.push(Self { name: format!("{} full", plain.name), ..plain.clone() });
+            let plain = Self::plain(t, HEADS, size, depth);
+            rows.push(plain.clone());
             for (number, mask) in Mask::all(size).iter().enumerate() {
-                let forms = [(Form::Tensor, "tensor"), (Form::Expression, "expression")];
-                for (form, of) in
-                    forms.into_iter().filter(|(form, _)| *form == Form::Tensor || mask.is_expression())
-                {
-                    let name = format!("{} {} {of}", plain.name, mask.name);
-                    rows.push(Self { name, mask: Some((number, form)), ..plain.clone() });
-                }
+                let is_said = |form: &Form| *form == Form::Tensor || mask.is_expression();
+                let forms = [Form::Tensor, Form::Expression].into_iter().filter(is_said);
+                rows.extend(forms.map(|form| plain.masked(number, mask, form)));
             }
         }
         for (t, keys, queries) in TYPES
@@ -136,58 +153,18 @@ impl Row {
             .flat_map(|t| [4096, 32_768].into_iter().flat_map(move |keys| [1, 2, 4, 8].map(|q| (t, keys, q))))
         {
             for heads in [1, HEADS] {
-                let (depth, mask) = (128, None);
+                let depth = 128;
                 let name = format!("{t} decode {heads}x{keys}x{depth} rows {queries}");
-                rows.push(Self {
-                    name,
-                    data_type: t,
-                    heads,
-                    queries,
-                    keys,
-                    depth,
-                    stored: None,
-                    mask,
-                    is_decode: true,
-                    is_backward: false,
-                    is_throughout: false,
-                });
+                rows.push(Self { name, queries, is_decode: true, ..Self::plain(t, heads, keys, depth) });
             }
         }
         for (t, depth) in TYPES.into_iter().flat_map(|t| DEPTHS.map(|depth| (t, depth))) {
-            let name = format!("{t} {LONG_HEADS}x{LONG}x{depth} full");
-            let (heads, queries, keys, mask) = (LONG_HEADS, LONG, LONG, None);
-            rows.push(Self {
-                name,
-                data_type: t,
-                heads,
-                queries,
-                keys,
-                depth,
-                stored: None,
-                mask,
-                is_decode: false,
-                is_backward: false,
-                is_throughout: false,
-            });
+            rows.push(Self::plain(t, LONG_HEADS, LONG, depth));
         }
         for t in TYPES {
-            let name = format!("{t} small 4x32x64");
-            let (heads, queries, keys, depth, mask) = (4, 32, 32, 64, None);
-            rows.push(Self {
-                name,
-                data_type: t,
-                heads,
-                queries,
-                keys,
-                depth,
-                stored: None,
-                mask,
-                is_decode: false,
-                is_backward: false,
-                is_throughout: false,
-            });
+            rows.push(Self { name: format!("{t} small 4x32x64"), ..Self::plain(t, 4, 32, 64) });
         }
-        for stored in [DataType::S8, DataType::U4] {
+        for stored in [DataType::S8, DataType::U8, DataType::S4, DataType::U4] {
             let compressed = |row: &Self| {
                 let is_taken = row.data_type == DataType::F16 && row.mask.is_none() && row.keys >= 2048;
                 is_taken.then(|| {
@@ -226,6 +203,13 @@ impl Row {
             |row: &Self| Self { name: format!("{} backward", row.name), is_backward: true, ..row.clone() };
         let backward: Vec<Self> = rows.iter().filter(is_trained).map(backward).collect();
         rows.extend(backward);
+        let longest = Self::plain(DataType::F32, 1, LONGEST, 64);
+        let masks = Mask::all(LONGEST);
+        let causal = masks.iter().enumerate().filter(|(_, mask)| mask.name == "causal");
+        let causal: Vec<Self> =
+            causal.map(|(number, mask)| longest.masked(number, mask, Form::Expression)).collect();
+        rows.push(longest);
+        rows.extend(causal);
         rows
     }
 
@@ -308,6 +292,10 @@ impl Row {
         }
         let softmax = Op::new(builder.ops.len(), OpKind::SoftMax).attr(Attr::Axis, -1i64);
         let weights = builder.add(softmax.attr(Attr::Mode, "inf_as_zero"), &[&scores], t);
+        if self.has_stats {
+            let softmax = builder.ops.pop().expect("the SoftMax is the last op");
+            builder.ops.push(softmax.output(LogicalTensor::unknown(STATS, DataType::F32)));
+        }
         let product = Op::new(builder.ops.len(), OpKind::MatMul).inputs_from([weights, values]);
         builder.ops.push(product.output(LogicalTensor::unknown(DST, t)));
         finished(builder)
@@ -420,15 +408,24 @@ struct Ready {
 impl Ready {
     fn new(row: &Row, engine: &Engine) -> Self {
         let mask = row.mask();
-        let bytes = mask.as_ref().map(|mask| mask.bytes(row.queries));
+        let of_tensor = mask.as_ref().filter(|_| matches!(row.mask, Some((_, Form::Tensor))));
+        let bytes = of_tensor.map(|mask| mask.bytes(row.queries));
         let all = Kept { pairs: 1.0, tiles: 1.0 };
-        let kept = bytes.as_ref().map_or(all, |bytes| kept(bytes, row.queries));
+        let kept = mask.as_ref().map_or(all, |mask| mask.kept(row.queries));
         let inputs = row.inputs(mask.as_ref());
         let mut tensors = BTreeMap::new();
         for desc in &inputs {
             let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
             fill(&mut tensor, bytes.as_deref(), mask.as_ref());
             tensors.insert(desc.id(), tensor);
+        }
+        if row.is_backward {
+            let mut forward = Self::new(&Row { is_backward: false, has_stats: true, ..row.clone() }, engine);
+            forward.execute();
+            for (made, given) in [(DST, RESULT), (STATS, STATS)] {
+                let given = tensors.get_mut(&given).expect("it is an input");
+                given.as_mut_bytes().copy_from_slice(forward.tensors[&made].as_bytes());
+            }
         }
         let graph = row.graph(mask.as_ref(), &inputs);
         let mut steps = Vec::new();
@@ -457,6 +454,11 @@ impl Ready {
             drop(into);
             self.tensors.extend(outputs.into_iter().map(|tensor| (tensor.desc().id(), tensor)));
         }
+    }
+
+    /// Bytes of scratch on all threads, of the partition that takes most.
+    fn scratch(&self) -> usize {
+        self.steps.iter().map(CompiledPartition::scratchpad_size).max().unwrap_or(0)
     }
 
     /// Seconds of one execution, of as many as a sample takes.
@@ -492,7 +494,7 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
                 element.copy_from_slice(&half(number(id, at)).to_ne_bytes());
             }
         }
-        DataType::S8 | DataType::U4 | DataType::U8 => {
+        DataType::S8 | DataType::U8 | DataType::S4 | DataType::U4 => {
             for (at, element) in into.iter_mut().enumerate() {
                 *element = (mixed((id as u64) << 48 | at as u64) >> 40) as u8;
             }
@@ -517,53 +519,6 @@ fn best_by_turns(rounds: usize, all: &mut [&mut Ready]) -> Vec<f64> {
         }
     }
     best
-}
-
-/// The machine on some threads at once.
-struct Limits {
-    /// Operations a second, by type.
-    arithmetic: Vec<(DataType, f64)>,
-    /// Bytes a second.
-    reading: f64,
-}
-
-impl Limits {
-    fn of(threads: usize, rounds: usize) -> Self {
-        let arithmetic = TYPES.map(|t| {
-            let rate = on_threads(threads, || {
-                most(rounds, || {
-                    let start = Instant::now();
-                    arithmetic_in_registers(t, 100_000) / start.elapsed().as_secs_f64()
-                })
-            });
-            (t, rate)
-        });
-        let reading = on_threads(threads, || {
-            let words = vec![1u64; (256 << 20) / 8 / threads];
-            most(rounds.min(5), || {
-                let start = Instant::now();
-                black_box(words.iter().fold(0u64, |sum, &word| sum ^ word));
-                (words.len() * 8) as f64 / start.elapsed().as_secs_f64()
-            })
-        });
-        Self { arithmetic: arithmetic.to_vec(), reading }
-    }
-
-    fn arithmetic(&self, t: DataType) -> f64 {
-        self.arithmetic.iter().find(|(of, _)| *of == t).map_or(1.0, |(_, rate)| *rate)
-    }
-}
-
-fn most(rounds: usize, mut rate: impl FnMut() -> f64) -> f64 {
-    (0..rounds.max(1)).map(|_| rate()).fold(0.0, f64::max)
-}
-
-fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&rate)).collect();
-        let own = rate();
-        own + others.into_iter().filter_map(|other| other.join().ok()).sum::<f64>()
-    })
 }
 
 struct Options {
@@ -633,8 +588,8 @@ fn main() -> Result<(), String> {
         }
         println!("limit of memory: {:.1} GB/s read", limits.reading / 1e9);
         println!(
-            "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>10}{:>7}",
-            "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts"
+            "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>10}{:>7}{:>8}",
+            "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts", "KiB"
         );
         rows.iter().for_each(|row| measure(row, &limits, threads, options.rounds));
     }
@@ -668,7 +623,7 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
         _ => format!("{:.2}", full * tiles / best[0]),
     });
     println!(
-        "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}",
+        "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}{:>8}",
         row.name,
         1e3 * best[0],
         flops / best[0] / 1e9,
@@ -676,12 +631,15 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
         pairs,
         tiles,
         ideal,
-        ready.steps.len()
+        ready.steps.len(),
+        ready.scratch().div_ceil(threads << 10)
     );
 }
 
 /// Answers the questions of `peers.py`: `run SAMPLES` by nanoseconds of each sample, `write ID PATH` by the
-/// bytes of a tensor in a file.
+/// bytes of a tensor in a file. The mask can be asked for as bytes whatever its form; for gradients, the
+/// result and the statistics of forward, and the gradient of the result, are inputs that have ids of their
+/// own.
 fn serve(row: &Row, threads: usize) -> Result<(), String> {
     let engine = Engine::builder().threads(threads).build();
     let mut ready = Ready::new(row, &engine);
@@ -698,10 +656,14 @@ fn serve(row: &Row, threads: usize) -> Result<(), String> {
                 println!("times{}", times.collect::<String>());
             }
             ["write", id, path] => {
-                let tensor = id.parse().ok().and_then(|id: usize| ready.tensors.get(&id));
-                let tensor = tensor.ok_or(format!("there is no tensor {id}"))?;
+                let id = id.parse().map_err(|_| format!("{id:?} is no number"))?;
                 let mut file = std::fs::File::create(path).map_err(|error| error.to_string())?;
-                file.write_all(tensor.as_bytes()).map_err(|error| error.to_string())?;
+                let written = match (ready.tensors.get(&id), row.mask()) {
+                    (Some(tensor), _) => file.write_all(tensor.as_bytes()),
+                    (None, Some(mask)) if id == MASK => file.write_all(&mask.bytes(row.queries)),
+                    (None, _) => return Err(format!("there is no tensor {id}")),
+                };
+                written.map_err(|error| error.to_string())?;
                 println!("written");
             }
             _ => break,

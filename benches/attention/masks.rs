@@ -207,24 +207,27 @@ impl Mask {
         pairs.map(|(query, key)| u8::from(self.condition.of(&self.lists, query, key))).collect()
     }
 
+    /// What the mask keeps.
+    pub(crate) fn kept(&self, size: usize) -> Kept {
+        let (mut pairs, mut tiles) = (0usize, 0usize);
+        let across = size.div_ceil(TILE);
+        for rows in (0..size).step_by(TILE) {
+            let mut in_tiles = vec![0usize; across];
+            for (query, key) in
+                (rows..size.min(rows + TILE)).flat_map(|query| (0..size).map(move |key| (query, key)))
+            {
+                in_tiles[key / TILE] += usize::from(self.condition.of(&self.lists, query, key));
+            }
+            pairs += in_tiles.iter().sum::<usize>();
+            tiles += in_tiles.iter().filter(|&&kept| kept > 0).count();
+        }
+        Kept { pairs: pairs as f64 / (size * size) as f64, tiles: tiles as f64 / (across * across) as f64 }
+    }
+
     /// Adds the ops of the expression, whose indices have the shape of `scores`; answers with the condition.
     pub(crate) fn ops(&self, builder: &mut Builder, scores: &LogicalTensor) -> LogicalTensor {
         builder.condition(&self.condition, scores)
     }
-}
-
-/// What a mask as bytes keeps.
-pub(crate) fn kept(bytes: &[u8], size: usize) -> Kept {
-    let pairs = bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>() as f64 / bytes.len() as f64;
-    let tiles = size.div_ceil(TILE);
-    let is_kept = |row: usize, column: usize| {
-        let queries = row * TILE..((row + 1) * TILE).min(size);
-        let keys = column * TILE..((column + 1) * TILE).min(size);
-        queries.into_iter().any(|query| bytes[query * size..][keys.clone()].contains(&1))
-    };
-    let all = (0..tiles).flat_map(|row| (0..tiles).map(move |column| (row, column)));
-    let count = all.filter(|&(row, column)| is_kept(row, column)).count();
-    Kept { pairs, tiles: count as f64 / (tiles * tiles) as f64 }
 }
 
 /// Ends of documents of very different lengths, 0 first: each takes between a quarter and three quarters of

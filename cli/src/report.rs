@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sterna::{MaskTiles, Op, Partition, TensorId, TileClass};
 
 use crate::ports::{PortReport, TensorNames, aligned};
@@ -112,7 +112,7 @@ pub(crate) struct Execution {
 }
 
 /// Numbers of tiles of 64 queries × 64 keys, by what enters SoftMax.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct TilesReport {
     /// Left out, since all scores are −∞.
     pub(crate) masked: usize,
@@ -331,12 +331,18 @@ impl TilesReport {
             partial: tiles.count(TileClass::Partial),
         }
     }
+
+    /// The number of all tiles. What was read from a file may be any numbers.
+    pub(crate) fn all(&self) -> usize {
+        let Self { masked, constant, full, partial } = *self;
+        [constant, full, partial].into_iter().fold(masked, usize::saturating_add)
+    }
 }
 
 impl Display for TilesReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { masked, constant, full, partial } = self;
-        let all = masked + constant + full + partial;
+        let all = self.all();
         write!(f, "{masked} of {all} tiles skipped, {full} full, {partial} partial")?;
         match constant {
             0 => Ok(()),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{graph, op, tensor};
+use common::{attention, graph, op, tensor};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -180,6 +180,45 @@ fn attention_is_measured_beside_the_longer_limit() {
     if let [case] = &cases.iter().filter(|case| case["threads"] == 1).collect::<Vec<_>>()[..] {
         assert_eq!(case["operations"].as_f64(), Some(4.0 * 4.0 * 64.0 * 1024.0), "{case}");
     }
+}
+
+#[test]
+fn tiles_that_a_mask_leaves_out_are_counted_in_every_form() {
+    let room = Room::new();
+    let (by_indices, by_tensor) =
+        (room.write("indices.json", attention(false)), room.write("tensor.json", attention(true)));
+    let mut wrong = Vec::new();
+    // A tensor filled as the indices say has the same tiles.
+    for args in [vec![by_indices.as_str()], vec![by_tensor.as_str(), "--fill", "4=causal"]] {
+        let saved = room.path("run.json");
+        let measured = bench(&[&args[..], &["--time", "0.001", "--threads", "1", "--save", &saved]].concat());
+        wrong.extend(measured.complaint(&format!("{args:?}"), 0, ""));
+        let forms = ["text", "json", "csv", "markdown"];
+        let [text, json, csv, markdown] =
+            forms.map(|format| bench(&["--load", &saved, "--format", format]).out);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let numbers = json!({"masked": 14, "constant": 0, "full": 6, "partial": 4});
+        let of_csv: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        let in_csv = |name: &str| {
+            of_csv[0]
+                .iter()
+                .position(|column| *column == name)
+                .and_then(|column| of_csv[1].get(column).copied())
+        };
+        if ![&measured.out, &text, &markdown].iter().all(|out| out.contains("14/24 skipped"))
+            || json["cases"][0]["mask_tiles"] != numbers
+            || (in_csv("mask_tiles"), in_csv("mask_tiles_skipped")) != (Some("24"), Some("14"))
+        {
+            wrong.push(format!("{args:?}: {}{text}{json}{csv}{markdown}", measured.out));
+        }
+    }
+    // Neither a case without a mask nor a run of an older version says anything of tiles.
+    let run = room.write("old.json", saved("made up", &[("case", 1, [1.0; 3])]).to_string());
+    let [text, csv] = ["text", "csv"].map(|format| bench(&["--load", &run, "--format", format]).out);
+    if text.contains("tiles") || !csv.lines().nth(1).is_some_and(|line| line.ends_with(",,")) {
+        wrong.push(format!("{text}{csv}"));
+    }
+    none_of(wrong);
 }
 
 #[test]

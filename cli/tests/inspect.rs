@@ -8,7 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Room, complaint, graph, graphs, none_of, op, select, squeezed, sterna, sterna_reading, tensor};
+use common::{
+    CAUSAL_TILES, MASK_TILES, Room, attention, complaint, graph, graphs, mask_npy, none_of, op, select,
+    squeezed, sterna, sterna_reading, tensor,
+};
 use serde_json::json;
 
 /// Names that would do harm in a page, a picture, a graph of Graphviz or a terminal.
@@ -497,4 +500,63 @@ fn the_picture_in_the_readme_is_what_inspect_makes() {
     }
     let there = fs::read_to_string(file).unwrap_or_default();
     assert!(made == there, "docs/inspect.svg is another picture; STERNA_REWRITE=1 writes it anew");
+}
+
+/// The signs of the tiles that the picture of a page shows, row by row.
+fn drawn(page: &str) -> Vec<String> {
+    let Some(start) = page.find("<svg class=\"tiles\"") else { return Vec::new() };
+    let end = start + page[start..].find("</svg>").unwrap() + "</svg>".len();
+    let document = roxmltree::Document::parse(&page[start..end]).unwrap();
+    let mut rows: Vec<String> = Vec::new();
+    for rect in document.descendants().filter(|node| node.tag_name().name() == "rect") {
+        let number = |name: &str| rect.attribute(name).unwrap().parse::<usize>().unwrap();
+        let sign = match rect.attribute("class").unwrap() {
+            "masked" => ".",
+            "constant" => "-",
+            "full" => "#",
+            _ => "+",
+        };
+        rows.resize(rows.len().max(number("y") + 1), String::new());
+        let row = &mut rows[number("y")];
+        assert_eq!((row.len(), number("height")), (number("x"), 1), "the cells of a row follow each other");
+        row.push_str(&sign.repeat(number("width")));
+    }
+    rows
+}
+
+#[test]
+fn the_tiles_of_a_mask_are_counted_and_drawn() {
+    let room = Room::new();
+    let mask = format!("4={}", room.write("mask.npy", mask_npy()));
+    let (by_tensor, by_indices) =
+        (room.write("tensor.json", attention(true)), room.write("indices.json", attention(false)));
+    let mut wrong = Vec::new();
+    for (args, expected) in [
+        (vec![by_tensor.as_str(), "--input", &mask], Some(MASK_TILES)),
+        (vec![by_indices.as_str()], Some(CAUSAL_TILES)),
+        // Without its elements, nobody knows the tiles of a mask.
+        (vec![by_tensor.as_str()], None),
+    ] {
+        let [text, page] = ["text", "html"].map(|format| {
+            let ended = sterna(&[&["inspect"], &args[..], &["--format", format]].concat());
+            wrong.extend(complaint(&format!("{args:?}"), &ended, 0, ""));
+            ended.out
+        });
+        let picture = drawn(&page);
+        let is_right = match expected {
+            Some((signs, counts)) => {
+                let lines: String = signs.iter().map(|line| format!("           {line}\n")).collect();
+                text.contains(&format!("  mask     {counts}\n{lines}"))
+                    && text.contains("64 queries × 64 keys a sign")
+                    && page.contains(counts)
+                    && page.contains("A cell is 64 queries × 64 keys")
+                    && picture == signs
+            }
+            None => !text.contains("tiles skipped") && !page.contains("tiles skipped") && picture.is_empty(),
+        };
+        if !is_right {
+            wrong.push(format!("{args:?}: {picture:?}\n{text}"));
+        }
+    }
+    none_of(wrong);
 }

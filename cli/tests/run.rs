@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use common::{
-    Room, complaint, graph, graphs, none_of, op, read_npy, select, squeezed, sterna, sterna_reading, tensor,
+    CAUSAL_TILES, MASK_TILES, Room, attention, complaint, graph, graphs, mask_npy, none_of, op, read_npy,
+    select, squeezed, sterna, sterna_reading, tensor,
 };
 use serde_json::{Value, json};
 
@@ -443,4 +444,38 @@ fn what_contradicts_its_producer_is_noted_and_replaced() {
         let ended = sterna_reading(&graph, command);
         assert_eq!((ended.code, ended.err.lines().next()), (0, Some(note)), "{command:?}: {}", ended.err);
     }
+}
+
+#[test]
+fn tiles_that_a_mask_leaves_out_are_counted() {
+    let room = Room::new();
+    let mask = format!("4={}", room.write("mask.npy", mask_npy()));
+    let (by_tensor, by_indices) =
+        (room.write("tensor.json", attention(true)), room.write("indices.json", attention(false)));
+    let mut wrong = Vec::new();
+    for (args, (_, counts), numbers) in [
+        (
+            vec![by_tensor.as_str(), "--input", &mask],
+            MASK_TILES,
+            json!({"masked": 16, "constant": 0, "full": 6, "partial": 2}),
+        ),
+        (
+            vec![by_indices.as_str()],
+            CAUSAL_TILES,
+            json!({"masked": 14, "constant": 0, "full": 6, "partial": 4}),
+        ),
+    ] {
+        let [text, report] = ["text", "json"].map(|format| {
+            let ended = sterna(&[&["run"], &args[..], &["--check", "--format", format]].concat());
+            wrong.extend(complaint(&format!("{args:?}"), &ended, 0, ""));
+            ended.out
+        });
+        let report: Value = serde_json::from_str(&report).unwrap();
+        if !text.contains(&format!("  mask     {counts}\n"))
+            || report["partitions"][0]["mask_tiles"] != numbers
+        {
+            wrong.push(format!("{args:?}: {text}{report}"));
+        }
+    }
+    none_of(wrong);
 }

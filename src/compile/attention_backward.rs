@@ -569,3 +569,6 @@ fn result(
     let block_tiles = strides[nest.row_blocks];
     Ok((BackwardResult { nest, block_tiles, round }, tiles))
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ mod rows;
 pub(crate) mod select;
 mod select_key;
 mod shapes;
+#[cfg(test)]
+mod skipped;
 mod sync;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -11,6 +11,7 @@ use super::date::today;
 use super::limit::Traffic;
 use super::machine::Machine;
 use super::measure::Sample;
+use crate::report::TilesReport;
 
 /// The number of the form in which runs are saved.
 const FORMAT: u32 = 1;
@@ -57,6 +58,9 @@ pub(crate) struct Case {
     /// The quartiles of the same, which runs lack that older versions saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) share_quartiles: Option<[f64; 2]>,
+    /// The tiles of masked scores, if the case has any; runs that older versions saved do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mask_tiles: Option<TilesReport>,
 }
 
 /// The streaming limit of one size, read and written in equal parts.

@@ -20,6 +20,7 @@ use super::suites::Subject;
 use crate::ending::Ending;
 use crate::fill::Fills;
 use crate::host::HostTensor;
+use crate::report::TilesReport;
 use crate::shapes::in_memory;
 use crate::words::check_id;
 
@@ -302,9 +303,13 @@ fn step(
         .map(|output| Ok(output.buffer_mut()?.as_tensor_mut()))
         .collect::<Result<Vec<TensorMut<'_>>>>()?;
     let stream = Stream::new(engine);
+    let mask_tiles = match name {
+        Some(_) => compiled.mask_tiles(&inputs).with_context(failed)?.as_ref().map(TilesReport::of),
+        None => None,
+    };
     let mut execute = || compiled.execute(&stream, &inputs, &mut into).with_context(failed);
     let step = match name {
-        Some(name) => meter.measure(name, traffic(&compiled), execute)?,
+        Some(name) => meter.measure(name, traffic(&compiled), mask_tiles, execute)?,
         None => execute().map(|()| Step::Passed)?,
     };
     for mut output in outputs {
@@ -327,7 +332,13 @@ struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    fn measure(&mut self, name: &str, bytes: Traffic, execute: impl FnMut() -> Result<()>) -> Result<Step> {
+    fn measure(
+        &mut self,
+        name: &str,
+        bytes: Traffic,
+        mask_tiles: Option<TilesReport>,
+        execute: impl FnMut() -> Result<()>,
+    ) -> Result<Step> {
         let Team { engine, pool } = self.team;
         let threads = engine.threads();
         self.progress.begin(format!("{name}, {}", counted(threads, "thread")));
@@ -357,6 +368,7 @@ impl Meter<'_> {
                 limit,
                 share,
                 share_quartiles,
+                mask_tiles,
             })
         }))
     }

@@ -38,11 +38,16 @@ fn legend(run: &Run) -> String {
 
 fn cases(run: &Run) -> Table {
     let head = ["case", "threads", "moved", "time", "quartiles", "rate", "", "limit", "share"];
+    let has_masks = run.cases.iter().any(|case| case.mask_tiles.is_some());
+    let head: Vec<&str> = head.into_iter().chain(has_masks.then_some("mask tiles")).collect();
     let mut table = Table::new(&head);
     for case in &run.cases {
         let (amount, unit) = case.counted();
         let [below, above] = case.seconds.spread().map(|part| format!("{:+.1}", 100.0 * part));
-        table.push([
+        let tiles = case
+            .mask_tiles
+            .map_or_else(String::new, |tiles| format!("{}/{} skipped", tiles.masked, tiles.all()));
+        let cells: [Cell; 9] = [
             case.name.as_str().into(),
             case.threads.to_string().into(),
             size(case.bytes.bytes()).into(),
@@ -52,7 +57,8 @@ fn cases(run: &Run) -> Table {
             unit.into(),
             rate(amount / case.limit.median / 1e9).into(),
             format!("{:.2}", case.share).into(),
-        ]);
+        ];
+        table.push(cells.into_iter().chain(has_masks.then(|| tiles.into())));
     }
     table
 }
@@ -124,6 +130,8 @@ pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
         "share",
         "share_lower",
         "share_upper",
+        "mask_tiles",
+        "mask_tiles_skipped",
     ];
     let saved = ["saved_seconds", "time_change", "limit_change", "ratio_change", "verdict"];
     let head: Vec<&str> = measured.into_iter().chain(compared.iter().flat_map(|_| saved)).collect();
@@ -150,6 +158,8 @@ pub(super) fn csv(run: &Run, compared: Option<&RunComparison>) -> String {
             1.0 / shares.lower,
         ];
         row.extend(numbers.map(|number| Cell::from(number.to_string())));
+        let of_tiles = case.mask_tiles.map(|tiles| [tiles.all(), tiles.masked]);
+        row.extend([0, 1].map(|at| Cell::from(of_tiles.map_or_else(String::new, |of| of[at].to_string()))));
         if let Some(compared) = compared {
             let is_it =
                 |one: &&super::compare::Compared| one.name == case.name && one.threads == case.threads;

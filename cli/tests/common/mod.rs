@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sterna::{Attention, Causal, DataType, Graph, LogicalTensor, MaskTrue};
 use tempfile::TempDir;
 
 pub struct Ended {
@@ -87,6 +88,48 @@ pub fn select(dtype: &str, dims: &[i64]) -> String {
     let inputs = vec![tensor(0, "boolean", dims), tensor(1, dtype, dims), tensor(2, dtype, dims)];
     graph(vec![op(7, "Select", inputs, vec![tensor(3, dtype, dims)])])
 }
+
+/// The queries and keys of [`attention`].
+pub const QUERIES: usize = 200;
+pub const KEYS: usize = 330;
+
+/// Attention of two heads: q 0, k 1, v 2, dst 3, and the mask 4 that both share; without it, causal by
+/// indices.
+pub fn attention(has_mask: bool) -> String {
+    let tensor = |id, data_type, dims: [usize; 4]| {
+        LogicalTensor::strided(id, data_type, &dims.map(|dim| dim as i64)).unwrap()
+    };
+    let head = |id, tokens| tensor(id, DataType::F32, [1, 2, tokens, 16]);
+    let options = Attention::new(head(0, QUERIES), head(1, KEYS), head(2, KEYS), head(3, QUERIES));
+    let mask = tensor(4, DataType::Boolean, [1, 1, QUERIES, KEYS]);
+    let options = match has_mask {
+        true => options.mask(mask, MaskTrue::Keeps),
+        false => options.causal(Causal::TopLeft),
+    };
+    let mut graph = Graph::new();
+    graph.attention(&options).unwrap();
+    graph.finalize().unwrap();
+    graph.to_json()
+}
+
+/// A mask for [`attention`] as a file, which leaves out 16 tiles of 24.
+pub fn mask_npy() -> Vec<u8> {
+    let keeps = |query: usize, key: usize| match query / 64 {
+        0 => key < 64,
+        1 => key < 100,
+        2 => key >= 128,
+        _ => key == 325,
+    };
+    let pairs = (0..QUERIES).flat_map(|query| (0..KEYS).map(move |key| (query, key)));
+    let bytes: Vec<u8> = pairs.map(|(query, key)| keeps(query, key).into()).collect();
+    npy("|b1", false, &format!("(1, 1, {QUERIES}, {KEYS})"), &bytes)
+}
+
+/// The tiles of [`mask_npy`], and of causal [`attention`], as lines and in numbers.
+pub const MASK_TILES: ([&str; 4], &str) =
+    (["#.....", "#+....", "..####", ".....+"], "16 of 24 tiles skipped, 6 full, 2 partial");
+pub const CAUSAL_TILES: ([&str; 4], &str) =
+    (["+.....", "#+....", "##+...", "###+.."], "14 of 24 tiles skipped, 6 full, 4 partial");
 
 /// An `.npy` file, version 1.
 pub fn npy(descr: &str, fortran: bool, shape: &str, elements: &[u8]) -> Vec<u8> {

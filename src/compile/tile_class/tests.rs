@@ -23,6 +23,7 @@ use crate::types::kind::{AutoBroadcast, Level, OpKind, Policy};
 use DataType as D;
 use OpKind as K;
 
+mod bounds;
 mod exact;
 mod random;
 mod values;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{D, K, MaskGraph, Random, SCORE, check};
+use super::{D, K, MaskGraph, Random, SCORE, bounds, check};
 use crate::reference::Value;
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
@@ -102,7 +102,7 @@ fn blocks(dims: &[i64], random: &mut Random, bytes: impl Fn(bool) -> Vec<u8>, of
 fn classes_of_random_masks_hold() {
     let mut wrong = Vec::new();
     let mut random = Random(5);
-    let (mut found, mut exact) = (0, 0);
+    let (mut found, mut exact, mut bounded) = (0, 0, 0);
     for case in 0..60 {
         let sizes = [1, 5, 64, 65, 100, 130, 200];
         let mut dims = vec![1 + random.below(2) as i64, random.pick(&sizes), random.pick(&sizes)];
@@ -133,13 +133,21 @@ fn classes_of_random_masks_hold() {
                 Ok((skipped, all)) => {
                     found += skipped;
                     exact += all;
+                    let (bound, missed) = bounds::missed(&chain);
+                    bounded += bound;
+                    if !missed.is_empty() {
+                        wrong.push(format!(
+                            "case {case}, {dims:?}: intervals find {missed:?} of {bound}\n{:#?}",
+                            chain.kinds()
+                        ));
+                    }
                 }
                 Err(fault) => wrong.push(format!("case {case}, {dims:?}: {fault}\n{:#?}", chain.kinds())),
             },
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(found > 0, "of {exact} masked tiles, {found} were found");
+    assert!(found > 0 && bounded > 0, "of {exact} masked tiles, {found} were found, {bounded} by intervals");
 }
 
 /// Another link of a chain from the score to the value that enters SoftMax.
