@@ -51,7 +51,8 @@ def difference(pair: list[list[np.ndarray]]) -> float:
             return np.inf
         are_equal = (one == other) | (np.isnan(one) & np.isnan(other))
         most = float(np.abs(other[np.isfinite(other)]).max(initial=1e-30))
-        apart = np.where(are_equal, 0.0, np.abs(one - other))
+        with np.errstate(invalid="ignore"):
+            apart = np.where(are_equal, 0.0, np.abs(one - other))
         worst = max(worst, float(np.nan_to_num(apart, nan=np.inf).max(initial=0)) / most)
     return worst
 
