@@ -1,49 +1,13 @@
 // oneDNN Graph: the partitions that it makes of a graph, one after the other, with memory between them.
-#include "server.hpp"
-
-#include "oneapi/dnnl/dnnl_graph.hpp"
+#include "onednn.hpp"
 
 namespace {
 
 using dnnl::graph::logical_tensor;
-using Kind = dnnl::graph::op::kind;
-using Attribute = dnnl::graph::op::attr;
+using onednn::kind_of;
+using onednn::set_attribute;
+using onednn::type_of;
 constexpr auto strided = logical_tensor::layout_type::strided;
-
-template <typename T>
-T named(const std::map<std::string, T> &names, const std::string &name) {
-    const auto found = names.find(name);
-    if (found == names.end()) throw std::runtime_error("has no " + name);
-    return found->second;
-}
-
-logical_tensor::data_type type_of(const std::string &dtype) {
-    using type = logical_tensor::data_type;
-    static const std::map<std::string, type> types {{"boolean", type::boolean}, {"u8", type::u8}, {"f16", type::f16},
-            {"bf16", type::bf16}, {"f32", type::f32}, {"s32", type::s32}, {"s64", type::s64}};
-    return named(types, dtype);
-}
-
-Kind kind_of(const std::string &name) {
-    static const std::map<std::string, Kind> kinds {{"Abs", Kind::Abs}, {"Add", Kind::Add}, {"Clamp", Kind::Clamp},
-            {"Divide", Kind::Divide}, {"GELU", Kind::GELU}, {"GenIndex", Kind::GenIndex},
-            {"GreaterEqual", Kind::GreaterEqual}, {"Log", Kind::Log}, {"Maximum", Kind::Maximum},
-            {"Multiply", Kind::Multiply}, {"Select", Kind::Select}, {"Sigmoid", Kind::Sigmoid},
-            {"Subtract", Kind::Subtract}, {"Tanh", Kind::Tanh}};
-    return named(kinds, name);
-}
-
-// What `axis=s64:-2` says.
-void set_attribute(dnnl::graph::op &op, const std::string &text) {
-    static const std::map<std::string, Attribute> names {{"auto_broadcast", Attribute::auto_broadcast},
-            {"axis", Attribute::axis}, {"max", Attribute::max}, {"min", Attribute::min}, {"mode", Attribute::mode}};
-    const size_t equals = text.find('='), colon = text.find(':');
-    const Attribute name = named(names, text.substr(0, equals));
-    const std::string type = text.substr(equals + 1, colon - equals - 1), value = text.substr(colon + 1);
-    if (type == "s64") op.set_attr<int64_t>(name, std::stoll(value));
-    else if (type == "f32") op.set_attr<float>(name, std::stof(value));
-    else op.set_attr<std::string>(name, value);
-}
 
 struct Step {
     dnnl::graph::compiled_partition partition;
@@ -140,18 +104,8 @@ Chain prepare(const peers::Case &c) {
     return chain;
 }
 
-std::string version() {
-    const dnnl_version_t *v = dnnl_version();
-    const char *runtime = v->cpu_runtime == DNNL_RUNTIME_SYCL ? "SYCL"
-            : v->cpu_runtime == DNNL_RUNTIME_OMP              ? "OpenMP"
-            : v->cpu_runtime == DNNL_RUNTIME_TBB              ? "TBB"
-                                                              : "another runtime";
-    return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) + " (" + runtime
-            + ")";
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
-    return peers::serve(argc, argv, [](const peers::Case &c) { return std::pair(version(), prepare(c)); });
+    return peers::serve(argc, argv, [](const peers::Case &c) { return std::pair(onednn::version(), prepare(c)); });
 }
