@@ -357,6 +357,16 @@ fn any_axes_and_strides() {
                     case,
                 ));
             }
+            // The only dim has the slopes, whatever the format.
+            for slopes in [33, 1] {
+                let [source, gradient] = [33; 2].map(|n| filled(data_type, &[n], &mut random));
+                let inputs = vec![source, filled(data_type, &[slopes], &mut random), gradient];
+                let case = Case::new(K::PReLUBackward, inputs, &[data_type, data_type])
+                    .attr(Attr::DataFormat, format)
+                    .strides(2, &strides[3..]);
+                let name = format!("PReLUBackward {data_type} {format} [33] [{slopes}]");
+                cases.push((format!("{name} {:?}", &strides[3..]), case));
+            }
         }
     }
     check("axes", cases);
