@@ -216,6 +216,8 @@ fn bad_shapes(kind: OpKind) -> Vec<BadShapes> {
             plain(&[&[2, 3], &[2, 2]]),
             plain(&[&[3], &[1, 3]]),
             plain(&[&[], &[3]]),
+            plain(&[&[3], &[2]]),
+            with(&[&[3], &[2]], A::DataFormat, "NCX".into()),
             with(&[&[1, 2, 3], &[3]], A::DataFormat, "NCX".into()),
             with(&[&[1, 3, 2], &[3]], A::PerChannelBroadcast, false.into()),
         ],

@@ -7,9 +7,9 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 
 use common::{Case, Random, report};
 use sterna::{
-    AutoBroadcast, CacheStats, DataType, Engine, Level, LogicalTensor, Op, Partition,
-    compiled_partition_cache_capacity, compiled_partition_cache_stats, select,
-    set_compiled_partition_cache_capacity,
+    AutoBroadcast, CacheStats, DataType, Engine, FpMath, FpMathMode, Graph, Level, LogicalTensor, Op, OpKind,
+    Partition, Policy, Stream, TensorBuf, compiled_partition_cache_capacity, compiled_partition_cache_stats,
+    select, set_compiled_partition_cache_capacity,
 };
 
 /// The cache is one for the whole process, so the tests of it take turns. Each starts with an empty one.
@@ -98,6 +98,44 @@ fn ids_are_no_part_of_the_key_and_everything_else_is() {
         }
     }
     report(&wrong);
+}
+
+/// No kernel computes otherwise, but a compiled partition belongs to one mode.
+#[test]
+fn the_floating_point_mode_is_part_of_the_key() {
+    let _turn = alone(1024);
+    let engine = Engine::builder().threads(1).build();
+    let desc = |id| LogicalTensor::strided(id, DataType::F32, &[4, 4]).unwrap();
+    let results = |mode, apply_to_int| {
+        let mut graph = Graph::new();
+        graph.set_fpmath(FpMath { mode, apply_to_int }).unwrap();
+        let op = Op::new(0, OpKind::MatMul).input(desc(0)).input(desc(1)).output(desc(2));
+        graph.add_op(op).unwrap();
+        graph.finalize().unwrap();
+        let partition = graph.partitions(Policy::Fusion).unwrap().remove(0);
+        let compiled = partition.compile(&engine).unwrap();
+        // One step above 1, which bf16 and tf32 do not have.
+        let mut inputs = [0, 1].map(|id| TensorBuf::zeroed(desc(id), &engine).unwrap());
+        inputs.iter_mut().for_each(|input| {
+            input.as_mut_bytes().chunks_mut(4).for_each(|x| x.copy_from_slice(&1.000_000_1f32.to_ne_bytes()))
+        });
+        let mut output = TensorBuf::zeroed(desc(2), &engine).unwrap();
+        let inputs: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+        compiled.execute(&Stream::new(&engine), &inputs, &mut [output.as_tensor_mut()]).unwrap();
+        output.as_bytes().to_vec()
+    };
+    let before = compiled_partition_cache_stats();
+    let strict = results(FpMathMode::Strict, false);
+    for (misses, &mode) in (1..).zip(FpMathMode::ALL) {
+        // The second time each is there.
+        for _ in 0..2 {
+            assert_eq!(results(mode, false), strict, "{mode}");
+        }
+        assert_eq!(since(before).1, misses, "{mode}");
+    }
+    let modes = FpMathMode::ALL.len() as u64;
+    results(FpMathMode::Strict, true);
+    assert_eq!(since(before), (modes + 1, modes + 1));
 }
 
 #[test]

@@ -906,7 +906,7 @@ fn slopes_broadcast_onto_src() {
     let src = |dims: &[i64]| Value::from_slice(dims, &[-1.0f32; 6]).unwrap();
     let slope = |dims: &[i64], slopes: &[f32]| Value::from_slice(dims, slopes).unwrap();
     let negated = |dims: &[i64], slopes: [f32; 6]| Value::from_slice(dims, &slopes.map(|x| -x)).unwrap();
-    let (cube, three) = ([1, 2, 3], [10.0, 20.0, 30.0]);
+    let (cube, three, six) = ([1, 2, 3], [10.0, 20.0, 30.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let rows = [
         (
             "per channel, NXC",
@@ -934,10 +934,16 @@ fn slopes_broadcast_onto_src() {
         ),
         ("rank 2", prelu(), slope(&[2, 1], &[1.0, 2.0]), negated(&cube, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0])),
         ("rank 0", prelu(), slope(&[], &[4.0]), negated(&cube, [4.0; 6])),
+        (
+            "the only dim, though NCX",
+            prelu().attr(Attr::DataFormat, "NCX"),
+            slope(&[6], &six),
+            negated(&[6], six),
+        ),
     ];
     let wrong: Vec<_> = rows
         .into_iter()
-        .map(|(name, op, slope, expected)| (name, run(&op, &[src(&cube), slope]), expected))
+        .map(|(name, op, slope, expected)| (name, run(&op, &[src(expected.dims()), slope]), expected))
         .filter(|(_, given, expected)| given != expected)
         .collect();
     report(&wrong);

@@ -9,8 +9,8 @@ use crate::partition::Partition;
 use crate::types::features::CpuFeatures;
 use crate::types::kind::{Level, Property};
 
-/// Ops, types, shapes, layouts, constant inputs, kernel level and CPU features. Ids of ops and tensors are
-/// not part of it.
+/// Ops, floating-point mode, types, shapes, layouts, constant inputs, kernel level and CPU features. Ids of
+/// ops and tensors are not part of it.
 ///
 /// The numbers of a Select of rank 6 need no allocation.
 #[derive(Clone)]

@@ -204,14 +204,14 @@ fn bias_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     Ok(axis)
 }
 
-/// Start of the slope: the channel dim for a slope of rank 1, unless `per_channel_broadcast` is false; any
-/// other slope is right-aligned. A slope of one number fits any number of channels.
-/// The backward form has no such attribute.
+/// Start of the slope: the channel dim for a slope of rank 1, unless `per_channel_broadcast` is false or the
+/// source has rank 1, which has no choice of dims; any other slope is right-aligned. A slope of one number
+/// fits any number of channels. The backward form has no such attribute.
 pub(crate) fn slope_start(op: &Op, inputs: &[&[i64]]) -> Result<usize> {
     let per_channel =
         op.get_attr(Attr::PerChannelBroadcast).is_none() || op.bool_attr(Attr::PerChannelBroadcast);
     match inputs[1] {
-        &[slopes] if slopes != 1 && per_channel => bias_start(op, inputs),
+        &[slopes] if slopes != 1 && per_channel && inputs[0].len() != 1 => bias_start(op, inputs),
         slope => fits_onto(op, 1, slope, inputs[0]),
     }
 }

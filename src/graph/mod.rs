@@ -55,7 +55,8 @@ pub struct Graph {
     links: Option<Links>,
 }
 
-/// How far a graph allows arithmetic to be relaxed.
+/// How far a graph allows arithmetic to be relaxed. No kernel makes use of it: arithmetic on f32 is f32
+/// whatever the mode. Compiled partitions of graphs with different modes are nevertheless different.
 ///
 /// ```
 /// use sterna::{FpMath, FpMathMode, Graph};
@@ -64,7 +65,7 @@ pub struct Graph {
 /// assert_eq!(graph.fpmath().mode, FpMathMode::Bf16);
 /// # Ok::<(), sterna::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FpMath {
     /// The mode.
     pub mode: FpMathMode,

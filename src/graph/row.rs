@@ -198,7 +198,8 @@ pub enum ShapeRule {
     /// of rank 1 is a row on the left and a column on the right, and its dim is missing in the output. The
     /// bias broadcasts onto the output.
     Matmul,
-    /// Each gradient has the shape of the input whose gradient it is.
+    /// Each gradient has the shape of the input whose gradient it is. A slope of rank 1 stands along the dim
+    /// of channels, of a source of rank 1 along its only dim, whatever `data_format` says.
     PreluBwd,
     /// The output has the shape of the first input without the dims in `axes`; with `keep_dims` each of them
     /// is 1.
@@ -225,7 +226,9 @@ pub enum ShapeRule {
     SameShapes,
     /// Along each of `axes`, the elements of a range.
     Slice,
-    /// The first input has the shape of the output, and the slope broadcasts one way onto it.
+    /// The first input has the shape of the output, and the slope broadcasts one way onto it. A slope of rank
+    /// 1 stands along the last dim if `per_channel_broadcast` is false or the first input has rank 1,
+    /// whatever `data_format` says, else along that of channels; it may be one number for all.
     Prelu,
     /// The attribute `shape`.
     Fill,

@@ -179,7 +179,7 @@ impl Partition {
         };
         let inputs = ports(Op::inputs, &enters);
         let outputs = ports(Op::outputs, &leaves);
-        let signature = Signature::new(&ops, &inputs, &outputs);
+        let signature = Signature::new(graph.fpmath(), &ops, &inputs, &outputs);
         let labels = Arc::new(labels(&ops, &inputs, &outputs));
         let fused = group.fused;
         Ok(Self { inner: Arc::new(PartitionInner { id, ops, inputs, outputs, fused, signature, labels }) })

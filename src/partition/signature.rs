@@ -5,15 +5,18 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use crate::graph::FpMath;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::{AttrValue, Op};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind, TensorId};
 
-/// The ops of a partition, with each tensor named by the order of its first mention; and their hash.
+/// The ops of a partition, with each tensor named by the order of its first mention, and how far their
+/// arithmetic may be relaxed; and the hash of both.
 #[derive(Debug)]
 pub(crate) struct Signature {
     hash: u64,
+    fpmath: FpMath,
     ops: Vec<OpSignature>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
@@ -35,7 +38,12 @@ struct TensorSignature {
 }
 
 impl Signature {
-    pub(super) fn new(ops: &[Op], inputs: &[LogicalTensor], outputs: &[LogicalTensor]) -> Self {
+    pub(super) fn new(
+        fpmath: FpMath,
+        ops: &[Op],
+        inputs: &[LogicalTensor],
+        outputs: &[LogicalTensor],
+    ) -> Self {
         let mut places: FxHashMap<TensorId, usize> = FxHashMap::default();
         let mut place = |tensor: &LogicalTensor| {
             let next = places.len();
@@ -57,14 +65,15 @@ impl Signature {
         let inputs: Vec<usize> = inputs.iter().map(place_of).collect();
         let outputs: Vec<usize> = outputs.iter().map(place_of).collect();
         let mut hasher = FxHasher::default();
-        (&ops, &inputs, &outputs).hash(&mut hasher);
-        Self { hash: hasher.finish(), ops, inputs, outputs }
+        (fpmath, &ops, &inputs, &outputs).hash(&mut hasher);
+        Self { hash: hasher.finish(), fpmath, ops, inputs, outputs }
     }
 }
 
 impl PartialEq for Signature {
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash
+            && self.fpmath == other.fpmath
             && self.ops == other.ops
             && self.inputs == other.inputs
             && self.outputs == other.outputs

@@ -382,4 +382,12 @@ for data_type, (seed, offset, p) in itertools.product(FLOATS, [(7, 3, 0.5), (7, 
     block("Dropout", f"{data_type}, seed {seed}, offset {offset}, {p}", inputs, [result, integers("u8", kept)])
     block("Dropout", f"{data_type}, seed {seed}, offset {offset}, {p}, no mask", inputs, [result])
 
+# Slopes along the only dim, whatever the format.
+
+for data_type, slopes, data_format in itertools.product(FLOATS, (5, 1), ("NCX", "NXC")):
+    x, d, s = normal(data_type, 5), normal(data_type, 5), normal(data_type, slopes)
+    of_slope = np.where(x.f64 > 0, 0, d.f64 * x.f64)
+    result = [np.where(x.f64 > 0, d.f64, d.f64 * s.f64), of_slope if slopes == 5 else of_slope.sum(keepdims=True)]
+    block("PReLUBackward", f"{data_type} (5,) ({slopes},) {data_format}", [x, s, d], [tensor(data_type, y) for y in result], data_format=data_format)
+
 pathlib.Path(__file__).with_suffix(".txt").write_text("\n".join(lines))
