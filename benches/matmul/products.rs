@@ -9,7 +9,7 @@ use sterna::{
 };
 
 /// A library that multiplies row-major f32 matrices: `to` (`m` × `n`) = `a` (`m` × `k`) · `b` (`k` × `n`), on
-/// one thread or on as many as it takes.
+/// a number of threads.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
@@ -44,8 +44,22 @@ struct Row {
     epilogue: bool,
     /// Whether weights of s8 are no constant.
     varies: bool,
+    /// The type in which weights are stored if they stand behind a DynamicDequantize beside f32.
+    stored: Option<DataType>,
     limit: Limit,
 }
+
+impl Row {
+    /// Bytes of the weights in memory.
+    fn weight_bytes(&self) -> f64 {
+        let [_, n, k] = self.size;
+        let bits = |t: DataType| t.size().map_or(4, |bytes| 8 * bytes);
+        (n * k * bits(self.stored.unwrap_or(self.data_type))) as f64 / 8.0
+    }
+}
+
+/// Elements of the depth that share a scale, in rows of stored weights.
+const SHARED: i64 = 128;
 
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -57,6 +71,7 @@ fn rows() -> Vec<Row> {
             transpose_b: what.contains("transposed"),
             epilogue: what.contains("epilogue"),
             varies: what.contains("varying"),
+            stored: [DataType::S8, DataType::U4].into_iter().find(|t| what.contains(&format!("{t} weights"))),
             limit,
         });
     };
@@ -74,6 +89,14 @@ fn rows() -> Vec<Row> {
                 add("varying ", data_type, [m, 4096, 4096], Limit::Bytes);
             }
         }
+    }
+    for stored in ["s8 weights ", "u4 weights "] {
+        for m in [1, 2, 4, 8, 16] {
+            add(stored, DataType::F32, [m, 4096, 4096], Limit::Bytes);
+            add(&format!("transposed {stored}"), DataType::F32, [m, 4096, 4096], Limit::Bytes);
+        }
+        add(stored, DataType::F32, [512, 1024, 1024], Limit::Arithmetic);
+        add(&format!("transposed {stored}"), DataType::F32, [512, 1024, 1024], Limit::Arithmetic);
     }
     rows
 }
@@ -108,6 +131,21 @@ fn graph(row: &Row) -> Graph {
         ];
         let both = dequantize.into_iter().zip(sources).zip(&operands);
         ops.extend(both.map(|((op, source), to)| op.input(source).output(to.clone())));
+    }
+    if let Some(stored) = row.stored {
+        let along_depth = if row.transpose_b { 1 } else { 0 };
+        let (mut counts, mut group) = (weights, [1, 1]);
+        (counts[along_depth], group[along_depth]) = (k / SHARED, SHARED);
+        let constant = |desc: LogicalTensor| {
+            desc.with_property(Property::Constant).expect("any tensor can have the property")
+        };
+        let dequantize = Op::new(10, OpKind::DynamicDequantize)
+            .attr(Attr::Qtype, "per_group")
+            .attr(Attr::GroupShape, &group[..])
+            .inputs_from([constant(desc(1, stored, &weights)), constant(desc(12, DataType::F32, &counts))])
+            .output(float(11, &weights));
+        operands[1] = float(11, &weights);
+        ops.push(dequantize);
     }
     let product = Op::new(0, OpKind::MatMul)
         .attr(Attr::TransposeB, row.transpose_b)
@@ -160,12 +198,14 @@ fn number(at: usize) -> f32 {
 fn filled(desc: &LogicalTensor, engine: &Engine) -> TensorBuf {
     let mut tensor = TensorBuf::zeroed(desc.clone(), engine).expect("there is memory");
     let t = desc.data_type();
-    let size = t.size().expect("elements have whole bytes");
+    let size = t.size().unwrap_or(1);
     for (at, element) in tensor.as_mut_bytes().chunks_exact_mut(size).enumerate() {
         match t {
             DataType::F32 => element.copy_from_slice(&number(at).to_le_bytes()),
             DataType::Bf16 => element.copy_from_slice(&number(at).to_le_bytes()[2..]),
-            DataType::U8 | DataType::S8 => element.fill((at.wrapping_mul(2_654_435_761) >> 9) as u8),
+            DataType::U8 | DataType::S8 | DataType::U4 => {
+                element.fill((at.wrapping_mul(2_654_435_761) >> 9) as u8)
+            }
             _ => element.fill(u8::from(at % 3 != 0)),
         }
     }
@@ -179,9 +219,26 @@ fn best(rounds: usize, mut run: impl FnMut()) -> f64 {
         (0..runs).for_each(|_| run());
         start.elapsed().as_secs_f64() / runs as f64
     };
-    let once = time(1).min(time(1));
-    let runs = (SAMPLE_SECONDS / once.max(1e-9)).ceil().min(1e6) as usize;
-    (0..rounds).map(|_| time(runs.max(1))).fold(f64::MAX, f64::min)
+    let runs = runs_of(time(1).min(time(1)));
+    (0..rounds).map(|_| time(runs)).fold(f64::MAX, f64::min)
+}
+
+/// Runs of a sample, given the seconds of one.
+fn runs_of(once: f64) -> usize {
+    ((SAMPLE_SECONDS / once.max(1e-9)).ceil().min(1e6) as usize).max(1)
+}
+
+/// Samples of two plans by turns: the least seconds of one execution of the first, and the median of how many
+/// times as long the first takes as the second.
+fn by_turns(rounds: usize, first: &mut Run, second: &mut Run) -> (f64, f64) {
+    first.seconds(1);
+    second.seconds(1);
+    let samples = (0..rounds.max(5)).map(|_| (first.seconds(1), second.seconds(1)));
+    let samples: Vec<(f64, f64)> = samples.collect();
+    let least = samples.iter().map(|&(own, _)| own).fold(f64::MAX, f64::min);
+    let mut ratios: Vec<f64> = samples.iter().map(|(own, other)| own / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    (least, ratios[ratios.len() / 2])
 }
 
 /// GFLOP/s of multiplications and additions in registers, on some threads at once.
@@ -215,15 +272,27 @@ fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
     })
 }
 
+/// The number behind an option of the command line.
+fn option(arguments: &[String], name: &str) -> Option<usize> {
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1)?.parse().ok()
+}
+
+/// The numbers of threads that the command line asks for.
+pub(crate) fn thread_counts() -> Vec<usize> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(only) = option(&arguments, "--threads-only") {
+        return vec![only];
+    }
+    let most = option(&arguments, "--threads").unwrap_or(2);
+    if most > 1 { vec![1, most] } else { vec![1] }
+}
+
 /// Measures and prints all rows.
 pub(crate) fn run(peers: &[Peer]) {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let is_bench = arguments.iter().any(|argument| argument == "--bench");
-    let number_of = |name: &str, default: usize| {
-        let at = arguments.iter().position(|argument| argument == name);
-        at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(default)
-    };
-    let rounds = if is_bench { number_of("--rounds", 15) } else { 1 };
+    let rounds = if is_bench { option(&arguments, "--rounds").unwrap_or(15) } else { 1 };
     let filters: Vec<&String> = (arguments.iter().enumerate())
         .filter(|&(at, argument)| {
             !argument.starts_with('-')
@@ -231,8 +300,7 @@ pub(crate) fn run(peers: &[Peer]) {
         })
         .map(|(_, argument)| argument)
         .collect();
-    let most = number_of("--threads", 2);
-    for threads in [1, most].into_iter().take(most.min(2)) {
+    for threads in thread_counts() {
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
         let limits = TYPES.map(|t| (t, arithmetic(t, threads, rounds)));
         for (data_type, limit) in limits {
@@ -307,13 +375,23 @@ fn measure(
     let mut run = Run::new(&row.name, &graph(row), threads);
     let [m, n, k] = row.size;
     let flops = (2 * m * n * k) as f64;
-    let own = run.seconds(rounds);
+    let (own, beside_bare) = match row.epilogue {
+        false => (run.seconds(rounds), None),
+        true => {
+            let bare = Row { name: row.name.clone(), epilogue: false, ..*row };
+            let (own, ratio) = by_turns(rounds, &mut run, &mut Run::new(&row.name, &graph(&bare), threads));
+            (own, Some(ratio))
+        }
+    };
     let limit = match row.limit {
         Limit::Arithmetic => flops / (peak(limits, row.data_type) * 1e9),
-        Limit::Bytes => (n * k * row.data_type.size().unwrap_or(4)) as f64 / (memory * 1e9),
+        Limit::Bytes => row.weight_bytes() / (memory * 1e9),
     };
     let mut line = format!("{:<40}{:>12.1}{:>10.2}", row.name, flops / own / 1e9, limit / own);
-    if row.data_type == DataType::F32 && !row.epilogue && !row.transpose_b {
+    if let Some(ratio) = beside_bare {
+        line += &format!("   {:+.1} % beside the bare product", (ratio - 1.0) * 100.0);
+    }
+    if row.data_type == DataType::F32 && !row.epilogue && !row.transpose_b && row.stored.is_none() {
         let a: Vec<f32> = (0..m * k).map(number).collect();
         let b: Vec<f32> = (0..k * n).map(number).collect();
         let mut to = vec![0.0f32; m * n];
