@@ -326,6 +326,7 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("Wait", "SaveMask"),
     ("Walk", "Access"),
     ("Walked", "IterationSpace"),
+    ("Way", "Algorithm, Build"),
     ("Ways", "Impls"),
     ("Wide", "Vector512"),
     ("Wiring", "OpGraph"),
@@ -434,10 +435,12 @@ fn no_type_name_is_declared_twice() {
 #[test]
 fn no_identifier_is_an_old_word() {
     let mut faults = BTreeSet::new();
-    for (file, tokens) in sources() {
-        for token in &tokens {
-            if let Some(new) = successor(token) {
-                faults.insert(format!("{file}: `{token}`, now called {new}"));
+    for folder in ["src", "capi/src", "cli/src"] {
+        for (file, tokens) in sources_of(folder) {
+            for token in &tokens {
+                if let Some(new) = successor(token) {
+                    faults.insert(format!("{folder}/{file}: `{token}`, now called {new}"));
+                }
             }
         }
     }
