@@ -124,8 +124,8 @@ fn measure(
     });
     let mut times: [Vec<f64>; 2] = Default::default();
     for round in 0..options.rounds {
-        for turn in 0..2 {
-            let which = (turn + round) % 2;
+        for slot in 0..2 {
+            let which = (slot + round) % 2;
             times[which].push(seconds(counts[which], runs[which]));
         }
     }

@@ -184,8 +184,8 @@ fn measure(
         });
         let mut times: [Vec<f64>; 4] = Default::default();
         for round in 0..options.rounds {
-            for turn in 0..4 {
-                let which = (turn + round) % 4;
+            for slot in 0..4 {
+                let which = (slot + round) % 4;
                 times[which].push(match runs.get_mut(which) {
                     Some(run) => seconds(counts[which], run),
                     None => 1.0 / rate_of_all(pool, small.iter_mut().map(|run| || run.execute())),

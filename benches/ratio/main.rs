@@ -26,7 +26,7 @@ use rows::{Baseline, Operands, Pages, Row};
 /// Least time of a loop on one thread for which it is split into two halves for two threads.
 const WORTH_TWO_THREADS: f64 = 200e-6;
 
-/// Pause before each turn on two threads, in which the workers of the other candidate fall asleep.
+/// Pause before each sample on two threads, in which the workers of the other candidate fall asleep.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Figures of one row on some number of threads.
@@ -137,7 +137,7 @@ fn measure(
         let runs = (SAMPLE_SECONDS / seconds(1, execute).min(seconds(1, execute))).ceil().max(1.0) as usize;
         seconds(runs, execute);
         seconds(runs, &mut run_baseline);
-        let turn = |run: &mut dyn FnMut()| {
+        let timed = |run: &mut dyn FnMut()| {
             if threads > 1 {
                 sleep(PAUSE);
             }
@@ -146,11 +146,11 @@ fn measure(
         let mut times: Vec<(f64, f64)> = Vec::new();
         for round in 0..rounds {
             let pair = if round % 2 == 0 {
-                let baseline = turn(&mut run_baseline);
-                (baseline, turn(execute))
+                let baseline = timed(&mut run_baseline);
+                (baseline, timed(execute))
             } else {
-                let sterna = turn(execute);
-                (turn(&mut run_baseline), sterna)
+                let sterna = timed(execute);
+                (timed(&mut run_baseline), sterna)
             };
             times.push(pair);
         }

@@ -225,12 +225,12 @@ impl AttentionOptions {
     unsafe fn to_core(self) -> Result<Attention, Fault> {
         // SAFETY: as the caller promises.
         let optional = |at, name| unsafe { optional(at, name) };
-        let needed = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
+        let required = |at, name| optional(at, name).and_then(|tensor| require(tensor, name));
         let mut core = Attention::new(
-            needed(self.q, "q")?,
-            needed(self.k, "k")?,
-            needed(self.v, "v")?,
-            needed(self.dst, "dst")?,
+            required(self.q, "q")?,
+            required(self.k, "k")?,
+            required(self.v, "v")?,
+            required(self.dst, "dst")?,
         )
         .ids_from(self.first_op_id, self.first_tensor_id)
         .k_transposed(self.k_transposed != 0)

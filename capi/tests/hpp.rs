@@ -185,14 +185,14 @@ fn the_example_of_the_readme_runs() {
     assert_eq!(run(&compiler, source, &["-std=c++17"], &[]).as_deref(), Ok("1 -1 3 4 -1 6 "));
 }
 
-/// A way to compile and run a program: flags, and the tool with its arguments.
-type Way = (&'static [&'static str], &'static [&'static str]);
+/// Flags of the compiler, and the tool that runs the program, with its arguments.
+type Build = (&'static [&'static str], &'static [&'static str]);
 
-fn faults(compilers: &[OsString], ways: &[Way]) -> Vec<String> {
+fn faults(compilers: &[OsString], builds: &[Build]) -> Vec<String> {
     let mut faults = Vec::new();
     for compiler in compilers {
         for (source, expected) in PROGRAMS {
-            for (flags, tool) in ways {
+            for (flags, tool) in builds {
                 match run(compiler, source, flags, tool) {
                     Ok(printed) if printed == expected => {}
                     Ok(printed) => {
@@ -218,12 +218,12 @@ fn programs_in_cpp_pass_every_tool() {
     if env::var_os("STERNA_TEST_TOOLS").is_none() {
         return skipped("g++ and clang++ with valgrind and AddressSanitizer; STERNA_TEST_TOOLS=1 runs them");
     }
-    let ways: &[Way] = &[
+    let builds: &[Build] = &[
         (&["-std=c++20", "-O3"], &[]),
         (&["-std=c++17", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], &[]),
         // As much of the debug information as valgrind reads.
         (&["-std=c++17", "-gdwarf-4"], VALGRIND),
     ];
-    let faults = faults(&["g++".into(), "clang++".into()], ways);
+    let faults = faults(&["g++".into(), "clang++".into()], builds);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

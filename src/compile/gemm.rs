@@ -13,7 +13,7 @@ mod method;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::method::{Method, Right, Way};
+use self::method::{Algorithm, Method, Right};
 use super::elementwise::DriverSpace;
 use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
@@ -314,7 +314,7 @@ impl Phases<'_> {
 
     /// The kernel that packs, and the columns of a panel.
     fn pack_kernel(&self) -> Option<(PackPanel, usize)> {
-        let Way::Tiles { form, .. } = self.method.way else { return None };
+        let Algorithm::Tiles { form, .. } = self.method.algorithm else { return None };
         let panel = GemmKernel::new(self.machine.level, form).panel_columns();
         let kernel = PackPanel::new(self.machine.level, self.right.data_type, form, self.shape.columns)?;
         Some((kernel, panel))
@@ -339,13 +339,13 @@ impl Phases<'_> {
         let bias_axes: AxisStrides = bias.map_or_else(none, |bias| shape.result_strides(bias));
         let (bias_row, bias_column) = (shape.row(&bias_axes), shape.column(&bias_axes));
 
-        let (kernel_method, right_tile, left_type, block) = match method.way {
-            Way::Dots => {
+        let (kernel_method, right_tile, left_type, block) = match method.algorithm {
+            Algorithm::Dots => {
                 let kernel = dot_kernel(level, right.data_type);
                 let method = GemmMethod::Dots { kernel, right_column };
                 (method, right_column * tile.columns as isize, DataType::F32, shape.depth)
             }
-            Way::Tiles { form, right: lies, depth_block } => {
+            Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
                 let panel = kernel.panel_columns();
                 let (row, panel_stride, form_of_right) = match lies {
@@ -371,9 +371,9 @@ impl Phases<'_> {
                 (method, right_tile, form.left_type(), depth_block.min(shape.depth))
             }
         };
-        let is_along_depth = match method.way {
-            Way::Dots => true,
-            Way::Tiles { form, .. } => form.is_in_pairs(),
+        let is_along_depth = match method.algorithm {
+            Algorithm::Dots => true,
+            Algorithm::Tiles { form, .. } => form.is_in_pairs(),
         };
         let must_lie_along_depth = is_along_depth && shape.depth > 1;
         let left_width = left_type.size()? as isize;
@@ -381,7 +381,7 @@ impl Phases<'_> {
         let crosses_lines = |form: Form| form.uses_tiles() && left_row % LINE as isize != 0;
         let is_read_in_place = left.data_type == left_type
             && (!must_lie_along_depth || left_column == left_width)
-            && !matches!(method.way, Way::Tiles { form, .. } if crosses_lines(form));
+            && !matches!(method.algorithm, Algorithm::Tiles { form, .. } if crosses_lines(form));
         let row_pack = match is_read_in_place || integers.is_some() {
             true => None,
             false => Some(RowPack::new(level, left.data_type, left_type)?),
@@ -495,7 +495,9 @@ impl Phases<'_> {
 
     /// Bytes of the panels that a tile packs at once, rows of the sums of their columns, and sums of a row.
     fn tile_panels(&self) -> Option<(usize, usize, usize)> {
-        let Way::Tiles { right: Right::PackedInTile, depth_block, .. } = self.method.way else { return None };
+        let Algorithm::Tiles { right: Right::PackedInTile, depth_block, .. } = self.method.algorithm else {
+            return None;
+        };
         let (kernel, _) = self.pack_kernel()?;
         let panels = self.method.tile.columns.div_ceil(kernel.columns());
         let rows = self.shape.depth.div_ceil(depth_block);
@@ -504,7 +506,7 @@ impl Phases<'_> {
 
     /// What a product of integers needs besides; `None` for any other.
     fn integer_product(&self, sums: Option<ColumnSums>) -> Option<IntegerProduct> {
-        let (Some(integers), Way::Tiles { form, .. }) = (self.integers, &self.method.way) else {
+        let (Some(integers), Algorithm::Tiles { form, .. }) = (self.integers, &self.method.algorithm) else {
             return None;
         };
         Some(IntegerProduct {

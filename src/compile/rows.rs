@@ -8,7 +8,7 @@ mod phase;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::phase::{Fused, Program, Roles, TILE_ELEMENTS, rows_phase};
+use self::phase::{Fused, Roles, RowsProgram, TILE_ELEMENTS, rows_phase};
 use super::elementwise::{DriverSpace, GroupValue};
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
 use super::row_axes::{Along, AxisOperand, RowAxes};
@@ -165,7 +165,7 @@ impl RowsLowering<'_, '_> {
                 let ((space, row_stride), element) = (space(source), element(source));
                 for _ in 0..readings {
                     let nest = self.builder.slot_program(&space, &[], source, 0)?;
-                    self.fused.prologues.push(Program { nest, row_stride, element, is_by_place: false });
+                    self.fused.prologues.push(RowsProgram { nest, row_stride, element, is_by_place: false });
                 }
             }
             if has_epilogue {
@@ -187,7 +187,7 @@ impl RowsLowering<'_, '_> {
                 };
                 let nest = self.builder.epilogue(&space, &[(result, 0)], &roots)?;
                 let element = element(result);
-                self.fused.epilogue = Some(Program { nest, row_stride, element, is_by_place: is_fold });
+                self.fused.epilogue = Some(RowsProgram { nest, row_stride, element, is_by_place: is_fold });
             }
         }
         let unsupported = || CompileFault::Unsupported(format!("no kernel runs {}", op.kind()));

@@ -206,7 +206,7 @@ impl GemmPhase {
         if self.bias.is_some() {
             operands.push(accessed(GemmOperand::Bias));
         }
-        let way = match self.method {
+        let algorithm = match self.method {
             GemmMethod::Dots { .. } => "dot products".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
@@ -227,7 +227,7 @@ impl GemmPhase {
                 format!("{form}, {right}, blocks of {}", depth_block.min(self.depth))
             }
         };
-        let task = format!("product of depth {} ({way})", self.depth);
+        let task = format!("product of depth {} ({algorithm})", self.depth);
         let product = driver_step(task, operands, accessed(GemmOperand::Result));
         let nest = self.nest.summary(ids, threads);
         NestSummary { steps: [vec![product], nest.steps].concat(), ..nest }

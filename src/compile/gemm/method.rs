@@ -1,4 +1,4 @@
-//! How the products of a matrix product are worked out: by which kernels, in which tiles, from which packing.
+//! The choice of how a matrix product is computed: kernels, tiles, and packing.
 
 use crate::compile::machine::Machine;
 use crate::compile::memory;
@@ -36,13 +36,13 @@ const MIN_TILE_FLOPS: usize = 8 << 20;
 /// cache.
 const TILE_DEPTH: usize = 512;
 
-/// How the products are worked out; no dim of the result is 0.
+/// The algorithm and the tiles of a product; no dim of the result is 0.
 pub(super) struct Method {
-    pub(super) way: Way,
+    pub(super) algorithm: Algorithm,
     pub(super) tile: Extent,
 }
 
-pub(super) enum Way {
+pub(super) enum Algorithm {
     /// As dot products of rows in memory.
     Dots,
     /// By micro-kernels.
@@ -73,11 +73,11 @@ pub(super) enum Order {
 
 impl Method {
     pub(super) fn order(&self) -> Order {
-        match self.way {
-            Way::Dots => Order::Lanes,
-            Way::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
-            Way::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
-            Way::Tiles { .. } => Order::OneByOne,
+        match self.algorithm {
+            Algorithm::Dots => Order::Lanes,
+            Algorithm::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
+            Algorithm::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
+            Algorithm::Tiles { .. } => Order::OneByOne,
         }
     }
 
@@ -86,7 +86,7 @@ impl Method {
     pub(super) fn of_integers(shape: &ProductShape, machine: Machine, varies: bool) -> Self {
         let form = Form::integers(machine.level, machine.features, shape.rows);
         let mut method = Self::packed(shape, form, machine);
-        if let Way::Tiles { right, depth_block, .. } = &mut method.way
+        if let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm
             && shape.rows <= MAX_SKINNY_ROWS
             && varies
         {
@@ -106,7 +106,7 @@ impl Method {
         let blocks = shape.depth.div_ceil(most).max(1);
         let unit = form.depth_unit();
         let depth_block = shape.depth.div_ceil(blocks).next_multiple_of(unit).max(unit);
-        Self { way: Way::Tiles { form, right: Right::Packed, depth_block }, tile }
+        Self { algorithm: Algorithm::Tiles { form, right: Right::Packed, depth_block }, tile }
     }
 
     /// `right_type` is the type of the right operand in the graph, which may be wider than that in memory.
@@ -125,17 +125,17 @@ impl Method {
         let packed = Form::packed(right_type, machine.level, machine.features);
         if along_depth && (rows <= MAX_SKINNY_ROWS && !along_columns || is_narrow && left_along_depth) {
             let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
-            return Self { way: Way::Dots, tile };
+            return Self { algorithm: Algorithm::Dots, tile };
         }
         if along_columns && rows <= MAX_SKINNY_ROWS {
             let form = Form::in_place(right.data_type);
             let tile = Extent { rows, columns: columns.min(SKINNY_COLUMNS) };
-            let way = Way::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
-            return Self { way, tile };
+            let algorithm = Algorithm::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
+            return Self { algorithm, tile };
         }
         let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
         let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
-        if let Way::Tiles { right, .. } = &mut method.way
+        if let Algorithm::Tiles { right, .. } = &mut method.algorithm
             && is_in_place
         {
             *right = Right::InPlace;
@@ -144,7 +144,7 @@ impl Method {
     }
 
     pub(super) fn packs(&self) -> bool {
-        matches!(self.way, Way::Tiles { right: Right::Packed, .. })
+        matches!(self.algorithm, Algorithm::Tiles { right: Right::Packed, .. })
     }
 }
 

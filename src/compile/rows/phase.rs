@@ -55,12 +55,12 @@ pub(super) struct Fused {
     /// No loops of the programs are merged or reordered.
     pub(super) tile: Option<(usize, Option<usize>)>,
     /// One for each phase that goes through the source.
-    pub(super) prologues: SmallVec<[Program; 2]>,
-    pub(super) epilogue: Option<Program>,
+    pub(super) prologues: SmallVec<[RowsProgram; 2]>,
+    pub(super) epilogue: Option<RowsProgram>,
 }
 
 /// A tile program, and the rows that it hands over.
-pub(super) struct Program {
+pub(super) struct RowsProgram {
     pub(super) nest: LoopNest,
     pub(super) row_stride: usize,
     pub(super) element: usize,
@@ -212,8 +212,8 @@ pub(super) fn rows_phase(
     };
     let room = scratch.take(room);
     // A prologue belongs to each phase that goes through the source, the epilogue to the last phase.
-    let mut with_scratch = |program: Option<Program>| {
-        program.map(|Program { nest, row_stride, element, is_by_place }| FusedRows {
+    let mut with_scratch = |program: Option<RowsProgram>| {
+        program.map(|RowsProgram { nest, row_stride, element, is_by_place }| FusedRows {
             scratch: scratch.take(nest.program.scratch),
             rows: scratch.take(row_stride.saturating_mul(rows)),
             nest,
