@@ -158,6 +158,8 @@ impl RowsLowering<'_, '_> {
                     columns,
                     tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
                     slots: smallvec![(row_stride as isize, element(value) as isize)],
+                    rows_innermost: false,
+                    overwrites_results: false,
                 };
                 (space, row_stride)
             };
@@ -182,6 +184,8 @@ impl RowsLowering<'_, '_> {
                             columns,
                             tile: Extent { rows: 1, columns: rows },
                             slots: smallvec![(0, element(result) as isize)],
+                            rows_innermost: false,
+                            overwrites_results: false,
                         };
                         (space, element(result))
                     }

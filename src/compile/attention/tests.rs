@@ -128,7 +128,7 @@ fn result(
     for phase in &mut plan.phases {
         let (classes, unmasked) = match phase {
             Phase::Attention(phase) => (&mut phase.core.classes, &mut phase.core.unmasked),
-            Phase::Decode(phase) => (&mut phase.core.classes, &mut phase.core.unmasked),
+            Phase::Decode(phase) => (&mut phase.core.core.classes, &mut phase.core.core.unmasked),
             _ => continue,
         };
         has_classes = classes.is_some();
