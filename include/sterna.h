@@ -626,7 +626,7 @@ typedef struct {
      */
     const sterna_logical_tensor_t *mask;
     /**
-     * The offset of a causal mask, of type s32; null unless `causal` asks for it.
+     * The offset of a causal mask, of type s32; null unless `causal` needs an offset.
      */
     const sterna_logical_tensor_t *offset;
     /**

@@ -395,7 +395,7 @@ fn one_odd_condition_at_every_place() {
 
 #[test]
 fn long_rows_at_every_alignment_of_the_result() {
-    // Large enough that a result is written past the caches.
+    // Large enough for non-temporal stores.
     const BYTES: usize = (12 << 20) + 4099;
     let mut wrong = Wrong::default();
     let mut bench = Workbench::new(BYTES);
@@ -422,8 +422,8 @@ fn long_rows_at_every_alignment_of_the_result() {
     }
 }
 
-/// Executions with one condition and its opposite by turns, each result read by another thread as soon as the
-/// execution returns.
+/// Executions with one condition and its opposite alternately, each result read by another thread as soon as
+/// the execution returns.
 fn read_at_once(engine: &Engine, data_type: DataType, bytes: usize, rounds: usize) -> Result<(), String> {
     let tile = Tile::row(data_type, bytes / data_type.size().unwrap(), [true; 3]);
     let compiled = tile.compile(engine);

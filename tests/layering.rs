@@ -432,14 +432,18 @@ fn no_type_name_is_declared_twice() {
     report(&faults);
 }
 
+/// Old words that are names in other crates, with the files that use the crates.
+const FOREIGN_WORDS: &[(&str, &str)] = &[("cli/src/npy.rs", "Plain")];
+
 #[test]
 fn no_identifier_is_an_old_word() {
     let mut faults = BTreeSet::new();
     for folder in ["src", "capi/src", "cli/src"] {
         for (file, tokens) in sources_of(folder) {
-            for token in &tokens {
+            let file = format!("{folder}/{file}");
+            for token in tokens.iter().filter(|token| !FOREIGN_WORDS.contains(&(&*file, token.as_str()))) {
                 if let Some(new) = successor(token) {
-                    faults.insert(format!("{folder}/{file}: `{token}`, now called {new}"));
+                    faults.insert(format!("{file}: `{token}`, now called {new}"));
                 }
             }
         }

@@ -9,23 +9,23 @@
 //! - `f32 2x16384x64 full`: the same for heads that are long;
 //! - `f32 1x32768x64 full`, `f32 1x32768x64 causal expression`: a head whose scores alone would take 4 GiB;
 //! - `... causal tensor`, `... causal expression`: with that mask, as booleans that all heads share, or as
-//!   ops over indices. It is measured by turns with the unmasked row; `of ideal` is the unmasked time times
-//!   the share of 64 x 64 tiles that the mask keeps, divided by the time;
+//!   ops over indices. It is measured interleaved with the unmasked row; `of ideal` is the unmasked time
+//!   times the share of 64 x 64 tiles that the mask keeps, divided by the time;
 //! - `... full backward`, `... causal tensor backward`: the gradients of queries, keys and values, with the
 //!   statistics and the result of forward given, which forward has made of the same tensors. It is measured
-//!   by turns with forward of the same mask; `of ideal` is then its time divided by that of forward;
+//!   interleaved with forward of the same mask; `of ideal` is then its time divided by that of forward;
 //! - `f32 decode 8x4096x128 rows 2`: that many queries a head of keys, whose limit is the bytes of keys and
 //!   values;
 //! - `s8 on f16 decode 8x4096x128 rows 2`, `u4 on f16 8x2048x64 full`: keys and values stored so, with a
 //!   scale in f16 and a zero point for each 64 elements of a token; the limit of decode is their bytes;
 //! - `u8 throughout on bf16 8x1024x64 full`: queries, keys and values are dequantised from u8, the weights
-//!   are rounded to u8 behind the SoftMax, and so is the result. It is measured by turns with the row without
-//!   any of that; `of ideal` is then its time divided by that of the other;
+//!   are rounded to u8 behind the SoftMax, and so is the result. It is measured interleaved with the row
+//!   without any of that; `of ideal` is then its time divided by that of the other;
 //! - `f32 small 4x32x64`.
 //!
 //! Arithmetic counts 4 · depth operations for each pair that the mask keeps, masked pairs none;
 //! backward counts 10 · depth. `KiB` is the scratch that an execution takes for each of its threads.
-//! `--serve ROW` answers questions on standard input instead; `peers.py` asks them.
+//! `--serve ROW` reads requests on standard input instead; `peers.py` sends them.
 
 mod limits;
 mod masks;
@@ -509,8 +509,8 @@ fn fill(tensor: &mut TensorBuf, bytes: Option<&[u8]>, mask: Option<&Mask>) {
     }
 }
 
-/// The least seconds of runs that are measured by turns.
-fn best_by_turns(rounds: usize, all: &mut [&mut Ready]) -> Vec<f64> {
+/// The least seconds of runs that are interleaved.
+fn best_interleaved(rounds: usize, all: &mut [&mut Ready]) -> Vec<f64> {
     let runs: Vec<usize> = all.iter_mut().map(|ready| ready.runs()).collect();
     let mut best = vec![f64::MAX; all.len()];
     for _ in 0..rounds {
@@ -607,7 +607,7 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
     let is_compared = row.is_backward || row.is_throughout || row.mask.is_some();
     let mut full = is_compared.then(|| Ready::new(&full, &engine));
     let mut all: Vec<&mut Ready> = [&mut ready].into_iter().chain(full.as_mut()).collect();
-    let best = best_by_turns(rounds, &mut all);
+    let best = best_interleaved(rounds, &mut all);
     let Kept { pairs, tiles } = ready.kept;
     let products = if row.is_backward { 10.0 } else { 4.0 };
     let flops = products * (row.heads * row.queries * row.keys * row.depth) as f64 * pairs;

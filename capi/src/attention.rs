@@ -63,7 +63,7 @@ pub struct AttentionOptions {
     pub bias: *const LogicalTensor,
     /// Booleans that broadcast to the scores; null for none.
     pub mask: *const LogicalTensor,
-    /// The offset of a causal mask, of type s32; null unless `causal` asks for it.
+    /// The offset of a causal mask, of type s32; null unless `causal` needs an offset.
     pub offset: *const LogicalTensor,
     /// Where maximum + ln(sum) of each query's scores goes, f32; null for nowhere.
     pub stats: *const LogicalTensor,
@@ -273,7 +273,7 @@ impl AttentionOptions {
 }
 
 /// Adds the ops of masked attention to a graph: MatMul, Multiply, Tanh, Add, GenIndex, comparisons, Select,
-/// SoftMax, MatMul, as the options ask for them. They are ops like any other; constants are Fill ops.
+/// SoftMax, MatMul, as the options need them. They are ops like any other; constants are Fill ops.
 ///
 /// `op_num` and `tensor_num`, which may be null, receive how many ids the ops and the tensors between them
 /// have taken, from `first_op_id` and `first_tensor_id` on. `invalid_arguments` for an option that is out of

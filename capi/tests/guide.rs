@@ -178,7 +178,7 @@ fn links_lead_somewhere() {
             wrong.push(format!("{}: {link} {fault}", page.display()));
         }
     }
-    assert!(seen > 20, "links were looked at: {seen}");
+    assert!(seen > 20, "links were checked: {seen}");
     report(&wrong);
 }
 
@@ -209,7 +209,7 @@ fn messages_that_the_guide_explains_are_those_of_the_source() {
         wrong
             .extend(parts.filter(|part| !source.contains(part)).map(|part| format!("{message:?}: {part:?}")));
     }
-    assert!(explained > 15, "messages were looked at: {explained}");
+    assert!(explained > 15, "messages were checked: {explained}");
     report(&wrong);
 }
 

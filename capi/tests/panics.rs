@@ -95,7 +95,7 @@ fn a_panic_comes_back_as_a_status() {
         assert_eq!(sterna_engine_destroy(engine), SUCCESS);
     }
 
-    // In the middle of an execution, which asks for scratch; the compiled partition can be used again.
+    // In the middle of an execution, which allocates scratch; the compiled partition can be used again.
     let select = Select::new(self::engine(), 2);
     assert_eq!(panicking(|| select.execute()), RUNTIME_ERROR);
     assert!(last_message().contains("bytes today"), "{}", last_message());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::ending::Ending;
+use crate::command_error::CommandError;
 use crate::names::Names;
 use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
@@ -39,7 +39,7 @@ pub(crate) struct Converted {
 }
 
 /// Reads a graph or model, and gives it as graph JSON.
-pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
+pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, CommandError> {
     let mut loaded = args.source.load()?;
     let mut notes = std::mem::take(&mut loaded.notes);
     match &args.constants {
@@ -47,15 +47,15 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<Converted, Ending> {
             // By the names of the graph as it is read back.
             let names = Names::of_graph(&loaded.graph);
             let values = loaded.constants.iter().map(|(id, value)| (names.key(*id), *id, value.clone()));
-            notes.extend(npz::write(file, &values.collect::<Vec<_>>()).map_err(Ending::usage)?);
+            notes.extend(npz::write(file, &values.collect::<Vec<_>>()).map_err(CommandError::usage)?);
         }
         Some(folder) => {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))
-                .map_err(Ending::usage)?;
+                .map_err(CommandError::usage)?;
             for (id, value) in &loaded.constants {
                 let path = folder.join(format!("{id}.npy"));
-                notes.extend(npy::write(&path, *id, value).map_err(Ending::usage)?);
+                notes.extend(npy::write(&path, *id, value).map_err(CommandError::usage)?);
             }
         }
         None if loaded.constants.is_empty() => {}

@@ -1,4 +1,4 @@
-//! Edits of a graph that options ask for: other types, attributes, kinds and properties.
+//! Edits of a graph by options: other types, attributes, kinds and properties.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;

@@ -64,7 +64,7 @@ impl Fill {
 
 /// The fills of the tensors of a graph that nothing computes.
 pub(crate) struct Fills {
-    asked: Vec<(TensorId, Fill)>,
+    given: Vec<(TensorId, Fill)>,
     /// The values of constants; only a fill that an option names replaces one.
     constants: BTreeMap<TensorId, Value>,
     ranges: BTreeMap<TensorId, Range>,
@@ -77,7 +77,7 @@ impl Fills {
     pub(crate) fn new(
         graph: &Graph,
         constants: BTreeMap<TensorId, Value>,
-        asked: Vec<(TensorId, Fill)>,
+        given: Vec<(TensorId, Fill)>,
         seed: u64,
     ) -> Self {
         let mut ranges = BTreeMap::new();
@@ -89,22 +89,22 @@ impl Fills {
                 }
             }
         }
-        Self { asked, constants, ranges, seed }
+        Self { given, constants, ranges, seed }
     }
 
     /// Whether an option names a fill for the tensor.
     pub(crate) fn asks_for(&self, id: TensorId) -> bool {
-        self.asked.iter().any(|(asked, _)| *asked == id)
+        self.given.iter().any(|(given, _)| *given == id)
     }
 
     /// The elements for a tensor of known dims in row-major order; of 4 bits, two to a byte.
     pub(crate) fn elements(&self, desc: &LogicalTensor) -> Result<Vec<u8>> {
-        let asked = self.asked.iter().find(|(asked, _)| *asked == desc.id());
-        if let (None, Some(value)) = (asked, self.constants.get(&desc.id())) {
+        let given = self.given.iter().find(|(given, _)| *given == desc.id());
+        if let (None, Some(value)) = (given, self.constants.get(&desc.id())) {
             return Ok(value.bytes().to_vec());
         }
         let range = self.ranges.get(&desc.id()).unwrap_or(&Range::Any);
-        asked.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
+        given.map_or(&Fill::Random, |(_, fill)| fill).elements(desc, range, self.seed)
     }
 }
 

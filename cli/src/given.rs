@@ -87,14 +87,14 @@ pub(crate) fn expanded(given: &[(Option<Key>, Given)]) -> Result<Vec<GivenInput>
     Ok(inputs)
 }
 
-/// The array of an archive that is asked for by name, or is called as the input, or is the only one.
-fn entry_of(path: &Path, asked: Option<&str>, key: &str) -> Result<String> {
+/// The array of an archive with the name given, or with the name of the input, or the only array.
+fn entry_of(path: &Path, named: Option<&str>, key: &str) -> Result<String> {
     let mut entries = npz::entries(path)?;
-    let wanted = asked.unwrap_or(key);
+    let wanted = named.unwrap_or(key);
     if entries.iter().any(|entry| entry == wanted) {
         return Ok(wanted.into());
     }
-    if asked.is_none() && entries.len() == 1 {
+    if named.is_none() && entries.len() == 1 {
         return Ok(entries.remove(0));
     }
     let hint = did_you_mean(wanted, entries.iter().map(String::as_str));

@@ -6,9 +6,9 @@ mod args;
 mod batch;
 mod bench;
 mod check;
+mod command_error;
 mod convert;
 mod edit;
-mod ending;
 mod fill;
 mod given;
 mod host;
@@ -39,7 +39,7 @@ use clap::Parser;
 
 use self::args::{Args, Command, RunArgs};
 use self::convert::ConvertArgs;
-use self::ending::{Ending, FAILED, FINE, USAGE};
+use self::ending::{CommandError, FAILED, FINE, USAGE};
 use self::inspect::InspectArgs;
 use self::table::Form;
 use self::terminal::{print, say, write};
@@ -58,22 +58,22 @@ fn main() -> ExitCode {
     };
     ExitCode::from(match ended {
         Ok(code) => code,
-        Err(Ending::Failed(error)) => {
+        Err(CommandError::Failed(error)) => {
             say("error", format!("{error:#}"));
             FAILED
         }
-        Err(Ending::Usage(error)) => {
+        Err(CommandError::Usage(error)) => {
             say("error", format!("{error:#}"));
             USAGE
         }
     })
 }
 
-fn run(args: &RunArgs) -> Result<u8, Ending> {
+fn run(args: &RunArgs) -> Result<u8, CommandError> {
     let report = run::run(args)?;
     let text = match args.form.form() {
         Form::Text => report.to_string(),
-        Form::Json => report.to_json().map_err(Ending::failed)?,
+        Form::Json => report.to_json().map_err(CommandError::failed)?,
         Form::Csv => report.to_csv(),
         Form::Markdown => report.to_markdown(),
     };
@@ -83,7 +83,7 @@ fn run(args: &RunArgs) -> Result<u8, Ending> {
     Ok(if report.failures.is_empty() { FINE } else { FAILED })
 }
 
-fn inspect(args: &InspectArgs) -> Result<u8, Ending> {
+fn inspect(args: &InspectArgs) -> Result<u8, CommandError> {
     let shown = inspect::inspect(args)?;
     match &args.output {
         None => print(&shown.text)?,
@@ -94,7 +94,7 @@ fn inspect(args: &InspectArgs) -> Result<u8, Ending> {
     Ok(if shown.failures.is_empty() { FINE } else { FAILED })
 }
 
-fn convert(args: &ConvertArgs) -> Result<u8, Ending> {
+fn convert(args: &ConvertArgs) -> Result<u8, CommandError> {
     let converted = convert::convert(args)?;
     match &args.output {
         None => print(&converted.text)?,
@@ -104,10 +104,10 @@ fn convert(args: &ConvertArgs) -> Result<u8, Ending> {
     Ok(FINE)
 }
 
-fn ops(kind: Option<&str>) -> Result<u8, Ending> {
+fn ops(kind: Option<&str>) -> Result<u8, CommandError> {
     let text = match kind {
         None => ops::table(),
-        Some(name) => ops::detail(name).map_err(Ending::usage)?,
+        Some(name) => ops::detail(name).map_err(CommandError::usage)?,
     };
     print(&text)
 }

@@ -10,7 +10,7 @@ use crate::words::{did_you_mean, harmless, listed, plain};
 
 /// The place of the tensors that an option may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum PortScope {
     Inputs,
     Outputs,
     /// Inputs first.
@@ -80,7 +80,7 @@ impl Names {
 
     /// The own name of a tensor.
     pub(crate) fn of(&self, id: TensorId) -> Option<&str> {
-        self.on(Side::Both).chain(&self.unnamed).find(|tensor| tensor.id == id).map(NamedTensor::name)
+        self.on(PortScope::Both).chain(&self.unnamed).find(|tensor| tensor.id == id).map(NamedTensor::name)
     }
 
     /// The own names by tensor.
@@ -103,15 +103,15 @@ impl Names {
         self.of(id).map_or_else(|| id.to_string(), str::to_owned)
     }
 
-    fn on(&self, side: Side) -> impl Iterator<Item = &NamedTensor> {
-        let inputs = (side != Side::Outputs).then_some(&self.inputs);
-        let outputs = (side != Side::Inputs).then_some(&self.outputs);
+    fn on(&self, side: PortScope) -> impl Iterator<Item = &NamedTensor> {
+        let inputs = (side != PortScope::Outputs).then_some(&self.inputs);
+        let outputs = (side != PortScope::Inputs).then_some(&self.outputs);
         inputs.into_iter().flatten().chain(outputs.into_iter().flatten())
     }
 
     /// The tensor of a name, or else of an id, that an option gives; an id need not be that of an input or
     /// output.
-    pub(crate) fn find(&self, option: &str, key: &str, side: Side) -> Result<TensorId> {
+    pub(crate) fn find(&self, option: &str, key: &str, side: PortScope) -> Result<TensorId> {
         // A tensor whose own name it is comes before others that have it among theirs.
         let own: BTreeSet<TensorId> = self
             .on(side)
@@ -128,14 +128,14 @@ impl Names {
         match (own.len(), any.len(), first) {
             (1, ..) => Ok(own.into_iter().next().unwrap_or_default()),
             // An input before an output of the same name.
-            (2.., _, Some(first)) if side == Side::Both => Ok(first.id),
+            (2.., _, Some(first)) if side == PortScope::Both => Ok(first.id),
             (0, 1, _) => Ok(any.into_iter().next().unwrap_or_default()),
             (0, 0, _) => key.parse().map_err(|_| self.unknown(option, key, side)),
             _ => bail!("{option}: several tensors are named `{}`; name one by its id", plain(key)),
         }
     }
 
-    fn unknown(&self, option: &str, key: &str, side: Side) -> anyhow::Error {
+    fn unknown(&self, option: &str, key: &str, side: PortScope) -> anyhow::Error {
         let known = listed(self.on(side).map(|tensor| format!("`{}`", plain(tensor.name()))));
         let hint = did_you_mean(key, self.on(side).map(NamedTensor::name));
         let known = if known.is_empty() { "no names".into() } else { known };

@@ -59,7 +59,7 @@ pub(crate) struct PartitionReport {
     /// Pairs of an input and the output that may take its place.
     pub(crate) inplace: Vec<[TensorId; 2]>,
     /// The runner of the partition; none if it failed.
-    pub(crate) run_by: Option<Runner>,
+    pub(crate) run_by: Option<ExecutedBy>,
     /// Why its results are made up, if they are.
     pub(crate) made_up: Option<String>,
     /// The outputs that `--fill` names, filled for the partitions that follow.
@@ -75,7 +75,7 @@ pub(crate) struct PartitionReport {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Runner {
+pub(crate) enum ExecutedBy {
     /// The compiled partition.
     Compiled,
     /// The reference interpreter.
@@ -197,7 +197,7 @@ impl Report {
                 partition.id.to_string().into(),
                 partition.supported.to_string().into(),
                 partition.op_kinds().into(),
-                partition.run_by.map_or("", Runner::name).into(),
+                partition.run_by.map_or("", ExecutedBy::name).into(),
                 of(partition.compile_seconds.map(|seconds| seconds.to_string())),
                 of(execution.map(|execution| execution.repeat.to_string())),
                 of(execution.map(|execution| execution.best_seconds.to_string())),
@@ -225,7 +225,7 @@ impl Report {
             table.push([
                 partition.id.to_string().into(),
                 partition.op_kinds().into(),
-                partition.run_by.map_or("", Runner::name).into(),
+                partition.run_by.map_or("", ExecutedBy::name).into(),
                 time(partition.compile_seconds).into(),
                 time(execution.map(|execution| execution.best_seconds)).into(),
                 execution
@@ -241,7 +241,7 @@ impl Report {
     }
 }
 
-impl Runner {
+impl ExecutedBy {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Compiled => "compiled",
@@ -393,7 +393,7 @@ impl Display for PartitionReport {
         }
         if let Some(execution) = &self.execution {
             match self.run_by {
-                Some(Runner::Reference) => {
+                Some(ExecutedBy::Reference) => {
                     writeln!(f, "  execute  reference, {}", Time(execution.best_seconds))?;
                 }
                 _ => writeln!(f, "  execute  {execution}")?,
@@ -402,14 +402,14 @@ impl Display for PartitionReport {
         if let Some(tiles) = &self.mask_tiles {
             writeln!(f, "  mask     {tiles}")?;
         }
-        if self.run_by == Some(Runner::Nothing) {
+        if self.run_by == Some(ExecutedBy::Nothing) {
             writeln!(f, "  execute  nothing, it has no outputs")?;
         }
         if let Some(reason) = &self.made_up {
             writeln!(f, "  made up  {reason}")?;
         }
         for tensor in &self.filled {
-            writeln!(f, "  filled   tensor {tensor}, as --fill asks for")?;
+            writeln!(f, "  filled   tensor {tensor}, by --fill")?;
         }
         for check in &self.checks {
             let style = match check.equal {

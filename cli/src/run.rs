@@ -10,14 +10,14 @@ use sterna::{Engine, LogicalTensor, Op, Partition, Stream, Tensor, TensorId, Ten
 
 use crate::args::RunArgs;
 use crate::check;
-use crate::ending::Ending;
+use crate::command_error::CommandError;
 use crate::fill::{Fill, Fills};
 use crate::given::Given;
 use crate::host::HostTensor;
 use crate::inline;
-use crate::names::Side;
+use crate::names::PortScope;
 use crate::ports::{PortReport, TensorNames};
-use crate::report::{Execution, PartitionReport, Report, ResultReport, Runner, TilesReport, Written};
+use crate::report::{ExecutedBy, Execution, PartitionReport, Report, ResultReport, TilesReport, Written};
 use crate::shapes::in_memory;
 use crate::source::Loaded;
 use crate::timing::{Repeat, Timed, timed};
@@ -26,16 +26,16 @@ use crate::{npy, npz};
 
 /// Runs a graph as the arguments say. What fails within a partition is part of the report, and the others go
 /// on.
-pub(crate) fn run(args: &RunArgs) -> Result<Report, Ending> {
+pub(crate) fn run(args: &RunArgs) -> Result<Report, CommandError> {
     run_loaded(args, args.source.load()?)
 }
 
 /// Runs a graph that was read.
-pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, Ending> {
-    let partitions = loaded.graph.partitions(args.source.options.policy()).map_err(Ending::failed)?;
-    let mut asked = Asked::of(args, &loaded).map_err(Ending::usage)?;
-    loaded.notes.extend(asked.leave_unused(&loaded));
-    asked.check(&loaded, &partitions).map_err(Ending::usage)?;
+pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, CommandError> {
+    let partitions = loaded.graph.partitions(args.source.options.policy()).map_err(CommandError::failed)?;
+    let mut request = RunRequest::of(args, &loaded).map_err(CommandError::usage)?;
+    loaded.notes.extend(request.leave_unused(&loaded));
+    request.check(&loaded, &partitions).map_err(CommandError::usage)?;
 
     let engine = match args.threads {
         Some(threads) => Engine::builder().threads(threads.into()).build(),
@@ -52,12 +52,12 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, E
         failures: Vec::new(),
     };
     let constants = std::mem::take(&mut loaded.constants);
-    let fills = Fills::new(&loaded.graph, constants, asked.fill.clone(), args.seed);
+    let fills = Fills::new(&loaded.graph, constants, request.fill.clone(), args.seed);
     let mut run = GraphRun {
         repeat: Repeat::new(args.repeat, partitions.len()),
         check: args.check,
         names: TensorNames::new(loaded.names.by_id()),
-        tensors: inputs(&asked, &loaded, &fills, &engine, &mut report.notes)?,
+        tensors: inputs(&request, &loaded, &fills, &engine, &mut report.notes)?,
         made_up: BTreeSet::new(),
         fills,
         stream: Stream::new(&engine),
@@ -74,15 +74,15 @@ pub(crate) fn run_loaded(args: &RunArgs, mut loaded: Loaded) -> Result<Report, E
         report.partitions.push(partition);
     }
     report.notes.extend(made_up(&report.partitions));
-    write_outputs(&asked, &run, &mut report)?;
-    report.results = results(&asked, &loaded, &run).map_err(Ending::failed)?;
+    write_outputs(&request, &run, &mut report)?;
+    report.results = results(&request, &loaded, &run).map_err(CommandError::failed)?;
     report.name(&run.names);
     Ok(report)
 }
 
 /// The small results of a model, and of a graph whose inputs were written out.
-fn results(asked: &Asked, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
-    let is_written_out = asked.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
+fn results(request: &RunRequest, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultReport>> {
+    let is_written_out = request.input.iter().any(|(_, given)| matches!(given, Given::Inline(_)));
     let outputs: Vec<(String, TensorId)> = match loaded.is_model || is_written_out {
         true => loaded.names.outputs.iter().map(|port| (plain(port.name()), port.id)).collect(),
         false => Vec::new(),
@@ -102,7 +102,7 @@ fn results(asked: &Asked, loaded: &Loaded, run: &GraphRun) -> Result<Vec<ResultR
 }
 
 /// The options for tensors, by id.
-struct Asked {
+struct RunRequest {
     input: Vec<(TensorId, Given)>,
     output: Vec<OutputFile>,
     fill: Vec<(TensorId, Fill)>,
@@ -117,12 +117,12 @@ struct OutputFile {
 
 impl OutputFile {
     /// The files that options name.
-    fn all(asked: &[(Option<Key>, PathBuf)], loaded: &Loaded) -> Result<Vec<Self>> {
+    fn all(request: &[(Option<Key>, PathBuf)], loaded: &Loaded) -> Result<Vec<Self>> {
         let mut files: Vec<Self> = Vec::new();
-        for (key, path) in asked {
+        for (key, path) in request {
             let tensors = match key {
                 None => loaded.names.outputs.iter().map(|port| (port.id, port.name().to_owned())).collect(),
-                Some(key) => vec![(loaded.names.find("--output", key, Side::Outputs)?, key.clone())],
+                Some(key) => vec![(loaded.names.find("--output", key, PortScope::Outputs)?, key.clone())],
             };
             match files.iter_mut().find(|file| file.path == *path) {
                 None => files.push(Self { path: path.clone(), tensors }),
@@ -151,11 +151,11 @@ fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npz")
 }
 
-impl Asked {
+impl RunRequest {
     fn of(args: &RunArgs, loaded: &Loaded) -> Result<Self> {
         let input = loaded.given.clone();
         let output = OutputFile::all(&args.output, loaded)?;
-        let fill = loaded.resolve("--fill", &args.fill, Side::Both)?;
+        let fill = loaded.resolve("--fill", &args.fill, PortScope::Both)?;
         match input.iter().find(|(id, _)| fill.iter().any(|(filled, _)| id == filled)) {
             Some((id, _)) => bail!("tensor {id} is given by --input and by --fill; keep one of the two"),
             None => Ok(Self { input, output, fill }),
@@ -204,30 +204,30 @@ impl Asked {
 
 /// The inputs of the graph, as given, or filled.
 fn inputs(
-    asked: &Asked,
+    request: &RunRequest,
     loaded: &Loaded,
     fills: &Fills,
     engine: &Engine,
     notes: &mut Vec<String>,
-) -> Result<BTreeMap<TensorId, HostTensor>, Ending> {
+) -> Result<BTreeMap<TensorId, HostTensor>, CommandError> {
     let mut tensors = BTreeMap::new();
     for desc in loaded.graph.inputs() {
         let id = desc.id();
-        let desc = loaded.input_in_memory(desc).map_err(Ending::usage)?;
+        let desc = loaded.input_in_memory(desc).map_err(CommandError::usage)?;
         let mut tensor = HostTensor::zeroed(&desc, engine)
             .with_context(|| format!("no memory can be made for input {}", loaded.names.shown(id)))
-            .map_err(Ending::failed)?;
-        match asked.input.iter().find(|(given, _)| *given == id) {
-            None => tensor.fill(fills).map_err(Ending::usage)?,
+            .map_err(CommandError::failed)?;
+        match request.input.iter().find(|(given, _)| *given == id) {
+            None => tensor.fill(fills).map_err(CommandError::usage)?,
             Some((_, given)) => {
                 if given.is_of_numpy() {
                     notes.extend(npy::note(id, desc.data_type()));
                 }
-                let value = given.value(&desc).map_err(Ending::usage)?;
-                tensor.write(&value).map_err(Ending::failed)?;
-                if tensor.value().map_err(Ending::failed)? != value {
+                let value = given.value(&desc).map_err(CommandError::usage)?;
+                tensor.write(&value).map_err(CommandError::failed)?;
+                if tensor.value().map_err(CommandError::failed)? != value {
                     let why = "the strides in the graph make elements one that differ in its file";
-                    return Err(Ending::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
+                    return Err(CommandError::usage(anyhow!("tensor {id} cannot hold its values: {why}")));
                 }
             }
         }
@@ -248,8 +248,8 @@ fn made_up(partitions: &[PartitionReport]) -> Option<String> {
     Some(format!("nothing here computes {what}; {results} made up for those that follow"))
 }
 
-fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(), Ending> {
-    for OutputFile { path, tensors } in &asked.output {
+fn write_outputs(request: &RunRequest, run: &GraphRun, report: &mut Report) -> Result<(), CommandError> {
+    for OutputFile { path, tensors } in &request.output {
         let mut values = Vec::new();
         for (id, name) in tensors {
             let Some(tensor) = run.tensors.get(id) else {
@@ -257,7 +257,7 @@ fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(
                 report.failures.push(format!("{what}, so {} was not written", path.display()));
                 continue;
             };
-            values.push((name.clone(), *id, tensor.value().map_err(Ending::failed)?));
+            values.push((name.clone(), *id, tensor.value().map_err(CommandError::failed)?));
         }
         // An archive that lacks one is not written either.
         if values.len() < tensors.len() {
@@ -265,9 +265,9 @@ fn write_outputs(asked: &Asked, run: &GraphRun, report: &mut Report) -> Result<(
         }
         match (is_archive(path), &values[..]) {
             (false, [(_, id, value)]) => {
-                report.notes.extend(npy::write(path, *id, value).map_err(Ending::usage)?);
+                report.notes.extend(npy::write(path, *id, value).map_err(CommandError::usage)?);
             }
-            _ => report.notes.extend(npz::write(path, &values).map_err(Ending::usage)?),
+            _ => report.notes.extend(npz::write(path, &values).map_err(CommandError::usage)?),
         }
         for (_, id, _) in values {
             if run.made_up.contains(&id) {
@@ -299,7 +299,7 @@ impl GraphRun {
         let ran = self.has_inputs(partition).and_then(|()| match partition.is_supported() {
             true => self.execute(partition, &mut report),
             false if partition.outputs().is_empty() => {
-                report.run_by = Some(Runner::Nothing);
+                report.run_by = Some(ExecutedBy::Nothing);
                 Ok(())
             }
             false => self.interpret_or_make_up(partition, &mut report),
@@ -344,7 +344,7 @@ impl GraphRun {
             .collect::<Result<Vec<TensorMut<'_>>>>()?;
         let timed = timed(self.repeat, || Ok(compiled.execute(&self.stream, &tensors, &mut into)?))?;
         report.execution = Execution::of(timed, Some(compiled.bytes_moved()));
-        report.run_by = Some(Runner::Compiled);
+        report.run_by = Some(ExecutedBy::Compiled);
         report.mask_tiles = compiled.mask_tiles(&tensors)?.as_ref().map(TilesReport::of);
 
         if self.check {
@@ -370,17 +370,17 @@ impl GraphRun {
         let all_filled = partition.outputs().iter().all(|port| self.fills.asks_for(port.id()));
         let start = Instant::now();
         let values = match all_filled {
-            true => Err(anyhow!("all of its results are filled, as --fill asks for")),
+            true => Err(anyhow!("all of its results are filled by --fill")),
             false => self.reference(partition.ops()),
         };
         match values {
             Ok(values) => {
                 report.execution = Execution::of(Timed::once(start.elapsed()), None);
-                report.run_by = Some(Runner::Reference);
+                report.run_by = Some(ExecutedBy::Reference);
                 self.keep(partition, values, report)
             }
             Err(error) if all_filled || check::is_unknown(&error) => {
-                report.run_by = Some(Runner::MadeUp);
+                report.run_by = Some(ExecutedBy::MadeUp);
                 report.made_up = Some(format!("{error:#}"));
                 self.make_up(partition, report)
             }
@@ -442,7 +442,7 @@ impl GraphRun {
         Ok(())
     }
 
-    /// Fills those outputs of a partition for which `--fill` asks, whatever was computed.
+    /// Fills those outputs of a partition that `--fill` names, whatever was computed.
     fn replace_filled(&mut self, partition: &Partition, report: &mut PartitionReport) -> Result<()> {
         if report.made_up.is_some() {
             return Ok(());

@@ -10,8 +10,8 @@ use sterna::{
     reference,
 };
 
+use crate::command_error::CommandError;
 use crate::edit::over_and_over;
-use crate::ending::Ending;
 use crate::words::check_id;
 
 /// Another shape, another layout, or both, for a tensor.
@@ -110,7 +110,7 @@ impl LayoutEdit {
 ///
 /// A tensor keeps the shape that the graph gives it, unless something that it is computed from has another
 /// shape now.
-pub(crate) fn settle<S>(graph: Graph, overrides: &[(TensorId, S)]) -> Result<Graph, Ending>
+pub(crate) fn settle<S>(graph: Graph, overrides: &[(TensorId, S)]) -> Result<Graph, CommandError>
 where
     S: Into<ShapeEdit> + Clone,
 {
@@ -125,26 +125,26 @@ pub(crate) fn settle_edited(
     mut graph: Graph,
     overrides: &[(TensorId, ShapeEdit)],
     edited: &HashSet<OpId>,
-) -> Result<Graph, Ending> {
-    graph.finalize().map_err(Ending::failed)?;
+) -> Result<Graph, CommandError> {
+    graph.finalize().map_err(CommandError::failed)?;
     let mut shapes = Shapes::given(&graph, overrides, edited)?;
     let mut ops: HashMap<OpId, Op> = HashMap::new();
     // Partitions of one op each come in an order in which each op stands behind those that it depends on.
-    for partition in graph.partitions(Policy::Debug).map_err(Ending::failed)? {
+    for partition in graph.partitions(Policy::Debug).map_err(CommandError::failed)? {
         for op in partition.ops() {
-            ops.insert(op.id(), shapes.settled(op).map_err(Ending::failed)?);
+            ops.insert(op.id(), shapes.resolved(op).map_err(CommandError::failed)?);
         }
     }
     if graph.ops().iter().all(|op| ops.get(&op.id()) == Some(op)) {
         return Ok(graph);
     }
-    let mut settled = Graph::new();
-    settled.set_fpmath(graph.fpmath()).map_err(Ending::failed)?;
+    let mut resolved = Graph::new();
+    resolved.set_fpmath(graph.fpmath()).map_err(CommandError::failed)?;
     for op in graph.ops() {
-        settled.add_op(ops.remove(&op.id()).unwrap_or_else(|| op.clone())).map_err(Ending::failed)?;
+        resolved.add_op(ops.remove(&op.id()).unwrap_or_else(|| op.clone())).map_err(CommandError::failed)?;
     }
-    settled.finalize().map_err(Ending::failed)?;
-    Ok(settled)
+    resolved.finalize().map_err(CommandError::failed)?;
+    Ok(resolved)
 }
 
 /// The descriptions of a graph's tensors, and which of them have another shape than in the graph.
@@ -162,7 +162,7 @@ impl<'a> Shapes<'a> {
         graph: &Graph,
         overrides: &'a [(TensorId, ShapeEdit)],
         edited: &'a HashSet<OpId>,
-    ) -> Result<Self, Ending> {
+    ) -> Result<Self, CommandError> {
         let produced = graph.ops().iter().flat_map(Op::outputs);
         let all: Vec<&LogicalTensor> = graph.inputs().into_iter().chain(produced).collect();
         let ids: Vec<TensorId> = all.iter().map(|tensor| tensor.id()).collect();
@@ -170,18 +170,18 @@ impl<'a> Shapes<'a> {
             graph.inputs().into_iter().map(|input| (input.id(), input.clone())).collect();
         let (mut changed, mut layouts) = (HashSet::new(), HashMap::new());
         for (id, edit) in overrides {
-            check_id("--shape", *id, &ids, "a tensor of the graph").map_err(Ending::usage)?;
+            check_id("--shape", *id, &ids, "a tensor of the graph").map_err(CommandError::usage)?;
             let is_input = known.contains_key(id);
             for tensor in all.iter().filter(|tensor| tensor.id() == *id) {
                 match (edit, tensor.known_dims()) {
-                    // Known once its op is settled.
+                    // Known once its op is resolved.
                     (ShapeEdit { dims: None, layout: Some(layout) }, _) if !is_input => {
                         layouts.insert(*id, layout);
                     }
                     (edit, dims) => {
                         let described = described(tensor, edit)
                             .with_context(|| format!("--shape gives tensor {id} what cannot be"))
-                            .map_err(Ending::usage)?;
+                            .map_err(CommandError::usage)?;
                         if described.known_dims() != dims {
                             changed.insert(*id);
                         }
@@ -193,14 +193,14 @@ impl<'a> Shapes<'a> {
         Ok(Self { known, changed, layouts, edited })
     }
 
-    /// An op between tensors whose shapes are settled, as far as they can be.
-    fn settled(&mut self, op: &Op) -> Result<Op> {
-        let mut settled = Op::new(op.id(), op.kind()).named(op.name());
+    /// An op between tensors whose shapes are resolved, as far as they can be.
+    fn resolved(&mut self, op: &Op) -> Result<Op> {
+        let mut resolved = Op::new(op.id(), op.kind()).named(op.name());
         for (attr, value) in op.attrs() {
-            settled = settled.attr(attr, self.linked(op, attr).unwrap_or_else(|| value.clone()));
+            resolved = resolved.attr(attr, self.linked(op, attr).unwrap_or_else(|| value.clone()));
         }
         for input in op.inputs() {
-            settled = settled.input(self.known.get(&input.id()).unwrap_or(input).clone());
+            resolved = resolved.input(self.known.get(&input.id()).unwrap_or(input).clone());
         }
         let inferred = self.inferred(op);
         let depends_on_changed = self.edited.contains(&op.id())
@@ -227,13 +227,13 @@ impl<'a> Shapes<'a> {
                 self.changed.insert(output.id());
             }
             self.known.insert(output.id(), described.clone());
-            settled = settled.output(described);
+            resolved = resolved.output(described);
         }
-        Ok(settled)
+        Ok(resolved)
     }
 
-    /// The value of an attribute that follows the shape of an input: scales and zero points of channels,
-    /// whose number is another now, or of which others were given, come over and over.
+    /// The value of an attribute that follows the shape of an input: scales and zero points of channels
+    /// are repeated if the number of channels changed, or if another number was given.
     fn linked(&self, op: &Op, attr: Attr) -> Option<AttrValue> {
         let input = op.inputs().first()?;
         let is_quantized = matches!(op.kind(), OpKind::Quantize | OpKind::Dequantize);

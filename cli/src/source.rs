@@ -13,10 +13,10 @@ use sterna::reference::Value;
 use sterna::{DataType, Error, FpMath, Graph, JsonFault, LogicalTensor, Policy, Property, TensorId};
 use sterna_import::{Fault, Imported, Options, onnx, openvino};
 
+use crate::command_error::CommandError;
 use crate::edit::{self, AttrEdit, Edits, KindEdit, TypeEdit};
-use crate::ending::Ending;
 use crate::given::{Given, GivenInput, expanded};
-use crate::names::{Names, Side, op_of};
+use crate::names::{Names, PortScope, op_of};
 use crate::shapes::{ShapeEdit, in_memory, settle_edited};
 use crate::words::{Key, listed, plain};
 use crate::{minibatch, parse, words};
@@ -126,7 +126,7 @@ impl Loaded {
         &self,
         option: &str,
         named: &[(Key, T)],
-        side: Side,
+        side: PortScope,
     ) -> Result<Vec<(TensorId, T)>> {
         let resolved =
             named.iter().map(|(key, value)| Ok((self.names.find(option, key, side)?, value.clone())));
@@ -142,7 +142,7 @@ impl Loaded {
             named.chain(self.graph.inputs().into_iter().map(LogicalTensor::id)).collect();
         let (mut resolved, mut passed, mut is_any_named) = (Vec::new(), Vec::new(), false);
         for GivenInput { key, given, is_named_by_file } in inputs {
-            match (self.names.find("--input", key, Side::Inputs), is_named_by_file) {
+            match (self.names.find("--input", key, PortScope::Inputs), is_named_by_file) {
                 (Ok(id), true) if known.contains(&id) => {
                     is_any_named = true;
                     resolved.push((id, given.clone()));
@@ -211,7 +211,7 @@ impl GraphOptions {
         // An input of a model that no op uses is no tensor of the graph.
         let idle: BTreeSet<TensorId> = loaded.names.inputs.iter().map(|input| input.id).collect();
         let tensor = |option: &str, key: &str| {
-            let id = loaded.names.find(option, key, Side::Both)?;
+            let id = loaded.names.find(option, key, PortScope::Both)?;
             if !known.contains(&id) && !idle.contains(&id) {
                 bail!("{option} names tensor {id}, which is not a tensor of the graph");
             }
@@ -258,12 +258,12 @@ impl GraphArgs {
 
     /// The graph, with what options change of it. A model takes types and shapes that it does not say from
     /// the values of inputs.
-    pub(crate) fn load(&self) -> Result<Loaded, Ending> {
-        let inputs = expanded(&self.options.input).map_err(Ending::usage)?;
-        let bytes = read(&self.graph).map_err(Ending::usage)?;
+    pub(crate) fn load(&self) -> Result<Loaded, CommandError> {
+        let inputs = expanded(&self.options.input).map_err(CommandError::usage)?;
+        let bytes = read(&self.graph).map_err(CommandError::usage)?;
         if is_onnx(&self.graph, &bytes) {
             if self.options.weights.is_some() {
-                return Err(Ending::usage(anyhow!("--weights goes with a model of OpenVINO")));
+                return Err(CommandError::usage(anyhow!("--weights goes with a model of OpenVINO")));
             }
             let is_stdin = self.graph == Path::new("-");
             return self.model(
@@ -277,26 +277,30 @@ impl GraphArgs {
             );
         }
         let text = String::from_utf8(bytes).ok().with_context(|| format!("{} is no text", self.name()));
-        let text = text.map_err(Ending::usage)?;
+        let text = text.map_err(CommandError::usage)?;
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
-            let weights = self.weights_of().map_err(Ending::usage)?;
+            let weights = self.weights_of().map_err(CommandError::usage)?;
             return self.model(&|options| openvino::read_with(&text, &weights, options), &inputs, false);
         }
         let of_models = [("--weights", self.options.weights.is_some()), ("--partial", self.options.partial)];
         if let Some(option) = of_models.iter().find(|option| option.1) {
-            return Err(Ending::usage(anyhow!("{} goes with a model; this is a graph in JSON", option.0)));
+            return Err(CommandError::usage(anyhow!(
+                "{} goes with a model; this is a graph in JSON",
+                option.0
+            )));
         }
         let (mut graph, notes) = Graph::from_json_with_notes(&text).map_err(|error| {
             let said = format!("cannot read a graph from {}", self.name());
-            Ending::failed(match &error {
+            CommandError::failed(match &error {
                 Error::Json(fault) => anyhow!("{said}: {error}{}", Pointer::to(&text, fault)),
                 _ => anyhow!(error).context(said),
             })
         })?;
-        graph.finalize().map_err(Ending::failed)?;
+        graph.finalize().map_err(CommandError::failed)?;
         let notes = notes.iter().map(ToString::to_string).collect();
         let mut loaded = Loaded { names: Names::of_graph(&graph), graph, notes, ..Loaded::default() };
-        let mut shapes = loaded.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        let mut shapes =
+            loaded.resolve("--shape", &self.options.shape, PortScope::Both).map_err(CommandError::usage)?;
         let note = self.options.with_samples(&loaded, &mut shapes);
         loaded.notes.extend(note);
         self.changed(loaded, &shapes, &inputs)
@@ -308,13 +312,13 @@ impl GraphArgs {
         mut loaded: Loaded,
         shapes: &[(TensorId, ShapeEdit)],
         inputs: &[GivenInput],
-    ) -> Result<Loaded, Ending> {
-        let edits = self.options.edits(&loaded).map_err(Ending::usage)?;
+    ) -> Result<Loaded, CommandError> {
+        let edits = self.options.edits(&loaded).map_err(CommandError::usage)?;
         let graph = std::mem::take(&mut loaded.graph);
         let reshaped = shapes.iter().filter(|(_, edit)| edit.dims.is_some()).map(|(id, _)| *id).collect();
-        let edited = edits.apply(graph, &mut loaded.constants, &reshaped).map_err(Ending::usage)?;
+        let edited = edits.apply(graph, &mut loaded.constants, &reshaped).map_err(CommandError::usage)?;
         loaded.graph = settle_edited(edited.graph, shapes, &edited.ops)?;
-        let (given, notes) = loaded.inputs(inputs).map_err(Ending::usage)?;
+        let (given, notes) = loaded.inputs(inputs).map_err(CommandError::usage)?;
         loaded.given = given;
         loaded.notes.extend(notes);
         Ok(loaded)
@@ -326,8 +330,9 @@ impl GraphArgs {
         read: &dyn Fn(&Options) -> Result<Imported, sterna_import::Error>,
         inputs: &[GivenInput],
         takes_values: bool,
-    ) -> Result<Loaded, Ending> {
-        let failed = |error| Ending::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
+    ) -> Result<Loaded, CommandError> {
+        let failed =
+            |error| CommandError::failed(anyhow!("cannot read a model from {}: {error}", self.name()));
         // The names of its inputs, even if parts of it cannot be mapped as they are.
         let survey = read(&Options { partial: true, ..Options::default() }).map_err(failed)?;
         let ports: BTreeMap<TensorId, (String, LogicalTensor)> = survey
@@ -340,7 +345,8 @@ impl GraphArgs {
         let mut options = Options { partial: self.options.partial, ..Options::default() };
         // What the reader of the model does not take, by name.
         let mut later: Vec<(Key, ShapeEdit)> = Vec::new();
-        let mut shapes = survey.resolve("--shape", &self.options.shape, Side::Both).map_err(Ending::usage)?;
+        let mut shapes =
+            survey.resolve("--shape", &self.options.shape, PortScope::Both).map_err(CommandError::usage)?;
         let note = self.options.with_samples(&survey, &mut shapes);
         for (index, (id, edit)) in shapes.into_iter().enumerate() {
             let key =
@@ -353,15 +359,15 @@ impl GraphArgs {
             }
         }
         let mut values = BTreeMap::new();
-        for (id, given) in survey.inputs(inputs).map_err(Ending::usage)?.0 {
+        for (id, given) in survey.inputs(inputs).map_err(CommandError::usage)?.0 {
             let Some((name, tensor)) = ports.get(&id) else { continue };
-            let (data_type, dims) = given.description().map_err(Ending::usage)?;
+            let (data_type, dims) = given.description().map_err(CommandError::usage)?;
             if takes_values {
                 let desc = LogicalTensor::strided(id, tensor.data_type(), &dims);
                 let value = desc.map_err(Into::into).and_then(|desc| given.value(&desc));
                 // A value of the type that an option gives is no constant of the model.
                 match self.options.types.is_empty() {
-                    true => drop(values.insert(name.clone(), value.map_err(Ending::usage)?)),
+                    true => drop(values.insert(name.clone(), value.map_err(CommandError::usage)?)),
                     false => values.extend(value.ok().map(|value| (name.clone(), value))),
                 }
             }
@@ -372,7 +378,7 @@ impl GraphArgs {
         }
         for TypeEdit { key, data_type } in &self.options.types {
             let Some(key) = key else { continue };
-            let id = survey.names.find("--type", key, Side::Both).map_err(Ending::usage)?;
+            let id = survey.names.find("--type", key, PortScope::Both).map_err(CommandError::usage)?;
             options.types.extend(ports.get(&id).map(|(name, _)| (name.clone(), *data_type)));
         }
         let as_it_stands = options.shapes.is_empty() && options.types.is_empty();
@@ -392,7 +398,7 @@ impl GraphArgs {
                         if matches!(**fault, Fault::UnknownShape { .. }) && !open.is_empty() =>
                     {
                         let (name, open) = (self.name(), open.join(" "));
-                        Ending::failed(anyhow!(
+                        CommandError::failed(anyhow!(
                             "cannot read a model from {name}: {error}; {open} gives a shape"
                         ))
                     }
@@ -401,7 +407,7 @@ impl GraphArgs {
             }
         };
         loaded.notes.extend(note);
-        let shapes = loaded.resolve("--shape", &later, Side::Both).map_err(Ending::usage)?;
+        let shapes = loaded.resolve("--shape", &later, PortScope::Both).map_err(CommandError::usage)?;
         self.changed(loaded, &shapes, inputs)
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Color, Style};
 use anyhow::Context;
 
-use crate::ending::{Ending, FINE};
+use crate::command_error::{CommandError, FINE};
 
 /// Styles of text; whoever prints it removes them if nobody sees them.
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -25,21 +25,21 @@ pub(crate) fn painted(style: Style, text: impl Display) -> String {
 }
 
 /// Writes a file, without the colours of text for a terminal.
-pub(crate) fn write(path: &Path, text: &str) -> Result<u8, Ending> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<u8, CommandError> {
     let text = anstream::adapter::strip_str(text).to_string();
     std::fs::write(path, text)
         .with_context(|| format!("cannot write {}", path.display()))
-        .map_err(Ending::usage)?;
+        .map_err(CommandError::usage)?;
     Ok(FINE)
 }
 
 /// Prints to standard output, in colours if that is a terminal that wants them. A reader who closes it early
 /// has read enough, which is no error.
-pub(crate) fn print(text: &str) -> Result<u8, Ending> {
+pub(crate) fn print(text: &str) -> Result<u8, CommandError> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Ending::failed(anyhow::anyhow!("cannot write to standard output: {error}")))
+            Err(CommandError::failed(anyhow::anyhow!("cannot write to standard output: {error}")))
         }
         _ => Ok(FINE),
     }

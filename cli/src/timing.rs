@@ -24,8 +24,8 @@ pub(crate) enum Repeat {
 }
 
 impl Repeat {
-    pub(crate) fn new(asked: Option<u32>, partitions: usize) -> Self {
-        match asked {
+    pub(crate) fn new(repeat: Option<u32>, partitions: usize) -> Self {
+        match repeat {
             Some(times) => Self::Times(times),
             None => {
                 Self::For(OF_PARTITION.min(OF_ALL / u32::try_from(partitions.max(1)).unwrap_or(u32::MAX)))

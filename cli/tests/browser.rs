@@ -217,7 +217,7 @@ fn a_click_on_a_partition_shows_its_plan() {
             let (link, section) = (format!("svg a.of-{part}"), format!("#partition-{part}"));
             assert!(
                 !browser.is_displayed(&section),
-                "{name}: partition {part} is shown before it is asked for"
+                "{name}: partition {part} is shown before it is selected"
             );
             browser.click(&link);
             assert!(browser.is_displayed(&section), "{name}: a click on partition {part} shows nothing");

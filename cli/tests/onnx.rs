@@ -79,7 +79,7 @@ fn what_a_model_leaves_open_is_given() {
         "{}",
         refused.err
     );
-    // A shape is asked for by the option that gives it.
+    // The message for a missing shape names the option that sets it.
     let open = Onnx::of(node("Flatten", &["x"], &["y"], &[]), &[-1, 3]);
     let model = room.write("open.onnx", open.bytes());
     let refused = sterna(&["run", &model]);

@@ -340,7 +340,7 @@ fn a_fill_of_what_is_computed_reaches_what_follows() {
     let output = format!("4={out}");
     let ended = sterna(&["run", &graph, "--check", "--fill", "3=7", "--output", &output]);
     none_of(complaint("filled", &ended, 0, "").into_iter().collect());
-    assert!(ended.out.contains("  filled   tensor 3, as --fill asks for\n"), "{}", ended.out);
+    assert!(ended.out.contains("  filled   tensor 3, by --fill\n"), "{}", ended.out);
     assert!(ended.out.contains("tensor 3: all 6 elements equal the reference"), "{}", ended.out);
     assert_eq!(read_npy(&out).1, 7f32.to_ne_bytes().repeat(6));
 }

@@ -1,5 +1,5 @@
-//! Lowers attention to one phase: two products with a SoftMax between them, the pointwise ops that make the
-//! scores, and those that follow.
+//! Lowers attention to one phase: two products with a SoftMax between them, and the pointwise ops before,
+//! between and behind them.
 //!
 //! [`Shape::new`] checks whether a partition has the form that the phase runs: the SoftMax goes along the
 //! keys, scores and weights are no outputs, and all operands of a tile are strided. Any other partition runs
@@ -7,10 +7,11 @@
 
 use smallvec::smallvec;
 
-use super::attention_shape::{Shape, TokenOperands, empty_nest, result, round, widen};
+use super::attention_shape::{Shape, TokenOperands, result, round, widen};
 use super::elementwise::DriverSpace;
 use super::machine::Machine;
 use super::phases::{PlanBuilder, ShapedPartition};
+use super::quantized_tokens::quantized_layout;
 use super::{decode, gemm};
 use crate::error::{CompileFault, Result};
 use crate::graph::logical_tensor::LogicalTensor;
@@ -21,7 +22,7 @@ use crate::kernels::pointwise::Kernel1;
 use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
-    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, TileProgram, ValueProduct,
+    AttentionCore, AttentionPhase, AttentionScratch, KEYS, LoopNest, Phase, Plan, ValueProduct,
     WeightsProgram,
 };
 use crate::types::dtype::DataType;
@@ -53,7 +54,7 @@ fn add(
     let group = &shaped.group;
     let type_of = |value: usize| group.values[value].data_type;
     let unsupported = |what: &str| CompileFault::Unsupported(format!("no kernel runs attention {what}"));
-    let mut operands = TokenOperands::new(plan, shape)?;
+    let operands = TokenOperands::new(plan, shape)?;
     if decode::fits(shape, &operands) {
         return decode::add(plan, shape, operands, level);
     }
@@ -70,39 +71,28 @@ fn add(
         columns: Some(shape.query_axis),
         tile,
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+        rows_innermost: true,
+        overwrites_results: true,
     };
-    let mut nest = match shape.logits == shape.scores {
-        true => empty_nest(shape, [shape.key_axis, shape.query_axis], tile),
-        false => {
-            let from = [(shape.scores, AttentionCore::SCORES)];
-            plan.slot_program(&space, &from, shape.logits, AttentionCore::LOGITS)?
-        }
+    let supplied = (shape.scores, AttentionCore::SCORES);
+    let (nest, unmasked) = match shape.logits == shape.scores {
+        true => (space.empty_nest(), None),
+        false => (
+            plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
+            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
+        ),
     };
-    let mut unmasked = match shape.logits == shape.scores {
-        true => None,
-        false => {
-            let supplied = (shape.scores, AttentionCore::SCORES);
-            plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?
-        }
-    };
-    for nest in [&mut nest].into_iter().chain(&mut unmasked) {
-        keys_innermost(nest);
-        rewrite_roots(&mut nest.program);
-    }
     let weights = match shape.weights {
         None => None,
         Some([from, to]) => {
             let widths = [width(from), width(to)];
             let space = DriverSpace { slots: smallvec![slot(widths[0]), slot(widths[1])], ..space };
             let supplied = [(from, AttentionCore::SCORES)];
-            let mut nest = plan.slot_program(&space, &supplied, to, AttentionCore::LOGITS)?;
-            keys_innermost(&mut nest);
-            rewrite_roots(&mut nest.program);
+            let nest = plan.slot_program(&space, &supplied, to, AttentionCore::LOGITS)?;
             Some((nest, widths, [from, to].map(type_of)))
         }
     };
 
-    operands.place_stats(plan, shape);
     let of_result = |width: usize| (width as isize, (QUERIES * width) as isize);
     let result = result(plan, shape, tile.columns, of_result, level)?;
     let attached = |nest: LoopNest| {
@@ -156,62 +146,65 @@ fn add(
     let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
         return Err(refuse(plan));
     };
-    let mut phase = AttentionPhase {
+    let product = GemmKernel::new(level, form);
+    let layout = {
+        let packs = Packs { queries: &pack_queries, keys: pack_keys, values: pack_values };
+        scratch_layout(&core, product.panel_columns(), packs, &value_product, weights.as_ref())
+    };
+    let phase = AttentionPhase {
         core,
         types,
-        product: GemmKernel::new(level, form),
+        product,
         value_product,
         kernels: AttentionKernels::new(level),
         queries: pack_queries,
         keys: pack_keys,
         values: pack_values,
         weights,
-        layout: AttentionScratch::default(),
+        layout,
     };
-    phase.layout = scratch_layout(&mut phase);
     plan.push(Phase::Attention(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
 
-/// Makes the loop over blocks of keys the innermost one; before, it is the last but one.
-pub(super) fn keys_innermost(nest: &mut LoopNest) {
-    let (keys, queries) = (nest.row_blocks, nest.column_blocks);
-    nest.loops.swap(keys, queries);
-    nest.program.invalidated_by.swap(keys, queries);
-    (nest.row_blocks, nest.column_blocks) = (queries, keys);
+/// The kernels that bring operands to the form that the products read.
+struct Packs<'a> {
+    queries: &'a PackPanel,
+    keys: Option<RowPack>,
+    values: Option<RowPack>,
 }
 
-/// Lets the roots of a program run in each tile, because the driver overwrites their results.
-pub(super) fn rewrite_roots(program: &mut TileProgram) {
-    let roots = &program.roots;
-    program.invalidated_by.iter_mut().for_each(|steps| steps.extend(roots.iter().copied()));
-}
-
-fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
-    let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
-    let mut end = phase.nest.program.scratch.max(unmasked);
+/// The layout of the scratch of a thread. `lanes` are the columns of a panel of the product of scores.
+fn scratch_layout(
+    core: &AttentionCore,
+    lanes: usize,
+    packs: Packs<'_>,
+    value_product: &ValueProduct,
+    weights_program: Option<&WeightsProgram>,
+) -> AttentionScratch {
+    let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
+    let mut end = core.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
         let start = end.next_multiple_of(LINE);
         end = start.saturating_add(bytes);
         start
     };
-    let (depth, value_columns) = (phase.depth, phase.value_columns);
-    let lanes = phase.product.panel_columns();
+    let (depth, value_columns) = (core.depth, core.value_columns);
     let tile = |rows: usize, width: usize| rows.saturating_mul(QUERIES * width);
     let row = |elements: usize| elements.saturating_mul(4).next_multiple_of(LINE).saturating_add(LINE);
-    let [of_keys, of_values] = [0, 1].map(|operand| phase.quantized[operand].is_some());
+    let [of_keys, of_values] = [0, 1].map(|operand| core.quantized[operand].is_some());
     let converted = |pack: Option<RowPack>, is_quantized: bool, row: usize| match pack {
         None if !is_quantized => 0,
         _ => row.saturating_mul(KEYS),
     };
     let typed = |kernel: Option<Kernel1>, rows: usize| kernel.map_or(0, |_| tile(rows, 2));
     let (key_row, value_row) = (row(depth), row(value_columns));
-    let result_program = take(phase.result.nest.program.scratch);
+    let result_program = take(core.result.nest.program.scratch);
     let panels = QUERIES.div_ceil(lanes);
-    let queries = take(phase.queries.panel_bytes(depth).saturating_mul(panels));
-    let keys = take(converted(phase.keys, of_keys, key_row));
-    let values = take(converted(phase.values, of_values, value_row));
-    let (packed_values, packed_weights) = match &phase.value_product {
+    let queries = take(packs.queries.panel_bytes(depth).saturating_mul(panels));
+    let keys = take(converted(packs.keys, of_keys, key_row));
+    let values = take(converted(packs.values, of_values, value_row));
+    let (packed_values, packed_weights) = match value_product {
         ValueProduct::F32(_) => (0, 0),
         ValueProduct::Pairs { weights, .. } => {
             let panels = QUERIES.div_ceil(weights.columns());
@@ -221,17 +214,17 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
     };
     let scores = take(tile(KEYS, 4));
     let weights = take(tile(KEYS, 4));
-    let typed_scores = take(typed(phase.round_scores, KEYS));
-    let typed_logits = take(typed(phase.widen_logits, KEYS));
-    let programmed = |bytes: usize| if phase.weights.is_some() { bytes } else { 0 };
-    let weights_program = take(phase.weights.as_ref().map_or(0, |weights| weights.nest.program.scratch));
+    let typed_scores = take(typed(core.round_scores, KEYS));
+    let typed_logits = take(typed(core.widen_logits, KEYS));
+    let programmed = |bytes: usize| if weights_program.is_some() { bytes } else { 0 };
+    let weights_scratch = take(weights_program.map_or(0, |weights| weights.nest.program.scratch));
     let typed_weights = take(programmed(tile(KEYS, 4)));
     let typed_factors = take(programmed(tile(KEYS, 4)));
     let factors = take(programmed(tile(KEYS, 4)));
     let result = take(tile(value_columns, 4));
-    let typed_result = take(typed(phase.result.round, value_columns));
+    let typed_result = take(typed(core.result.round, value_columns));
     let pack = take(pack::SCRATCH);
-    phase.core.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut take));
     AttentionScratch {
         result_program,
         queries,
@@ -245,13 +238,14 @@ fn scratch_layout(phase: &mut AttentionPhase) -> AttentionScratch {
         weights,
         typed_scores,
         typed_logits,
-        weights_program,
+        weights_program: weights_scratch,
         typed_weights,
         typed_factors,
         factors,
         result,
         typed_result,
         pack,
+        quantized,
         end: end.next_multiple_of(LINE),
     }
 }

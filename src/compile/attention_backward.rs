@@ -11,7 +11,6 @@ mod form;
 use smallvec::{SmallVec, smallvec};
 
 use self::form::{BackwardShape, Factors};
-use super::attention::{keys_innermost, rewrite_roots};
 use super::elementwise::{DriverSpace, ShapedGroup};
 use super::gemm;
 use super::machine::Machine;
@@ -28,8 +27,7 @@ use crate::kernels::{Extent, LINE};
 use crate::partition::Partition;
 use crate::plan::{
     Access, BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot,
-    GROUP, KEYS, Loop, LoopNest, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, Plan, SLOTS, StepSet,
-    TileChain, TileProgram, TypedTile,
+    GROUP, KEYS, OPERANDS, OperandForm, OuterAxis, Phase, PhaseOperand, Plan, SLOTS, TileChain, TypedTile,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level};
@@ -48,7 +46,7 @@ pub(super) fn lower(
     let mut plan = PlanBuilder::new(&shaped, machine.level, machine.single_thread);
     let anchors = &shaped.group.anchors;
     let mut is_done = vec![false; anchors.len()];
-    // Sums that need no product come first, whatever follows.
+    // Sums that need no product come first, because the phase may read their results.
     for anchor in 0..anchors.len() {
         let is_sum = infer::is_reduction(&partition.ops()[anchors[anchor].op]);
         if is_sum && anchors[anchor].inputs.iter().all(|&input| plan.is_computable(input, &[])) {
@@ -142,16 +140,13 @@ fn add(
 
     // Tile programs. Scratch of each comes before all tiles.
     let mut chains = Chains { plan, shape, group, level, programs: 0, tiles: Places(0) };
-    let mut layout = BackwardScratch {
-        scores: chains.tiles.take(tile_bytes(4)),
-        gradients: chains.tiles.take(if shape.gradients.is_some() { tile_bytes(4) } else { 0 }),
-        ..BackwardScratch::default()
-    };
+    let score_tile = chains.tiles.take(tile_bytes(4));
+    let gradient_tile = chains.tiles.take(if shape.gradients.is_some() { tile_bytes(4) } else { 0 });
     let raw = |product: &Factors, slot: usize, tile: usize| (product.result, slot, tile);
     let supplied: SmallVec<[(usize, usize, usize); 3]> =
-        [Some(raw(&shape.scores, TileChain::SCORES, layout.scores))]
+        [Some(raw(&shape.scores, TileChain::SCORES, score_tile))]
             .into_iter()
-            .chain([shape.gradients.map(|product| raw(&product, TileChain::GRADIENTS, layout.gradients))])
+            .chain([shape.gradients.map(|product| raw(&product, TileChain::GRADIENTS, gradient_tile))])
             .flatten()
             .collect();
     let (chain, weights, factors, slopes, softmax);
@@ -162,7 +157,7 @@ fn add(
             wanted.extend(shape.slopes.map(|value| (value, TileChain::SLOPES)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
             chain = made;
-            weights = tiles[TileChain::LOGITS].unwrap_or(layout.scores);
+            weights = tiles[TileChain::LOGITS].unwrap_or(score_tile);
             (factors, slopes) = (tiles[TileChain::FACTORS], tiles[TileChain::SLOPES]);
             softmax = None;
         }
@@ -172,18 +167,18 @@ fn add(
             wanted.extend(given.map(|value| (value, TileChain::FACTORS)));
             let (made, tiles) = chains.chain(&supplied, &wanted)?;
             chain = made;
-            weights = tiles[TileChain::LOGITS].unwrap_or(layout.scores);
+            weights = tiles[TileChain::LOGITS].unwrap_or(score_tile);
             let gradients = tiles[TileChain::FACTORS];
             let last = match (of.backward, shape.gradients) {
                 (Some((_, [_, result])), _) => gradients.map(|tile| (result, TileChain::GRADIENTS, tile)),
-                (None, Some(product)) => Some((product.result, TileChain::GRADIENTS, layout.gradients)),
+                (None, Some(product)) => Some((product.result, TileChain::GRADIENTS, gradient_tile)),
                 (None, None) => None,
             };
             let mut supplied: SmallVec<[(usize, usize, usize); 3]> =
                 smallvec![(shape.weights, TileChain::SCORES, weights)];
             supplied.extend(last);
             if of.needs_scores {
-                supplied.push((shape.scores.result, TileChain::LOGITS, layout.scores));
+                supplied.push((shape.scores.result, TileChain::LOGITS, score_tile));
             }
             let mut wanted: SmallVec<[(usize, usize); 3]> = SmallVec::new();
             wanted.extend(shape.factors.map(|value| (value, TileChain::FACTORS)));
@@ -198,16 +193,17 @@ fn add(
             });
         }
     }
+    // The scratch of the programs, whose size is known only now, stands before the tiles.
     let Chains { programs, tiles, .. } = chains;
-    let mut places = tiles;
+    let mut places = Places(programs + tiles.0);
 
-    // Where operands are read, and where sums are.
+    // The forms of operands, and the places of sums.
     let tile = shape.tile();
     let row = |elements: usize| elements.saturating_mul(4).next_multiple_of(LINE).saturating_add(LINE);
-    (layout.key_row, layout.value_row) = (row(shape.depth), row(shape.value_columns));
+    let (key_row, value_row) = (row(shape.depth), row(shape.value_columns));
     let row_of = |operand: O| match operand {
-        O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => layout.key_row,
-        O::Gradients | O::Values | O::GradientsOfFactors => layout.value_row,
+        O::Queries | O::Keys | O::KeysOfSlopes | O::QueriesOfSlopes => key_row,
+        O::Gradients | O::Values | O::GradientsOfFactors => value_row,
     };
     let depth_of = |operand: O| match operand {
         O::Gradients => shape.value_columns,
@@ -228,7 +224,7 @@ fn add(
         .map(|operand| operands[operand as usize].as_ref().map_or(DataType::F32, |of| of.tensor.data_type));
     let mut forms = [OperandForm::Unused; OPERANDS];
     let is_same_keys = operands[O::KeysOfSlopes as usize] == operands[O::Keys as usize];
-    // What belongs to a block of queries lies together, as often as a group has blocks.
+    // Scratch of one block of queries is contiguous, and repeats for each block of the group.
     let group_start = places.take(0);
     for operand in all.into_iter().filter(|&operand| operands[operand as usize].is_some()) {
         let data_type = types[operand as usize];
@@ -248,10 +244,10 @@ fn add(
             O::Keys | O::Values | O::KeysOfSlopes => OperandForm::InPlace,
         };
     }
-    layout.query_sums = places.take(if shape.ends[0].is_some() { shape.depth * QUERIES * 4 } else { 0 });
-    layout.group_step = places.take(0) - group_start;
+    let query_sums = places.take(if shape.ends[0].is_some() { shape.depth * QUERIES * 4 } else { 0 });
+    let group_step = places.take(0) - group_start;
     let blocks = shape.queries().div_ceil(tile.columns).min(GROUP);
-    places.take(layout.group_step.saturating_mul(blocks - 1));
+    places.take(group_step.saturating_mul(blocks - 1));
     for operand in [O::Keys, O::Values, O::KeysOfSlopes] {
         let data_type = types[operand as usize];
         if matches!(forms[operand as usize], OperandForm::InPlace) && data_type != DataType::F32 {
@@ -262,29 +258,50 @@ fn add(
         }
     }
     let sums = |end: &Option<Factors>, row: usize| end.map_or(0, |_| row.saturating_mul(shape.keys()));
-    layout.key_sums = places.take(sums(&shape.ends[1], layout.key_row));
-    layout.value_sums = places.take(sums(&shape.ends[2], layout.value_row));
-    layout.finite_keys = places.take(shape.keys().div_ceil(tile.rows));
+    let key_sums = places.take(sums(&shape.ends[1], key_row));
+    let value_sums = places.take(sums(&shape.ends[2], value_row));
+    let finite_keys = places.take(shape.keys().div_ceil(tile.rows));
     let most = QUERIES.max(KEYS).saturating_mul(shape.depth.max(shape.value_columns)).saturating_mul(2);
-    layout.typed_result = places.take(most);
-    layout.pack = places.take(pack::SCRATCH);
+    let typed_result = places.take(most);
+    let pack = places.take(pack::SCRATCH);
 
     // Results.
     let mut results: [Option<BackwardResult>; 3] = Default::default();
+    let mut result_programs = [0; 3];
     let mut result_tiles: [SmallVec<[usize; 6]>; 3] = Default::default();
     let rows = [(query_axis, shape.depth), (key_axis, shape.depth), (key_axis, shape.value_columns)];
     for place in 0..3 {
         let Some(end) = shape.ends[place] else { continue };
         let (token_axis, columns) = rows[place];
         let (made, tiles) = result(shaped, plan, shape, place, &end, token_axis, columns, level)?;
-        layout.results[place] = places.take(made.nest.program.scratch);
+        result_programs[place] = places.take(made.nest.program.scratch);
         result_tiles[place] = tiles;
         results[place] = Some(made);
     }
-    layout.end = places.take(0);
+    let layout = BackwardScratch {
+        behind: chain.nest.program.scratch.next_multiple_of(LINE),
+        results: result_programs,
+        scores: programs + score_tile,
+        gradients: programs + gradient_tile,
+        key_row,
+        value_row,
+        group_step,
+        query_sums,
+        key_sums,
+        value_sums,
+        finite_keys,
+        typed_result,
+        pack,
+        end: places.take(0),
+    };
+    let softmax = softmax.map(|softmax| BackwardSoftmax {
+        gradients: softmax.gradients.map(|gradients| programs + gradients),
+        behind: softmax.behind.map(|behind| behind_programs(behind, programs)),
+        ..softmax
+    });
 
     // The accesses of the operands follow those of the chain.
-    let TileChain { mut nest, slots } = chain;
+    let TileChain { mut nest, slots } = behind_programs(chain, programs);
     let first_access = nest.program.next_access();
     for operand in 0..OPERANDS {
         let tokens = operands[operand].as_ref().or(operands[0].as_ref());
@@ -322,7 +339,7 @@ fn add(
     for axis in (1..axes.len()).rev() {
         axes[axis - 1].places = axes[axis].places * axes[axis].extent;
     }
-    let mut phase = BackwardPhase {
+    let phase = BackwardPhase {
         chain: TileChain { nest, slots },
         first_access,
         operands: all.map(|operand| PhaseOperand {
@@ -334,45 +351,30 @@ fn add(
         value_columns: shape.value_columns,
         product,
         kernels: AttentionKernels::new(level),
-        weights,
-        factors,
-        slopes,
+        weights: programs + weights,
+        factors: factors.map(|tile| programs + tile),
+        slopes: slopes.map(|tile| programs + tile),
         classes,
         axes,
         results,
         layout,
     };
-    shift(&mut phase, programs);
     plan.push(Phase::AttentionBackward(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
 
-/// Moves all places of scratch behind the scratch of the chains, which was not known before.
-fn shift(phase: &mut BackwardPhase, by: usize) {
-    let chains = [Some(&mut phase.chain), phase.softmax.as_mut().and_then(|softmax| softmax.behind.as_mut())];
-    for slot in chains.into_iter().flatten().flat_map(|chain| chain.slots.iter_mut().flatten()) {
-        slot.tile += by;
-        slot.typed.iter_mut().for_each(|typed| typed.place += by);
-    }
-    for operand in &mut phase.operands {
-        if let OperandForm::Rows(_, place) | OperandForm::Panels(_, place) = &mut operand.form {
-            *place += by;
-        }
-    }
-    if let Some(BackwardSoftmax { gradients: Some(gradients), .. }) = &mut phase.softmax {
-        *gradients += by;
-    }
-    phase.weights += by;
-    phase.factors.iter_mut().chain(&mut phase.slopes).for_each(|place| *place += by);
-    let layout = &mut phase.layout;
-    let BackwardScratch { scores, gradients, query_sums, key_sums, value_sums, finite_keys, .. } = layout;
-    [scores, gradients, query_sums, key_sums, value_sums, finite_keys].into_iter().for_each(|at| *at += by);
-    layout.results.iter_mut().for_each(|at| *at += by);
-    [&mut layout.typed_result, &mut layout.pack, &mut layout.end].into_iter().for_each(|at| *at += by);
-    layout.behind = phase.chain.nest.program.scratch.next_multiple_of(LINE);
+/// A chain whose tiles stand behind the scratch of the programs.
+fn behind_programs(chain: TileChain, programs: usize) -> TileChain {
+    let slots = chain.slots.map(|slot| {
+        slot.map(|ChainSlot { tile, typed }| ChainSlot {
+            tile: programs + tile,
+            typed: typed.map(|typed| TypedTile { place: programs + typed.place, ..typed }),
+        })
+    });
+    TileChain { slots, ..chain }
 }
 
-/// What makes tile programs.
+/// The builder of the tile programs.
 struct Chains<'c, 'a> {
     plan: &'c mut PlanBuilder<'a>,
     shape: &'c BackwardShape,
@@ -384,8 +386,9 @@ struct Chains<'c, 'a> {
 }
 
 impl Chains<'_, '_> {
-    /// The program that makes some values, each in its slot, from supplied ones with slots and tiles; and the
-    /// tile of each wanted value by slot. A value that is supplied, or wanted before, has that tile.
+    /// The program that makes some values, each in its slot, from supplied ones, each with its slot and its
+    /// tile; and by slot the tile of each wanted value. A value that is supplied, or was wanted before, has a
+    /// tile already, which is reused.
     fn chain(
         &mut self,
         supplied: &[(usize, usize, usize)],
@@ -421,17 +424,17 @@ impl Chains<'_, '_> {
             columns: Some(rank - 2),
             tile: self.shape.tile(),
             slots: widths.iter().map(|&width| ((QUERIES * width) as isize, width as isize)).collect(),
+            rows_innermost: true,
+            overwrites_results: true,
         };
-        let mut nest = match targets.is_empty() {
-            true => empty_nest(&space),
+        let nest = match targets.is_empty() {
+            true => space.empty_nest(),
             false => {
                 let supplied: SmallVec<[(usize, usize); 3]> =
                     supplied.iter().map(|&(value, slot, _)| (value, slot)).collect();
                 self.plan.slots_program(&space, &supplied, &targets)?
             }
         };
-        keys_innermost(&mut nest);
-        rewrite_roots(&mut nest.program);
         self.programs += nest.program.scratch.next_multiple_of(LINE);
         Ok((TileChain { nest, slots }, tiles))
     }
@@ -451,26 +454,7 @@ impl Chains<'_, '_> {
     }
 }
 
-/// The loops around the tiles of a space, without accesses.
-fn empty_nest(space: &DriverSpace) -> LoopNest {
-    let rank = space.dims.len();
-    let count = |axis: usize| space.dims[axis] as usize;
-    let (keys, queries) = (count(rank - 1), count(rank - 2));
-    let extents = (0..rank - 2).map(count);
-    let extents = extents.chain([keys.div_ceil(space.tile.rows), queries.div_ceil(space.tile.columns)]);
-    let loops: SmallVec<[Loop; 6]> = extents.map(|extent| Loop { extent, strides: smallvec![] }).collect();
-    let invalidated_by = smallvec![StepSet::none_of(0); loops.len()];
-    LoopNest {
-        loops,
-        row_blocks: rank - 2,
-        column_blocks: rank - 1,
-        space: Extent { rows: keys, columns: queries },
-        tile: space.tile,
-        program: TileProgram { invalidated_by, ..TileProgram::default() },
-    }
-}
-
-/// How a gradient leaves the phase, and the tiles from index to index of the outer axes of the scores.
+/// How a gradient is stored, and the tiles of the result from index to index of the outer axes of the scores.
 #[allow(clippy::too_many_arguments, reason = "each is another thing")]
 fn result(
     shaped: &ShapedPartition<'_>,
@@ -484,7 +468,8 @@ fn result(
 ) -> Result<(BackwardResult, SmallVec<[usize; 6]>)> {
     let group = &shaped.group;
     let rank = shape.rank();
-    // Where the outer axes of the scores, the tokens and their elements are in the value.
+    // For each axis of the scores, its place among the axes of the value; that of tokens and of their
+    // elements last.
     let is_of_keys = place > 0;
     let sum = shape.sums[place];
     let (mut value, keeps_dims) = match sum {
@@ -537,6 +522,8 @@ fn result(
         columns: element,
         tile: Extent { rows: tokens, columns },
         slots: smallvec![slot],
+        rows_innermost: false,
+        overwrites_results: false,
     };
     let nest = match is_needed_later {
         false => plan.result_program(&space, value)?,

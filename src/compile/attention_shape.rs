@@ -1,5 +1,4 @@
-//! The values and the axes of attention, its operands as its phases read them, and how its result leaves a
-//! phase.
+//! The values and the axes of attention, its operands as its phases read them, and the store of its result.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,10 +9,7 @@ use crate::error::Result;
 use crate::graph::infer;
 use crate::kernels::Extent;
 use crate::kernels::pointwise::{Kernel1, convert};
-use crate::plan::{
-    Access, AttentionCore, AttentionResult, Base, Loop, LoopNest, QuantizedTokens, ScoreProgram, StepSet,
-    TileProgram,
-};
+use crate::plan::{Access, AttentionCore, AttentionResult, Base, LoopNest, QuantizedTokens, ScoreProgram};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::{self, Dims};
@@ -161,8 +157,8 @@ impl Shape {
         self.outer.iter().map(|&axis| self.count(axis)).fold(1, usize::saturating_mul)
     }
 
-    /// What both phases of attention hold, given the program that makes the logits, the same without masks,
-    /// and what follows the second product. `None` if no kernel converts scores or logits.
+    /// The part that both phases of attention have, given the program that makes the logits, the same without
+    /// masks, and the store of the result. `None` if no kernel converts scores or logits.
     pub(super) fn core(
         &self,
         plan: &mut PlanBuilder<'_>,
@@ -212,7 +208,7 @@ pub(super) fn is_conversion_of(group: &ShapedGroup, mut value: usize, of: usize)
     true
 }
 
-/// An operand of a product as the phase reads it: from token to token, and along the elements of one.
+/// An operand of a product as strides from token to token, and along the elements of one.
 pub(super) struct Tokens {
     pub(super) tensor: PlacedTensor,
     pub(super) offset: isize,
@@ -301,7 +297,8 @@ pub(super) fn result(
 ) -> Result<AttentionResult> {
     let group = plan.group();
     let rank = shape.dims.len();
-    // The value that the phase supplies, and where the axes of the scores are in the value.
+    // The value that the phase supplies, and for each axis of the scores its place among the axes of the
+    // value.
     let mut value = shape.result;
     let mut places: SmallVec<[usize; 6]> = (0..rank).collect();
     while !group.outputs.contains(&value)
@@ -320,6 +317,8 @@ pub(super) fn result(
         columns: Some(places[shape.key_axis]),
         tile: Extent { rows: queries, columns: shape.value_columns },
         slots: smallvec![strides(width)],
+        rows_innermost: false,
+        overwrites_results: false,
     };
     let nest = plan.result_program(&space, value)?;
     // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come
@@ -352,24 +351,19 @@ pub(super) struct TokenOperands {
 }
 
 impl TokenOperands {
-    /// The operands of the products; the statistics have no place yet.
+    /// The operands of the products, and the place of the statistics.
     pub(super) fn new(plan: &mut PlanBuilder<'_>, shape: &Shape) -> Result<Self> {
         let queries = tokens(plan, shape, shape.queries, shape.transposes.queries)?;
         // Keys that are the transposed right operand lie token by token.
         let (keys, of_keys) = cached_tokens(plan, shape, shape.keys, !shape.transposes.keys)?;
         let (values, of_values) = cached_tokens(plan, shape, shape.values, shape.transposes.values)?;
         let quantized = [of_keys, of_values];
-        let stats_strides = shape.dims.iter().map(|_| 0).collect();
-        Ok(Self { queries, keys, values, quantized, stats: None, stats_strides })
-    }
-
-    /// Gives the statistics their place.
-    pub(super) fn place_stats(&mut self, plan: &mut PlanBuilder<'_>, shape: &Shape) {
-        if let Some(value) = shape.stats {
-            let stats = plan.result(value);
-            self.stats_strides = stats_strides(shape, &stats);
-            self.stats = Some(stats.base);
-        }
+        let stats = shape.stats.map(|value| plan.result(value));
+        let stats_strides = match &stats {
+            Some(stats) => stats_strides(shape, stats),
+            None => shape.dims.iter().map(|_| 0).collect(),
+        };
+        Ok(Self { queries, keys, values, quantized, stats: stats.map(|stats| stats.base), stats_strides })
     }
 
     /// The types of the queries, the keys and the values.
@@ -419,24 +413,6 @@ impl TokenOperands {
             nest.loops[index].strides.extend(strides);
         }
         ScoreProgram { nest, first_access }
-    }
-}
-
-/// The loops around tiles of the scores, without accesses, if the scores enter the SoftMax as they are.
-/// `tile` are rows and columns, along `axes`.
-pub(super) fn empty_nest(shape: &Shape, axes: [usize; 2], tile: Extent) -> LoopNest {
-    let [rows, columns] = axes.map(|axis| shape.count(axis));
-    let extents = shape.outer.iter().map(|&axis| shape.count(axis));
-    let extents = extents.chain([rows.div_ceil(tile.rows), columns.div_ceil(tile.columns)]);
-    let loops: SmallVec<[Loop; 6]> = extents.map(|extent| Loop { extent, strides: smallvec![] }).collect();
-    let invalidated_by = smallvec![StepSet::none_of(0); loops.len()];
-    LoopNest {
-        loops,
-        row_blocks: shape.outer.len(),
-        column_blocks: shape.outer.len() + 1,
-        space: Extent { rows, columns },
-        tile,
-        program: TileProgram { invalidated_by, ..TileProgram::default() },
     }
 }
 

@@ -2,16 +2,19 @@
 
 use smallvec::smallvec;
 
-use super::attention_shape::{Shape, TokenOperands, Tokens, empty_nest, result};
+use super::attention_shape::{Shape, TokenOperands, Tokens, result};
 use super::elementwise::DriverSpace;
 use super::phases::PlanBuilder;
+use super::quantized_tokens::quantized_layout;
 use crate::error::{CompileFault, Result};
 use crate::kernels::attention::{DecodeKernels, WIDENED_ROWS};
 use crate::kernels::gemm::pack::{self, RowPack};
 use crate::kernels::pointwise::Kernel1;
 use crate::kernels::rows::RowType;
 use crate::kernels::{Extent, LINE};
-use crate::plan::{AttentionCore, CHUNK, DECODE_ROWS, DecodePhase, DecodeScratch, LoopNest, Phase, row_type};
+use crate::plan::{
+    AttentionCore, CHUNK, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, LoopNest, Phase, row_type,
+};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
@@ -45,7 +48,7 @@ fn repeats(shape: &Shape, operands: &TokenOperands) -> usize {
 pub(super) fn add(
     plan: &mut PlanBuilder<'_>,
     shape: &Shape,
-    mut operands: TokenOperands,
+    operands: TokenOperands,
     level: Level,
 ) -> Result<()> {
     let group = plan.group();
@@ -59,16 +62,17 @@ pub(super) fn add(
         columns: Some(shape.key_axis),
         tile,
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+        rows_innermost: false,
+        overwrites_results: false,
     };
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {
-        true => (empty_nest(shape, [shape.query_axis, shape.key_axis], tile), None),
+        true => (space.empty_nest(), None),
         false => (
             plan.slot_program(&space, &[supplied], shape.logits, AttentionCore::LOGITS)?,
             plan.unmasked_program(&space, supplied, shape.logits, AttentionCore::LOGITS)?,
         ),
     };
-    operands.place_stats(plan, shape);
     let value_row = shape.value_columns.next_multiple_of(crate::kernels::attention::VECTOR);
     let of_result = |width: usize| ((value_row * width) as isize, width as isize);
     let result = result(plan, shape, queries, of_result, level)?;
@@ -91,53 +95,51 @@ pub(super) fn add(
     let Some(core) = shape.core(plan, program, unmasked, result, operands.quantized) else {
         return Err(refuse(plan));
     };
-    let mut phase = DecodePhase {
+    let core = DecodeCore { core, repeats, queries };
+    let phase = DecodePhase {
+        layout: scratch_layout(&core, [key_type, value_type]),
+        partials: (core.chunks() > 1).then(|| plan.buffer(core.partial_bytes())),
         core,
-        repeats,
-        queries,
         kernels: DecodeKernels::new(level),
         pack_queries,
         key_type,
         value_type,
-        partials: None,
-        layout: DecodeScratch::default(),
     };
-    phase.layout = scratch_layout(&mut phase);
-    phase.partials = (phase.chunks() > 1).then(|| plan.buffer(phase.partial_bytes()));
     plan.push(Phase::Decode(Box::new(phase)), shape.flops(), true);
     Ok(())
 }
 
-fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
-    let unmasked = phase.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
-    let mut end = phase.nest.program.scratch.max(unmasked);
+/// The layout of the scratch of a thread, for the types of keys and of values.
+fn scratch_layout(core: &DecodeCore, [key_type, value_type]: [RowType; 2]) -> DecodeScratch {
+    let unmasked = core.unmasked.as_ref().map_or(0, |unmasked| unmasked.nest.program.scratch);
+    let mut end = core.nest.program.scratch.max(unmasked);
     let mut take = |bytes: usize| {
         let start = end.next_multiple_of(LINE);
         end = start.saturating_add(bytes);
         start
     };
-    let (rows, queries) = (phase.rows(), phase.queries);
-    let (query_row, value_row) = (phase.query_row(), phase.value_row());
+    let (rows, queries) = (core.rows(), core.queries);
+    let (query_row, value_row) = (core.query_row(), core.value_row());
     let widened = |operand: usize, of: RowType, row: usize| match of {
-        RowType::F32 if phase.quantized[operand].is_none() => 0,
+        RowType::F32 if core.quantized[operand].is_none() => 0,
         _ => row,
     };
-    let widened = widened(0, phase.key_type, query_row).max(widened(1, phase.value_type, value_row));
+    let widened = widened(0, key_type, query_row).max(widened(1, value_type, value_row));
     let typed = |kernel: Option<Kernel1>, row: usize| kernel.map_or(0, |_| queries.saturating_mul(2 * row));
-    let result_program = take(phase.result.nest.program.scratch);
+    let result_program = take(core.result.nest.program.scratch);
     let floats = |rows: usize, row: usize| rows.saturating_mul(row).saturating_mul(4);
     let queries = take(floats(rows, query_row));
     // Kernels may write a vector behind the last row.
     let widened = take(floats(WIDENED_ROWS, widened).saturating_add(LINE));
     let scores = take(floats(rows, CHUNK));
     let logits = take(floats(rows, CHUNK));
-    let typed_scores = take(typed(phase.round_scores, CHUNK));
-    let typed_logits = take(typed(phase.widen_logits, CHUNK));
-    let partial = take(floats(1, phase.partial()));
+    let typed_scores = take(typed(core.round_scores, CHUNK));
+    let typed_logits = take(typed(core.widen_logits, CHUNK));
+    let partial = take(floats(1, core.partial()));
     let result = take(floats(rows, value_row));
-    let typed_result = take(typed(phase.result.round, value_row));
+    let typed_result = take(typed(core.result.round, value_row));
     let pack = take(pack::SCRATCH);
-    phase.core.quantized.iter_mut().flatten().for_each(|tokens| tokens.place(&mut take));
+    let quantized = core.quantized.each_ref().map(|tokens| quantized_layout(tokens.as_ref(), &mut take));
     DecodeScratch {
         result_program,
         queries,
@@ -150,6 +152,7 @@ fn scratch_layout(phase: &mut DecodePhase) -> DecodeScratch {
         result,
         typed_result,
         pack,
+        quantized,
         end: end.next_multiple_of(LINE),
     }
 }

@@ -40,7 +40,8 @@ use crate::types::function::Binary;
 use crate::types::kind::OpKind;
 use crate::types::shape;
 
-/// Rows of the right operand in a block that is packed by one task.
+/// Rows of the right operand in a block that is packed by one task. It is a multiple of the depth unit of
+/// every form, and makes tasks enough for the threads.
 const PACKED_ROWS: usize = 256;
 
 /// The plan of a partition for concrete inputs.
@@ -117,6 +118,8 @@ fn add_product(
                 columns: shape.column_axis,
                 tile: method.tile,
                 slots: smallvec![((method.tile.columns * width) as isize, width as isize)],
+                rows_innermost: false,
+                overwrites_results: false,
             };
             let nest = plan.epilogue(&space, &[(value, 0)], &roots)?;
             let to = PlacedTensor {
@@ -171,7 +174,8 @@ fn operands(
     machine: Machine,
 ) -> Result<OperandPlaces> {
     let right_type = op.inputs()[1].data_type();
-    // Of two NaNs, the one that a product hands on depends on how the kernel reads the right operand.
+    // If both operands are NaN, which of the two becomes the product depends on how the kernel reads the
+    // right operand.
     let order = |left: &PlacedTensor, right: &PlacedTensor| {
         let shape = ProductShape::new(op, left, right, result);
         let method = Method::choose(&shape, left, right, right_type, machine);
@@ -504,7 +508,7 @@ impl Phases<'_> {
         Some((panels * kernel.panel_bytes(depth_block), rows, panels * kernel.columns()))
     }
 
-    /// What a product of integers needs besides; `None` for any other.
+    /// The facts of a product of integers; `None` for any other product.
     fn integer_product(&self, sums: Option<ColumnSums>) -> Option<IntegerProduct> {
         let (Some(integers), Algorithm::Tiles { form, .. }) = (self.integers, &self.method.algorithm) else {
             return None;
@@ -519,7 +523,7 @@ impl Phases<'_> {
     }
 }
 
-/// What a product needs of a thread's scratch.
+/// The demands of a product on the scratch of a thread.
 struct ScratchNeeds {
     /// Bytes of a row of a block of the left operand.
     left: Option<usize>,

@@ -24,7 +24,7 @@ pub(super) struct IntegerScaling {
     pub(super) scales: Vec<f64>,
 }
 
-/// Where the integers of an operand come from.
+/// The source of the integers of an operand.
 enum Integers {
     /// Strides lead to them in a value that is stored.
     Viewed(PlacedTensor, isize),
@@ -55,7 +55,7 @@ pub(super) struct ColumnSums {
     pub(super) rows: usize,
 }
 
-/// What a product of integers takes beside its operands.
+/// The inputs of a product of integers beside its operands.
 pub(super) struct PlacedIntegers {
     pub(super) left_zero: i32,
     pub(super) has_right_zeros: bool,
@@ -135,7 +135,7 @@ pub(super) fn integer_operands(
     Ok(Some((places, scaling)))
 }
 
-/// The dequantisation that gives a value, or of which the value is a part by strides.
+/// The dequantisation that gives a value, or a value from which strides lead to its elements.
 fn dequantized(group: &ShapedGroup, value: usize) -> Option<Dequantized> {
     let mut scaled = value;
     while let Some(from) = group.moved_from(scaled) {

@@ -38,7 +38,7 @@ impl Key {
         for port in ports {
             let rank = port.rank().map_or(-1, |rank| rank as i64);
             let (data_type, layout) = (i64::from(port.data_type().code()), i64::from(port.layout().code()));
-            // What a plan makes of constant inputs alone, it makes once.
+            // Phases that read constant inputs alone run once for many executions.
             let is_constant = i64::from(port.property() == Property::Constant);
             // The lists are so short that a call to copy memory takes longer than copying one by one.
             words.extend([data_type << 32 | is_constant << 31 | layout, rank]);

@@ -1,11 +1,11 @@
 //! The memory policy: from the traffic of a plan to stores, prefetch and tiles.
 //!
 //! Every threshold of the compile stage is a row of one table. [`decide`] reads the table once for each plan;
-//! all later stages ask the [`MemoryPolicy`] and compare no size of a cache themselves.
+//! all later stages read the [`MemoryPolicy`]; none compares a size with that of a cache.
 
 use crate::kernels::caches::caches;
 use crate::kernels::{Extent, LINE, StorePolicy, Width};
-use crate::plan::{Cost, Threading};
+use crate::plan::{Cost, PART, Threading};
 
 /// The whole that a threshold is a share of.
 #[derive(Debug, Clone, Copy)]
@@ -159,9 +159,37 @@ thresholds! {
         "Packed elements are still in the first level when they are read.";
     MIN_PACKED_SIDE = Rule::Fixed(32), "rows or columns", decision: "packed-side",
         "A tile that packs is not halved below this, however much scratch an element needs.";
+
+    PRODUCT_TILE_ROWS = Rule::Fixed(144), "rows", decision: "product-tiles",
+        "The rows of both operands of a tile stay in the second level with a block of the depth.";
+    PRODUCT_TILE_COLUMNS = Rule::Fixed(256), "columns", decision: "product-tiles",
+        "A few panels share the rows of the left operand.";
+    MIN_PRODUCT_TILES = Rule::Fixed(16), "tiles", decision: "product-tiles",
+        "With fewer tiles, threads would wait for the last one, so tiles are halved.";
+    MIN_PRODUCT_TILE_FLOPS = Rule::Fixed(8 << 20), "FLOPs", decision: "product-tiles",
+        "A smaller tile is not halved, because going to a tile and packing for it cost a fixed time.";
+
+    ROW_TASKS = Rule::Fixed(32), "tasks", decision: "row-parts",
+        "Few long rows are split until there are tasks for the threads; parts depend on shapes alone.";
+    LONG_ROW = Rule::Fixed(32 << 10), "elements", decision: "row-parts",
+        "Shorter rows are not split, because merging parts costs two more phases.";
+    MAX_SPLIT_ROWS = Rule::Fixed(8), "rows", decision: "row-parts",
+        "More rows are tasks enough.";
+    LONGEST_ROW = Rule::Fixed(512 << 10), "elements", decision: "row-parts",
+        "The start of a longer row leaves the second level before it is read again, so each row is split.";
+    MIN_ROW_PART = Rule::Fixed(4 << 10), "elements", decision: "row-parts",
+        "The work of a part outweighs the cost of a task.";
+    ROW_TILE_ELEMENTS = Rule::Fixed(8 << 10), "elements", decision: "row-tiles",
+        "The rows of a tile stay in the first level beside their results.";
+    PACKED_ROWS = Rule::Fixed(16), "rows", decision: "row-tiles",
+        "Packed rows that share cache lines are packed together, so each line is read once.";
+    PACKED_ROW_BYTES = Rule::Fixed(1 << 20), "bytes", decision: "row-tiles",
+        "Packed rows stay in the second level, unless one row is longer.";
+    KEPT_EXPONENTIALS = Rule::Fixed(16 << 10), "elements", decision: "row-tiles",
+        "Keeps the scratch of a thread small, so that the row stays in the second level beside it.";
 }
 
-/// What a plan moves, and who moves it.
+/// The bytes that a plan moves, and the threads that move them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traffic {
     /// Bytes of the distinct elements that are read and written.
@@ -212,6 +240,44 @@ pub(super) fn threading(cost: Cost) -> Threading {
 /// half of the second-level cache.
 pub(super) fn product_depth(rows: usize) -> usize {
     (PRODUCT_BLOCK.get() / (4 * rows.max(1))).max(64) & !1
+}
+
+/// The largest tile of a product that packs.
+pub(super) fn product_tile() -> Extent {
+    Extent { rows: PRODUCT_TILE_ROWS.get(), columns: PRODUCT_TILE_COLUMNS.get() }
+}
+
+/// Whether tiles of a product stay as they are: there are enough tiles, or each is small.
+pub(super) fn keeps_product_tiles(tiles: usize, flops: usize) -> bool {
+    tiles >= MIN_PRODUCT_TILES.get() || flops <= MIN_PRODUCT_TILE_FLOPS.get()
+}
+
+/// Whether rows whose results depend on the whole row are split into parts.
+pub(super) fn splits_rows(length: usize, rows: usize) -> bool {
+    length >= LONGEST_ROW.get() || length >= LONG_ROW.get() && rows <= MAX_SPLIT_ROWS.get()
+}
+
+/// Elements of a part of a row of `length` elements, if there are `tasks` tasks for each part of a row. The
+/// parts depend on shapes alone, so that sums have the same bits on every machine.
+pub(super) fn row_part(length: usize, tasks: usize) -> usize {
+    let (parts, least) = (ROW_TASKS.get().div_ceil(tasks.max(1)), MIN_ROW_PART.get());
+    length.div_ceil(parts).next_multiple_of(least).clamp(least, PART)
+}
+
+/// Rows of a tile of rows of `length` elements.
+pub(super) fn rows_of_tile(length: usize) -> usize {
+    (ROW_TILE_ELEMENTS.get() / length.max(1)).max(1)
+}
+
+/// Rows of a tile of rows that are packed as f32.
+pub(super) fn packed_rows_of_tile(length: usize) -> usize {
+    let fitting = PACKED_ROW_BYTES.get() / 4 / length.max(1);
+    rows_of_tile(length).max(PACKED_ROWS.get().min(fitting))
+}
+
+/// Whether the exponentials of a row are kept instead of computed twice.
+pub(super) fn keeps_exponentials(length: usize) -> bool {
+    length <= KEPT_EXPONENTIALS.get()
 }
 
 /// The policy for some traffic.

@@ -1,8 +1,8 @@
 //! Puts the phases of a partition together: ops that are not pointwise, which are called anchors, and the
 //! pointwise ops before, between and behind them.
 //!
-//! A lowering makes a [`ShapedPartition`], and from it a [`PlanBuilder`]. For each anchor in order it asks
-//! the builder for the places of the anchor's [operands](PlanBuilder::operand) and
+//! A lowering makes a [`ShapedPartition`], and from it a [`PlanBuilder`]. For each anchor in order it takes
+//! from the builder the places of the anchor's [operands](PlanBuilder::operand) and
 //! [results](PlanBuilder::result), and adds the anchor's phase. An operand that is computed by pointwise ops
 //! is first written to an internal buffer, by a map phase of its own; a result is a port if it is an output
 //! of the partition, otherwise an internal buffer. At the end, [`finish`](PlanBuilder::finish) adds map
@@ -11,7 +11,8 @@
 //!
 //! A lowering that computes tiles fuses what it can instead. [`epilogue`](PlanBuilder::epilogue) makes a tile
 //! program of the values that depend on an anchor's result, and [`slot_program`](PlanBuilder::slot_program)
-//! one of an operand that goes to a slot of the driver; what they take, no other phase computes.
+//! one of an operand that goes to a slot of the driver; no other phase computes the values that they take
+//! over.
 
 use smallvec::SmallVec;
 
@@ -194,11 +195,12 @@ impl<'a> PlanBuilder<'a> {
         is_exponent: bool,
     ) -> Option<ClassTable> {
         let table = Base::Buffer(self.buffers.len());
-        let mut phase = tile_class::classify_phase(
+        let phase = tile_class::classify_phase(
             self.group(),
             &self.stored,
             (scores, logits),
             axes,
+            is_exponent,
             table,
             self.level,
         )?;
@@ -206,13 +208,12 @@ impl<'a> PlanBuilder<'a> {
             return None;
         }
         self.buffers.push(phase.table_bytes());
-        phase.is_exponent = is_exponent;
         let table = phase.table();
         self.push(Phase::Classify(Box::new(phase)), 0, true);
         Some(table)
     }
 
-    /// Adds a phase, and what its own operations cost beside its tile programs.
+    /// Adds a phase, and the cost of its own operations beside its tile programs.
     pub(super) fn push(&mut self, phase: Phase, flops: usize, computes_floats: bool) {
         let has_steps = phase.nests().iter().any(|nest| !nest.program.steps.is_empty());
         let of_programs = if has_steps { std::mem::take(&mut self.program_flops) } else { 0 };
@@ -395,8 +396,8 @@ impl<'a> PlanBuilder<'a> {
         self.add(lowered).into_iter().next()
     }
 
-    /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all that
-    /// the outputs need of the value: outputs of the value's shape, outputs that are such values in other
+    /// The tile program that takes a value of the last anchor from slot 0 of the driver, and writes all
+    /// values that outputs need from it: outputs of the value's shape, outputs that are such values in other
     /// dims, and the value itself if later phases compute other outputs from it.
     pub(super) fn result_program(&mut self, space: &DriverSpace, value: usize) -> Result<LoopNest> {
         let group = self.group();
@@ -528,6 +529,8 @@ impl<'a> PlanBuilder<'a> {
             columns: None,
             tile: Extent { rows: 1, columns: 1 },
             slots: SmallVec::from_elem((0, 0), supplied.len()),
+            rows_innermost: false,
+            overwrites_results: false,
         };
         elementwise::is_tile_program(self.group(), &stored, &space, value)
     }
@@ -597,7 +600,7 @@ impl<'a> PlanBuilder<'a> {
         targets.iter().filter(is_read).map(|(_, target)| target.base).collect()
     }
 
-    /// Takes over what nests add to the plan.
+    /// Adds the constants, buffers and costs of nests to the plan.
     fn add(&mut self, lowered: LoweredNests) -> Vec<LoopNest> {
         let LoweredNests { nests, constants, buffers, cost, computes_floats, flops: _ } = lowered;
         self.constants.extend(constants);

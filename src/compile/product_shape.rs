@@ -1,4 +1,4 @@
-//! Rows, columns and depth of matrix products, and where they lie in their operands and their result.
+//! Rows, columns and depth of matrix products, and their axes in the operands and in the result.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -15,7 +15,7 @@ use crate::types::shape::Dims;
 /// Most scales of [`SCALED_TOKENS`] tokens in the scratch of a thread.
 const MAX_SCALES: usize = 1 << 16;
 
-/// Where the integers are, and how they become numbers.
+/// The place of the integers, and how they become numbers.
 pub(super) struct QuantizedOperand {
     /// The dims are those of the operand; the strides count bytes.
     pub(super) tensor: PlacedTensor,
@@ -116,10 +116,21 @@ pub(super) fn find(
         numbers: form.held * groups[1] as usize,
         kernels,
         products: QuantizedProducts::new(plan.level, data_type, dims[element_axis] as usize, shares),
-        layout: QuantizedScratch::default(),
         nest,
     };
     Some(QuantizedOperand { tensor, offset, tokens })
+}
+
+/// The layout of the scratch of a dequantisation, whose places `take` gives; nothing without one.
+pub(super) fn quantized_layout(
+    tokens: Option<&QuantizedTokens>,
+    take: &mut impl FnMut(usize) -> usize,
+) -> QuantizedScratch {
+    /// Kernels read whole vectors.
+    const VECTOR_BYTES: usize = 64;
+    let Some(tokens) = tokens else { return QuantizedScratch::default() };
+    let slot = 4 * tokens.numbers + VECTOR_BYTES;
+    QuantizedScratch { program: take(tokens.nest.program.scratch), slots: [take(slot), take(slot)] }
 }
 
 /// The dequantisation from which an operand comes, as numbers of any float type and with dims in any order.
@@ -206,7 +217,15 @@ impl SlotOrder {
             ),
             Self::Flat | Self::Planes => return None,
         };
-        Some(DriverSpace { dims, rows, columns: Some(columns), tile, slots })
+        Some(DriverSpace {
+            dims,
+            rows,
+            columns: Some(columns),
+            tile,
+            slots,
+            rows_innermost: false,
+            overwrites_results: false,
+        })
     }
 }
 

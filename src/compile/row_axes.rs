@@ -3,27 +3,12 @@
 
 use smallvec::SmallVec;
 
+use super::memory;
 use super::phases::{AxisStrides, PlacedTensor};
 use crate::kernels::rows::COLUMNS;
-use crate::plan::{Base, Loop, PART};
+use crate::plan::{Base, Loop};
 use crate::types::dtype::DataType;
 use crate::types::shape::Dims;
-
-/// Tasks that a reduction of many elements to few results has at least.
-const TASKS: usize = 32;
-
-/// Rows of at least this many elements are worked out in parts if there are at most [`MAX_SPLIT_ROWS`].
-const LONG_ROW: usize = 32 << 10;
-
-/// Most rows whose long rows are worked out in parts.
-const MAX_SPLIT_ROWS: usize = 8;
-
-/// Rows of at least this many elements leave the second-level cache before they are read again, so each row
-/// is worked out in parts, whatever the number of rows.
-const LONGEST_ROW: usize = 512 << 10;
-
-/// The fewest elements of a part of a row.
-const MIN_PART: usize = 4 << 10;
 
 /// A tensor as an operand of iterations.
 pub(super) trait Along {
@@ -65,7 +50,7 @@ impl AxisOperand {
         self.data_type.size().unwrap_or(1)
     }
 
-    /// Whether a program before or behind the work has it.
+    /// Whether a program before or behind the work supplies it.
     pub(super) fn is_of_program(&self) -> bool {
         matches!(self.base, Base::Driver(_))
     }
@@ -95,23 +80,15 @@ impl RowAxes {
     /// Elements of a part of a row that is combined to a number. The parts depend on shapes alone.
     pub(super) fn part(&self) -> usize {
         let length = self.length();
-        let part = part_of(length, self.count(&self.places).div_ceil(COLUMNS));
+        let part = memory::row_part(length, self.count(&self.places).div_ceil(COLUMNS));
         if length <= part { length } else { part }
     }
 
     /// Elements of a part of a row whose results depend on the whole row; `None` if rows stay whole.
     pub(super) fn part_of_results(&self) -> Option<usize> {
         let (length, places) = (self.length(), self.count(&self.places));
-        let is_long = length >= LONGEST_ROW || length >= LONG_ROW && places <= MAX_SPLIT_ROWS;
-        is_long.then(|| part_of(length, places))
+        memory::splits_rows(length, places).then(|| memory::row_part(length, places))
     }
-}
-
-/// Elements of a part of a row of `length` elements, if a task takes a part of `at_once` rows. The parts
-/// depend on shapes alone.
-fn part_of(length: usize, at_once: usize) -> usize {
-    let wanted = TASKS.div_ceil(at_once.max(1));
-    length.div_ceil(wanted).next_multiple_of(MIN_PART).clamp(MIN_PART, PART)
 }
 
 /// The loops over places as programs have them: one for each axis, and apart from them the loop over the rows
@@ -130,7 +107,7 @@ pub(super) fn given_loops(
 }
 
 /// The loops over places, with the stride of each operand: ordered by the strides of the first operand, the
-/// largest outermost, and merged where all operands go along alike.
+/// largest outermost, and merged if that keeps the strides of all operands.
 pub(super) fn place_loops(axes: &RowAxes, operands: &[&AxisOperand]) -> SmallVec<[Loop; 6]> {
     let mut ordered: SmallVec<[Loop; 6]> = SmallVec::new();
     for &axis in axes.places.iter().filter(|&&axis| axes.dims[axis] != 1) {
@@ -153,7 +130,7 @@ pub(super) fn place_loops(axes: &RowAxes, operands: &[&AxisOperand]) -> SmallVec
     merged
 }
 
-/// The loops along the row of an operand, merged where it goes along alike.
+/// The loops along the row of an operand, merged if that keeps its strides.
 pub(super) fn along(axes: &RowAxes, operand: &AxisOperand) -> SmallVec<[(usize, isize); 2]> {
     let mut merged: SmallVec<[(usize, isize); 2]> = SmallVec::new();
     for &axis in axes.along.iter().filter(|&&axis| axes.dims[axis] != 1) {

@@ -1,15 +1,16 @@
 //! Lowers ops that work on rows: reductions, SoftMax, norms and their gradients.
 //!
-//! An op becomes one phase or a few. Each goes over places, the axes along which results differ, and along
-//! rows, the others. The axes keep their order along a row whatever the strides, so that sums have the same
-//! bits in every layout.
+//! An op becomes one phase or a few. The axes of a phase are of two kinds: places, along which results
+//! differ, and rows, the other axes. The axes keep their order along a row whatever the strides, so that sums
+//! have the same bits in every layout.
 
 mod phase;
 
 use smallvec::{SmallVec, smallvec};
 
-use self::phase::{Fused, Roles, RowsProgram, TILE_ELEMENTS, rows_phase};
+use self::phase::{Fused, Roles, RowsProgram, rows_phase};
 use super::elementwise::{DriverSpace, GroupValue};
+use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
 use super::row_axes::{Along, AxisOperand, RowAxes};
 use crate::error::{CompileFault, Result};
@@ -24,8 +25,8 @@ use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::Dims;
 
-/// Most columns of a tile of a program before or behind the work. The number divides the shortest part of a
-/// row.
+/// Most columns of a tile of a program before or behind the work. It divides the shortest part of a row, so
+/// that no tile crosses from part to part.
 const PROGRAM_COLUMNS: usize = 4 << 10;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
@@ -67,7 +68,7 @@ pub(super) fn lower(
     Ok(plan)
 }
 
-/// Adds the phases of one op on rows, and of what runs in their tiles.
+/// Adds the phases of one op on rows, with the programs that run in their tiles.
 pub(super) fn add(
     shaped: &ShapedPartition<'_>,
     builder: &mut PlanBuilder<'_>,
@@ -88,8 +89,8 @@ struct RowsLowering<'b, 'a> {
 }
 
 impl RowsLowering<'_, '_> {
-    /// Adds the phases of an anchor, with what can run in their tiles before and behind. Returns ports that
-    /// may share memory.
+    /// Adds the phases of an anchor, with the programs that can run in their tiles before and behind it.
+    /// Returns ports that may share memory.
     fn run(mut self, op: &Op, anchor: usize) -> Result<Option<InPlacePorts>> {
         let group = self.builder.group();
         let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);
@@ -145,7 +146,7 @@ impl RowsLowering<'_, '_> {
             };
             let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
             let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
-            let rows = (TILE_ELEMENTS / count.max(1)).clamp(1, extent.max(1));
+            let rows = memory::rows_of_tile(count).min(extent.max(1));
             let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
             let columns =
                 axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
@@ -157,6 +158,8 @@ impl RowsLowering<'_, '_> {
                     columns,
                     tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
                     slots: smallvec![(row_stride as isize, element(value) as isize)],
+                    rows_innermost: false,
+                    overwrites_results: false,
                 };
                 (space, row_stride)
             };
@@ -181,6 +184,8 @@ impl RowsLowering<'_, '_> {
                             columns,
                             tile: Extent { rows: 1, columns: rows },
                             slots: smallvec![(0, element(result) as isize)],
+                            rows_innermost: false,
+                            overwrites_results: false,
                         };
                         (space, element(result))
                     }
@@ -496,7 +501,7 @@ impl RowsLowering<'_, '_> {
     }
 
     /// Adds the phase of work whose results depend on two numbers of the whole row; two phases if the rows
-    /// are worked out in parts.
+    /// are computed in parts.
     fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
         if let Some(part) = axes.part_of_results() {
             let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));

@@ -1,4 +1,4 @@
-//! What is kept of a select in one call, and by what it is found.
+//! The cache of one-call selects, and its key.
 
 use smallvec::SmallVec;
 

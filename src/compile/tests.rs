@@ -69,6 +69,8 @@ pub(crate) fn select_epilogue(partition: &Partition, level: Level) -> (LoopNest,
         columns: Some(2),
         tile: TILE,
         slots: smallvec![(DRIVER_ROW as isize, 4)],
+        rows_innermost: false,
+        overwrites_results: false,
     };
     let sum = shaped.group.inputs;
     let roots = shaped.group.outputs.to_vec();

@@ -1,8 +1,7 @@
-//! Lowers the value that enters SoftMax to a mask expression, from which the classes of tiles are found.
-//!
-//! An expression keeps what bounds can follow: arithmetic, comparisons, logic, selects and conversions of
-//! indices, numbers and elements in memory. Whatever it does not keep becomes [`MaskOp::Any`], any value of
-//! the type, so that an expression is never wrong.
+//! Lowers the value that enters SoftMax to a mask expression, from which the classes of tiles are found. An
+//! expression keeps the operations whose bounds can be computed: arithmetic, comparisons, logic, selects and
+//! conversions of indices, numbers and elements in memory. Any other operation becomes [`MaskOp::Any`], any
+//! value of the type, so that the bounds are never wrong.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -15,8 +14,7 @@ use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 use crate::types::shape::{self, Dims};
 
-/// Most operations between the value that enters SoftMax and what the expression keeps of it: evaluation
-/// calls itself, and stacks of threads are small.
+/// Largest depth of an expression: evaluation is recursive, and stacks of threads are small.
 const MAX_DEPTH: usize = 64;
 
 /// Most operations of an expression.
@@ -24,18 +22,20 @@ const MAX_NODES: usize = 256;
 
 /// The phase that finds the classes of tiles of a value; `None` if nothing masks it. `score` is the value
 /// that the driver supplies, `root` the value that enters SoftMax, whose dims are the space of scores;
-/// `axes` are those of queries and of keys.
+/// `axes` are those of queries and of keys. `is_exponent` says that an Exp takes the place of the SoftMax.
 pub(super) fn classify_phase(
     group: &ShapedGroup,
     stored: &[Option<Stored<'_>>],
     (score, root): (usize, usize),
     axes: (usize, usize),
+    is_exponent: bool,
     table: Base,
     level: Level,
 ) -> Option<ClassifyPhase> {
     let expr = mask_expr(group, stored, score, root);
     let dims = &group.values[root].dims;
-    (!expr.is_unmasked()).then(|| ClassifyPhase::new(expr, dims, axes, table, ScanKernels::of(level)))
+    (!expr.is_unmasked())
+        .then(|| ClassifyPhase::new(expr, dims, axes, is_exponent, table, ScanKernels::of(level)))
 }
 
 /// The value that enters SoftMax, over the space of its own dims.

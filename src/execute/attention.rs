@@ -47,13 +47,13 @@ pub(super) fn run(
 /// A block of queries, and the state of its SoftMax.
 struct QueryBlock<'a> {
     phase: &'a AttentionPhase,
-    /// Makes what enters the SoftMax.
+    /// Computes the logits.
     logits: Interpreter<'a, ScoreOperands<'a>>,
     /// The same for tiles in which no mask masks anything.
     unmasked: Option<Interpreter<'a, ScoreOperands<'a>>>,
     /// Changes weights before they are multiplied by the values.
     weights: Option<Interpreter<'a, SlotOperands<'a, 2>>>,
-    /// Takes the result out.
+    /// Stores the result.
     result: Interpreter<'a, SlotOperands<'a, 2>>,
     state: SoftmaxState,
     /// The table of classes, if there is one.
@@ -62,16 +62,16 @@ struct QueryBlock<'a> {
     has_sums: bool,
 }
 
-/// What is done with a tile of keys.
+/// A pass over the tiles of keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// Maxima, exponentials and sums at once: what has been summed up is corrected if a maximum grows.
+    /// Maxima, exponentials and sums in one pass; the sums so far are rescaled when a maximum grows.
     Online,
     /// Maxima alone.
     Maxima,
     /// Maxima and sums.
     Sums,
-    /// The weights that the SoftMax gives, with the maxima and sums of all keys; as the other two.
+    /// The results of the SoftMax, from the maxima and sums of all keys, which two passes found before.
     Weights,
     ExactWeights,
     /// Exponentials and sums with the maxima of all keys, and without the values of keys whose weight is 0.
@@ -94,8 +94,8 @@ impl<'a> QueryBlock<'a> {
             scratch,
             cursor: cursor(nest),
             dequantizers: [0, 1].map(|operand| {
-                let tokens = phase.quantized[operand].as_ref();
-                tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
+                let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
+                tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
             }),
             computed: None,
         };
@@ -153,8 +153,7 @@ impl<'a> QueryBlock<'a> {
         } else {
             self.pass(task, Pass::Online);
             if !self.is_finite(queries) {
-                // A weight of 0 times a value that is not finite is no number: such keys are left out
-                // exactly.
+                // A weight of 0 times a value that is not finite is NaN, so keys of weight 0 are skipped.
                 self.begin();
                 self.pass(task, Pass::Maxima);
                 self.zero_sums();
@@ -207,7 +206,7 @@ impl<'a> QueryBlock<'a> {
             weights.go_to(task * self.phase.key_blocks());
         }
         let key_blocks = self.phase.key_blocks();
-        // Ops between the SoftMax and the values may make something of a weight of 0.
+        // Ops between the SoftMax and the values may turn a weight of 0 into another number.
         let classes = match pass {
             Pass::Weights | Pass::ExactWeights => None,
             Pass::Online | Pass::Sums | Pass::Maxima | Pass::Exact => self.classes(task),
@@ -246,7 +245,8 @@ impl<'a> QueryBlock<'a> {
         self.state.max[..self.queries()].iter().any(|&max| weighs(number, max))
     }
 
-    /// Takes a tile in; `is_unmasked` if no mask masks anything in the tile.
+    /// Adds a tile to the state and to the block of results; `is_unmasked` if no mask masks anything in the
+    /// tile.
     fn tile(&mut self, task: usize, key_block: usize, pass: Pass, is_unmasked: bool) {
         let tile = self.scores(task, key_block, is_unmasked);
         let (kernels, columns) = (&self.phase.kernels, self.phase.value_columns);
@@ -277,7 +277,7 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    /// What is multiplied by the values, from a tile of weights.
+    /// The factors of the values, from a tile of weights.
     fn factors(&mut self, task: usize, key_block: usize, tile: ScoreTile) -> ScoreTile {
         let (phase, at) = (self.phase, self.logits.operands.scratch);
         let (Some(program), Some(interpreter)) = (&phase.weights, &mut self.weights) else { return tile };
@@ -306,13 +306,13 @@ impl<'a> QueryBlock<'a> {
         ScoreTile { at: place(layout.factors).cast(), ..tile }
     }
 
-    /// The tile of what enters the SoftMax, in f32.
+    /// The tile of logits, in f32.
     fn scores(&mut self, task: usize, key_block: usize, is_unmasked: bool) -> ScoreTile {
         let phase = self.phase;
         let place = task * phase.key_blocks() + key_block;
         match &mut self.unmasked {
             Some(unmasked) if is_unmasked => {
-                // Both programs have their parameters of keys in one place.
+                // Both programs have their scales of keys in one place of scratch.
                 self.logits.operands.forget_keys();
                 unmasked.run(place);
                 unmasked.operands.computed = None;
@@ -348,7 +348,7 @@ impl<'a> QueryBlock<'a> {
         made
     }
 
-    /// Widens what enters the SoftMax from a tile of its type.
+    /// Widens the logits from a tile of their type.
     fn widen(&self, extent: Extent, from: usize) {
         let Some(widen) = self.phase.widen_logits else { return };
         let row_stride = (QUERIES * self.phase.logit_width) as isize;
@@ -403,7 +403,7 @@ impl<'a> QueryBlock<'a> {
         !self.has_sums || unsafe { self.phase.kernels.is_finite(extent, sums, DataType::F32) }
     }
 
-    /// Divides the sums, and takes the result out.
+    /// Divides the sums, and stores the result.
     fn finish(&mut self, task: usize, queries: usize) {
         let phase = self.phase;
         if !self.has_sums {
@@ -456,8 +456,8 @@ pub(super) fn result_tile(nest: &LoopNest, result: &AttentionResult, block: usiz
     nest.tile_of(&result.tile_strides, block)
 }
 
-/// The operands of the program that makes what enters the SoftMax: a tile of scores is computed if a step
-/// asks for it.
+/// The operands of the program that computes the logits: a tile of scores is computed when a
+/// step first reads it.
 struct ScoreOperands<'a> {
     phase: &'a AttentionPhase,
     /// The loops of the program, and the access of the queries.

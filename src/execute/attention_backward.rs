@@ -42,10 +42,10 @@ pub(super) fn run(
     })
 }
 
-/// What is done with a tile before the gradients, where the SoftMax is computed here.
+/// A pass over the tiles before the gradients, if the phase computes the SoftMax.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StatisticsPass {
-    /// Maxima, sums, and sums of the gradients by weight, at once: they are corrected if a maximum grows.
+    /// Maxima, sums, and sums of the weighted gradients in one pass; sums are rescaled when a maximum grows.
     Online,
     /// Maxima alone.
     Maxima,
@@ -56,7 +56,7 @@ enum StatisticsPass {
 /// A block of queries of the present group.
 struct Block {
     state: SoftmaxState,
-    /// Sums of the gradients of the weights, by weight: later divided by the sums of the state.
+    /// Weighted sums of the gradients of the weights, which are later divided by the sums of the state.
     means: [f32; QUERIES],
     /// Whether tiles of constants have weights that are not 0.
     has_constants: bool,
@@ -216,7 +216,7 @@ impl<'a> Driver<'a> {
         interpreter.run_here();
     }
 
-    /// Adds what one place gives, and takes the gradients of its queries out; `of_queries` is their first
+    /// Adds the gradients of one place, and stores those of its queries; `of_queries` is their first
     /// tile.
     fn place(&mut self, place: usize, of_queries: usize) {
         let phase = self.phase;
@@ -288,7 +288,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Brings a block of queries to scratch, and finds its maxima and sums if the SoftMax is computed here.
+    /// Packs a block of queries, and finds its maxima and sums if the phase computes the SoftMax.
     fn begin(&mut self, place: usize, first: usize, block: usize) {
         let phase = self.phase;
         let row = place * phase.query_blocks() + first + block;
@@ -308,7 +308,7 @@ impl<'a> Driver<'a> {
         let Some(softmax) = &phase.softmax else { return };
         self.pass(softmax, row, block, StatisticsPass::Online);
         if self.blocks[block].means[..queries].iter().any(|mean| !mean.is_finite()) {
-            // A weight of 0 times a gradient that is not finite is no number: such keys are left out exactly.
+            // A weight of 0 times a gradient that is not finite is NaN, so keys of weight 0 are skipped.
             let of = &mut self.blocks[block];
             (of.state, of.means) = (SoftmaxState::new(), [0.0; QUERIES]);
             self.pass(softmax, row, block, StatisticsPass::Maxima);
@@ -354,7 +354,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Takes a tile into the maxima and sums of a block of queries.
+    /// Adds a tile to the maxima and sums of a block of queries.
     fn statistics(
         &mut self,
         softmax: &BackwardSoftmax,
@@ -385,7 +385,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The tile that enters the SoftMax, in f32; that of the gradients of its result is there then as well.
+    /// The tile of logits, in f32; the tile of the gradients of the result of the SoftMax is computed as
+    /// well.
     fn logits(&mut self, softmax: &BackwardSoftmax, row: usize, key_block: usize, block: usize) -> ScoreTile {
         self.go_to(row, key_block, block);
         self.chain.run_here();
@@ -401,7 +402,7 @@ impl<'a> Driver<'a> {
         operands.tile(self.phase.weights)
     }
 
-    /// Adds what a tile gives to all sums.
+    /// Adds the products of a tile to all sums.
     fn tile(&mut self, row: usize, key_block: usize, block: usize) {
         let phase = self.phase;
         let kernels = &phase.kernels;
@@ -470,7 +471,7 @@ impl<'a> Driver<'a> {
         }
         let (Some(program), Some(interpreter)) = (&softmax.behind, &mut self.behind) else { return tile };
         let operands = &mut self.chain.operands;
-        // The products that its steps may ask for.
+        // The products that its steps may read.
         if program.slots[TileChain::GRADIENTS].is_some_and(|slot| slot.tile == phase.layout.gradients)
             && softmax.gradients.is_none()
         {

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::fork_join::Teams;
 
-/// How long a worker stays awake after its last share (decision: awake-workers).
+/// Time for which a worker stays awake after its last share (decision: awake-workers).
 const AWAKE_TIME: Duration = Duration::from_micros(50);
 
-/// Looks at the open teams between two looks at the clock.
+/// Number of checks for open teams between two readings of the clock.
 const LOOKS: u32 = 16;
 
 /// Small executions under way in the process. If there are two, threads of the caller use the cores already,

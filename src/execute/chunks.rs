@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 const CHUNKS_PER_THREAD: usize = 16;
 
 /// The tasks of a phase. Each thread has a span of consecutive tasks and takes it chunk by chunk; then it
-/// takes what is left of the spans of others.
+/// takes chunks that are left in the spans of others.
 ///
 /// So a thread mostly reads and writes consecutive memory, and in the next execution the memory that it used
 /// in the last (decision: chunks-that-follow).

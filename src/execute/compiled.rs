@@ -355,7 +355,7 @@ impl CompiledPartition {
         let Some(last) = inner.plan.phases.iter().enumerate().find_map(classify) else { return Ok(None) };
         let Phase::Classify(classify) = &inner.plan.phases[last] else { return Ok(None) };
         let Base::Buffer(table) = classify.table else { return Ok(None) };
-        // What the mask is computed from may be computed itself.
+        // The operands of the mask may be computed themselves.
         let is_computed = |base: Base| matches!(base, Base::Buffer(_));
         let phases = match classify.reads().any(is_computed) {
             true => &inner.plan.phases[..=last],
@@ -470,7 +470,7 @@ impl CompiledInner {
         bindings.scratch = NonNull::new(start.wrapping_add(self.plan.buffer_bytes()));
     }
 
-    /// Runs the plan, and lets what it makes of constant inputs alone be kept.
+    /// Runs the plan, and keeps the results of phases that read constant inputs alone.
     fn run(&self, bindings: &mut Bindings) -> Result<()> {
         let Self { plan, engine, labels, .. } = self;
         let run_without = |without: &[usize], bindings: &Bindings| {

@@ -1,4 +1,5 @@
-//! Runs attention of few queries: chunk of keys by chunk of keys, then merges what the chunks leave.
+//! Runs attention of few queries: chunk of keys by chunk of keys, then merges the partial results of the
+//! chunks.
 #![allow(unsafe_code, reason = "attention is computed on raw memory that was checked before")]
 
 use super::attention::{result_tile, weighs};
@@ -65,16 +66,16 @@ pub(super) fn run(
 /// Queries that share their keys, and the state of their SoftMax.
 struct QueryGroup<'a> {
     phase: &'a DecodePhase,
-    /// Makes what enters the SoftMax.
+    /// Computes the logits.
     logits: Interpreter<'a, SlotOperands<'a, 2>>,
     /// The same for chunks in which no mask masks anything.
     unmasked: Option<Interpreter<'a, SlotOperands<'a, 2>>>,
-    /// Takes the result out.
+    /// Stores the result.
     result: Interpreter<'a, SlotOperands<'a, 2>>,
     /// Of keys and of values, if the phase dequantises them.
     dequantizers: [Option<Dequantizer<'a>>; 2],
     scratch: *mut u8,
-    /// The table of classes, and the buffer of what chunks leave, if there are such.
+    /// The table of classes, and the buffer of partial results, if there are any.
     table: Option<*const u8>,
     partials: Option<*mut f32>,
     /// The number of the group, and whether its queries are packed.
@@ -91,7 +92,7 @@ struct Taken {
     by_row: [u32; DECODE_ROWS],
     /// For any query.
     any: u32,
-    /// Whether no mask masks anything in what is computed.
+    /// Whether no mask masks anything in the computed tiles.
     is_unmasked: bool,
 }
 
@@ -127,8 +128,8 @@ impl<'a> QueryGroup<'a> {
                 slots(&phase.result.nest, [layout.result; 2]),
             ),
             dequantizers: [0, 1].map(|operand| {
-                let tokens = phase.quantized[operand].as_ref();
-                tokens.map(|tokens| Dequantizer::new(tokens, &phase.nest, plan, bindings, scratch))
+                let (tokens, layout) = (phase.quantized[operand].as_ref(), phase.layout.quantized[operand]);
+                tokens.map(|tokens| Dequantizer::new(tokens, layout, &phase.nest, plan, bindings, scratch))
             }),
             scratch,
             table: phase.classes.as_ref().and_then(|table| buffer(table.base)).map(<*mut u8>::cast_const),
@@ -206,7 +207,8 @@ impl<'a> QueryGroup<'a> {
         self.taken(all, chunk, |class| matches!(class, TileClass::Partial | TileClass::Full))
     }
 
-    /// The constant tiles of a chunk, for queries for which they weigh by these maxima.
+    /// The constant tiles of a chunk, for queries for which the constants have weights above 0 under these
+    /// maxima.
     fn constant(&self, chunk: usize, max: &[f32; DECODE_ROWS]) -> Taken {
         let mut taken = self.taken(0, chunk, |class| class == TileClass::Constant);
         taken.any = 0;
@@ -245,14 +247,14 @@ impl<'a> QueryGroup<'a> {
         taken
     }
 
-    /// What a chunk leaves.
+    /// The partial result of a chunk.
     fn partial(&self, chunk: usize) -> *mut f32 {
         let place = (self.group * self.phase.chunks() + chunk) * self.phase.partial();
         let own = || self.at(self.phase.layout.partial).cast();
         self.partials.map_or_else(own, |partials| partials.wrapping_add(place))
     }
 
-    /// Computes a chunk, and leaves its results.
+    /// Computes the partial result of a chunk.
     fn run_chunk(&mut self, chunk: usize) {
         let to = self.partial(chunk);
         let taken = self.varying(chunk);
@@ -269,7 +271,7 @@ impl<'a> QueryGroup<'a> {
             self.compute_logits(chunk, taken);
         }
         let (keys, logits) = (self.keys(chunk), self.floats(phase.layout.logits, CHUNK));
-        // SAFETY: a row of logits has room for a chunk, and the target for what a chunk leaves, which is this
+        // SAFETY: a row of logits has room for a chunk, and the target for a partial result, which is this
         // thread's; the plan's level was available when the plan was made.
         unsafe {
             to.write_bytes(0, rows * row);
@@ -303,7 +305,7 @@ impl<'a> QueryGroup<'a> {
         })
     }
 
-    /// The keys or values of a chunk; `next` is read behind them.
+    /// The keys or values of a chunk; `next` are the rows to prefetch at their end.
     fn tokens(
         &mut self,
         chunk: usize,
@@ -329,7 +331,7 @@ impl<'a> QueryGroup<'a> {
         self.tokens(chunk, AttentionOperand::Values, self.phase.value_type, self.phase.value_columns)
     }
 
-    /// Makes what enters the SoftMax, in f32: −∞ where nothing is computed.
+    /// Computes the logits in f32: −∞ where nothing is computed.
     fn compute_logits(&mut self, chunk: usize, taken: &Taken) {
         self.pack_queries();
         let phase = self.phase;
@@ -338,7 +340,7 @@ impl<'a> QueryGroup<'a> {
         let queries = self.floats(layout.queries, phase.query_row());
         let (scores, logits) = (self.floats(layout.scores, CHUNK), self.floats(layout.logits, CHUNK));
         let has_program = !phase.nest.program.roots.is_empty();
-        // Without a program, and without another type, the scores are what enters the SoftMax.
+        // Without a program and without another type, the scores are the logits.
         let scores = if has_program || phase.round_scores.is_some() { scores } else { logits };
         let all = Extent { rows: phase.queries, columns: keys };
         let f32_row = 4 * CHUNK as isize;
@@ -401,7 +403,7 @@ impl<'a> QueryGroup<'a> {
         unsafe { Self::fill_rest(logits, keys, |row| taken.by_row[row], f32::NEG_INFINITY) };
     }
 
-    /// Fills the tiles of rows that are not taken.
+    /// Fills the tiles of rows that are not computed.
     ///
     /// # Safety
     ///
@@ -432,7 +434,8 @@ impl<'a> QueryGroup<'a> {
             // SAFETY: the values of the chunk can be read; all else is memory of this thread, with room for
             // the rows of a chunk. The plan's level was available when the plan was made.
             unsafe {
-                // Exact are only the kernels that read f32, which hardly ever run.
+                // Only kernels that read f32 are exact; values that are not finite are rare, so these kernels
+                // seldom run.
                 let stored = if is_exact { None } else { self.as_stored(1, chunk * CHUNK + first, run) };
                 if let Some((products, values, scaling)) = stored {
                     let weights = FloatRows { at: weights.at.wrapping_add(first), ..weights };
@@ -495,7 +498,7 @@ impl<'a> QueryGroup<'a> {
         }
     }
 
-    /// Merges what the chunks left, in their order, and takes the result out.
+    /// Merges the partial results, in the order of the chunks, and stores the result.
     fn merge(&mut self) {
         let phase = self.phase;
         let (rows, chunks) = (phase.rows(), phase.chunks());
@@ -503,19 +506,19 @@ impl<'a> QueryGroup<'a> {
         for chunk in 0..chunks {
             let max = self.partial(chunk).wrapping_add(rows * phase.value_row());
             for row in 0..rows {
-                // SAFETY: an earlier task has written what the chunk leaves.
+                // SAFETY: an earlier task has written the partial result of the chunk.
                 self.max[row] = self.max[row].max(unsafe { max.add(row).read() });
             }
         }
         (0..chunks).for_each(|chunk| self.take(self.partial(chunk)));
-        // Nobody needs what the only chunk left any more.
+        // The partial result of the only chunk is not needed any more.
         let own = self.at(phase.layout.partial).cast::<f32>();
         self.with_constants(|group, chunk, taken| {
             group.compute(chunk, taken, own);
             group.take(own);
         });
         if !self.is_finite() {
-            // A weight of 0 times a value that is not finite is no number: such keys are left out exactly.
+            // A weight of 0 times a value that is not finite is NaN, so keys of weight 0 are skipped.
             self.begin(self.max);
             for chunk in 0..chunks {
                 let taken = self.varying(chunk);
@@ -563,11 +566,11 @@ impl<'a> QueryGroup<'a> {
         unsafe { std::slice::from_raw_parts_mut(sums.at.wrapping_add(row * sums.row), sums.row) }
     }
 
-    /// Takes in what a chunk leaves.
+    /// Adds the partial result of a chunk.
     fn take(&mut self, partial: *const f32) {
         let (rows, row) = (self.phase.rows(), self.phase.value_row());
         for index in 0..rows {
-            // SAFETY: what a chunk leaves has been written: sums of values, largest scores, sums.
+            // SAFETY: the partial result of the chunk has been written: sums of values, largest scores, sums.
             let (values, max, sum) = unsafe {
                 (
                     std::slice::from_raw_parts(partial.wrapping_add(index * row), row),
@@ -615,7 +618,7 @@ impl<'a> QueryGroup<'a> {
         (0..rows).all(|row| self.row(row)[..columns].iter().all(|number| number.is_finite()))
     }
 
-    /// Divides the sums, and takes the result out.
+    /// Divides the sums, and stores the result.
     fn finish(&mut self) {
         let phase = self.phase;
         let of_none = if phase.inf_as_zero { 0.0 } else { f32::NAN };
@@ -662,7 +665,7 @@ impl<'a> QueryGroup<'a> {
     }
 }
 
-/// The exponential of a number less a larger one, of which −∞ stands for none.
+/// The exponential of the difference between a number and a larger one; 0 if the larger one is −∞.
 fn distance_exp(number: f32, larger: f32) -> f32 {
     (f64::from(number) - f64::from(larger.max(f32::MIN))).exp() as f32
 }

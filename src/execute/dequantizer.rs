@@ -6,11 +6,12 @@ use super::cursor::Cursor;
 use super::interpreter::Interpreter;
 use super::slots::SlotOperands;
 use crate::kernels::attention::{QuantizedProducts, QuantizedRows, RowScaling};
-use crate::plan::{LoopNest, Plan, QuantizedTokens, SCALED_TOKENS};
+use crate::plan::{LoopNest, Plan, QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 
 /// The dequantisation of keys or of values, on one thread.
 pub(super) struct Dequantizer<'a> {
     tokens: &'a QuantizedTokens,
+    layout: QuantizedScratch,
     /// The loops of the phase.
     nest: &'a LoopNest,
     parameters: Interpreter<'a, SlotOperands<'a, 2>>,
@@ -20,22 +21,23 @@ pub(super) struct Dequantizer<'a> {
 }
 
 impl<'a> Dequantizer<'a> {
-    /// For a phase with these loops.
+    /// For a phase with these loops, whose scratch for the tokens has a layout.
     pub(super) fn new(
         tokens: &'a QuantizedTokens,
+        layout: QuantizedScratch,
         nest: &'a LoopNest,
         plan: &Plan,
         bindings: &Bindings,
         scratch: *mut u8,
     ) -> Self {
         let operands = SlotOperands {
-            slots: tokens.layout.slots.map(|place| scratch.wrapping_add(place)),
+            slots: layout.slots.map(|place| scratch.wrapping_add(place)),
             cursor: Cursor::new(&tokens.nest, &plan.constants, bindings),
         };
-        let program = scratch.wrapping_add(tokens.layout.program);
+        let program = scratch.wrapping_add(layout.program);
         // No step of the program selects.
         let parameters = Interpreter::new(&tokens.nest.program, &[], program, operands);
-        Self { tokens, nest, parameters, scratch, held: None }
+        Self { tokens, layout, nest, parameters, scratch, held: None }
     }
 
     /// Forgets the parameters in scratch: something else may have written there.
@@ -74,10 +76,10 @@ impl<'a> Dequantizer<'a> {
     /// Brings scales and zero points to scratch: those of tokens from `first` on, within one block of
     /// [`SCALED_TOKENS`], for a block of queries as in [`run`](Self::run).
     pub(super) fn scaling(&mut self, block: usize, first: usize) -> RowScaling {
-        let Self { tokens, .. } = *self;
+        let Self { tokens, layout, .. } = *self;
         let chunk = first / SCALED_TOKENS;
         let (first_tile, last_tile) = tokens.tiles(chunk);
-        let slot = |slot: usize| self.scratch.wrapping_add(tokens.layout.slots[slot]).cast::<f32>();
+        let slot = |slot: usize| self.scratch.wrapping_add(layout.slots[slot]).cast::<f32>();
         let slots = [QuantizedTokens::SCALES, QuantizedTokens::ZEROS].map(slot);
         if self.held != Some((block, chunk)) {
             self.held = Some((block, chunk));

@@ -1,4 +1,4 @@
-//! Fork-join: a caller and the workers that wake up in time share one piece of work.
+//! Fork-join: a caller and the workers that wake up in time share the work of one call.
 //!
 //! A scope of rayon ends when every spawned job has run. A caller that has finished then waits for workers
 //! that wake up late and find nothing left (decision: late-workers). Here the caller closes its team when the

@@ -82,7 +82,8 @@ pub(super) fn run(
     })
 }
 
-/// The operands of an epilogue: a tile of the product is computed if a step asks for it.
+/// The operands of an epilogue: a tile of the product is computed when a step first reads
+/// it.
 struct GemmOperands<'a> {
     phase: &'a GemmPhase,
     scratch: *mut u8,
@@ -229,7 +230,7 @@ impl GemmOperands<'_> {
         to
     }
 
-    /// Sums of a row of those that tiles make of panels of some width.
+    /// Number of sums in a row, for sums that tiles compute from panels of some width.
     fn sum_columns(&self, width: usize) -> usize {
         self.phase.nest.tile.columns.next_multiple_of(width)
     }

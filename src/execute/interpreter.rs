@@ -17,9 +17,9 @@ use crate::plan::{
 /// access in the tile.
 ///
 /// A driver that computes operands of its own (`Base::Driver`) wraps a cursor, and overrides
-/// [`at`](Self::at): asked for such an access, it computes the operand into the thread's scratch, at most
-/// once a tile. The interpreter asks only for what a tile needs. The memory of a driver's operand overlaps no
-/// other operand and no scratch of the program.
+/// [`at`](Self::at): for such an access, `at` computes the operand into the thread's scratch, at most once a
+/// tile. The interpreter calls `at` only for accesses that the tile needs. The memory of a driver's operand
+/// overlaps no other operand and no scratch of the program.
 pub(super) trait TileOperands<'a> {
     /// The cursor at the present tile.
     fn cursor(&mut self) -> &mut Cursor<'a>;
@@ -38,11 +38,11 @@ pub(super) trait TileOperands<'a> {
         self.cursor().at(access)
     }
 
-    /// Learns that a step is about to run.
+    /// Called when a step is about to run.
     #[inline(always)]
     fn begin_step(&mut self, _step: StepId) {}
 
-    /// Learns that the next tile does not follow the present one.
+    /// Called when the next tile does not follow the present one.
     #[inline(always)]
     fn jump(&mut self) {}
 }
@@ -79,7 +79,8 @@ impl<'a, O: TileOperands<'a>> TileOperands<'a> for &mut O {
 /// Runs a tile program on the tiles of one nest, on one thread; one copy of the code for each driver.
 pub(super) struct Interpreter<'a, O> {
     program: &'a TileProgram,
-    /// The program's accesses, found once: a small vector asks where its elements lie on each use.
+    /// The program's accesses, found once, because a small vector tests on each use whether its elements
+    /// are inline.
     accesses: &'a [Access],
     /// Where the selects write; see [`select_dests`].
     select_dests: &'a [SelectDest],
@@ -295,7 +296,7 @@ impl<'a, O: TileOperands<'a>> Interpreter<'a, O> {
         }
     }
 
-    /// Selects element by element. If the result is in place of a branch, that branch needs no copy.
+    /// Selects element by element. A branch that the result is in place of needs no copy.
     fn select_elements(
         &mut self,
         select: &Select,
@@ -387,7 +388,7 @@ pub(super) enum SelectDest {
     OverThen,
     /// Over the branch for false.
     OverElse,
-    /// Over the one input that both branches are, which the result already is.
+    /// Over the one input that is both branches and already holds the result.
     OverBoth,
 }
 

@@ -46,7 +46,7 @@ use crate::error::Result;
 use crate::plan::{Phase, Plan};
 use crate::types::labels::PartitionLabels;
 
-/// Runs some phases of a plan, each after the one before it has ended, without those at some indices.
+/// Runs the phases of a plan one after another, but skips those at some indices.
 fn run(
     phases: &[Phase],
     without: &[usize],
@@ -84,7 +84,7 @@ fn run(
     Ok(())
 }
 
-/// What stands for the workers of an engine in a build without the feature `threads`: it has none.
+/// The workers of an engine in a build without the feature `threads`, which has none.
 #[cfg(not(feature = "threads"))]
 mod workers {
     use crate::error::{Error, Result};
@@ -92,7 +92,7 @@ mod workers {
 
     #[derive(Default)]
     pub(super) struct WorkerOptions {
-        /// The caller's thread is the only one, whatever is asked for.
+        /// The caller's thread is the only one, whatever number is set.
         pub(super) threads: Option<usize>,
         pub(super) stay_awake: bool,
     }
@@ -133,7 +133,7 @@ mod workers {
             None
         }
 
-        /// Not asked for, because the number of threads is 1.
+        /// Never called, because the number of threads is 1.
         pub(super) fn started(&self) -> Result<&Workers> {
             Err(Error::ThreadPool { threads: 0 })
         }

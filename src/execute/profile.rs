@@ -1,4 +1,4 @@
-//! Tells the profiler of an engine what an execution did.
+//! Reports executions to the profiler of an engine.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::task_runner::threads;
 use crate::plan::{Base, Phase, Plan};
 use crate::types::kind::{OpId, OpKind};
 
-/// The profiler of an execution, and what it is told.
+/// The profiler of an execution, and the facts of its reports.
 pub(super) struct Profile<'a> {
     pub(super) profiler: &'a dyn Profiler,
     pub(super) ops: &'a [(OpKind, OpId)],

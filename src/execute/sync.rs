@@ -1,13 +1,13 @@
-//! What `fork_join` shares by; a model checker replaces it.
+//! The shared state of `fork_join`, in types that a model checker can replace.
 
 pub(super) use std::hint::spin_loop as pause;
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) use std::thread::{Thread, current, park};
 
-/// How often a caller looks whether the others are done before it lets the system run something else.
+/// Number of times that a caller tests whether the others are done before it yields to the system.
 pub(super) const SPINS: usize = 10_000;
 
-/// How many teams of a small pool there may be at once. A caller that finds no slot works alone, beside
+/// Most teams of a small pool at the same time. A caller that finds no slot works alone, beside
 /// more callers than that, and each has a thread.
 pub(super) const MIN_SLOTS: usize = 16;
 

@@ -43,8 +43,7 @@ impl<'a> TaskRunner<'a> {
     }
 
     /// Runs tasks, and returns when all have ended. `work` runs once on each thread that comes, with the
-    /// number of the thread and the ranges of tasks that are the thread's; each task is in one range of one
-    /// thread.
+    /// number of the thread and the ranges of its tasks; each task is in one range of one thread.
     ///
     /// Each thread fences its non-temporal stores and restores its floating-point environment, on unwinding
     /// too.

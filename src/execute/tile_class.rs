@@ -42,7 +42,7 @@ pub(super) fn run(
     })
 }
 
-/// What is known of a node's value in a box.
+/// Facts about a node's value in a box.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bounds: Interval,
@@ -61,7 +61,8 @@ impl Known {
         Self { bounds, reads_score: false, is_uniform: true, is_clean: !bounds.may_poison() }
     }
 
-    /// Whether the value does not depend on the raw score, and keeps the sign of what it multiplies.
+    /// Whether the value does not depend on the raw score, and a product with it has the sign of the other
+    /// factor.
     fn is_factor(&self) -> bool {
         !self.reads_score && matches!(self.bounds, Interval::Floats { least, .. } if least > 0.0)
     }
@@ -80,7 +81,7 @@ struct Evaluator<'a> {
     starts: SmallVec<[*const u8; 24]>,
     /// The indices along each axis.
     space: SmallVec<[Range<usize>; 6]>,
-    /// What is known of each node in the present box.
+    /// Facts about each node in the present box.
     known: SmallVec<[Option<Known>; 24]>,
 }
 
@@ -153,7 +154,7 @@ impl<'a> Evaluator<'a> {
         }
         let class = self.class(row);
         match class {
-            // Partial is what a row holds from the start.
+            // A row holds `Partial` from the start.
             TileClass::Partial if blocks.len() > 1 => {
                 let middle = blocks.start + blocks.len() / 2;
                 self.classify_blocks(blocks.start..middle, row);
@@ -182,8 +183,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What is known of a node's value in the present box. The depth of expressions is limited, so that this
-    /// may call itself.
+    /// Facts about a node's value in the present box. The recursion is bounded, because the depth of
+    /// expressions is limited.
     fn known(&mut self, node: usize) -> Known {
         if let Some(known) = self.known[node] {
             return known;
@@ -215,7 +216,7 @@ impl<'a> Evaluator<'a> {
             MaskOp::Select => self.selected(node),
             &MaskOp::Logic(logic) => {
                 let x = self.known(operand(0));
-                // The other operand may not have to be read.
+                // The bounds of one operand may decide the result without a scan of the other.
                 match (logic, x.bounds.decided()) {
                     (Logic::And, Some(false)) | (Logic::Or, Some(true)) => x,
                     _ => {
@@ -271,7 +272,7 @@ impl<'a> Evaluator<'a> {
                 let operands: SmallVec<[Known; 3]> =
                     node.operands.iter().map(|&operand| self.known(operand)).collect();
                 match node.reads_score {
-                    // What is not known to the expression may choose between elements.
+                    // A leaf that the expression cannot bound may differ from element to element.
                     true if operands.is_empty() => {
                         Known { reads_score: true, is_uniform: false, is_clean: false, ..anything }
                     }
@@ -380,7 +381,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// What is known of a function of values, given the bounds of its result. The function may make +∞ or NaN of
+/// Facts about a function of values, given the bounds of its result. The function may make +∞ or NaN of
 /// a score that is masked by −∞.
 fn combined(bounds: Interval, operands: &[Known]) -> Known {
     let known = rising(bounds, operands);
@@ -388,7 +389,7 @@ fn combined(bounds: Interval, operands: &[Known]) -> Known {
     Known { is_clean: known.is_clean && operands.iter().all(is_unmasked), ..known }
 }
 
-/// What is known of a function of values that keeps −∞ of scores, given the bounds of its result.
+/// Facts about a function of values that keeps −∞ of scores, given the bounds of its result.
 fn rising(bounds: Interval, operands: &[Known]) -> Known {
     let reads_score = operands.iter().any(|operand| operand.reads_score);
     if !reads_score {

@@ -228,12 +228,12 @@ impl<'a, T> From<TensorViewMut<'a, T>> for DynViewMut<'a> {
     }
 }
 
-/// What all views are.
+/// The parts that all views have.
 #[derive(Debug, Clone)]
 pub(crate) struct RawView {
     pub(crate) data_type: DataType,
     address: *mut u8,
-    /// Elements that are there from the address on; `usize::MAX` if somebody promises that all are.
+    /// Number of elements from the address on; `usize::MAX` if the caller promises that all are there.
     length: usize,
     /// `None` if they follow from what is written.
     pub(crate) dims: Option<Dims>,
@@ -247,7 +247,7 @@ unsafe impl Send for RawView {}
 unsafe impl Sync for RawView {}
 
 impl RawView {
-    /// The place of a result whose memory is not there yet.
+    /// The description of a result whose memory is allocated later.
     pub(crate) fn of_any_shape(data_type: DataType) -> Self {
         Self { data_type, address: std::ptr::null_mut(), length: 0, dims: None, strides: None }
     }

@@ -17,7 +17,7 @@ use crate::plan::Threading;
 
 pub(super) use super::awake::SmallExecution;
 
-/// What a caller says about the threads of an engine.
+/// The options of a caller for the threads of an engine.
 pub(super) struct WorkerOptions {
     pub(super) threads: Option<usize>,
     pub(super) pool: Option<Arc<ThreadPool>>,

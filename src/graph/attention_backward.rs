@@ -50,19 +50,19 @@ impl AttentionBackward {
         Self { forward, d_dst, d_q: None, d_k: None, d_v: None }
     }
 
-    /// Asks for the gradient of the queries.
+    /// Adds the gradient of the queries as an output.
     #[must_use]
     pub fn d_q(self, to: LogicalTensor) -> Self {
         Self { d_q: Some(to), ..self }
     }
 
-    /// Asks for the gradient of the keys.
+    /// Adds the gradient of the keys as an output.
     #[must_use]
     pub fn d_k(self, to: LogicalTensor) -> Self {
         Self { d_k: Some(to), ..self }
     }
 
-    /// Asks for the gradient of the values.
+    /// Adds the gradient of the values as an output.
     #[must_use]
     pub fn d_v(self, to: LogicalTensor) -> Self {
         Self { d_v: Some(to), ..self }

@@ -310,7 +310,7 @@ pub(crate) fn norm_axis(op: &Op, dims: &[i64]) -> Result<usize> {
 }
 
 /// The result has the shape of the input, the statistics its dims before `begin_norm_axis`; gamma and beta
-/// broadcast one way onto those from there on, that of RMSNorm onto all.
+/// broadcast one way onto the remaining dims; the gamma of RMSNorm, onto all dims.
 fn norm_shapes(op: &Op, inputs: &[&[i64]]) -> Result<SmallVec<[Dims; 1]>> {
     let begin = norm_axis(op, inputs[0])?;
     let (onto, affine) = match op.kind() {

@@ -135,7 +135,7 @@ const LANES: usize = 16;
 /// Words of a row of booleans that are read together: a cache line.
 const WORDS: usize = 8;
 
-/// Tiles from the scanned one to the one that is prefetched.
+/// Prefetch distance in tiles: a tile is scanned in less time than memory takes (decision: scan-prefetch).
 const PREFETCH_TILES: isize = 2;
 
 impl Scanned {

@@ -144,7 +144,8 @@ impl<'a> Parts<'a> {
         let is_inside = |consumer: &usize| self.members.contains(consumer);
         match () {
             () if moves::moves(graph.ops[op]) && !moves_input(graph, op) => Err(MOVES),
-            // Of what does not depend on the scores, others get the whole from elsewhere.
+            // Other ops may use a value that does not depend on the scores: it is also computed as a whole
+            // outside of the tiles.
             () if !graph.consumers[op].iter().all(is_inside) && !depends_on_product(graph, op) => {
                 Err("an op outside of the group uses the result")
             }
@@ -185,7 +186,7 @@ fn moves_input(graph: &OpGraph<'_>, op: usize) -> bool {
 
 const MOVES: &str = "tiles lie where the op does not move them";
 
-/// Most ops that are looked at for one answer about an op.
+/// Most ops that one search from an op visits.
 const MAX_STEPS: usize = 64;
 
 /// Whether pointwise ops lead from an op to a product as its left operand.

@@ -66,7 +66,7 @@ enum Mismatch {
     Why(&'static str),
 }
 
-/// Most ops that are looked at for one answer about an op.
+/// Most ops that one search from an op visits.
 const MAX_STEPS: usize = 64;
 
 impl Pattern {

@@ -1,4 +1,9 @@
 //! The table of fusions, by priority. To add a fusion is to add a row.
+//!
+//! A fixed pattern, such as attention or a gated MLP, is a row whose `seed` is one op of the pattern and
+//! whose `grow` follows the edges around the [group](GroupView): it absorbs an op only in a role of the
+//! pattern that is still open. Its `accept` rejects a group without all roles, whose ops then go to rows of
+//! lower priority.
 
 use super::attention;
 use super::attention_backward;

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use super::ids::AccessId;
 use super::nest::LoopNest;
-use super::quantized_tokens::QuantizedTokens;
+use super::quantized_tokens::{QuantizedScratch, QuantizedTokens};
 use super::tile_class::ClassTable;
 use crate::kernels::attention::AttentionKernels;
 use crate::kernels::gemm::GemmKernel;
@@ -54,7 +54,7 @@ pub(crate) struct AttentionCore {
     pub(crate) has_stats: bool,
     /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
-    /// What follows the second product.
+    /// The ops behind the second product, and the store of the result.
     pub(crate) result: AttentionResult,
 }
 
@@ -69,7 +69,7 @@ impl AttentionCore {
         self.first_access + operand as usize
     }
 
-    /// The starts of what the phase reads beside its programs.
+    /// The bases that the driver reads beside the programs.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [AttentionOperand::Queries, AttentionOperand::Keys, AttentionOperand::Values];
         read.into_iter().map(|operand| self.nest.program.accesses[self.access(operand)].base)
@@ -110,7 +110,7 @@ pub(crate) struct AttentionPhase {
     pub(crate) keys: Option<RowPack>,
     /// Converts the values of a block to f32, unless they are.
     pub(crate) values: Option<RowPack>,
-    /// What happens to the weights before the second product, if that is more than a change of type.
+    /// The ops on the weights before the second product, if they are more than a change of type.
     pub(crate) weights: Option<WeightsProgram>,
     pub(crate) layout: AttentionScratch,
 }
@@ -184,7 +184,7 @@ pub(crate) struct ScoreProgram {
 #[derive(Debug)]
 pub(crate) struct WeightsProgram {
     /// The loops of the scores. Its program takes slot [`SCORES`](AttentionCore::SCORES), the weights, and
-    /// writes slot [`LOGITS`](AttentionCore::LOGITS), what is multiplied by the values.
+    /// writes slot [`LOGITS`](AttentionCore::LOGITS), the factors of the values.
     pub(crate) nest: LoopNest,
     /// Rounds the weights to the type of the SoftMax, and widens the program's result to f32.
     pub(crate) round: Option<Kernel1>,
@@ -226,11 +226,11 @@ pub(crate) struct AttentionScratch {
     /// Tiles of f32: the scores, and the weights that come from them.
     pub(crate) scores: usize,
     pub(crate) weights: usize,
-    /// Tiles in the types of the scores and of what enters the SoftMax, if these are not f32.
+    /// Tiles in the types of the scores and of the logits, if these are not f32.
     pub(crate) typed_scores: usize,
     pub(crate) typed_logits: usize,
-    /// The scratch of the program on weights, the weights in the type of the SoftMax, what the program makes
-    /// of them, and the same in f32.
+    /// The scratch of the program on weights, the weights in the type of the SoftMax, the results of the
+    /// program, and these in f32.
     pub(crate) weights_program: usize,
     pub(crate) typed_weights: usize,
     pub(crate) typed_factors: usize,
@@ -241,6 +241,8 @@ pub(crate) struct AttentionScratch {
     pub(crate) typed_result: usize,
     /// Scratch of the kernels that pack.
     pub(crate) pack: usize,
+    /// The scratch of the dequantisations of keys and of values.
+    pub(crate) quantized: [QuantizedScratch; 2],
     /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

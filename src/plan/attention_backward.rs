@@ -48,7 +48,7 @@ pub(crate) struct BackwardPhase {
     /// and keys, as far as a gradient needs them.
     pub(crate) factors: Option<usize>,
     pub(crate) slopes: Option<usize>,
-    /// The classes of the tiles of what enters the exponential, if something masks it.
+    /// The classes of the tiles of logits, if something masks them.
     pub(crate) classes: Option<ClassTable>,
     /// The outer axes, in the order of the loops.
     pub(crate) axes: SmallVec<[OuterAxis; 6]>,
@@ -80,7 +80,7 @@ pub(crate) const OPERANDS: usize = 7;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PhaseOperand {
     pub(crate) data_type: DataType,
-    /// How its tokens are brought to scratch.
+    /// How its tokens are read.
     pub(crate) form: OperandForm,
 }
 
@@ -112,7 +112,7 @@ pub(crate) const SLOTS: usize = 5;
 impl TileChain {
     /// The scores, or behind the SoftMax the weights.
     pub(crate) const SCORES: usize = 0;
-    /// The gradients of the weights, or behind the SoftMax those of what entered it.
+    /// The gradients of the weights, or behind the SoftMax those of the logits.
     pub(crate) const GRADIENTS: usize = 1;
     /// A result of the chain: the logits, or without a SoftMax the weights.
     pub(crate) const LOGITS: usize = 2;
@@ -144,12 +144,12 @@ pub(crate) struct TypedTile {
 /// A SoftMax between the scores and the gradients.
 #[derive(Debug)]
 pub(crate) struct BackwardSoftmax {
-    /// The tile of the gradients of its result, which become those of what enters it.
+    /// The tile of the gradients of its result, which becomes the tile of the gradients of its input.
     pub(crate) gradients: Option<usize>,
-    /// What follows the SoftMax and its gradient, if anything does.
+    /// The ops behind the SoftMax and its gradient, if there are any.
     pub(crate) behind: Option<TileChain>,
-    /// Whether a step of the first chain makes the tile that enters the SoftMax, or that of the gradients;
-    /// what no step makes is computed as it is.
+    /// Whether a step of the first chain makes the tile of logits, or the tile of gradients; a tile that no
+    /// step makes is the product itself.
     pub(crate) makes_logits: bool,
     pub(crate) makes_gradients: bool,
 }
@@ -181,7 +181,7 @@ pub(crate) struct BackwardResult {
 /// no program needs its results after another one has begun.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BackwardScratch {
-    /// The scratch of the program behind the SoftMax, and of those that take results out.
+    /// The scratch of the program behind the SoftMax, and of the programs that store results.
     pub(crate) behind: usize,
     pub(crate) results: [usize; 3],
     /// Tiles of scores and of gradients of weights.
@@ -190,7 +190,7 @@ pub(crate) struct BackwardScratch {
     /// Bytes of a converted key or query, and of a value or a gradient of the result.
     pub(crate) key_row: usize,
     pub(crate) value_row: usize,
-    /// Bytes from what belongs to a block of queries of a group to the same of the next block.
+    /// Bytes from the scratch of a block of queries of a group to that of the next block.
     pub(crate) group_step: usize,
     /// Sums of the gradients of queries for a block: a row for each element.
     pub(crate) query_sums: usize,
@@ -244,7 +244,7 @@ impl BackwardPhase {
         nests.flat_map(|nest| nest.program.bases_mut()).chain(classes).collect()
     }
 
-    /// The starts of what the phase reads beside its programs.
+    /// The bases that the driver reads beside the programs.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         (0..OPERANDS).map(|operand| self.chain.nest.program.accesses[self.first_access + operand].base)
     }

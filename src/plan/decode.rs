@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::access::Base;
 use super::attention::AttentionCore;
 use super::nest::LoopNest;
+use super::quantized_tokens::QuantizedScratch;
 use super::tile_class::CLASS_TILE;
 use crate::kernels::attention::{DecodeKernels, VECTOR};
 use crate::kernels::gemm::pack::RowPack;
@@ -33,11 +34,7 @@ pub(crate) const DECODE_ROWS: usize = 8;
 /// rows of a tile are queries and its columns keys.
 #[derive(Debug)]
 pub(crate) struct DecodePhase {
-    pub(crate) core: AttentionCore,
-    /// Iterations of the innermost outer axes that share keys and values; their queries are one group.
-    pub(crate) repeats: usize,
-    /// Queries of one such iteration.
-    pub(crate) queries: usize,
+    pub(crate) core: DecodeCore,
     pub(crate) kernels: DecodeKernels,
     /// Widens the queries to f32.
     pub(crate) pack_queries: RowPack,
@@ -49,8 +46,27 @@ pub(crate) struct DecodePhase {
     pub(crate) layout: DecodeScratch,
 }
 
-/// As an [`AttentionPhase`](super::AttentionPhase).
+/// Attention for few queries, as far as the sizes of scratch and of buffers depend on it.
+#[derive(Debug)]
+pub(crate) struct DecodeCore {
+    pub(crate) core: AttentionCore,
+    /// Iterations of the innermost outer axes that share keys and values; their queries are one group.
+    pub(crate) repeats: usize,
+    /// Queries of one such iteration.
+    pub(crate) queries: usize,
+}
+
+/// A driver reads the fields of the core as fields of the phase, as for an
+/// [`AttentionPhase`](super::AttentionPhase).
 impl Deref for DecodePhase {
+    type Target = DecodeCore;
+
+    fn deref(&self) -> &DecodeCore {
+        &self.core
+    }
+}
+
+impl Deref for DecodeCore {
     type Target = AttentionCore;
 
     fn deref(&self) -> &AttentionCore {
@@ -58,7 +74,7 @@ impl Deref for DecodePhase {
     }
 }
 
-impl DecodePhase {
+impl DecodeCore {
     /// Number of chunks of keys.
     pub(crate) fn chunks(&self) -> usize {
         self.nest.loops[self.nest.column_blocks].extent
@@ -95,15 +111,17 @@ impl DecodePhase {
         let partials = self.groups().saturating_mul(self.chunks());
         partials.saturating_mul(4 * self.partial())
     }
+}
 
+impl DecodePhase {
     /// The nests of its programs.
     pub(super) fn nests(&self) -> SmallVec<[&LoopNest; 2]> {
-        self.core.nests().collect()
+        self.core.core.nests().collect()
     }
 
     /// The starts of all accesses, of the table of classes and of the partial results, to be changed.
     pub(super) fn bases_mut(&mut self) -> SmallVec<[&mut Base; 8]> {
-        self.core.bases_mut().chain(&mut self.partials).collect()
+        self.core.core.bases_mut().chain(&mut self.partials).collect()
     }
 
     /// The starts of its buffers.
@@ -140,6 +158,8 @@ pub(crate) struct DecodeScratch {
     pub(crate) typed_result: usize,
     /// Scratch of the kernel that packs.
     pub(crate) pack: usize,
+    /// The scratch of the dequantisations of keys and of values.
+    pub(crate) quantized: [QuantizedScratch; 2],
     /// Bytes of the whole scratch.
     pub(crate) end: usize,
 }

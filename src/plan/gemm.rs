@@ -43,7 +43,7 @@ pub(crate) struct GemmPhase {
     pub(crate) left: Option<RowPack>,
     /// Bytes from one column of the left operand to the next.
     pub(crate) left_column: isize,
-    /// What a product of integers needs besides; its sums are s32.
+    /// The facts of a product of integers, whose sums are s32.
     pub(crate) integers: Option<IntegerProduct>,
     pub(crate) bias: Option<Bias>,
     pub(crate) finish: Finish,
@@ -51,7 +51,7 @@ pub(crate) struct GemmPhase {
 }
 
 impl GemmPhase {
-    /// The starts of what the product reads.
+    /// The bases that the product reads.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [GemmOperand::Left, GemmOperand::Right, GemmOperand::Bias];
         read.into_iter().map(|operand| self.nest.program.accesses[self.first_access + operand as usize].base)
@@ -155,7 +155,7 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    /// Whether sums are worked out where the result stands.
+    /// Whether sums are computed in the memory of the result.
     pub(crate) fn is_direct(&self) -> bool {
         self.round.is_none() && self.unpack.is_none()
     }
@@ -168,7 +168,7 @@ pub(crate) struct GemmScratch {
     pub(crate) left: usize,
     /// Bytes from one row of the left block to the next.
     pub(crate) left_row: usize,
-    /// The tile of f32, unless sums are worked out where the result stands.
+    /// The tile of f32, unless sums are computed in the memory of the result.
     pub(crate) sums: usize,
     /// The rounded tile, if it is unpacked afterwards.
     pub(crate) rounded: usize,
@@ -176,7 +176,7 @@ pub(crate) struct GemmScratch {
     pub(crate) product: usize,
     /// A row of the bias.
     pub(crate) bias: usize,
-    /// Of integers: for each column of a tile the scale in f64, and in s32 what is subtracted and the zero
+    /// Of integers: for each column of a tile the scale in f64, and in s32 the offset of the sum and the zero
     /// point; for each row the sum of the left operand in s32.
     pub(crate) scales: usize,
     pub(crate) subtracted: usize,

@@ -71,7 +71,7 @@ impl Add<usize> for AccessId {
     }
 }
 
-/// Lets a list be indexed by ids of what it holds.
+/// Lets a list be indexed by the ids of its elements.
 macro_rules! indexed_by {
     ($($list:ty, $id:ty, $element:ty;)*) => {$(
         impl std::ops::Index<$id> for $list {

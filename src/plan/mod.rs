@@ -1,5 +1,5 @@
-//! What compilation hands to execution: every decision that can be made before data exists. It holds data
-//! only.
+//! The plan, which compilation hands to execution: every decision that can be made before data exists. The
+//! layer holds data only.
 //!
 //! A [`Plan`] is a list of [`Phase`]s (`phase`). A phase goes through 2-D tiles; what it computes in a tile
 //! is a [`TileProgram`] (`tile_program`), whose operands are strided [`Access`]es (`access`). A plan has no
@@ -31,7 +31,9 @@ pub(crate) use self::attention_backward::{
     BackwardOperand, BackwardPhase, BackwardResult, BackwardScratch, BackwardSoftmax, ChainSlot, GROUP,
     OPERANDS, OperandForm, OuterAxis, PhaseOperand, SLOTS, TileChain, TypedTile,
 };
-pub(crate) use self::decode::{CHUNK, CHUNK_TILES, DECODE_ROWS, DecodePhase, DecodeScratch, row_type};
+pub(crate) use self::decode::{
+    CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, row_type,
+};
 pub(crate) use self::gemm::{
     Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase, RightForm,
     TilePanels,
@@ -76,13 +78,13 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<usize>,
     /// The phases, in the order in which they run.
     pub(crate) phases: Vec<Phase>,
-    /// What may run once for many executions.
+    /// The phases that may run once for many executions.
     pub(crate) preparation: Preparation,
     /// Constants: one element, or several behind each other, from the start of a word of 8 bytes.
     pub(crate) constants: Vec<[u8; 8]>,
     /// Scratch of each thread, in bytes: that of the phase that needs most.
     pub(crate) scratch: usize,
-    /// What an execution costs.
+    /// The cost of an execution.
     pub(crate) cost: Cost,
     /// The floating-point operations of each phase.
     pub(crate) phase_flops: Vec<usize>,
@@ -105,7 +107,7 @@ pub(crate) struct Preparation {
     pub(crate) buffers: Vec<usize>,
 }
 
-/// What an execution costs, by shapes alone.
+/// The cost of an execution, by shapes alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Bytes of the distinct elements of ports that are read and written, each counted once.

@@ -7,7 +7,7 @@ use super::nest::LoopNest;
 use crate::kernels::Extent;
 use crate::kernels::attention::{DequantizeKernels, QuantizedProducts};
 
-/// Tokens whose scales and zero points are brought to f32 at once.
+/// Tokens whose scales and zero points are converted to f32 together.
 pub(crate) const SCALED_TOKENS: usize = 512;
 
 /// The dequantisation of keys or of values.
@@ -33,22 +33,12 @@ pub(crate) struct QuantizedTokens {
     pub(crate) kernels: DequantizeKernels,
     /// The products of few queries that need no numbers in scratch.
     pub(crate) products: Option<QuantizedProducts>,
-    pub(crate) layout: QuantizedScratch,
 }
 
 impl QuantizedTokens {
     /// The slots of the scales and of the zero points.
     pub(crate) const SCALES: usize = 0;
     pub(crate) const ZEROS: usize = 1;
-
-    /// Takes places in scratch.
-    pub(crate) fn place(&mut self, take: &mut impl FnMut(usize) -> usize) {
-        /// Kernels read whole vectors.
-        const VECTOR_BYTES: usize = 64;
-        let slot = 4 * self.numbers + VECTOR_BYTES;
-        self.layout =
-            QuantizedScratch { program: take(self.nest.program.scratch), slots: [take(slot), take(slot)] };
-    }
 
     /// The first and the last tile of parameters of a block of [`SCALED_TOKENS`], within one iteration of all
     /// other loops.

@@ -18,7 +18,7 @@ use crate::kernels::rows::{
 /// Elements of a part of a row that is combined to one number.
 pub(crate) const PART: usize = 64 << 10;
 
-/// The rows of tensors, and what becomes of them.
+/// The rows of tensors, and the work on them.
 #[derive(Debug)]
 pub(crate) struct RowsPhase {
     /// The op, for showing the plan.
@@ -32,7 +32,7 @@ pub(crate) struct RowsPhase {
     pub(crate) parts: usize,
     /// What is computed.
     pub(crate) work: RowWork,
-    /// The operands, as the work wants them.
+    /// The operands, in the order of the work.
     pub(crate) operands: SmallVec<[PlacedRows; 3]>,
     /// The rows that are written; none if numbers alone are.
     pub(crate) result: Option<PlacedRows>,
@@ -48,7 +48,7 @@ pub(crate) struct RowsPhase {
     pub(crate) kept_row: Option<usize>,
     /// Offset of room for rows of f32 that are combined, or for partial results of columns.
     pub(crate) room: usize,
-    /// What produces the source, and what consumes the result, while both are in the caches.
+    /// The programs that produce the source and consume the result, while both are in the caches.
     pub(crate) prologue: Option<FusedRows>,
     pub(crate) epilogue: Option<FusedRows>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct FusedRows {
     pub(crate) is_by_place: bool,
 }
 
-/// What becomes of rows.
+/// The work on rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowWork {
     /// The elements as they are.
@@ -152,7 +152,7 @@ pub(crate) enum RowMap {
     Prelu(RowKernel<PreluProducts>),
 }
 
-/// What becomes of the number of a row.
+/// The last step on the number of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum FoldFinish {
     AsItIs,

@@ -150,7 +150,7 @@ impl LoopNest {
             _ => LoopOver::Dims,
         };
         let turning = self.loops.iter().enumerate().filter(|(_, l)| l.extent != 1);
-        // What it is beside its loops, the phase and the plan know.
+        // The phase and the plan fill in what the loops do not tell.
         NestSummary {
             kind: PhaseKind::Map,
             is_kept: false,
@@ -366,7 +366,7 @@ impl BackwardPhase {
     }
 }
 
-/// What the driver of a phase does itself.
+/// The work of the driver of a phase.
 fn driver_step(task: String, operands: Vec<StepOperand>, output: StepOperand) -> StepSummary {
     StepSummary {
         tasks: vec![task],

@@ -1,4 +1,4 @@
-//! What the tiles of masked scores hold, before any of them is computed: the data of the phase that finds it.
+//! Classes of the tiles of masked scores, before any tile is computed: the data of the phase that finds them.
 //!
 //! The value that enters SoftMax is a [`MaskExpr`] over the space of scores. `execute::tile_class` bounds the
 //! expression on boxes of indices and writes the class of each 64 × 64 tile to a table, which lives as long
@@ -18,7 +18,7 @@ use crate::types::shape::Dims;
 /// Queries, and keys, of a tile that has a class.
 pub(crate) const CLASS_TILE: usize = 64;
 
-/// What is known of the values of a tile that enter SoftMax.
+/// A fact about all values of a tile that enter SoftMax.
 ///
 /// ```
 /// use sterna::{MaskTiles, TileClass};
@@ -153,6 +153,7 @@ impl ClassifyPhase {
         expr: MaskExpr,
         dims: &[i64],
         (query_axis, key_axis): (usize, usize),
+        is_exponent: bool,
         table: Base,
         scan: ScanKernels,
     ) -> Self {
@@ -174,18 +175,7 @@ impl ClassifyPhase {
             |node: &MaskNode| matches!(node.op, MaskOp::Element(_)) && node.varies & 1 << key_axis != 0;
         let halves = !expr.nodes.iter().any(reads_keys);
         let dims = dims.into();
-        Self {
-            expr,
-            dims,
-            query_axis,
-            key_axis,
-            plane_strides,
-            planes,
-            halves,
-            is_exponent: false,
-            table,
-            scan,
-        }
+        Self { expr, dims, query_axis, key_axis, plane_strides, planes, halves, is_exponent, table, scan }
     }
 
     /// Blocks of queries.

@@ -1,4 +1,4 @@
-//! What is computed in one 2-D tile: steps, and the accesses from and to which they compute.
+//! The program of one 2-D tile: steps, and the accesses that they read and write.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -1,4 +1,4 @@
-//! What `types/function.rs` defines, worked out in f64 or in exact integers.
+//! The functions that `types/function.rs` defines, in f64 or in exact integers.
 //!
 //! Where a formula as written would lose digits in f64, because nearly equal numbers are subtracted, an equal
 //! one stands here that does not. Of an error function the standard library has none; that of `libm` is good

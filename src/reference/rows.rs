@@ -171,7 +171,7 @@ pub(super) fn log_softmax_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -
     })
 }
 
-/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is worked out, and
+/// A gradient whose rows along the axis follow from those of `diff_dst`, in whose place it is computed, and
 /// of `dst`.
 fn backward_of_rows(
     op: &Op,
@@ -265,7 +265,7 @@ pub(super) fn bias_add_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> R
 /// `diff_src` is `diff_dst` for `src` above 0, else `diff_dst · slope`. `diff_slope` is the sum of `diff_dst
 /// · src` over the elements of `src` that are not above 0 and share a slope.
 pub(super) fn prelu_backward(op: &Op, inputs: &[Value], shapes: &[Dims]) -> Result<Vec<Value>> {
-    let [src, slope, diff_dst] = inputs else { unreachable!("the schema asks for three inputs") };
+    let [src, slope, diff_dst] = inputs else { unreachable!("the schema requires three inputs") };
     let dims = src.dims();
     let start = infer::slope_start(op, &[dims, slope.dims()])?;
     let odometer = Odometer::broadcast(slope.dims(), dims, start);

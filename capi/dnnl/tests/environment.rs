@@ -1,5 +1,5 @@
-//! What the environment asks of the stand-in: verbose lines, dumps, threads. The client, `small.c`, needs no
-//! header.
+//! What environment variables set in the stand-in: verbose lines, dumps, threads. The client, `small.c`,
+//! needs no header.
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,8 +1,8 @@
 //! Promise: a client that is compiled against the header that comes with the stand-in gets oneDNN's names of
 //! numbers.
 //!
-//! With `STERNA_ONEDNN`, the client is compiled against oneDNN's headers as well, and asks oneDNN itself for
-//! the names if its library is there. `STERNA_REWRITE=1` writes what the stand-in answers to
+//! With `STERNA_ONEDNN`, the client is compiled against oneDNN's headers as well, and reads the names
+//! from oneDNN itself if its library is there. `STERNA_REWRITE=1` writes what the stand-in answers to
 //! `tests/data/names.txt`.
 #![cfg(target_os = "linux")]
 

@@ -17,7 +17,7 @@ use self::args::BatchArgs;
 use self::lines::{Batch, CaseLine};
 use self::rewrite::Alternative;
 use self::run_graph::{GraphOutcome, GraphResult, Terms, run_graph};
-use crate::ending::{Ending, FAILED, FINE};
+use crate::command_error::{CommandError, FAILED, FINE};
 use crate::terminal::{print, say};
 
 /// What became of one graph.
@@ -52,10 +52,10 @@ struct BatchReport {
 }
 
 /// Runs the graphs of batch files.
-pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
+pub(crate) fn batch(args: &BatchArgs) -> Result<u8, CommandError> {
     let mut batch = Batch::default();
     for file in &args.files {
-        batch.read(file, &args.case_dir).map_err(Ending::usage)?;
+        batch.read(file, &args.case_dir).map_err(CommandError::usage)?;
     }
     let terms = Terms {
         check: args.check,
@@ -80,7 +80,7 @@ pub(crate) fn batch(args: &BatchArgs) -> Result<u8, Ending> {
     }
     match args.json {
         true => {
-            let text = serde_json::to_string_pretty(&report).map_err(Ending::failed)?;
+            let text = serde_json::to_string_pretty(&report).map_err(CommandError::failed)?;
             print(&(text + "\n"))?;
         }
         false => drop(print(&format!("{}\n", report.total))?),
@@ -112,7 +112,7 @@ fn report_of(case: &CaseLine, options: &Alternative, terms: &Terms) -> GraphRepo
 }
 
 /// Prints the commands that run the graphs one by one.
-fn commands(batch: &Batch, terms: &Terms) -> Result<u8, Ending> {
+fn commands(batch: &Batch, terms: &Terms) -> Result<u8, CommandError> {
     for case in &batch.cases {
         let path = case.path.clone().unwrap_or_else(|| case.name.clone().into());
         for options in case.graphs() {

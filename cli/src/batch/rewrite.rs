@@ -21,8 +21,8 @@ pub(crate) type Alternative = Vec<(&'static str, String)>;
 impl Knob {
     pub(crate) const COUNT: usize = 7;
 
-    /// The values that a setting lists. What stands behind an id is judged with the graph that has it, so
-    /// that one shape that cannot be does not end a batch.
+    /// The values that a setting lists. The value of an id is checked with its graph, so one
+    /// impossible shape does not end the batch.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sterna::{Engine, LogicalTensor, Partition, Policy, TensorId};
 
 use crate::batch::rewrite::Alternative;
-use crate::ending::Ending;
+use crate::command_error::CommandError;
 use crate::shapes::in_memory;
 use crate::source::GraphArgs;
 
@@ -165,8 +165,8 @@ pub(crate) fn run_graph(path: &Path, options: &Alternative, terms: &Terms) -> Gr
 
 /// The partitions of a graph, if it is taken.
 fn taken(reading: Vec<OsString>, terms: &Terms) -> Result<Vec<Partition>, String> {
-    let said = |ending: Ending| match ending {
-        Ending::Failed(error) | Ending::Usage(error) => first_line(&format!("{error:#}")),
+    let said = |ending: CommandError| match ending {
+        CommandError::Failed(error) | CommandError::Usage(error) => first_line(&format!("{error:#}")),
     };
     let reading = Reading::try_parse_from(reading).map_err(|error| {
         let error = error.to_string();

@@ -13,7 +13,7 @@ use sterna::{DataType, arithmetic_in_registers};
 
 /// Arithmetic that one execution cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Work {
+pub(crate) struct Arithmetic {
     /// Floating-point operations, a multiplication and an addition counted as two.
     pub(crate) operations: f64,
     /// The type of the factors.
@@ -23,7 +23,7 @@ pub(crate) struct Work {
 /// Steps of the loop in registers by which its speed is found.
 const TRIAL_STEPS: usize = 20_000;
 
-impl Work {
+impl Arithmetic {
     /// The least seconds that so many operations take on some threads at once.
     pub(crate) fn seconds(self, threads: usize) -> f64 {
         let trial = || {

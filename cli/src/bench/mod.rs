@@ -26,8 +26,8 @@ use self::progress::INTERRUPTED;
 use self::record::{Case, Run};
 use self::session::{Ended, Session};
 use self::suites::Subject;
-use crate::ending::{Ending, FAILED};
-use crate::names::Side;
+use crate::command_error::{CommandError, FAILED};
+use crate::names::PortScope;
 use crate::source::{GraphArgs, Loaded};
 use crate::table::Form;
 use crate::terminal::{print, say};
@@ -45,21 +45,21 @@ struct Document<'a> {
 }
 
 /// Measures, compares, saves and draws as the arguments say, and returns the exit code.
-pub(crate) fn bench(args: &BenchArgs) -> Result<u8, Ending> {
+pub(crate) fn bench(args: &BenchArgs) -> Result<u8, CommandError> {
     for path in [&args.save, &args.plot].into_iter().flatten() {
-        can_be_written(path).map_err(Ending::usage)?;
+        can_be_written(path).map_err(CommandError::usage)?;
     }
-    let mut before = args.against.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
+    let mut before = args.against.as_deref().map(Run::read).transpose().map_err(CommandError::usage)?;
     if let Some(before) = &mut before {
         before.cases.retain(|case| args.wants(&case.name));
     }
-    let loaded = args.load.as_deref().map(Run::read).transpose().map_err(Ending::usage)?;
+    let loaded = args.load.as_deref().map(Run::read).transpose().map_err(CommandError::usage)?;
     if let (Some(before), true) = (&before, args.fail_if_slower) {
         let machine = loaded.as_ref().map_or_else(Machine::here, |run| run.machine.clone());
-        is_of(before, &machine).map_err(Ending::usage)?;
+        is_of(before, &machine).map_err(CommandError::usage)?;
     }
     let ended = match loaded {
-        Some(run) => only_wanted(run, args).map_err(Ending::usage)?,
+        Some(run) => only_wanted(run, args).map_err(CommandError::usage)?,
         None => {
             let (name, subjects) = subjects(args)?;
             let session = Session::new(args, &subjects)?;
@@ -73,17 +73,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<u8, Ending> {
     report(args, before.as_ref(), &ended)
 }
 
-fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, Ending> {
+fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, CommandError> {
     let Ended { run, notes, interrupted } = ended;
     let compared = match (before, interrupted) {
-        (Some(before), false) => Some(RunComparison::of(before, run).map_err(Ending::usage)?),
+        (Some(before), false) => Some(RunComparison::of(before, run).map_err(CommandError::usage)?),
         _ => None,
     };
     let text = match args.form.form() {
         Form::Text => table::text(run, compared.as_ref()),
         Form::Json => {
             let document = Document { run, comparison: compared.as_ref(), notes };
-            serde_json::to_string_pretty(&document).map_err(Ending::failed)? + "\n"
+            serde_json::to_string_pretty(&document).map_err(CommandError::failed)? + "\n"
         }
         Form::Csv => table::csv(run, compared.as_ref()),
         Form::Markdown => table::markdown(run, compared.as_ref()),
@@ -108,36 +108,36 @@ fn report(args: &BenchArgs, before: Option<&Run>, ended: &Ended) -> Result<u8, E
         return Ok(INTERRUPTED);
     }
     if let Some(path) = &args.save {
-        run.save(path).map_err(Ending::usage)?;
+        run.save(path).map_err(CommandError::usage)?;
     }
     if let Some(path) = &args.plot {
-        let svg = plot::svg(run).map_err(Ending::failed)?;
+        let svg = plot::svg(run).map_err(CommandError::failed)?;
         std::fs::write(path, svg)
             .with_context(|| format!("cannot write {}", path.display()))
-            .map_err(Ending::usage)?;
+            .map_err(CommandError::usage)?;
     }
     let slower = compared.map_or(0, |compared| compared.count(Comparison::Slower));
     Ok(if args.fail_if_slower && slower > 0 { FAILED } else { 0 })
 }
 
 /// The subjects of the bench, and their name.
-fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), Ending> {
+fn subjects(args: &BenchArgs) -> Result<(String, Vec<Subject>), CommandError> {
     match (&args.graph, args.suite) {
         (Some(path), _) => {
             let loaded = GraphArgs { graph: path.clone(), options: args.options.clone() }.load()?;
-            let fills = loaded.resolve("--fill", &args.fill, Side::Both).map_err(Ending::usage)?;
+            let fills = loaded.resolve("--fill", &args.fill, PortScope::Both).map_err(CommandError::usage)?;
             loaded.notes.iter().for_each(|note| say("note", note));
             let is_stdin = path == Path::new("-");
             let name = path.file_stem().filter(|_| !is_stdin).unwrap_or("stdin".as_ref());
             let name = name.to_string_lossy().into_owned();
-            let given = loaded.given_values().map_err(Ending::usage)?;
+            let given = loaded.given_values().map_err(CommandError::usage)?;
             let Loaded { graph, mut constants, .. } = loaded;
             constants.extend(given);
             let subject = Subject { name: name.clone(), graph, constants, fills, work: None };
             Ok((name, vec![subject]))
         }
         (None, Some(suite)) => Ok((format!("suite {}", suite.name()), suite.subjects()?)),
-        (None, None) => Err(Ending::usage(anyhow::anyhow!("name a graph, --suite or --load"))),
+        (None, None) => Err(CommandError::usage(anyhow::anyhow!("name a graph, --suite or --load"))),
     }
 }
 

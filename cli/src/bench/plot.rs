@@ -372,8 +372,8 @@ fn along(from: Point, to: Point) -> impl Iterator<Item = Box> {
 fn free_place((x, y): Point, width: i32, taken: &[Box], (top, bottom): (i32, i32)) -> Point {
     const DIRECTIONS: i32 = 16;
     let places = [12, 18, 26, 36, 48].into_iter().flat_map(|distance: i32| {
-        (0..DIRECTIONS).map(move |turn| {
-            let angle = std::f64::consts::TAU * f64::from(turn) / f64::from(DIRECTIONS);
+        (0..DIRECTIONS).map(move |direction| {
+            let angle = std::f64::consts::TAU * f64::from(direction) / f64::from(DIRECTIONS);
             let (far, wide) = (f64::from(distance), f64::from(width) / 2.0);
             (distance, (x + ((far + wide - 6.0) * angle.cos()) as i32, y - (far * angle.sin()) as i32))
         })

@@ -11,13 +11,13 @@ use sterna::{
 };
 
 use super::args::BenchArgs;
-use super::limit::{Streams, Traffic, Work};
+use super::limit::{Arithmetic, Streams, Traffic};
 use super::machine::Machine;
 use super::measure::{Measured, best, interleaved};
 use super::progress::Progress;
 use super::record::{Case, Ceiling, Run};
 use super::suites::Subject;
-use crate::ending::Ending;
+use crate::command_error::CommandError;
 use crate::fill::Fills;
 use crate::host::HostTensor;
 use crate::report::TilesReport;
@@ -64,18 +64,18 @@ pub(crate) struct Ended {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(args: &'a BenchArgs, subjects: &'a [Subject]) -> Result<Self, Ending> {
+    pub(crate) fn new(args: &'a BenchArgs, subjects: &'a [Subject]) -> Result<Self, CommandError> {
         let mut notes = Vec::new();
-        let teams = teams(args, &mut notes).map_err(Ending::failed)?;
+        let teams = teams(args, &mut notes).map_err(CommandError::failed)?;
         let mut prepared = Vec::new();
         for subject in subjects {
-            let partitions = partitions(subject, args.options.policy()).map_err(Ending::failed)?;
+            let partitions = partitions(subject, args.options.policy()).map_err(CommandError::failed)?;
             let fills =
                 Fills::new(&subject.graph, subject.constants.clone(), subject.fills.clone(), args.seed);
             prepared.push(Prepared { subject, partitions, fills });
         }
         let mut session = Self { args, prepared, teams, notes };
-        session.check().map_err(Ending::usage)?;
+        session.check().map_err(CommandError::usage)?;
         Ok(session)
     }
 
@@ -113,7 +113,7 @@ impl<'a> Session<'a> {
     }
 
     /// Measures every case.
-    pub(crate) fn run(mut self, subject: String) -> Result<Ended, Ending> {
+    pub(crate) fn run(mut self, subject: String) -> Result<Ended, CommandError> {
         let level = self.teams[0].engine.level().name();
         let mut run = Run::new(Machine::here(), level, subject, self.args.time.as_secs_f64());
         let wants_ceilings = self.args.save.is_some() || self.args.plot.is_some();
@@ -121,9 +121,9 @@ impl<'a> Session<'a> {
         let ceilings = if wants_ceilings { ceiling_sizes().count() * self.teams.len() } else { 0 };
         let time = self.args.time.saturating_mul(u32::try_from(cases).unwrap_or(u32::MAX));
         let progress = Progress::new(time + self.ceiling_time() * ceilings as u32);
-        let measured = self.measure(&mut run, &progress).map_err(Ending::failed)?;
+        let measured = self.measure(&mut run, &progress).map_err(CommandError::failed)?;
         let interrupted = match measured && wants_ceilings {
-            true => !self.ceilings(&mut run, &progress).map_err(Ending::failed)?,
+            true => !self.ceilings(&mut run, &progress).map_err(CommandError::failed)?,
             false => !measured,
         };
         drop(progress);
@@ -328,7 +328,7 @@ struct Meter<'a> {
     progress: &'a Progress,
     streams: &'a mut Streams,
     /// The arithmetic of a case, if it is known.
-    work: Option<Work>,
+    work: Option<Arithmetic>,
 }
 
 impl Meter<'_> {

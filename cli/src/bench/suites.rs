@@ -10,8 +10,8 @@ use sterna::{
 };
 
 use super::args::Suite;
-use super::limit::Work;
-use crate::ending::Ending;
+use super::limit::Arithmetic;
+use crate::command_error::CommandError;
 use crate::fill::Fill;
 use crate::shapes::settle;
 
@@ -24,7 +24,7 @@ pub(crate) struct Subject {
     pub(crate) fills: Vec<(TensorId, Fill)>,
     /// The arithmetic of the graph as a whole, if the suite knows it: products and attention have the longer
     /// of their arithmetic and their bytes as limit.
-    pub(crate) work: Option<Work>,
+    pub(crate) work: Option<Arithmetic>,
 }
 
 /// A select: its name, the type of its branches, the dims of `cond`, `then` and `else`, and the fill of
@@ -293,16 +293,18 @@ impl Suite {
         }
     }
 
-    pub(crate) fn subjects(self) -> Result<Vec<Subject>, Ending> {
+    pub(crate) fn subjects(self) -> Result<Vec<Subject>, CommandError> {
         match self {
-            Self::Select => SELECTS.iter().map(|row| select(row).map_err(Ending::failed)).collect(),
+            Self::Select => SELECTS.iter().map(|row| select(row).map_err(CommandError::failed)).collect(),
             Self::Fusion => {
                 let sizes = |(name, json, sizes): &Fusion| sizes.iter().map(|size| fusion(name, json, size));
                 FUSIONS.iter().flat_map(sizes).collect()
             }
-            Self::Attention => ATTENTIONS.iter().map(|row| attention(row).map_err(Ending::failed)).collect(),
-            Self::Matmul => PRODUCTS.iter().map(|row| product(row).map_err(Ending::failed)).collect(),
-            Self::Rows => ROW_OPS.iter().map(|row| row_op(row).map_err(Ending::failed)).collect(),
+            Self::Attention => {
+                ATTENTIONS.iter().map(|row| attention(row).map_err(CommandError::failed)).collect()
+            }
+            Self::Matmul => PRODUCTS.iter().map(|row| product(row).map_err(CommandError::failed)).collect(),
+            Self::Rows => ROW_OPS.iter().map(|row| row_op(row).map_err(CommandError::failed)).collect(),
         }
     }
 }
@@ -328,9 +330,9 @@ fn select((name, data_type, [cond, then, other], fill): &Select) -> Result<Subje
     })
 }
 
-fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, Ending> {
+fn fusion(name: &str, json: &str, (size, dims): &Size) -> Result<Subject, CommandError> {
     let shapes: Vec<(TensorId, Vec<i64>)> = dims.iter().map(|&(id, dims)| (id, dims.to_vec())).collect();
-    let graph = settle(Graph::from_json(json).map_err(Ending::failed)?, &shapes)?;
+    let graph = settle(Graph::from_json(json).map_err(CommandError::failed)?, &shapes)?;
     Ok(Subject {
         name: format!("{name}/{size}"),
         graph,
@@ -377,7 +379,7 @@ fn product(&(name, [t, to], [batch, rows, depth, columns], behind): &Product) ->
         graph,
         constants: BTreeMap::new(),
         fills: Vec::new(),
-        work: Some(Work { operations, data_type: t }),
+        work: Some(Arithmetic { operations, data_type: t }),
     })
 }
 
@@ -429,6 +431,6 @@ fn attention(&(name, t, [heads, shared, queries, keys, depth], seen): &Attended)
     let pairs = (0..queries).map(|query| (0..keys).filter(|&key| seen.has(query, key)).count());
     let pairs = pairs.sum::<usize>() as f64;
     // A product and a sum for each pair and number of the depth, in either product.
-    let work = Work { operations: 4.0 * heads as f64 * depth as f64 * pairs, data_type: t };
+    let work = Arithmetic { operations: 4.0 * heads as f64 * depth as f64 * pairs, data_type: t };
     Ok(Subject { name: name.into(), graph, constants, fills: Vec::new(), work: Some(work) })
 }

@@ -37,11 +37,11 @@ fn sha256(text: &[u8]) -> [u8; 32] {
         }
         let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
         for (word, round) in words.iter().zip(ROUNDS) {
-            let turned = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
+            let rotated = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
             let chosen = e & f ^ !e & g;
-            let one = h.wrapping_add(turned).wrapping_add(chosen).wrapping_add(round).wrapping_add(*word);
-            let turned = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-            let other = turned.wrapping_add(a & b ^ a & c ^ b & c);
+            let one = h.wrapping_add(rotated).wrapping_add(chosen).wrapping_add(round).wrapping_add(*word);
+            let rotated = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
+            let other = rotated.wrapping_add(a & b ^ a & c ^ b & c);
             (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(one), c, b, a, one.wrapping_add(other));
         }
         for (sum, more) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {

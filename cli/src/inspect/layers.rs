@@ -21,7 +21,7 @@ const LABEL_HEIGHT: f64 = 16.0;
 /// The most that a picture reaches to the left of its first box, so that the view opens on it.
 const MAX_LEFT: f64 = 300.0;
 
-/// Sweeps that sort, and sweeps after them that only move.
+/// Sweeps that sort, and passes after them that only move.
 const SORTING: usize = 6;
 const MOVING: usize = 5;
 
@@ -49,8 +49,8 @@ pub(super) struct Places {
 pub(super) fn place(sizes: &[(f64, f64)], links: &[Link]) -> Places {
     let rows = rows(sizes.len(), links);
     let mut layers = Layers::new(sizes, links, &rows);
-    for sweep in 0..SORTING + MOVING {
-        layers.sweep(sweep % 2 == 0, sweep < SORTING);
+    for pass in 0..SORTING + MOVING {
+        layers.arrange(pass % 2 == 0, pass < SORTING);
     }
     layers.places(sizes, links, &rows)
 }
@@ -167,8 +167,8 @@ impl Layers {
     }
 
     /// Goes over the layers, down or up, and puts each item near its neighbours in the layers before; the
-    /// sweeps that do not sort look at the neighbours on both sides.
-    fn sweep(&mut self, down: bool, sorts: bool) {
+    /// passes that do not sort look at the neighbours on both sides.
+    fn arrange(&mut self, down: bool, sorts: bool) {
         let mean = |items: &[Item], index: usize| {
             let item = &items[index];
             let sides: [&[usize]; 2] = match (sorts, down) {

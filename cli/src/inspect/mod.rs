@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use self::model::Inspection;
-use crate::ending::Ending;
+use crate::command_error::CommandError;
 use crate::parse::{EXIT_CODES, join};
 use crate::source::GraphArgs;
 
@@ -84,16 +84,16 @@ pub(crate) struct Shown {
 }
 
 /// Shows a graph in one of the forms.
-pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, Ending> {
+pub(crate) fn inspect(args: &InspectArgs) -> Result<Shown, CommandError> {
     let loaded = args.source.load()?;
     let (name, policy) = (args.source.name(), args.source.options.policy());
-    let inspection =
-        Inspection::new(&name, &loaded, policy, args.threads.map(Into::into)).map_err(Ending::failed)?;
+    let inspection = Inspection::new(&name, &loaded, policy, args.threads.map(Into::into))
+        .map_err(CommandError::failed)?;
     let text = match args.format() {
         Format::Text => text::text(&inspection),
         Format::Dot => dot::dot(&inspection),
-        Format::Svg => picture::file(&inspection).map_err(Ending::failed)?,
-        Format::Html => page::page(&inspection).map_err(Ending::failed)?,
+        Format::Svg => picture::file(&inspection).map_err(CommandError::failed)?,
+        Format::Html => page::page(&inspection).map_err(CommandError::failed)?,
     };
     Ok(Shown { text, failures: inspection.failures(), notes: [loaded.notes, inspection.notes()].concat() })
 }

@@ -15,7 +15,7 @@ use crate::shapes::in_memory;
 use crate::short::Short;
 use crate::source::Loaded;
 
-/// A graph, looked at.
+/// A graph as `inspect` shows it.
 pub(super) struct Inspection {
     /// Where it comes from.
     pub(super) source: String,
@@ -178,9 +178,9 @@ fn inspected(
 ) -> Result<Part> {
     // Each as `sterna run` would lay it out, if its shape is known.
     let laid_out = |port: &LogicalTensor| in_memory(known.get(&port.id()).unwrap_or(port));
-    let settled: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
+    let resolved: Result<Vec<LogicalTensor>> = partition.inputs().iter().map(laid_out).collect();
     let mut outputs = partition.outputs().to_vec();
-    let outcome = match (partition.unsupported_reason(), &settled) {
+    let outcome = match (partition.unsupported_reason(), &resolved) {
         (Some(reason), _) => Outcome::Unsupported(reason),
         (None, Err(open)) => Outcome::Open(open.to_string()),
         (None, Ok(inputs)) => match partition.compile_for(engine, inputs, &outputs) {

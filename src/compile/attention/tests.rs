@@ -97,7 +97,7 @@ fn graph(row: Row) -> Ops {
 fn forget(phase: &mut Phase) -> bool {
     let core = match phase {
         Phase::Attention(phase) => &mut phase.core,
-        Phase::Decode(phase) => &mut phase.core,
+        Phase::Decode(phase) => &mut phase.core.core,
         _ => return false,
     };
     core.unmasked = None;

@@ -21,11 +21,11 @@ pub(super) struct BackwardShape {
     pub(super) scores: Factors,
     /// The product of the gradients of the weights.
     pub(super) gradients: Option<Factors>,
-    /// What enters the exponential, and the weights.
+    /// The logits, and the weights.
     pub(super) logits: usize,
     pub(super) weights: usize,
     pub(super) softmax: Option<Softmax>,
-    /// What is multiplied by the gradients of the result, and what by queries and keys.
+    /// The factors of the gradients of the result, and those of queries and keys.
     pub(super) factors: Option<usize>,
     pub(super) slopes: Option<usize>,
     /// The products that give the gradients of queries, keys and values.
@@ -194,7 +194,7 @@ impl BackwardShape {
         {
             return Ok(None);
         }
-        // Of equal depth, so that one tile of each kind is enough.
+        // Both products have the same depth, so that one tile of each kind is enough.
         let depth = depth_of(&scores);
         let columns_of =
             |end: &Option<Factors>| end.as_ref().and_then(|end| of_dims(end.result).last().copied());
@@ -278,7 +278,7 @@ impl BackwardShape {
             value_columns: value_columns as usize,
         };
         shape.find_sums(shaped, plan)?;
-        // Nobody else needs what is in tiles alone.
+        // No output and no other op needs values that are in tiles alone.
         let mut inner: SmallVec<[usize; 8]> = stops;
         inner.push(scores.result);
         let own: Vec<usize> = shape.anchors().collect();

@@ -249,7 +249,7 @@ impl Expansion<'_> {
         (PartOperand::Part(self.parts.len() - 1), 0)
     }
 
-    /// The parts, of which `results` are the outputs of the op.
+    /// The parts; `results` are the parts that are outputs of the op.
     fn giving(self, results: &[PartOperand]) -> CompositeParts {
         let part = |operand: &PartOperand| match operand {
             PartOperand::Part(part) => Some(*part),

@@ -1,14 +1,15 @@
-//! The index space of a tile program, where the driver of a phase gives it.
+//! The index space that the driver of a phase gives to its tile program.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::Extent;
+use crate::plan::{Loop, LoopNest, StepSet, TileProgram};
 use crate::types::shape::Dims;
 
 /// The index space of a tile program, its tiles, and the operands that the driver supplies.
 ///
 /// The loops of the nest are all axes but those of rows and columns, in their order, also those of one
-/// iteration, then blocks of rows, then blocks of columns. The driver may run the tiles in any order.
+/// iteration, then blocks of rows and blocks of columns. The driver may run the tiles in any order.
 #[derive(Debug, Clone)]
 pub(in crate::compile) struct DriverSpace {
     /// The extents of the axes.
@@ -21,6 +22,10 @@ pub(in crate::compile) struct DriverSpace {
     pub(in crate::compile) tile: Extent,
     /// For each slot of the driver: bytes from row to row of a tile, and from element to element of a row.
     pub(in crate::compile) slots: SmallVec<[(isize, isize); 2]>,
+    /// Whether the loop over blocks of rows is the innermost one, instead of the loop over blocks of columns.
+    pub(in crate::compile) rows_innermost: bool,
+    /// Whether the program computes its results anew in each tile, because the driver overwrites them.
+    pub(in crate::compile) overwrites_results: bool,
 }
 
 impl DriverSpace {
@@ -35,6 +40,28 @@ impl DriverSpace {
             _ => 0,
         };
         (0..self.dims.len()).map(stride).collect()
+    }
+
+    /// The loops around the tiles, without accesses and steps.
+    pub(in crate::compile) fn empty_nest(&self) -> LoopNest {
+        let count = |axis: Option<usize>| axis.map_or(1, |axis| self.dims[axis] as usize);
+        let space = Extent { rows: count(self.rows), columns: count(self.columns) };
+        let [rows, columns] =
+            [space.rows.div_ceil(self.tile.rows), space.columns.div_ceil(self.tile.columns)];
+        let blocks = if self.rows_innermost { [columns, rows] } else { [rows, columns] };
+        let extents = self.outer().map(|axis| self.dims[axis] as usize).chain(blocks);
+        let loops: SmallVec<[Loop; 6]> =
+            extents.map(|extent| Loop { extent, strides: smallvec![] }).collect();
+        let invalidated_by = smallvec![StepSet::none_of(0); loops.len()];
+        let outer = loops.len() - 2;
+        LoopNest {
+            loops,
+            row_blocks: outer + usize::from(self.rows_innermost),
+            column_blocks: outer + usize::from(!self.rows_innermost),
+            space,
+            tile: self.tile,
+            program: TileProgram { invalidated_by, ..TileProgram::default() },
+        }
     }
 
     /// The axes that are loops around tiles, in their order.

@@ -27,7 +27,7 @@ pub(super) struct ExprGraph<'a> {
     stored: Vec<Option<Stored<'a>>>,
     /// The index space of the nest.
     pub(super) dims: Dims,
-    /// What a driver says of the index space and of its slots, if a driver gives them.
+    /// The index space and the slots of a driver, if a driver gives them.
     pub(super) driver: Option<&'a DriverSpace>,
     /// The axes along which the operand of a driver's slot varies.
     driver_axes: SmallVec<[(usize, Axes); 2]>,
@@ -163,7 +163,7 @@ impl<'a> ExprGraph<'a> {
     /// A view of a value in storage form.
     pub(super) fn storage(&mut self, value: usize, view: View) -> Result<ExprRef, NestObstacle> {
         let view = self.view(view);
-        // A loop, since groups are deep and stacks of threads small.
+        // A loop instead of recursion, because groups are deep and stacks of threads small.
         let mut open = Vec::new();
         loop {
             let blocked = match open.last() {

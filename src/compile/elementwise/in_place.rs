@@ -33,7 +33,7 @@ pub(in crate::compile) fn pairs(
                                     || later.nests().iter().any(|nest| is_read_in(nest, input))
                             })
                     };
-                    // What several nests write may be read before it is whole.
+                    // An output that several nests write may be read before all of it is written.
                     let is_whole = || {
                         phases.iter().flat_map(Phase::nests).filter(|nest| writes(nest, port)).count() == 1
                     };
@@ -45,7 +45,7 @@ pub(in crate::compile) fn pairs(
             }
         }
     }
-    // By output, then by input: numbers have a sort that others share.
+    // By output, then by input; a sort of plain numbers shares its code with others.
     pairs.sort_unstable();
     pairs.into_iter().map(|(output, input)| InPlacePorts { input, output }).collect()
 }
@@ -70,7 +70,7 @@ fn writes(nest: &LoopNest, port: usize) -> bool {
     nest.program.roots.iter().any(|&root| written(nest, root) == Some(port))
 }
 
-/// Whether all accesses to an input are at the element of the output that a nest is about to write.
+/// Whether all accesses to an input are at the element of the output that a nest writes next.
 fn goes_along(nest: &LoopNest, input: usize, output: usize) -> bool {
     let of_port = |port: usize| {
         let accesses = nest.program.accesses.iter().enumerate();

@@ -118,7 +118,7 @@ pub(super) fn port_strides<'a>(inputs: &[&'a LogicalTensor], resolved: &'a [(Dim
     inputs.chain(resolved.iter().map(|(_, strides)| &strides[..])).collect()
 }
 
-/// Nests, and what they add to a plan.
+/// Nests, and their additions to a plan.
 pub(super) struct LoweredNests {
     pub(super) nests: Vec<LoopNest>,
     /// The constants of the nests, behind those of earlier nests.
@@ -134,7 +134,7 @@ pub(super) struct LoweredNests {
 
 /// Lowers values of a group to nests that write them, all of whose operands are in memory. Afterwards the
 /// values are stored. `constants` and `buffers` count those of earlier nests, `is_read_later` says whether a
-/// later phase reads what stands at a base.
+/// later phase reads from a base.
 pub(super) fn lower_nests<'a>(
     group: &'a ShapedGroup,
     stored: &mut [Option<Stored<'a>>],

@@ -42,9 +42,9 @@ impl QuantParameters {
 }
 
 impl ShapedGroup {
-    /// The group with the scales and the zero points of a dequantisation as further values, in f32: along
-    /// each dim of what is dequantised there is a number of them, and these numbers are the dims of the
-    /// values, which hold the same elements in the same order.
+    /// The group with the scales and the zero points of a dequantisation as further values, in f32: each dim
+    /// of the integers has a number of parameters, and these numbers are the dims of the values, which hold
+    /// the parameters in the same order.
     pub(in crate::compile) fn with_parameters(
         &self,
         parameters: &QuantParameters,

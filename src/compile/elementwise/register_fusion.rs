@@ -191,7 +191,8 @@ fn skips_work(schedule: &Schedule<'_>, index: StepId) -> bool {
     select.computed_branches().any(|first| skippable(steps, roots, index, first).any(is_heavy))
 }
 
-/// Whether the mask test of this select may save asking the driver for an operand, which only a branch needs.
+/// Whether the mask test of this select may save a request for an operand of the driver that only one branch
+/// needs.
 fn skips_driver(schedule: &Schedule<'_>, index: StepId) -> bool {
     let Schedule { expr, steps, roots, .. } = schedule;
     let Instr::Select(select) = &steps[index].instr else { return false };

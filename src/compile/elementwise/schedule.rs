@@ -24,7 +24,7 @@ pub(super) struct Root {
 
 /// A step that has no place in scratch yet.
 pub(super) struct UnplacedStep {
-    /// What the step does; see [`Step::labels`](crate::plan::Step::labels).
+    /// The operations of the step; see [`Step::labels`](crate::plan::Step::labels).
     pub(super) labels: SmallVec<[StepLabel; 1]>,
     pub(super) instr: Instr,
     /// The access to which it writes; `None` for scratch.

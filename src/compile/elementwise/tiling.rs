@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::access::IterationSpace;
+use super::driver_space::DriverSpace;
 use super::expr::ExprGraph;
 use super::loops::SpaceLoop;
 use super::register_fusion::FusedSchedule;
@@ -37,7 +38,7 @@ impl<'a> TiledNest<'a> {
                     rows: driver.tile.rows.min(whole.rows),
                     columns: driver.tile.columns.min(whole.columns),
                 };
-                (tile, TileLoops::given(expr, space, tile))
+                (tile, TileLoops::given(expr, driver, space, tile))
             }
             None => {
                 let tile = extent(expr, steps, &slots, whole, policy);
@@ -71,7 +72,10 @@ impl<'a> TiledNest<'a> {
             _ => 0,
         };
         let scratch = fused_scratch + steps.iter().map(of_fused).max().unwrap_or(0).next_multiple_of(LINE);
-        let invalidated_by = loops.invalidated_by(&steps);
+        let mut invalidated_by = loops.invalidated_by(&steps);
+        if expr.driver.is_some_and(|driver| driver.overwrites_results) {
+            invalidated_by.iter_mut().for_each(|of_loop| of_loop.extend(roots.iter().copied()));
+        }
         let accesses: SmallVec<[Access; 4]> = (expr.accesses.iter().enumerate())
             .map(|(i, access)| Access {
                 base: access.base,
@@ -223,12 +227,16 @@ impl TileLoops {
         Self { order, ..as_they_are }
     }
 
-    /// The loops of a driver's space. What the driver supplies stays where it is from tile to tile.
-    fn given(expr: &ExprGraph<'_>, iter_space: &IterationSpace, tile: Extent) -> Self {
+    /// The loops of a driver's space. An operand that the driver supplies has one address in all tiles.
+    fn given(expr: &ExprGraph<'_>, driver: &DriverSpace, iter_space: &IterationSpace, tile: Extent) -> Self {
         let mut loops = Self::as_they_are(iter_space, tile);
         for l in &mut loops.all {
             let supplied = expr.accesses.iter().map(|access| matches!(access.base, Base::Driver(_)));
             l.strides.iter_mut().zip(supplied).filter(|(_, is)| *is).for_each(|(stride, _)| *stride = 0);
+        }
+        if driver.rows_innermost {
+            let blocks_of_rows = loops.order.len() - 2;
+            loops.order.swap(blocks_of_rows, blocks_of_rows + 1);
         }
         loops
     }
@@ -263,7 +271,7 @@ impl TileLoops {
             .map(|last| (self.cost(steps, &innermost(last), tile), last))
             .min_by_key(|&(cost, last)| (cost, std::cmp::Reverse(last)));
         match best {
-            // Another order than that of memory has a price as well.
+            // An order other than that of memory costs time, too.
             Some((cost, last)) if cost < self.cost(steps, &as_they_are, tile) / 8 * 7 => innermost(last),
             _ => as_they_are,
         }

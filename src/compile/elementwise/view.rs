@@ -16,7 +16,7 @@ pub(in crate::compile) struct View {
 /// a point of a nest is the offset plus the sum of all terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::compile) struct DimRun {
-    /// How many dims.
+    /// Number of dims.
     pub(in crate::compile) dims: usize,
     pub(in crate::compile) offset: i64,
     pub(in crate::compile) terms: SmallVec<[Term; 2]>,
@@ -89,7 +89,7 @@ impl NestBox {
         View { runs: self.runs.iter().enumerate().map(run).collect() }
     }
 
-    /// The box with one axis divided into two, of which the inner one has `inner` iterations; `None` if a
+    /// The box with one axis split into two, the inner one with `inner` iterations; `None` if a
     /// nest cannot have one axis more.
     pub(in crate::compile) fn split(&self, axis: usize, inner: i64) -> Option<Self> {
         let BoxAxis { run, step, extent } = self.axes[axis];

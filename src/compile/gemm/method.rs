@@ -8,29 +8,22 @@ use crate::kernels::Extent;
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::types::dtype::DataType;
 
-/// Most rows of a skinny product, which reads the right operand in the order of memory, whatever its layout.
+/// Most rows of a skinny product. It reads the right operand in the order of memory, whatever its layout,
+/// because packing would move more bytes than the product itself.
 const MAX_SKINNY_ROWS: usize = 16;
 
-/// Rows of the right operand that a skinny product reads side by side.
+/// Rows of the right operand that a skinny product reads side by side, as streams that the hardware
+/// prefetcher can follow.
 const SKINNY_DEPTH: usize = 32;
 
-/// Columns of a tile of a skinny product.
+/// Columns of a tile of a skinny product: the sums of all rows stay in the first-level cache.
 const SKINNY_COLUMNS: usize = 512;
 
-/// Most columns of a product of many rows that is worked out as dot products.
+/// Most columns of a product of many rows that is computed as dot products: a panel would be mostly padding.
 const MAX_DOT_COLUMNS: usize = 4;
 
-/// Rows and columns of a tile of dot products.
+/// Rows and columns of a tile of dot products, which outweighs the cost of going to it.
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
-
-/// Rows and columns of any other tile, if there are enough tiles.
-const TILE: Extent = Extent { rows: 144, columns: 256 };
-
-/// Tiles are made smaller until there are this many, unless they take fewer FLOPs than [`MIN_TILE_FLOPS`].
-const MIN_TILES: usize = 16;
-
-/// FLOPs of a tile that is not made smaller.
-const MIN_TILE_FLOPS: usize = 8 << 20;
 
 /// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
 /// cache.
@@ -99,7 +92,7 @@ impl Method {
     /// With a right operand that is packed.
     fn packed(shape: &ProductShape, form: Form, machine: Machine) -> Self {
         let panel = GemmKernel::new(machine.level, form).panel_columns();
-        let tile = tile_of(shape, Extent { rows: if form.uses_tiles() { 32 } else { 2 }, columns: panel });
+        let tile = tile_of(shape, Extent { rows: form.row_block(), columns: panel });
         // The rows of the left operand and one panel stay in the second-level cache while the panel is used.
         let steps = if form.is_integer() { form.depth_step() } else { 1 };
         let most = memory::product_depth(tile.rows + panel).saturating_mul(steps);
@@ -154,7 +147,7 @@ fn tile_of(shape: &ProductShape, unit: Extent) -> Extent {
         let blocks = of.div_ceil(most.max(1)).max(1);
         of.div_ceil(blocks).next_multiple_of(unit).clamp(1, of.max(1))
     };
-    let mut most = TILE;
+    let mut most = memory::product_tile();
     loop {
         let tile = Extent {
             rows: even(shape.rows, most.rows, unit.rows),
@@ -163,7 +156,7 @@ fn tile_of(shape: &ProductShape, unit: Extent) -> Extent {
         let tiles = [shape.rows.div_ceil(tile.rows), shape.columns.div_ceil(tile.columns)];
         let count = tiles.into_iter().fold(shape.products(), usize::saturating_mul);
         let flops = [tile.columns, shape.depth, 2].into_iter().fold(tile.rows, usize::saturating_mul);
-        if count >= MIN_TILES || flops <= MIN_TILE_FLOPS {
+        if memory::keeps_product_tiles(count, flops) {
             return tile;
         }
         match most {

@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::compile::memory;
 use crate::compile::row_axes::{AxisOperand, RowAxes, along, given_loops, place_loops};
 use crate::kernels::pack::{pack_tile, unpack_tile};
 use crate::kernels::pointwise::convert;
@@ -14,18 +15,6 @@ use crate::plan::{
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, OpKind};
 
-/// Elements of the rows of a tile: the rows stay in the first-level cache beside their results.
-pub(super) const TILE_ELEMENTS: usize = 8 << 10;
-
-/// Places of a tile whose rows are packed: the lines of neighbouring places are read once.
-const PACKED_PLACES: usize = 16;
-
-/// Most bytes of the packed rows of an operand, unless one row has more.
-const PACKED_BYTES: usize = 1 << 20;
-
-/// Longest row whose exponentials are kept instead of computed twice.
-const KEPT: usize = 16 << 10;
-
 /// Time for an element, in bytes that could be moved in the same time.
 fn cost_of(kind: OpKind) -> usize {
     match kind {
@@ -35,7 +24,7 @@ fn cost_of(kind: OpKind) -> usize {
     }
 }
 
-/// What a phase reads and writes.
+/// The tensors that a phase reads and writes.
 #[derive(Default)]
 pub(super) struct Roles {
     pub(super) operands: SmallVec<[AxisOperand; 3]>,
@@ -48,7 +37,7 @@ pub(super) struct Roles {
     pub(super) measured: Option<(AxisOperand, RowPass)>,
 }
 
-/// What runs in the tiles of a phase beside its own work.
+/// The programs that run in the tiles of a phase beside its own work.
 #[derive(Default)]
 pub(super) struct Fused {
     /// Number of places of a tile, and the axis along which they lie, by its index among the axes of places.
@@ -120,11 +109,10 @@ pub(super) fn rows_phase(
     let is_merge = matches!(work, RowWork::Merge { .. });
     let is_packed = |operand: &AxisOperand| !by_columns && !is_merge && !is_contiguous(operand);
     let packs = operands.iter().chain(&result).chain(&parameters).any(is_packed);
-    let in_tile = (TILE_ELEMENTS / count.max(1)).max(1);
     let rows = match () {
         () if by_columns => COLUMNS,
-        () if packs => in_tile.max(PACKED_PLACES.min(PACKED_BYTES / 4 / count.max(1))).max(1),
-        () => in_tile,
+        () if packs => memory::packed_rows_of_tile(count),
+        () => memory::rows_of_tile(count),
     };
     let rows = fused.tile.map_or(rows, |(rows, _)| rows).min(places.extent).max(1);
 
@@ -193,7 +181,9 @@ pub(super) fn rows_phase(
     let row_numbers: SmallVec<[PlaceNumbers; 2]> =
         numbers.iter().map(|operand| place_numbers(operand.as_ref(), false, &mut scratch)).collect();
     let kept_row = match work {
-        RowWork::SoftMax { is_logarithm: false, .. } if pass == RowPass::Whole && length <= KEPT => {
+        RowWork::SoftMax { is_logarithm: false, .. }
+            if pass == RowPass::Whole && memory::keeps_exponentials(length) =>
+        {
             Some(scratch.take(length * size_of::<f32>()))
         }
         _ => None,

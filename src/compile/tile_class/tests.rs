@@ -223,7 +223,7 @@ impl MaskGraph {
         let rank = self.dims.len();
         let values = (score, group.outputs[0]);
         let axes = (rank - 2, rank - 1);
-        let phase = classify_phase(&group, &stored, values, axes, Base::Buffer(0), level)?;
+        let phase = classify_phase(&group, &stored, values, axes, false, Base::Buffer(0), level)?;
         let table = phase.table();
         let plan = Plan {
             outputs: Vec::new(),

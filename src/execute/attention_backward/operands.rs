@@ -14,8 +14,8 @@ use BackwardOperand as O;
 /// Bytes of a row of a tile of f32.
 pub(super) const ROW: isize = 4 * QUERIES as isize;
 
-/// The operands of the first chain: tiles of scores, and of gradients of weights, are computed if a step asks
-/// for them.
+/// The operands of the first chain: tiles of scores, and of gradients of weights, are computed when a step
+/// first reads them.
 pub(super) struct ChainOperands<'a> {
     pub(super) phase: &'a BackwardPhase,
     pub(super) scratch: *mut u8,
@@ -55,7 +55,7 @@ impl ChainOperands<'_> {
         self.scratch.wrapping_add(offset)
     }
 
-    /// Begins with the tile of a block of a group.
+    /// Sets the block of the group, and its tile.
     pub(super) fn begin_tile(&mut self, block: usize) {
         self.block = block;
         (self.has_scores, self.has_gradients, self.has_typed) = (false, false, [false; 2]);
@@ -115,7 +115,7 @@ impl ChainOperands<'_> {
         }
     }
 
-    /// Brings the queries of the present block, and their gradients, to scratch.
+    /// Packs the queries of the present block, and their gradients, to scratch.
     pub(super) fn bring_queries(&self, queries: usize) {
         let phase = self.phase;
         let step = self.block * phase.layout.group_step;
@@ -268,7 +268,7 @@ impl ChainOperands<'_> {
         unsafe { (typed.convert)(self.cursor.extent(), from, to, &[0.0; 2], &mut PrefetchQueue::default()) };
     }
 
-    /// Widens what a slot of the chain has made.
+    /// Widens the result of a slot of the chain.
     pub(super) fn widen(&self, slot: usize) {
         if let Some(slot) = self.phase.chain.slots[slot] {
             self.widen_tile(slot.tile, slot.typed);

@@ -1,13 +1,14 @@
-//! What the gradients of attention need beside products: tiles of weights meet tiles of gradients.
+//! The kernels of the gradients of attention beside products: they combine tiles of weights with tiles of
+//! gradients.
 //!
-//! A weight of 0 is that of a key that a query masks. Such a pair adds nothing to any gradient, whatever
-//! stands beside the weight.
+//! A weight of 0 is that of a key that a query masks. Such a pair adds nothing to any gradient, even if the
+//! other factor is not finite.
 
 use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
 use crate::kernels::gemm::Matrix;
 
-/// Turns what enters a SoftMax into weights.
+/// Turns logits into weights.
 ///
 /// # Safety
 ///
@@ -86,7 +87,7 @@ unsafe fn clear_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Turns gradients of weights into gradients of what entered the SoftMax.
+/// Turns gradients of weights into gradients of logits.
 ///
 /// # Safety
 ///

@@ -1,9 +1,9 @@
 //! Attention of few queries: a lane of a vector belongs to an element of a key or of a value, and SoftMax
 //! goes along rows, whose lanes are keys.
 //!
-//! Keys and values are read from memory once and in order: what is read later is prefetched row by row, far
-//! enough before it is read for memory to keep up. So the loops themselves may take several keys at a time,
-//! and go to a group of keys once for each few queries. Elements of 16 bits are widened group by group.
+//! Keys and values are read from memory once and in order: later rows are prefetched one by one, early enough
+//! that memory keeps up. So the loops can take several keys together, and go over a group of keys again for
+//! each few queries, without waiting for memory. Elements of 16 bits are widened group by group.
 
 use super::lanes::{LANES, ScoreLanes};
 use crate::kernels::isa::{self, shells};
@@ -11,17 +11,17 @@ use crate::kernels::prefetch_l1;
 use crate::kernels::rows::RowType;
 use crate::types::kind::Level;
 
-/// Numbers of a vector. Rows of queries and of sums have a multiple of it, of which those that are too many
-/// are 0 in queries.
+/// Numbers of a vector. Rows of queries and of sums are padded to a multiple of it; the padding of queries is
+/// 0.
 pub(crate) const VECTOR: usize = LANES;
 
-/// Rows of keys or of values that are in the first-level cache together: those that are widened at once.
+/// Rows of keys or values that are widened together; they fit into the first-level cache.
 pub(crate) const WIDENED_ROWS: usize = 32;
 
 /// Keys whose products with a query are computed together.
 const KEYS: usize = 4;
 
-/// Bytes from what is read to what is prefetched.
+/// Prefetch distance in bytes: a page, within which hardware prefetchers stay (decision: token-prefetch).
 pub(super) const DISTANCE: usize = 4096;
 
 /// Rows of keys or of values, whose elements lie next to each other.
@@ -32,9 +32,9 @@ pub(crate) struct TokenRows {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) float: RowType,
-    /// What is read next, to be prefetched; any address is fine.
+    /// Address to prefetch; it need not be valid.
     pub(crate) next: *const u8,
-    /// Whether the rows were written just now, so that nothing is prefetched.
+    /// Whether the rows were written just before, so that nothing is prefetched.
     pub(crate) is_cached: bool,
 }
 
@@ -43,7 +43,7 @@ impl TokenRows {
         self.at.wrapping_offset(self.row_stride * row as isize)
     }
 
-    /// Prefetches the row that is read some time after this one.
+    /// Prefetches a later row: the one at the prefetch distance from this row.
     #[inline(always)]
     fn prefetch(&self, row: usize) {
         let bytes = self.columns * self.float.bytes();
@@ -56,7 +56,7 @@ impl TokenRows {
     }
 }
 
-/// Rows of f32, so many elements from one to the next.
+/// Rows of f32, `row` elements from one to the next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FloatRows {
     pub(crate) at: *mut f32,
@@ -167,7 +167,7 @@ impl DecodeKernels {
     }
 
     /// Turns a row of scores into the exponentials of the distances from a number that is not below them, and
-    /// returns their sum. What would be a subnormal number is 0 unless `is_exact`.
+    /// returns their sum. A subnormal result becomes 0 unless `is_exact`.
     ///
     /// # Safety
     ///
@@ -284,7 +284,7 @@ unsafe fn scores_of<I: ScoreLanes>(queries: FloatRows, keys: TokenRows, widened:
                             keys.prefetch(first + key + index);
                         }
                     }
-                    // A key that lacks stands for the last one, whose product nobody writes twice.
+                    // A missing key is replaced by the last key; its product is not written.
                     let rows: [*const f32; KEYS] = std::array::from_fn(|index| {
                         at.wrapping_offset(stride * (key + index.min(here - 1)) as isize).cast()
                     });
@@ -342,12 +342,24 @@ unsafe fn score_tile<I: ScoreLanes, const R: usize>(
         }
         for (r, &sums) in sums.iter().enumerate() {
             let sums = I::sums(sums);
-            let to = to.at.add((first + r) * to.row);
-            if count == KEYS {
-                to.cast::<[f32; KEYS]>().write_unaligned(sums);
-            } else {
-                to.copy_from_nonoverlapping(sums.as_ptr(), count);
-            }
+            write_sums(sums, count, to.at.add((first + r) * to.row));
+        }
+    }
+}
+
+/// Writes the sums of the first `count` keys.
+///
+/// # Safety
+///
+/// So many numbers, at most [`KEYS`], can be written to the target.
+#[inline(always)]
+pub(super) unsafe fn write_sums(sums: [f32; KEYS], count: usize, to: *mut f32) {
+    // SAFETY: as the caller promises; all sums are written only if all count.
+    unsafe {
+        if count == KEYS {
+            to.cast::<[f32; KEYS]>().write_unaligned(sums);
+        } else {
+            to.copy_from_nonoverlapping(sums.as_ptr(), count);
         }
     }
 }
@@ -382,14 +394,14 @@ unsafe fn add_values_of<I: ScoreLanes, const EXACT: bool>(
     }
 }
 
-/// Values of some keys, in f32.
+/// The values of a group of keys, in f32.
 #[derive(Clone, Copy)]
 struct ValueGroup<'a> {
     weights: FloatRows,
     at: *const u8,
     stride: isize,
     count: usize,
-    /// What to prefetch from while they are read for the first time: rows, and the first of the group.
+    /// Rows to prefetch from while the values are read for the first time, and the first row of the group.
     later: Option<(&'a TokenRows, usize)>,
 }
 

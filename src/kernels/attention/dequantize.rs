@@ -12,23 +12,23 @@ use crate::kernels::{Extent, Source, Target, prefetch_l1};
 use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
-/// Rows of numbers of 8 or 4 bits, which lie next to each other in a row; a row starts at a byte.
+/// Rows of contiguous 8-bit or 4-bit numbers; each row starts at a whole byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuantizedRows {
     pub(crate) at: *const u8,
     pub(crate) row_stride: isize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    /// What is read after these rows, if it is to be prefetched.
+    /// The rows to prefetch at the end of these rows, if any.
     pub(crate) later: Option<LaterRows>,
 }
 
-/// What is read after some rows.
+/// The rows to prefetch at the end of some rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaterRows {
     /// Rows up to the last one of the run, from the first row on.
     pub(crate) rows: usize,
-    /// What is read behind the run; any address is fine.
+    /// Address to prefetch behind the run; it need not be valid.
     pub(crate) next: *const u8,
 }
 
@@ -96,7 +96,8 @@ const OF_U8: u8 = 0;
 const OF_S8: u8 = 1;
 /// Numbers in f32 that stand where the results come.
 const OF_F32: u8 = 2;
-/// Two integers in a byte. A table tells the signed ones from the others, so that one kernel serves both.
+/// Two integers in a byte. The table differs for signed and unsigned integers, so that one kernel serves
+/// both.
 const OF_HALVES: u8 = 3;
 
 shells! {
@@ -120,7 +121,7 @@ pub(crate) struct DequantizeKernels {
 }
 
 impl DequantizeKernels {
-    /// `None` if the type is none of integers of 8 or 4 bits, and of floats of 8 bits.
+    /// `None` unless the type is an integer of 8 or 4 bits, or a float of 8 bits.
     pub(crate) fn new(level: Level, data_type: DataType) -> Option<Self> {
         let stored = match data_type {
             DataType::U8 => StoredAs::U8,
@@ -167,7 +168,7 @@ impl DequantizeKernels {
         }
     }
 
-    /// `integers` are those of a type of four bits, by their bits; other types do not read them.
+    /// `integers` are the values of a type of four bits, indexed by their bits; other types do not read them.
     ///
     /// # Safety
     ///
@@ -186,7 +187,7 @@ impl DequantizeKernels {
 }
 
 impl QuantizedRows {
-    /// Prefetches what is read some time after a row of so many bytes.
+    /// Prefetches the row at the prefetch distance from a row of so many bytes.
     #[inline(always)]
     pub(super) fn prefetch(&self, row: usize, bytes: usize) {
         if self.later.is_some() {
@@ -194,7 +195,7 @@ impl QuantizedRows {
         }
     }
 
-    /// Rows of so many bytes from what is read to what is prefetched.
+    /// Prefetch distance in rows of so many bytes.
     #[inline(always)]
     pub(super) fn distance(bytes: usize) -> usize {
         DISTANCE.div_ceil(bytes.max(1))
@@ -213,11 +214,11 @@ impl QuantizedRows {
     }
 }
 
-/// The integers of unsigned and of signed types of four bits, by their bits.
+/// The values of unsigned and of signed integers of four bits, indexed by their bits.
 pub(super) static UNSIGNED: [f32; LANES] = integers(false);
 pub(super) static SIGNED: [f32; LANES] = integers(true);
 
-/// The integers of a type of four bits, by their bits.
+/// The values of a type of four bits, indexed by their bits.
 const fn integers(is_signed: bool) -> [f32; LANES] {
     let mut integers = [0.0; LANES];
     let mut bits = 0;
@@ -284,7 +285,7 @@ unsafe fn dequantize_of<I: ScoreLanes, const OF: u8>(
     }
 }
 
-/// A vector of numbers of a row from a column on, or those that are left of the row. Integers of four bits
+/// A vector of numbers of a row from a column on, or the rest of the row. Integers of four bits
 /// become the numbers that `table` has for their bits.
 ///
 /// # Safety

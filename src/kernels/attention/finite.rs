@@ -5,7 +5,7 @@ use std::ops::BitAnd;
 use crate::kernels::Extent;
 use crate::kernels::gemm::Matrix;
 
-/// Elements that are looked at together: a few vectors of each level.
+/// Elements that are tested together: a few vectors of each level.
 const GROUP: usize = 64;
 
 /// Whether no element has all bits of the exponent.

@@ -1,4 +1,5 @@
-//! Vectors of attention: what its kernels need beside [`Lanes`], and how they walk the columns of a tile.
+//! Vectors of attention: operations that its kernels need beside [`Lanes`], and how they traverse the columns
+//! of a tile.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -21,8 +22,8 @@ const UPPER: [f32; 7] = [1.0, 0.69314706, 0.24022909, 0.055486184, 0.009673775, 
 const CENTRED: [f32; 7] =
     [1.0, std::f32::consts::LN_2, 0.24022594, 0.055503663, 0.009625445, 0.0013387942, 0.00013332852];
 
-/// The number below which exponentials are 0: if subnormal numbers count, nothing is left of them in f32
-/// there; else the exponential still is a normal number.
+/// The number below which exponentials are 0. If subnormal results are kept, the exponential below it rounds
+/// to 0 in f32; else the exponential at it is still a normal number.
 const fn gone(has_subnormal: bool) -> f32 {
     if has_subnormal { -104.0 } else { -87.0 }
 }
@@ -50,8 +51,8 @@ pub(super) trait ScoreLanes: Lanes {
     unsafe fn load_u8(from: *const u8) -> Self::F;
     unsafe fn load_s8(from: *const u8) -> Self::F;
 
-    /// The numbers of a table that 16 integers of four bits choose, which stand in 8 bytes, the first in the
-    /// low half of a byte.
+    /// The entries of a table for 16 integers of four bits in 8 bytes, two in a byte, the first in the low
+    /// half.
     #[inline(always)]
     unsafe fn chosen(from: *const u8, table: Self::F) -> Self::F {
         let (mut numbers, mut chosen) = ([0.0; LANES], [0.0; LANES]);

@@ -1,7 +1,7 @@
-//! Attention: SoftMax over tiles of scores, and what it does to results.
+//! Attention: SoftMax over tiles of scores, and the scaling of results by it.
 //!
 //! A tile has keys down and queries across: a lane of a vector belongs to one query. So maxima, sums and
-//! factors are vectors too, nothing is added up across lanes, and what a query gets depends on no other
+//! factors are vectors too, nothing is added up across lanes, and the result of a query depends on no other
 //! query. All numbers are f32 in the scratch of a thread.
 //!
 //! SoftMax is online: [`accumulate`](AttentionKernels::accumulate) subtracts the largest score so far from
@@ -114,7 +114,7 @@ impl AttentionKernels {
         Self { level }
     }
 
-    /// Takes a tile of scores in, which becomes the exponentials of the distances from the state's maxima;
+    /// Turns a tile of scores into the exponentials of the distances from the state's maxima;
     /// these are added to the sums. A score becomes the maximum if it is the first above −∞, or if it grew by
     /// more than 8 powers of 2 (the largest score of the tile counts). Returns whether some maximum changed.
     /// If so, `state.factor` is what earlier results must be multiplied by, 0 if there are none and 1 if the
@@ -132,7 +132,7 @@ impl AttentionKernels {
         at_level!(self, accumulate(tile, state))
     }
 
-    /// Takes the largest scores of a tile into the maxima, for the first of two passes. Scores that are NaN
+    /// Raises the maxima to the largest scores of a tile, for the first of two passes. Scores that are NaN
     /// do not count.
     ///
     /// # Safety
@@ -196,7 +196,7 @@ impl AttentionKernels {
         at_level!(self, masked_product(tile, v, dims, result))
     }
 
-    /// Turns a tile of what enters a SoftMax into weights, under the maxima and sums of all keys. −∞ becomes
+    /// Turns a tile of logits into weights, under the maxima and sums of all keys. −∞ becomes
     /// 0, whatever the other keys of the query hold; weights below 1.7e-38 may become 0.
     ///
     /// # Safety
@@ -218,7 +218,7 @@ impl AttentionKernels {
         at_level!(self, clear_masked(weights, to))
     }
 
-    /// Turns gradients of the results of a SoftMax into those of what entered it: `w · (x − mean)`, where
+    /// Turns gradients of the results of a SoftMax into gradients of its input: `w · (x − mean)`, where
     /// `mean` is the sum of `w · x` over all keys of the query. Where the weight is 0, the result is 0.
     ///
     /// # Safety

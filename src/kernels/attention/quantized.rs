@@ -1,8 +1,8 @@
 //! Products of few queries with keys of 8 or 4 bits, and of weights with such values: an integer becomes a
 //! number in a register, so that no row of f32 is written and read again (decision: decode-in-registers).
 //!
-//! The numbers are those of [`DequantizeKernels`](super::DequantizeKernels), bit by bit. To multiply the sums
-//! by a scale in place of the numbers, or to take off the zero points behind the sums, would save a step, but
+//! The numbers are those of [`DequantizeKernels`](super::DequantizeKernels), bit by bit. Scaling the sums,
+//! or subtracting zero points from the sums, would save a step, but
 //! sums of integers overflow where those of numbers do not, and lose digits if zero points are large.
 //!
 //! Only level Avx512 has these kernels, because the others have too few registers for the sums of some keys
@@ -22,7 +22,7 @@ const BLOCK: usize = 2 * LANES;
 /// Rows have a multiple of so many elements.
 const COLUMNS: usize = 2 * BLOCK;
 
-/// What kernels read beside the rows, by which they tell the types that they serve.
+/// Parameters that tell a kernel which types it serves.
 type Table = [f32; LANES];
 
 type Scores = unsafe fn(FloatRows, QuantizedRows, RowScaling, &Table, *mut f32, FloatRows);
@@ -41,8 +41,8 @@ pub(crate) struct QuantizedProducts {
 }
 
 impl QuantizedProducts {
-    /// For rows of so many elements, of which a group shares a scale. `None` if the level has no kernels for
-    /// the form.
+    /// For rows of so many elements; each group of elements shares a scale. `None` if the level has no
+    /// kernels for the form.
     pub(crate) fn new(level: Level, data_type: DataType, columns: usize, group: Extent) -> Option<Self> {
         if !columns.is_multiple_of(COLUMNS) || !group.columns.is_multiple_of(BLOCK) {
             return None;
@@ -98,7 +98,7 @@ impl QuantizedProducts {
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::super::decode::by_rows;
+    use super::super::decode::{by_rows, write_sums};
     use super::super::dequantize::{SIGNED, ScalingCursor, UNSIGNED};
     use super::super::lanes::ScoreLanes;
     use super::*;
@@ -106,7 +106,7 @@ mod avx512 {
     use crate::kernels::prefetch_l1;
     use crate::kernels::rows::lanes::Lanes;
 
-    /// The bits of a byte that count once its sign is spread.
+    /// The bits of a byte that remain after sign extension.
     static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
     static SIGNED_BYTES: Table = [f32::from_bits(u32::MAX); LANES];
 
@@ -136,7 +136,7 @@ mod avx512 {
 
     type F = <Avx512 as Lanes>::F;
 
-    /// A type of integers, by how a block of them becomes numbers.
+    /// How a block of integers of a type becomes numbers.
     ///
     /// # Safety of the methods
     ///
@@ -145,14 +145,14 @@ mod avx512 {
         const BITS: usize;
         /// Whether a block is in the order of memory; else its elements of even columns come first.
         const IS_IN_ORDER: bool;
-        /// What becomes of a scale and a zero point.
+        /// The form in which a kernel holds a scale and a zero point.
         type Scaling: Copy;
 
         unsafe fn scaling(scale: f32, zero: f32, table: F) -> Self::Scaling;
         unsafe fn load(from: *const u8, scaling: Self::Scaling, table: F) -> [F; 2];
     }
 
-    /// Bytes, of which the table has the bits that count once their sign is spread.
+    /// Bytes; the table holds the bits that remain after sign extension.
     struct Bytes;
     /// Two integers in a byte, the first in its low half. The table has the integers by their bits.
     struct Halves;
@@ -185,7 +185,7 @@ mod avx512 {
     impl BlockType for Halves {
         const BITS: usize = 4;
         const IS_IN_ORDER: bool = false;
-        /// The numbers of all integers, of which each chooses one.
+        /// The number for each integer; an integer is the index.
         type Scaling = F;
 
         #[inline(always)]
@@ -273,7 +273,7 @@ mod avx512 {
     /// Some keys whose products are computed together.
     struct KeyTile {
         keys: [KeyRow; KEYS],
-        /// How many of them there are; the others stand for the last one.
+        /// Number of keys; the other entries repeat the last key.
         count: usize,
         columns: usize,
         /// Columns of a group, and numbers from its scale to the next one.
@@ -289,8 +289,8 @@ mod avx512 {
         zeros: *const f32,
     }
 
-    /// The keys from one on, each of which has so many bytes. All kernels share the function, since there is
-    /// nothing in registers when they call it.
+    /// The tile of keys that starts at one, for keys of so many bytes. All kernels share the function, since
+    /// there is nothing in registers when they call it.
     #[inline(never)]
     fn key_tile(
         keys: &QuantizedRows,
@@ -300,7 +300,7 @@ mod avx512 {
         bytes: usize,
     ) -> KeyTile {
         let count = KEYS.min(keys.rows - first);
-        // A key that lacks stands for the last one, whose product nobody writes twice.
+        // A missing key is replaced by the last key; its product is not written.
         let mut key = KeyRow { at: keys.at, scales: scaling.scales, zeros: scaling.zeros };
         let mut tile = KeyTile {
             keys: [key; KEYS],
@@ -395,12 +395,7 @@ mod avx512 {
             }
             for r in 0..R {
                 let sums = Avx512::sums([a[r], b[r], c[r], d[r]]);
-                let to = to.at.add((first + r) * to.row);
-                if count == KEYS {
-                    to.cast::<[f32; KEYS]>().write_unaligned(sums);
-                } else {
-                    to.copy_from_nonoverlapping(sums.as_ptr(), count);
-                }
+                write_sums(sums, count, to.at.add((first + r) * to.row));
             }
         }
     }
@@ -436,7 +431,7 @@ mod avx512 {
     struct Values<'a> {
         weights: FloatRows,
         rows: QuantizedRows,
-        /// The first of them, and how many they are.
+        /// The first row, and the number of rows.
         first: usize,
         count: usize,
         cursor: ScalingCursor,

@@ -1,4 +1,4 @@
-//! What is done to results of attention: scaling by query, products with masked keys, and statistics.
+//! Kernels on results of attention: scaling by query, products with masked keys, and statistics.
 
 use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
@@ -179,7 +179,7 @@ unsafe fn masked_dims<I: ScoreLanes, const N: usize, const PART: bool, const D: 
     }
 }
 
-/// The maximum plus the logarithm of the sum of one query; without a sum NaN, as what such a row gives.
+/// The maximum plus the logarithm of the sum of one query; without a sum NaN, as the result of such a row.
 pub(crate) fn statistic(max: f32, sum: f32, inf_as_zero: bool) -> f32 {
     match (sum == 0.0, inf_as_zero) {
         (true, true) => 0.0,

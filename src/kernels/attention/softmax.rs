@@ -7,14 +7,14 @@
 use super::lanes::{LANES, ScoreLanes, by_columns, read, write};
 use super::tile::{QUERIES, ScoreTile, SoftmaxState};
 
-/// How far above its maximum a score may be before it becomes the maximum: 8 powers of 2. Exponentials and
-/// their sums stay far from overflow, and few tiles change a maximum.
+/// The largest distance by which a score may exceed the maximum before it becomes the maximum: 8 powers of 2.
+/// Exponentials and their sums stay far from overflow, and few tiles change a maximum.
 const GROWTH: f32 = 8.0 * std::f32::consts::LN_2;
 
 /// Chains of maxima, so that an instruction need not wait for the one before.
 const CHAINS: usize = 2;
 
-/// Takes a tile in, which becomes exponentials; returns whether a maximum changed.
+/// Turns a tile into exponentials and adds them to the state; returns whether a maximum changed.
 ///
 /// # Safety
 ///
@@ -74,7 +74,7 @@ unsafe fn accumulate_columns<I: ScoreLanes, const N: usize, const PART: bool>(
     }
 }
 
-/// Takes only the maxima of a tile in.
+/// Raises the maxima to those of a tile.
 ///
 /// # Safety
 ///
@@ -210,7 +210,7 @@ unsafe fn exponentials_of<I: ScoreLanes, const N: usize, const PART: bool, const
     }
 }
 
-/// A maximum, but a finite number instead of −∞: so −∞ less it is −∞, not NaN.
+/// The maximum, or a finite number in place of −∞, so that subtracting it from −∞ gives −∞, not NaN.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 /// Queries of a block: elements of a row of a tile, used or not.
 pub(crate) const QUERIES: usize = 64;
 
-/// A tile of scores in f32, or of what stands in their place: a row for each key, a column for each query.
+/// A tile of scores in f32, or of numbers computed from them: a row for each key, a column for each query.
 /// Rows are [`QUERIES`] elements apart. Kernels neither read nor write the columns beyond `queries`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScoreTile {
@@ -13,16 +13,16 @@ pub(crate) struct ScoreTile {
     pub(crate) queries: usize,
 }
 
-/// What SoftMax remembers of the keys seen so far, for each query of a block.
+/// The state of SoftMax after the keys so far, for each query of a block.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct SoftmaxState {
-    /// What is subtracted from scores before the exponential: −∞ until a score above −∞ is seen. It is at
-    /// least the largest score less the growth that an online SoftMax lets pass.
+    /// The number subtracted from scores before the exponential: −∞ until a score above −∞ is seen. It is at
+    /// least the largest score minus the growth that an online SoftMax tolerates.
     pub(crate) max: [f32; QUERIES],
     /// Sum of the exponentials.
     pub(crate) sum: [f32; QUERIES],
-    /// What earlier results must be multiplied by: set when a maximum changes.
+    /// The factor for earlier results, set when a maximum changes.
     pub(crate) factor: [f32; QUERIES],
 }
 

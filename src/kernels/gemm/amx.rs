@@ -1,8 +1,8 @@
 //! Products in the tile registers of AMX: two by two accumulators of 16 × 16 elements, each the sum over 64
 //! bytes of the depth at once.
 //!
-//! The tiles read the panels of pairs and of quads as they are: 16 rows of a panel are one register. What the
-//! depth leaves over is copied to rows that end with zeros.
+//! The tiles read the panels of pairs and of quads as they are: 16 rows of a panel are one register. The
+//! remainder of the depth is copied to rows that end with zeros.
 //!
 //! The instructions are assembly, because no stable intrinsic stands for them.
 
@@ -16,12 +16,13 @@ use super::product::Product;
 const SIDE: usize = 16;
 
 /// Rows and columns of the accumulators that are used side by side.
-const BLOCK: usize = 2 * SIDE;
+const BLOCK: usize = Form::S8Tiles.row_block();
+const _: () = assert!(BLOCK == 2 * SIDE && BLOCK == Form::Bf16Tiles.row_block());
 
 /// Rows of a panel in a register.
 const STEPS: usize = 16;
 
-/// Rows whose rests of the depth are copied at once.
+/// Rows whose depth remainder is copied together.
 const CHUNK: usize = 160;
 
 /// Bytes of a row of a register.
@@ -194,7 +195,7 @@ macro_rules! loops_of {
 loops_of! { "tdpbf16ps" bf16_one bf16_row bf16_column bf16_square }
 loops_of! { "tdpbusd" s8_one s8_row s8_column s8_square }
 
-/// Multiplies in registers, a number of steps, and returns the number of operations: what
+/// Multiplies in registers, a number of steps, and returns the number of operations: the operations that
 /// [`arithmetic_in_registers`](crate::kernels::peak::arithmetic_in_registers) measures.
 ///
 /// # Safety
@@ -246,7 +247,7 @@ pub(super) unsafe fn run(panel: usize, form: Form, product: &Product) {
     let step = form.depth_step();
     let element = ROW / STEPS / step;
     let (whole, rest) = (product.depth / (STEPS * step), product.depth % (STEPS * step));
-    // An empty product is 0, the sum of the zeros that stand for what is left over.
+    // An empty product is 0: it has only a padded remainder of zeros.
     let segments = usize::from(whole == 0)..if whole == 0 || rest != 0 { 2 } else { 1 };
     let mut left_rest = [const { MaybeUninit::<[u8; ROW]>::uninit() }; CHUNK];
     let mut right_rest = [const { MaybeUninit::<[u8; 2 * ROW]>::uninit() }; STEPS];
@@ -312,7 +313,7 @@ pub(super) unsafe fn run(panel: usize, form: Form, product: &Product) {
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
 }
 
-/// Copies bytes to the start of a row, the rest of which is 0.
+/// Copies bytes to the start of a row, and fills the rest with 0.
 ///
 /// # Safety
 ///

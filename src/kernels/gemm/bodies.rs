@@ -31,7 +31,7 @@ pub(super) struct Tile {
     pub(super) to_row: isize,
     /// Columns in the last vector.
     pub(super) last_lanes: usize,
-    /// Whether the sums start with what stands in the result.
+    /// Whether the sums start with the numbers in the result.
     pub(super) accumulate: bool,
 }
 
@@ -212,11 +212,11 @@ macro_rules! integers {
     };
 }
 
-/// Four products of u8 and s8 at once.
+/// Four products of u8 and s8 in one instruction.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 struct S8Quads;
 
-/// Two products of 16-bit integers at once.
+/// Two products of 16-bit integers in one instruction.
 struct S16Pairs;
 
 integers! {
@@ -266,7 +266,7 @@ unsafe fn neon_pairs(x: int32x4_t, y: int32x4_t, sum: float32x4_t) -> float32x4_
     }
 }
 
-/// Rows of a panel from one that is read to one that is prefetched.
+/// Prefetch distance in rows of a panel (decision: product-prefetch).
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_ROWS: isize = 8;
 

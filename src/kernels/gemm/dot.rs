@@ -131,7 +131,7 @@ with_features! {
     }
 }
 
-/// Columns whose sums are worked out side by side, and rows.
+/// Columns, and rows, whose sums are computed side by side.
 const COLUMNS: usize = 4;
 const ROWS: usize = 2;
 

@@ -56,8 +56,8 @@ impl Form {
         }
     }
 
-    /// The form for operands of 8-bit integers, of which the left one has so many rows. Few rows leave tiles
-    /// nearly empty; the sums are the same.
+    /// The form for operands of 8-bit integers with `rows` rows on the left. Few rows would leave tiles
+    /// nearly empty, so they take another form with the same sums.
     pub(crate) fn integers(level: Level, features: CpuFeatures, rows: usize) -> Self {
         match level == Level::Avx512 && features.contains(CpuFeature::Avx512Vnni) {
             true if features.contains(CpuFeature::AmxInt8) && rows >= MIN_TILE_ROWS => Self::S8Tiles,
@@ -71,9 +71,14 @@ impl Form {
         matches!(self, Self::S8Quads | Self::S8Tiles | Self::S16Pairs)
     }
 
-    /// Whether products are worked out in the tile registers of AMX.
-    pub(crate) fn uses_tiles(self) -> bool {
+    /// Whether products are computed in the tile registers of AMX.
+    pub(crate) const fn uses_tiles(self) -> bool {
         matches!(self, Self::Bf16Tiles | Self::S8Tiles)
+    }
+
+    /// Rows that the rows of a tile of a product should be a multiple of: those of a block of accumulators.
+    pub(crate) const fn row_block(self) -> usize {
+        if self.uses_tiles() { 32 } else { 2 }
     }
 
     /// Whether both operands are read in pairs of bf16.
@@ -100,7 +105,7 @@ impl Form {
         }
     }
 
-    /// What blocks of the depth are multiples of, so that the order of additions does not depend on them.
+    /// The unit of blocks of the depth: the order of additions does not depend on blocks of whole units.
     pub(crate) fn depth_unit(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 | Self::F16 | Self::Bf16Pairs => 2,

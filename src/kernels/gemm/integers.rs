@@ -1,9 +1,9 @@
-//! Operands of products of 8-bit integers in the forms that micro-kernels read, and what becomes of the s32
+//! Operands of products of 8-bit integers in the forms that micro-kernels read, and the scaling of the s32
 //! sums.
 //!
 //! Kernels multiply an unsigned left element by a signed right one. An s8 on the left is read as a u8 that is
-//! larger by 128, a u8 on the right as an s8 that is smaller by 128; both are the flip of one bit. What is
-//! added to elements is added to zero points as well. Zero points do not enter the products: the sums of rows
+//! larger by 128, a u8 on the right as an s8 that is smaller by 128; both flip one bit. The same
+//! offset is added to zero points. Zero points do not enter the products: the sums of rows
 //! and of columns take them out afterwards. All sums wrap around, so a result that fits in s32 is exact.
 
 use super::{Form, Matrix};
@@ -36,12 +36,12 @@ const _: () = assert!(GATHERED_DEPTH * PANEL <= SCRATCH);
 /// The bit that makes a signed element an unsigned one that is larger by 128, and the other way round.
 const FLIP: u8 = 0x80;
 
-/// What [`IntegerRows`] adds to elements of a type, and so to their zero points.
+/// The offset that [`IntegerRows`] adds to elements of a type, and so to their zero points.
 pub(crate) fn left_shift(data_type: DataType) -> i32 {
     if data_type == DataType::S8 { 128 } else { 0 }
 }
 
-/// What [`IntegerPanels`] adds to elements of a type, and so to their zero points.
+/// The offset that [`IntegerPanels`] adds to elements of a type, and so to their zero points.
 pub(crate) fn right_shift(data_type: DataType) -> i32 {
     if data_type == DataType::U8 { -128 } else { 0 }
 }
@@ -67,7 +67,7 @@ impl IntegerRows {
     }
 
     /// Packs a part of a matrix. A row ends with zeros up to a whole step of the depth. The sums of the rows
-    /// are written to `sums`, or added to what stands there, unless the pointer is null.
+    /// are written to `sums`, or added to the numbers there, unless the pointer is null.
     ///
     /// # Safety
     ///
@@ -186,7 +186,7 @@ pub(crate) struct ScaledTile {
     pub(crate) extent: Extent,
     /// The sums in s32, which become numbers in f32.
     pub(crate) sums: Target,
-    /// What is subtracted from a column: the left zero point times the column's sum.
+    /// The offset of a column, which is subtracted: the left zero point times the column's sum.
     pub(crate) columns: *const i32,
     /// The right zero point of each column; null if all are 0.
     pub(crate) zeros: *const i32,
@@ -196,7 +196,7 @@ pub(crate) struct ScaledTile {
     pub(crate) scales: *const f64,
 }
 
-/// Turns sums into numbers: subtracts what zero points have added, and multiplies by the scales in f64, so
+/// Turns sums into numbers: subtracts the share of zero points, and multiplies by the scales in f64, so
 /// that all bits of the sum and of both scales count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SumScaling {
@@ -259,7 +259,7 @@ unsafe fn pack_rows<const QUADS: bool>(
         let mut column = 0;
         while column < extent.columns {
             let count = LEFT_BLOCK.min(extent.columns - column);
-            // What the block lacks is 0.
+            // The rest of the block is 0.
             let mut block = [flip; LEFT_BLOCK];
             // SAFETY: as the caller promises; the target has room for whole steps.
             unsafe {
@@ -332,7 +332,7 @@ unsafe fn pack_panel<const QUADS: bool, const N: usize>(
         let count = extent.columns.saturating_sub(column).min(N);
         let mut sum = [0i32; N];
         for index in 0..extent.rows.div_ceil(step) {
-            // What the operand lacks is 0.
+            // Elements beyond the operand are 0.
             let mut steps = [[flip; N]; 4];
             let rows = step.min(extent.rows - index * step);
             for (i, block) in steps[..rows].iter_mut().enumerate() {

@@ -30,7 +30,7 @@ use self::form::Geometry;
 pub(crate) use self::product::{Matrix, Panels, Product};
 use crate::types::kind::Level;
 
-/// Columns of a panel of the right operand: what the widest tile has.
+/// Columns of a panel of the right operand: the columns of the widest tile.
 pub(crate) fn panel_columns(level: Level, form: Form) -> usize {
     let Geometry { lanes, rows } = form.geometry(level);
     lanes * rows.len()
@@ -63,7 +63,7 @@ impl GemmKernel {
     /// # Safety
     ///
     /// Operands can be read and the result can be written, which overlaps no operand; the machine runs the
-    /// level and form. If several rows are read at once, neighbours along the depth of the left operand are
+    /// level and form. If several rows are read together, neighbours along the depth of the left operand are
     /// neighbours in memory; integers go on up to a whole step of the depth.
     pub(crate) unsafe fn run(self, product: &Product) {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -83,7 +83,8 @@ impl GemmKernel {
             let blocks = all_rows.div_ceil(geometry.rows[vectors - 1]);
             let mut row = 0;
             for left_over in (1..=blocks).rev() {
-                // Blocks of rows are of nearly equal height: a block of one row would wait for its sums.
+                // Blocks of rows are of nearly equal height, because a block of one row would wait for the
+                // latency of its sums.
                 let rows = (all_rows - row).div_ceil(left_over);
                 let tile = bodies::Tile {
                     steps: depth / step,

@@ -14,7 +14,7 @@ pub(crate) struct Product {
     /// The result in f32, or the bits of sums in s32, whose columns are contiguous.
     pub(crate) to: *mut f32,
     pub(crate) to_row: isize,
-    /// Whether the result is added to what stands there.
+    /// Whether the product is added to the result.
     pub(crate) accumulate: bool,
 }
 

@@ -43,7 +43,7 @@ pub(super) trait Simd: 'static {
     unsafe fn load_f16(at: *const u16, mask: Self::Mask) -> Self::Vector;
 }
 
-/// Lanes of a vector at level Portable: what every machine of the family has.
+/// Lanes of a vector at level Portable, which every machine of the family has.
 const PORTABLE: usize = 4;
 
 impl Simd for Portable {
@@ -386,7 +386,7 @@ impl Simd for Neon {
     }
 }
 
-/// A vector of four elements, of which the first are read; the others are 0.
+/// A vector of four elements: the first are read, and the others are 0.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 //! Functions of two numbers: of f32, and integer arithmetic of s32 and s64. Machines divide no vectors of
-//! integers, so quotients of s32 are worked out in f64, which rounds none of them to the next integer.
+//! integers, so quotients of s32 are computed in f64, which rounds none of them to the next integer.
 //!
 //! Each is the formula of [`Binary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.

@@ -102,8 +102,8 @@ type Blocks1 = unsafe fn(
     range: &mut MemRange,
 );
 
-/// Computes a function of two elements for whole blocks. The blocks of an operand are as many bytes apart as
-/// stand beside its address; those of the target follow each other.
+/// Computes a function of two elements for whole blocks. The distance between blocks of an operand
+/// stands beside its address; blocks of the target are contiguous.
 ///
 /// # Safety
 ///

@@ -14,7 +14,7 @@ pub(crate) type TypedRows = (Source, RowType);
 pub(crate) struct SoftMaxBackward {
     pub(crate) extent: Extent,
     pub(crate) gradient: TypedRows,
-    /// What the forward form has computed.
+    /// The results of the forward op.
     pub(crate) result: TypedRows,
     pub(crate) to: Target,
     pub(crate) to_type: RowType,

@@ -10,7 +10,7 @@ use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source};
 use crate::types::kind::Level;
 
-/// What becomes of two numbers.
+/// The combination of two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fold {
     Sum,
@@ -231,7 +231,7 @@ unsafe fn fold_rows<C: Combine, I: Lanes>(extent: Extent, from: Source, float: R
         // SAFETY: the caller promises that every element can be read; the numbers are a partial result.
         unsafe {
             let mut partial = C::start::<I>();
-            // Operations that depend on each other would wait for each other.
+            // Several chains, because an operation waits for the one on which it depends.
             if C::ANY_ORDER && columns >= STEP {
                 let mut parts = [partial; 4];
                 while column + STEP <= columns {

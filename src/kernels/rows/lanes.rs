@@ -27,7 +27,7 @@ macro_rules! each {
 
 pub(super) use each;
 
-/// The instructions behind an operation of each number of a vector that has several parts.
+/// Applies an instruction to each part of a vector made of several registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_parts {
     ($($name:ident($($x:ident),*) -> $Ret:ident = $instruction:ident, $n:tt;)*) => {
@@ -320,10 +320,11 @@ pub(super) unsafe fn store_end<I: Lanes>(row: *mut u8, float: RowType, column: u
     }
 }
 
-/// Longest row, in bytes, for which the next row is prefetched: both fit into the first level.
+/// Longest row, in bytes, for which the next row is prefetched (decision: row-prefetch): both fit into the
+/// first level.
 const PREFETCHED: usize = 16 << 10;
 
-/// Prefetches the elements of a step, a row further on than these, if rows are short enough.
+/// Prefetches the same step of the next row if rows are short.
 #[inline(always)]
 pub(super) fn prefetch_next(row: *const u8, row_stride: isize, float: RowType, column: usize) {
     if row_stride.unsigned_abs() <= PREFETCHED {

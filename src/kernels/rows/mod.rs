@@ -1,9 +1,9 @@
 //! Kernels over rows: sums and extrema of rows, and ops whose results depend on a whole row.
 //!
 //! A row lies contiguous in memory, in f32, bf16 or f16; the caller packs rows that do not. Each kernel reads
-//! and writes these types itself, and computes in f32 or f64. What a kernel adds up, it adds up in an order
-//! that depends on the length of the row alone: not on the type in memory, on other rows, or on whether rows
-//! or columns of a tile are summed.
+//! and writes these types itself, and computes in f32 or f64. The order of additions depends on the length of
+//! the row alone: not on the type in memory, on other rows, or on whether rows or columns of a tile are
+//! summed.
 
 mod backward;
 mod fold;

@@ -1,4 +1,4 @@
-//! Normalisation of rows: less the mean, by the deviation.
+//! Normalisation of rows: the mean is subtracted, and the deviation divides.
 
 use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, read_one, store_end, store_step,
@@ -80,7 +80,7 @@ const SEGMENT: usize = 16 * STEP;
 /// Below this mean, squares may have lost bits to underflow.
 const SMALL: f64 = 1e-30;
 
-/// A sum and one number more, or the square of the number's distance from another.
+/// A sum plus a number, or plus the square of the number's distance from another.
 ///
 /// # Safety
 ///
@@ -111,7 +111,7 @@ unsafe fn sum<I: Lanes, const SQUARES: bool>(
     // SAFETY: as the caller promises.
     unsafe {
         let by = I::splat(mean);
-        // Beyond the row, a number that adds nothing.
+        // Numbers beyond the row add nothing.
         let pad = if SQUARES { mean } else { 0.0 };
         while column < columns {
             let end = columns.min(column + SEGMENT);
@@ -212,7 +212,7 @@ unsafe fn norm_row<I: Lanes>(operands: &Norm, row: usize) {
         }
         let factor = 1.0 / (variance + epsilon).sqrt();
         let near = mean as f32;
-        // What the rounding of the mean has lost.
+        // The error of the rounded mean.
         let lost = ((f64::from(near) - mean) * factor) as f32;
         let (by, factor, lost) = (I::splat(near), I::splat(factor as f32), I::splat(lost));
         let gamma = gamma.map(|gamma| gamma.row::<u8>(row));

@@ -1,8 +1,7 @@
-//! Rows that are worked out in parts.
+//! Rows that are computed in parts.
 
-/// Which part of its work a kernel does whose results depend on two numbers of the whole row.
-///
-/// A row that is worked out in parts is gone through twice: each part is measured, the numbers of the parts
+/// The pass of a kernel whose results depend on two numbers of the whole row.
+/// A row that is computed in parts takes two passes: each part is measured, the numbers of the parts
 /// are joined in order, and each part gets its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowPass {

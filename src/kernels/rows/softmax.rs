@@ -2,7 +2,8 @@
 //!
 //! A row is read for its largest number, then for the sum of the exponentials, then for the results. Numbers
 //! of a row up to 64 stay in registers. Exponentials of a longer row are kept in the caller's scratch, or are
-//! computed twice if the caller has none. The first two of these three can be done part by part.
+//! computed twice if the caller has none. The first two passes can be split into parts of
+//! a row.
 
 use super::lanes::{
     LANES, Lanes, RowType, STEP, each, load_end, load_step, prefetch_next, store_end, store_step,
@@ -26,7 +27,7 @@ pub(crate) struct SoftMax {
     pub(crate) is_logarithm: bool,
     /// Room for a row, or null.
     pub(crate) exponentials: *mut f32,
-    /// Where the maximum plus the logarithm of the sum of each row goes; may be null.
+    /// The target of the maximum plus the logarithm of the sum of each row; may be null.
     pub(crate) statistics: *mut f64,
     pub(crate) pass: RowPass,
     /// The largest number and the sum of the exponentials of each row, or of each part of a row, which is
@@ -181,7 +182,7 @@ unsafe fn again<I: Lanes>(x: I::F, by: I::F, factor: I::F, is_logarithm: bool) -
     }
 }
 
-/// Less than any number of a row.
+/// The start of the search for a maximum, below any number.
 const PAD: f32 = f32::NEG_INFINITY;
 
 /// The largest number of a row, or of a part of one, and the sum of the exponentials.
@@ -211,7 +212,7 @@ unsafe fn measure<I: Lanes>(operands: &SoftMax, row: usize) -> (f32, f64) {
         }
         let [a, b, c, d] = largest;
         let largest = I::largest(I::larger(I::larger(a, b), I::larger(c, d)));
-        // A part of −∞ may be that of a row of other numbers.
+        // A part of −∞ may belong to a row with other numbers.
         let is_part_of_none = largest == PAD && operands.pass == RowPass::Measure;
         let by = I::splat(if is_part_of_none { 0.0 } else { base(operands, largest) });
 

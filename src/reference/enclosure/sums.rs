@@ -18,7 +18,7 @@ const EXP_IS_ZERO: f64 = -104.0;
 /// The exponent below which e to its power is subnormal in f32, and may be taken for 0.
 const EXP_IS_SUBNORMAL: f64 = -87.0;
 
-/// A sum of elements, given what sums them up in f64.
+/// A sum of elements, given the function that sums them in f64.
 pub(super) fn sum(
     op: &Op,
     given: &EnclosedTensor,

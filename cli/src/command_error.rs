@@ -1,14 +1,14 @@
-//! How a command ends.
+//! The failure of a command, and the exit codes.
 
-/// How a command ends if it fails.
-pub(crate) enum Ending {
+/// Why a command failed.
+pub(crate) enum CommandError {
     /// The graph, or a command on it, failed.
     Failed(anyhow::Error),
     /// The arguments, or a file that they name, cannot be used.
     Usage(anyhow::Error),
 }
 
-impl Ending {
+impl CommandError {
     /// For errors whose cause is the graph.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self::Failed(error.into())
