@@ -230,7 +230,8 @@ integers! {
     S16Pairs for Avx2: __m256i, |at| _mm256_loadu_si256(at.cast()), |x| _mm256_set1_epi32(x),
         |x, y, sum| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(x, y)));
     #[cfg(target_arch = "aarch64")]
-    S16Pairs for Neon: int32x4_t, |at| vld1q_s32(at), |x| vdupq_n_s32(x),
+    S16Pairs for Neon: [int32x4_t; 2], |at| neon_halves(vld1q_s32(at)),
+        |x| [vdupq_n_s32(i32::from(x as i16)), vdupq_n_s32(x >> 16)],
         |x, y, sum| neon_pairs(x, y, sum);
     S16Pairs for Portable: [i32; 4], |at| at.cast::<[i32; 4]>().read_unaligned(), |x| [x; 4],
         |x, y, sum| portable_pairs(x, y, sum);
@@ -249,6 +250,18 @@ fn portable_pairs(x: [i32; 4], y: [i32; 4], sum: [f32; 4]) -> [f32; 4] {
     )
 }
 
+/// The low and the high half of each element, widened: so they are widened once for all products of a step.
+///
+/// # Safety
+///
+/// The machine runs level Neon.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn neon_halves(x: int32x4_t) -> [int32x4_t; 2] {
+    // SAFETY: as the caller promises.
+    unsafe { [vshrq_n_s32::<16>(vshlq_n_s32::<16>(x)), vshrq_n_s32::<16>(x)] }
+}
+
 /// `x · y + sum` for the two halves of each element.
 ///
 /// # Safety
@@ -256,13 +269,11 @@ fn portable_pairs(x: [i32; 4], y: [i32; 4], sum: [f32; 4]) -> [f32; 4] {
 /// The machine runs level Neon.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-unsafe fn neon_pairs(x: int32x4_t, y: int32x4_t, sum: float32x4_t) -> float32x4_t {
+unsafe fn neon_pairs(x: [int32x4_t; 2], y: [int32x4_t; 2], sum: float32x4_t) -> float32x4_t {
     // SAFETY: as the caller promises.
     unsafe {
-        let (x, y) = (vreinterpretq_s16_s32(x), vreinterpretq_s16_s32(y));
-        let low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
-        let pairs = vpaddq_s32(low, vmull_high_s16(x, y));
-        vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(sum), pairs))
+        let sum = vmlaq_s32(vreinterpretq_s32_f32(sum), x[0], y[0]);
+        vreinterpretq_f32_s32(vmlaq_s32(sum, x[1], y[1]))
     }
 }
 
