@@ -588,7 +588,7 @@ fn main() -> Result<(), String> {
         }
         println!("limit of memory: {:.1} GB/s read", limits.reading / 1e9);
         println!(
-            "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>10}{:>7}{:>8}",
+            "{:<46}{:>12}{:>10}{:>10}{:>9}{:>9}{:>13}{:>7}{:>8}",
             "row", "ms", "GFLOP/s", "of limit", "pairs", "tiles", "of ideal", "parts", "KiB"
         );
         rows.iter().for_each(|row| measure(row, &limits, threads, options.rounds));
@@ -623,7 +623,7 @@ fn measure(row: &Row, limits: &Limits, threads: usize, rounds: usize) {
         _ => format!("{:.2}", full * tiles / best[0]),
     });
     println!(
-        "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>10}{:>7}{:>8}",
+        "{:<46}{:>12.4}{:>10.1}{:>10.2}{:>9.3}{:>9.3}{:>13}{:>7}{:>8}",
         row.name,
         1e3 * best[0],
         flops / best[0] / 1e9,

@@ -538,7 +538,7 @@ fn the_tiles_of_a_mask_are_counted_and_drawn() {
         (vec![by_tensor.as_str()], None),
     ] {
         let [text, page] = ["text", "html"].map(|format| {
-            let ended = sterna(&[&["inspect"], &args[..], &["--format", format]].concat());
+            let ended = sterna(&[&["inspect"][..], &args[..], &["--format", format]].concat());
             wrong.extend(complaint(&format!("{args:?}"), &ended, 0, ""));
             ended.out
         });

@@ -466,7 +466,7 @@ fn tiles_that_a_mask_leaves_out_are_counted() {
         ),
     ] {
         let [text, report] = ["text", "json"].map(|format| {
-            let ended = sterna(&[&["run"], &args[..], &["--check", "--format", format]].concat());
+            let ended = sterna(&[&["run"][..], &args[..], &["--check", "--format", format]].concat());
             wrong.extend(complaint(&format!("{args:?}"), &ended, 0, ""));
             ended.out
         });
