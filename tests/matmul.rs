@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use common::{Random, engines, graphs, report};
 use sterna::reference::{self, Value};
 use sterna::{
-    Accuracy, Attr, CompiledPartition, DataType, Engine, Graph, Level, LogicalTensor, Op, OpKind, Partition,
-    Stream, TensorBuf,
+    Accuracy, Attr, CompiledPartition, DataType, Engine, Graph, InPlacePair, Level, LogicalTensor, Op,
+    OpKind, Partition, Stream, TensorBuf,
 };
 
 use DataType as D;
@@ -819,6 +819,71 @@ fn threads_do_not_change_a_bit_of_an_epilogue() {
                     graphs::differs(&first, &run(engine).unwrap()).map(|why| (fused.name, t, to, why)),
                 );
             }
+        }
+    }
+    report(&wrong);
+}
+
+/// The product itself has no pair. The full-shape operand of an epilogue has one if type and strides are
+/// those of the result, because each of its elements is read right before the result is written.
+#[test]
+fn the_residual_of_a_product_may_be_replaced() {
+    let (m, k, n) = (130i64, 40i64, 70i64);
+    let dense = |id, t, dims: &[i64]| LogicalTensor::strided(id, t, dims).unwrap();
+    let with = |id, strides: [i64; 2]| LogicalTensor::with_strides(id, D::F32, &[m, n], &strides).unwrap();
+    let rows = [
+        ("dense", dense(2, D::F32, &[m, n]), dense(9, D::F32, &[m, n]), true),
+        ("with gaps", with(2, [n + 3, 1]), with(9, [n + 3, 1]), true),
+        ("transposed", with(2, [1, m]), with(9, [1, m]), true),
+        ("gaps in the residual alone", with(2, [n + 3, 1]), dense(9, D::F32, &[m, n]), false),
+        ("gaps in the result alone", dense(2, D::F32, &[m, n]), with(9, [n + 3, 1]), false),
+        ("one row of numbers for all", with(2, [0, 1]), dense(9, D::F32, &[m, n]), false),
+        ("a row that broadcasts", dense(2, D::F32, &[n]), dense(9, D::F32, &[m, n]), false),
+        ("another type", dense(2, D::Bf16, &[m, n]), dense(9, D::F32, &[m, n]), false),
+        // The product still reads the operand when the first tile is written.
+        ("an operand of the product", dense(0, D::F32, &[n, n]), dense(9, D::F32, &[n, n]), false),
+    ];
+    let mut wrong = Vec::new();
+    for (engine, (name, residual, result, is_pair)) in
+        engines().into_iter().flat_map(|engine| rows.clone().map(|row| (engine.clone(), row)))
+    {
+        let (src, weights) = match residual.id() {
+            0 => (residual.clone(), dense(1, D::F32, &[n, n])),
+            _ => (dense(0, D::F32, &[m, k]), dense(1, D::F32, &[k, n])),
+        };
+        let product = LogicalTensor::unknown(8, D::F32);
+        let mut graph = Graph::new();
+        graph.add_op(Op::new(0, OpKind::MatMul).input(src).input(weights).output(product.clone())).unwrap();
+        graph.add_op(Op::new(1, OpKind::Add).input(product).input(residual.clone()).output(result)).unwrap();
+        graph.finalize().unwrap();
+        let [together, _] = graphs::both(&graph);
+        let compiled = together[0].compile(&engine).unwrap();
+        let expected = [InPlacePair { input: residual.id(), output: 9 }];
+        if compiled.inplace_ports() != if is_pair { &expected[..] } else { &[] } {
+            wrong.push(format!("{name} at {:?}: pairs {:?}", engine.level(), compiled.inplace_ports()));
+            continue;
+        }
+        if !is_pair {
+            continue;
+        }
+        let mut random = Random::new(11);
+        let mut filled = |desc: &LogicalTensor| {
+            let mut tensor = TensorBuf::zeroed(desc.clone(), &engine).unwrap();
+            let dims = desc.dims().unwrap();
+            let numbers = (0..dims.iter().product()).map(|_| random.below(2000) as f32 / 1000.0 - 1.0);
+            value_of(D::F32, dims, &numbers.collect::<Vec<_>>()).write(&mut tensor).unwrap();
+            tensor
+        };
+        let inputs: Vec<TensorBuf> = compiled.inputs().iter().map(&mut filled).collect();
+        let mut beside = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+        let mut replaced = TensorBuf::zeroed(compiled.outputs()[0].clone(), &engine).unwrap();
+        replaced.as_mut_bytes().copy_from_slice(inputs[2].as_bytes());
+        let stream = Stream::new(&engine);
+        let all: Vec<_> = inputs.iter().map(TensorBuf::as_tensor).collect();
+        compiled.execute(&stream, &all, &mut [beside.as_tensor_mut()]).unwrap();
+        compiled.execute(&stream, &all[..2], &mut [replaced.as_tensor_mut().in_place_of(2)]).unwrap();
+        if Value::read(&beside.as_tensor()) != Value::read(&replaced.as_tensor()) {
+            wrong.push(format!("{name} at {:?}: other results in place", engine.level()));
         }
     }
     report(&wrong);
