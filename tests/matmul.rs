@@ -824,8 +824,8 @@ fn threads_do_not_change_a_bit_of_an_epilogue() {
     report(&wrong);
 }
 
-/// The product itself has no pair. The full-shape operand of an epilogue has one if type and strides are those
-/// of the result, because each of its elements is read right before the result is written.
+/// The product itself has no pair. The full-shape operand of an epilogue has one if type and strides are
+/// those of the result, because each of its elements is read right before the result is written.
 #[test]
 fn the_residual_of_a_product_may_be_replaced() {
     let (m, k, n) = (130i64, 40i64, 70i64);

@@ -290,7 +290,8 @@ unsafe fn scaled<I: Lanes>(
     }
 }
 
-/// The sum of the gradient of a row, or of a part of one, and that of its products with the normalised source.
+/// The sum of the gradient of a row, or of a part of one, and that of its products with the normalised
+/// source.
 ///
 /// # Safety
 ///
