@@ -229,7 +229,7 @@ fn ops_that_do_not_fit_their_rows() {
                 allowed: row_of(K::Exp).types[0].1,
                 given: D::S32,
             },
-            "Exp (op 7): input 0 `src` (tensor 0) is s32, not one of f32, bf16, f16",
+            "Exp (op 7): input 0 `src` (tensor 0) is s32, not one of f32, bf16, f16, f64",
         ),
         (
             select().attr(A::TransposeA, true),

@@ -578,6 +578,89 @@ fn integers_are_exact_and_wrap() {
     report(&wrong);
 }
 
+/// Digits that f32 has not, and numbers beyond its bounds.
+#[test]
+fn f64_is_computed_in_f64() {
+    let (x, y) = ([1.0 + f64::EPSILON, 1e300, -7.5, 5e-324, -0.0], [3.0f64, -1e-300, 2.0, 1.0, 0.0]);
+    let two = |kind: OpKind| run(&op(kind, &[D::F64; 2], D::F64), &[value(&x), value(&y)]);
+    let one = |kind: OpKind| run(&op(kind, &[D::F64], D::F64), &[value(&x)]);
+    let each = |of: fn(f64, f64) -> f64| value(&std::array::from_fn::<f64, 5, _>(|i| of(x[i], y[i])));
+    let map = |of: fn(f64) -> f64| value(&x.map(of));
+    let bits = |value: &Value| {
+        value.elements::<f64>().unwrap().into_iter().map(|x| if x.is_nan() { 1 } else { x.to_bits() })
+    };
+    let rows = [
+        (K::Add, two(K::Add), each(|x, y| x + y)),
+        (K::Subtract, two(K::Subtract), each(|x, y| x - y)),
+        (K::Multiply, two(K::Multiply), each(|x, y| x * y)),
+        (K::Divide, two(K::Divide), each(|x, y| x / y)),
+        (K::Maximum, two(K::Maximum), value(&[3.0, 1e300, 2.0, 1.0, 0.0])),
+        (K::Minimum, two(K::Minimum), value(&[1.0 + f64::EPSILON, -1e-300, -7.5, 5e-324, -0.0])),
+        (K::Abs, one(K::Abs), map(f64::abs)),
+        (K::Negative, one(K::Negative), map(|x| -x)),
+        (K::Exp, one(K::Exp), map(f64::exp)),
+        (K::Log, one(K::Log), map(f64::ln)),
+        (K::Reciprocal, one(K::Reciprocal), map(f64::recip)),
+        (K::ReLU, one(K::ReLU), map(|x| if x > 0.0 { x } else { 0.0 })),
+        (K::Round, one(K::Round), map(f64::round_ties_even)),
+        (K::Sqrt, one(K::Sqrt), map(f64::sqrt)),
+        (K::Square, one(K::Square), map(|x| x * x)),
+        (K::Tanh, one(K::Tanh), map(f64::tanh)),
+        (K::Floor, one(K::Floor), map(f64::floor)),
+        (K::Ceil, one(K::Ceil), map(f64::ceil)),
+    ];
+    report(
+        &rows.into_iter().filter(|(_, given, expected)| !bits(given).eq(bits(expected))).collect::<Vec<_>>(),
+    );
+}
+
+/// The remainder is exact, and has the sign of the divisor; it is rounded if that sign moves it.
+#[test]
+fn remainders_of_floats_are_exact() {
+    let rows: [(f32, f32, f32); 16] = [
+        (7.5, 2.0, 1.5),
+        (-7.5, 2.0, 0.5),
+        (7.5, -2.0, -0.5),
+        (-7.5, -2.0, -1.5),
+        (4.0, 2.0, 0.0),
+        (-4.0, 2.0, 0.0),
+        (4.0, -2.0, -0.0),
+        (1e38, 3.0, 2.0),
+        (1.0, TINY, 0.0),
+        (-1e-30, 1.0, 1.0),
+        (5.0, INF, 5.0),
+        (-5.0, INF, INF),
+        (INF, 2.0, NAN),
+        (1.0, 0.0, NAN),
+        (NAN, 1.0, NAN),
+        (f32::MAX, 1.5 * TINY, 0.0),
+    ];
+    // Of 10³⁸, the f32 next to it is 99999996802856924650656260769173209088.
+    assert_eq!((1e38f32 as u128) % 3, 2);
+    let (x, y): (Vec<f32>, Vec<f32>) = rows.iter().map(|&(x, y, _)| (x, y)).unzip();
+    let given = run_f32(&op(K::Modulo, &[D::F32; 2], D::F32), &[x.clone(), y.clone()]);
+    let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    let mut wrong: Vec<String> = rows
+        .iter()
+        .zip(&given)
+        .filter(|((.., expected), given)| !same(*expected, **given))
+        .map(|(row, given)| format!("{row:?}: {given}"))
+        .collect();
+    let doubles = |x: &[f32]| value(&x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+    let wide = run(&op(K::Modulo, &[D::F64; 2], D::F64), &[doubles(&x), doubles(&y)]);
+    for ((row, &narrow), wide) in rows.iter().zip(&given).zip(wide.elements::<f64>().unwrap()) {
+        // What f64 does not round.
+        if row.0 != -1e-30 && !same(narrow, wide as f32) {
+            wrong.push(format!("{row:?} on f64: {wide}"));
+        }
+    }
+    let narrow = |x: f32| value(&[f16::from_f32(x)]);
+    if run(&op(K::Modulo, &[D::F16; 2], D::F16), &[narrow(-7.5), narrow(2.0)]) != narrow(0.5) {
+        wrong.push("f16".into());
+    }
+    report(&wrong);
+}
+
 /// The six comparisons, each with what it says of a pair that is less, equal, greater or not to be compared.
 const COMPARISONS: [(OpKind, [u8; 4]); 6] = [
     (K::Equal, [0, 1, 0, 0]),

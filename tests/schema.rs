@@ -36,13 +36,21 @@ const WIDER: &[(&str, &str, &str)] = &[
     ("Reorder", "types", MOVED),
     ("StaticReshape", "types", MOVED),
     ("StaticTranspose", "types", MOVED),
-    ("Abs", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
+    ("Abs", "types", WITH_F64_INTEGERS),
     ("Add", "types", SUMS),
     ("Divide", "types", SUMS),
     ("Subtract", "types", SUMS),
     ("Multiply", "types", SUMS),
-    ("Maximum", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
-    ("Minimum", "types", r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#),
+    ("Exp", "types", WITH_F64),
+    ("Log", "types", WITH_F64),
+    ("Maximum", "types", WITH_F64_INTEGERS),
+    ("Minimum", "types", WITH_F64_INTEGERS),
+    ("ReLU", "types", WITH_F64),
+    ("Reciprocal", "types", WITH_F64),
+    ("Round", "types", WITH_F64),
+    ("Sqrt", "types", WITH_F64),
+    ("Square", "types", WITH_F64),
+    ("Tanh", "types", WITH_F64),
     ("GreaterEqual", "types", COMPARED),
     (
         "GenIndex",
@@ -85,9 +93,9 @@ const QUANTIZATION: &str = r#""quantization""#;
 
 const SAME_SHAPES: &str = r#""same_shapes""#;
 const SUMS: &str = r#"{
-    "T1": ["bf16", "f16", "f32", "s32", "s64"],
-    "T2": ["bf16", "f16", "f32", "s32", "s64"],
-    "T3": ["bf16", "f16", "f32", "s32", "s64"]
+    "T1": ["bf16", "f16", "f32", "f64", "s32", "s64"],
+    "T2": ["bf16", "f16", "f32", "f64", "s32", "s64"],
+    "T3": ["bf16", "f16", "f32", "f64", "s32", "s64"]
 }"#;
 const COMPARED: &str = r#"{
     "T1": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
@@ -99,7 +107,8 @@ const TWO_COMPARED: &str = r#"[["src_0", "T1"], ["src_1", "T1"]]"#;
 const BOOLEAN: &str = r#"{"T": ["boolean"]}"#;
 const CLASSED: &str = r#"{"T1": ["bf16", "f16", "f32", "f64"], "T2": ["boolean"]}"#;
 const FLOATS: &str = r#"{"T": ["bf16", "f16", "f32"]}"#;
-const FLOATS_INTEGERS: &str = r#"{"T": ["bf16", "f16", "f32", "s32", "s64"]}"#;
+const WITH_F64: &str = r#"{"T": ["bf16", "f16", "f32", "f64"]}"#;
+const WITH_F64_INTEGERS: &str = r#"{"T": ["bf16", "f16", "f32", "f64", "s32", "s64"]}"#;
 const BROADCAST: &str = r#"{
     "auto_broadcast": {"code": 128, "required": false, "type": "string", "default": "numpy",
                        "allowed": ["none", "numpy"]}
@@ -144,9 +153,9 @@ const OWN: &[OwnRow] = &[
     ("IsInf", 0x100a, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
     ("IsFinite", 0x100b, r#"[["src", "T1"]]"#, "T2", CLASSED, "{}", "identity", &[]),
     ("Identity", 0x100c, r#"[["src", "T"]]"#, "T", MOVED, "{}", "identity", &[]),
-    ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", FLOATS_INTEGERS, "{}", "identity", &[]),
-    ("Floor", 0x100e, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
-    ("Ceil", 0x100f, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
+    ("Negative", 0x100d, r#"[["src", "T"]]"#, "T", WITH_F64_INTEGERS, "{}", "identity", &[]),
+    ("Floor", 0x100e, r#"[["src", "T"]]"#, "T", WITH_F64, "{}", "identity", &[]),
+    ("Ceil", 0x100f, r#"[["src", "T"]]"#, "T", WITH_F64, "{}", "identity", &[]),
     ("Fill", 0x1010, "[]", "T", r#"{
         "T": ["bf16", "boolean", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
     }"#, FILL, "fill", &["shape_of_tensor"]),
@@ -154,7 +163,7 @@ const OWN: &[OwnRow] = &[
         "T1": ["bf16", "boolean", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"],
         "T2": ["bf16", "f16", "f32", "f64", "s16", "s32", "s64", "s8", "u16", "u32", "u64", "u8"]
     }"#, "{}", "identity", &[]),
-    ("Modulo", 0x1012, TWO, "T", r#"{"T": ["s32", "s64"]}"#, BROADCAST, "elemwise_arithmetic", &[]),
+    ("Modulo", 0x1012, TWO, "T", WITH_F64_INTEGERS, BROADCAST, "elemwise_arithmetic", &[]),
     ("Sin", 0x1013, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Cos", 0x1014, r#"[["src", "T"]]"#, "T", FLOATS, "{}", "identity", &[]),
     ("Slice", 0x1015, r#"[["src", "T"]]"#, "T", MOVED, RANGES, "slice", &["slice_ranges"]),

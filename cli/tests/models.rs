@@ -144,8 +144,8 @@ fn what_cannot_be_mapped_is_an_error_or_a_wildcard() {
              <output><port id=\"1\" precision=\"FP32\"><dim>4</dim></port></output></layer>"
         )
     };
-    let tan = room.write("tan.xml", layer("Atan"));
-    let message = "layer `wave` (id 1, type Atan): layers of this type are not mapped";
+    let tan = room.write("tan.xml", layer("NonZero"));
+    let message = "layer `wave` (id 1, type NonZero): layers of this type are not mapped";
     for command in ["run", "inspect", "convert"] {
         let ended = sterna(&[command, &tan]);
         assert!(ended.code == 1 && ended.err.contains(message), "{command}: {} {}", ended.code, ended.err);

@@ -1,5 +1,6 @@
 //! Ops that the mapping of one layer adds, whatever the format that the layer comes from.
 
+mod inverse;
 mod moves;
 mod numbers;
 mod rows;

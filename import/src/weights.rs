@@ -111,7 +111,11 @@ pub(crate) fn of_numbers(data_type: DataType, dims: &[i64], numbers: &[f64]) -> 
         DataType::U32 => exactly!(|x: f64| x as u32, f64::from),
         // Beyond 2⁵³ not every integer is a float.
         DataType::S64 => {
-            exactly!(|x: f64| x as i64, |n: i64| if n.abs() <= 1 << 53 { n as f64 } else { f64::NAN })
+            exactly!(|x: f64| x as i64, |n: i64| if n.unsigned_abs() <= 1 << 53 {
+                n as f64
+            } else {
+                f64::NAN
+            })
         }
         DataType::U64 => exactly!(|x: f64| x as u64, |n: u64| if n <= 1 << 53 { n as f64 } else { f64::NAN }),
         _ => None,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{env, fs};
 
-use bytes::{Onnx, field, floats, function, int, integers, node, node_of, refers, value};
+use bytes::{Onnx, field, floats, function, int, integers, node, node_of, of_graph, refers, tensor, value};
 use common::{as_floats, by_name, float, report};
 use sterna::reference::Value;
 use sterna::{OpKind, Policy, UNKNOWN_DIM};
@@ -73,8 +73,8 @@ fn what_is_not_mapped_is_named() {
     let with = |kind: &str, attributes: &[Vec<u8>]| Onnx::of(node(kind, &["x"], &["y"], attributes), &[2]);
     let rows = [
         (
-            with("Atan", &[]),
-            "layer `y` (id 0, type Atan): layers of this type are not mapped; needed: ops of Sterna that \
+            with("NonZero", &[]),
+            "layer `y` (id 0, type NonZero): layers of this type are not mapped; needed: ops of Sterna that \
              compute the same",
         ),
         (
@@ -118,7 +118,7 @@ fn what_is_not_mapped_is_named() {
     }
     report(&wrong);
     let options = Options { partial: true, ..Options::default() };
-    let partial = onnx::read_under(&with("Atan", &[]).bytes(), &options).unwrap();
+    let partial = onnx::read_under(&with("NonZero", &[]).bytes(), &options).unwrap();
     assert_eq!((partial.graph.ops()[0].kind(), partial.skipped.len()), (OpKind::Wildcard, 1));
 }
 
@@ -184,4 +184,110 @@ fn values_and_shapes_are_given() {
     assert_eq!(dims(onnx::read(&model.bytes()).unwrap()), Some(vec![1, 8]));
     let anew = BTreeMap::from([("shape".into(), shape)]);
     assert_eq!(dims(onnx::read_with(&model.bytes(), &anew).unwrap()), Some(vec![2, 4]));
+}
+
+/// A loop that adds a step to what it carries along, and gives what it had before each turn.
+fn counting(turns: Option<i64>) -> Onnx {
+    let nodes = [
+        node("Identity", &["goes_on"], &["still"], &[]),
+        node("Add", &["before", "step"], &["after"], &[]),
+        node("Identity", &["before"], &["seen"], &[]),
+    ];
+    let names = |tag: u64, names: &[&str]| -> Vec<u8> {
+        names.iter().flat_map(|name| field(tag, &field(1, name.as_bytes()))).collect()
+    };
+    let body = [
+        nodes.iter().flat_map(|node| field(1, node)).collect(),
+        names(11, &["turn", "goes_on", "before"]),
+        names(12, &["still", "after", "seen"]),
+    ]
+    .concat();
+    let mut model =
+        Onnx::of(node("Loop", &["turns", "", "x"], &["y", "all"], &[of_graph("body", &body)]), &[2]);
+    // The body alone uses the step.
+    model.nodes.insert(0, node("Neg", &["half"], &["step"], &[]));
+    model.constants.push(floats("half", &[], &[-0.5]));
+    match turns {
+        Some(turns) => model.constants.push(tensor("turns", 7, &[], &turns.to_le_bytes())),
+        None => model.inputs.push(value("turns", 7, &[])),
+    }
+    model.outputs.push(field(1, b"all"));
+    model
+}
+
+#[test]
+fn loops_of_known_turns_are_written_out() {
+    let imported = onnx::read(&counting(Some(3)).bytes()).unwrap();
+    let results = by_name(&imported, &[("x", float(&[2], &[1.0, 4.0]))]);
+    assert_eq!(as_floats(&results["y"]), [2.5, 5.5]);
+    assert_eq!(results["all"].dims(), [3, 2]);
+    assert_eq!(as_floats(&results["all"]), [1.0, 4.0, 1.5, 4.5, 2.0, 5.0]);
+    let rows = [
+        (counting(None), "input port 0 (`M`) is no constant"),
+        (counting(Some(0)), "a turn, whose results have a shape"),
+        (counting(Some(i64::MAX)), "100000"),
+    ];
+    let mut wrong = Vec::new();
+    for (model, expected) in rows {
+        match onnx::read(&model.bytes()) {
+            Err(error) if error.to_string().contains(expected) => {}
+            Err(error) => wrong.push(error.to_string()),
+            Ok(_) => wrong.push(format!("read, although it needs {expected}")),
+        }
+    }
+    report(&wrong);
+}
+
+/// The ops of reductions and products lack f64; what stands for them has the digits of f64.
+#[test]
+fn rows_of_f64_are_combined_in_f64() {
+    let double = |dims: &[i64], numbers: &[f64]| Value::from_slice(dims, numbers).unwrap();
+    let numbers: Vec<f64> = (1..=15).map(|i| f64::from(i) / 7.0 + 1e-12).collect();
+    let rows = |of: &dyn Fn(&[f64]) -> f64| -> Vec<f64> { numbers.chunks(5).map(of).collect() };
+    let sum = |row: &[f64]| row.iter().sum::<f64>();
+    let cases: [(&str, Vec<f64>); 7] = [
+        ("ReduceSum", rows(&sum)),
+        ("ReduceMean", rows(&|row| sum(row) / 5.0)),
+        ("ReduceProd", rows(&|row| row.iter().product())),
+        ("ReduceMax", rows(&|row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
+        ("ReduceMin", rows(&|row| row.iter().copied().fold(f64::INFINITY, f64::min))),
+        ("ReduceL2", rows(&|row| row.iter().map(|x| x * x).sum::<f64>().sqrt())),
+        ("ReduceLogSumExp", rows(&|row| row.iter().map(|x| x.exp()).sum::<f64>().ln())),
+    ];
+    let near = |found: &Value, expected: &[f64]| {
+        let found = found.elements::<f64>().unwrap();
+        found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-14 * b.abs())
+    };
+    let mut wrong = Vec::new();
+    for (kind, expected) in cases {
+        let mut model = Onnx::of(node(kind, &["x", "axes"], &["y"], &[int("keepdims", 0)]), &[]);
+        model.inputs = vec![value("x", 11, &[3, 5])];
+        model.constants.push(integers("axes", &[1]));
+        let imported = onnx::read(&model.bytes()).unwrap();
+        let result = &by_name(&imported, &[("x", double(&[3, 5], &numbers))])["y"];
+        if result.dims() != [3] || !near(result, &expected) {
+            wrong.push(format!("{kind}: {result:?}, not {expected:?}"));
+        }
+    }
+    let mut model = Onnx::of(node("MatMul", &["x", "w"], &["p"], &[]), &[]);
+    model.nodes.push(node("Softmax", &["p"], &["y"], &[]));
+    model.inputs = vec![value("x", 11, &[3, 5]), value("w", 11, &[5, 2])];
+    let weights: Vec<f64> = (0..10).map(|i| f64::from(i) / 3.0).collect();
+    let expected: Vec<f64> = numbers
+        .chunks(5)
+        .flat_map(|row| {
+            let column =
+                |at: usize| row.iter().enumerate().map(|(i, x)| x * weights[2 * i + at]).sum::<f64>();
+            let parts = [column(0).exp(), column(1).exp()];
+            parts.map(|part| part / (parts[0] + parts[1]))
+        })
+        .collect();
+    let given = [("x", double(&[3, 5], &numbers)), ("w", double(&[5, 2], &weights))];
+    let result = &by_name(&onnx::read(&model.bytes()).unwrap(), &given)["y"];
+    let found = result.elements::<f64>().unwrap();
+    if found.iter().zip(&expected).any(|(a, b)| (a - b).abs() > 1e-13) || found.len() != 6 {
+        wrong.push(format!("product and shares: {found:?}, not {expected:?}"));
+    }
+    report(&wrong);
 }

@@ -20,6 +20,7 @@ use sterna_import::{Options, openvino};
 /// Models whose layers do not say what the case is: part of the name, and what the package converts wrongly.
 const FAULTS: &[(&str, &str)] = &[
     ("test_attention_bidirectional_window", "windows are left out"),
+    ("test_cast_no_saturate", "numbers beyond the type are kept within it"),
     ("test_div_int32_trunc", "quotients are rounded down"),
     ("test_dynamicquantizelinear", "levels are rounded by another formula"),
     ("test_quantizelinear_uint16", "levels are rounded by another formula"),
@@ -39,7 +40,7 @@ fn converted_cases_give_what_they_should() {
     });
     let converted = |tally: &Tally| tally.passed() + tally.refused.values().sum::<usize>() > 0;
     tallies.retain(|_, tally| converted(tally));
-    compare_page(false, &page_of(ABOUT, &tallies, cases.len(), |_| false), &wrong);
+    compare_page(false, &page_of(ABOUT, &tallies, cases.len(), |_| true), &wrong);
 }
 
 fn outcome(case: &Json, folder: &Path, path: &Path) -> Outcome {

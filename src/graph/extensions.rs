@@ -4,8 +4,8 @@
 //! inputs broadcast by `auto_broadcast`.
 
 use super::row::{
-    AUTO_BROADCAST, AttrDefault, AttrType, BOOLEAN, Check, FLOATS_INTEGERS, Port, Schema, ShapeRule,
-    comparison, default, op, p, required,
+    AUTO_BROADCAST, AttrDefault, AttrType, BOOLEAN, Check, Port, Schema, ShapeRule, WITH_F64,
+    WITH_F64_INTEGERS, comparison, default, op, p, required,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -47,9 +47,9 @@ pub(super) const EXTENSIONS: &[Schema] = &[
     class(K::IsInf),
     class(K::IsFinite),
     op(K::Identity, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
-    op(K::Negative, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
-    op(K::Floor, &[p("src", "T")], &[p("dst", "T")]),
-    op(K::Ceil, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Negative, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64_INTEGERS)]),
+    op(K::Floor, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
+    op(K::Ceil, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::Fill, &[], &[p("dst", "T")])
         .types(&[("T", NUMERIC_BOOLEAN)])
         .attrs(&[required(Attr::Shape, AttrType::S64s), required(Attr::Value, AttrType::F32)])
@@ -58,7 +58,7 @@ pub(super) const EXTENSIONS: &[Schema] = &[
     op(K::Cast, &[p("src", "T1")], &[p("dst", "T2")])
         .types(&[("T1", NUMERIC_BOOLEAN), ("T2", DataType::NUMERIC)]),
     op(K::Modulo, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .types(&[("T", &[D::S32, D::S64])])
+        .types(&[("T", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(ShapeRule::ElemwiseArithmetic),
     op(K::Sin, &[p("src", "T")], &[p("dst", "T")]),

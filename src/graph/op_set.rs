@@ -1,12 +1,13 @@
 //! The schema rows of oneDNN's kinds.
 //!
 //! The facts are those of the oneDNN Graph op set. Sterna widens `Select`, `End` and `Wildcard`, takes
-//! integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and checks
-//! the shapes of pointwise ops, of quantisation and of softmaxes more strictly.
+//! f64 and integers in arithmetic and comparisons, every type of whole bytes in ops that move elements, and
+//! checks the shapes of pointwise ops, of quantisation and of softmaxes more strictly.
 
 use super::row::{
-    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, FLOATS_INTEGERS, Schema,
-    ShapeRule, comparison, default, op, optional, p, required, required_word, shape_of, word,
+    AUTO_BROADCAST, AttrDefault, AttrRow, AttrType, BOOLEAN, Check, Count, FLOATS, Schema, ShapeRule,
+    WITH_F64, WITH_F64_INTEGERS, comparison, default, op, optional, p, required, required_word, shape_of,
+    word,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, OpKind};
@@ -69,12 +70,12 @@ const ZPS: AttrRow = optional(A::Zps, T::S64s);
 
 /// The rows of the op set, by code.
 pub(super) const OP_SET: &[Schema] = &[
-    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on s32 and s64
-    // too.
-    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", FLOATS_INTEGERS)]),
+    // Abs, Add, Divide, Maximum, Minimum, Multiply and Subtract are wider than the op set: on f64, s32 and
+    // s64 too. Exp, Log, Reciprocal, ReLU, Round, Sqrt, Square and Tanh are: on f64.
+    op(K::Abs, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64_INTEGERS)]),
     op(K::AbsBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
     op(K::Add, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
+        .types(&[("T1", WITH_F64_INTEGERS), ("T2", WITH_F64_INTEGERS), ("T3", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::AvgPool, &[p("src", "T")], &[p("dst", "T")])
@@ -237,7 +238,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::Quantization)
         .checks(&[C::QuantParams]),
     op(K::Divide, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
+        .types(&[("T1", WITH_F64_INTEGERS), ("T2", WITH_F64_INTEGERS), ("T3", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::DynamicDequantize, &[p("src", "T1"), p("scales", "T2"), p("zps", "T3")], &[p("dst", "T2")])
@@ -261,7 +262,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .attrs(&[ALPHA, USE_DST])
         .shape(R::SameShapes),
     op(K::End, &[p("src", "T")], &[]).types(&[]).shape(R::Dummy),
-    op(K::Exp, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Exp, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::GELU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[GELU_MODE]),
     op(K::GELUBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[GELU_MODE])
@@ -314,7 +315,7 @@ pub(super) const OP_SET: &[Schema] = &[
     .shape(R::NormBprop)
     .checks(&[C::NormTypes, C::UseAffineOutputs]),
     op(K::LeakyReLU, &[p("src", "T")], &[p("dst", "T")]).attrs(&[ALPHA]),
-    op(K::Log, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Log, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::LogSoftmax, &[p("src", "T")], &[p("dst", "T")]).attrs(&[AXIS_LAST]).shape(R::Softmax),
     op(K::LogSoftmaxBackward, &[p("diff_dst", "T"), p("dst", "T")], &[p("diff_src", "T")])
         .attrs(&[AXIS_LAST])
@@ -330,7 +331,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::Matmul)
         .checks(&[C::OutputTypeOrF32]),
     op(K::Maximum, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .types(&[("T", FLOATS_INTEGERS)])
+        .types(&[("T", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::MaxPool, &[p("src", "T")], &[p("dst", "T")])
@@ -342,13 +343,13 @@ pub(super) const OP_SET: &[Schema] = &[
         .shape(R::PoolBwd)
         .checks(&[C::NonNegativePads, C::DilationsOfKernel]),
     op(K::Minimum, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
-        .types(&[("T", FLOATS_INTEGERS)])
+        .types(&[("T", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::Mish, &[p("src", "T")], &[p("dst", "T")]),
     op(K::MishBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")]).shape(R::SameShapes),
     op(K::Multiply, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
+        .types(&[("T1", WITH_F64_INTEGERS), ("T2", WITH_F64_INTEGERS), ("T3", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
     op(K::PReLU, &[p("src", "T"), p("slope", "T")], &[p("dst", "T")])
@@ -366,7 +367,7 @@ pub(super) const OP_SET: &[Schema] = &[
         .attrs(&[QTYPE, AXIS_1, SCALES, ZPS])
         .shape(R::Quantization)
         .checks(&[C::QuantParams]),
-    op(K::Reciprocal, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Reciprocal, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::ReduceL1, &[p("src", "T1"), p("axes", "T2")], &[p("dst", "T1")])
         .input_count(Count::OneOf(&[1, 2]))
         .types(&[("T1", FLOATS), ("T2", S32)])
@@ -409,12 +410,12 @@ pub(super) const OP_SET: &[Schema] = &[
         .attrs(&[AXES, KEEP_DIMS])
         .shape(R::Reduce)
         .checks(&[C::AxesOnce]),
-    op(K::ReLU, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::ReLU, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::ReLUBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
         .shape(R::SameShapes),
     op(K::Reorder, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", DataType::WHOLE)]),
-    op(K::Round, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Round, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::Sigmoid, &[p("src", "T")], &[p("dst", "T")]),
     op(K::SigmoidBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
@@ -434,11 +435,11 @@ pub(super) const OP_SET: &[Schema] = &[
     op(K::SoftPlusBackward, &[p("src", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[BETA_1])
         .shape(R::SameShapes),
-    op(K::Sqrt, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Sqrt, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::SqrtBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
         .shape(R::SameShapes),
-    op(K::Square, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Square, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::SquaredDifference, &[p("src_0", "T"), p("src_1", "T")], &[p("dst", "T")])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
@@ -451,10 +452,10 @@ pub(super) const OP_SET: &[Schema] = &[
         .attrs(&[required(A::Order, T::S64s)])
         .shape(R::StaticTranspose),
     op(K::Subtract, &[p("src_0", "T1"), p("src_1", "T2")], &[p("dst", "T3")])
-        .types(&[("T1", FLOATS_INTEGERS), ("T2", FLOATS_INTEGERS), ("T3", FLOATS_INTEGERS)])
+        .types(&[("T1", WITH_F64_INTEGERS), ("T2", WITH_F64_INTEGERS), ("T3", WITH_F64_INTEGERS)])
         .attrs(&[AUTO_BROADCAST])
         .shape(R::ElemwiseArithmetic),
-    op(K::Tanh, &[p("src", "T")], &[p("dst", "T")]),
+    op(K::Tanh, &[p("src", "T")], &[p("dst", "T")]).types(&[("T", WITH_F64)]),
     op(K::TanhBackward, &[p("src/dst", "T"), p("diff_dst", "T")], &[p("diff_src", "T")])
         .attrs(&[USE_DST])
         .shape(R::SameShapes),

@@ -371,6 +371,7 @@ pub(super) const fn required_word(attr: Attr, allowed: &'static [&'static str]) 
 }
 
 pub(super) const FLOATS: &[DataType] = &[D::F32, D::Bf16, D::F16];
-pub(super) const FLOATS_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::S32, D::S64];
+pub(super) const WITH_F64: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64];
+pub(super) const WITH_F64_INTEGERS: &[DataType] = &[D::F32, D::Bf16, D::F16, D::F64, D::S32, D::S64];
 pub(super) const BOOLEAN: &[DataType] = &[D::Boolean];
 pub(super) const AUTO_BROADCAST: AttrRow = word(Attr::AutoBroadcast, "numpy", &["none", "numpy"]);

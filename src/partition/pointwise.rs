@@ -21,7 +21,8 @@ pub(crate) enum Pointwise {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TypedFunction {
     pub(crate) function: Function,
-    /// Operands are converted to this type and the result is rounded from it: f32 for f32, bf16 and f16.
+    /// Operands are converted to this type and the result is rounded from it: f32 for f32, bf16 and f16, else
+    /// the type itself.
     /// Functions that only move bits compute in the type of their result.
     pub(crate) computes_in: DataType,
 }
@@ -38,14 +39,18 @@ impl Pointwise {
     }
 }
 
-/// The type rule: f32, bf16 and f16 mix and compute in f32; integers go with themselves; nothing else mixes.
+/// The type rule: f32, bf16 and f16 mix and compute in f32; f64 and integers go with themselves; nothing else
+/// mixes.
 fn computes_in(function: Function, op: &Op) -> Option<DataType> {
     let result = op.outputs()[0].data_type();
     let operands = || op.inputs().iter().map(|input| input.data_type());
     let all = |wanted: &dyn Fn(DataType) -> bool| operands().all(wanted) && wanted(result);
     let are_floats = all(&computes_in_f32);
     match function {
-        F::Unary(unary, _) => Some(D::F32).filter(|&of| are_floats && unary.cost_on(of).is_some()),
+        F::Unary(unary, _) => {
+            let of = if are_floats { D::F32 } else { result };
+            Some(of).filter(|&of| (are_floats || all(&|t| t == of)) && unary.cost_on(of).is_some())
+        }
         F::Binary(binary, _) => {
             let of = if are_floats { D::F32 } else { result };
             Some(of).filter(|&of| (are_floats || all(&|t| t == of)) && binary.cost_on(of).is_some())

@@ -10,7 +10,7 @@ use crate::types::function_row::CostClass;
 /// A scalar instruction. Its type is that of the operands, unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ScalarOp {
-    Unary(Unary, Params),
+    Unary(Unary, Params, DataType),
     Binary(Binary, Params, DataType),
     Compare(Comparison, DataType),
     Logic(Logic),
@@ -31,7 +31,7 @@ impl ScalarOp {
     /// Cost for an element. An op without a kernel, which selecting one refuses, counts as light.
     pub(crate) fn cost(self) -> CostClass {
         match self {
-            Self::Unary(function, _) => function.cost_on(DataType::F32).unwrap_or(CostClass::Light),
+            Self::Unary(function, _, of) => function.cost_on(of).unwrap_or(CostClass::Light),
             Self::Binary(function, _, of) => function.cost_on(of).unwrap_or(CostClass::Light),
             Self::Compare(..) | Self::Classify(..) | Self::Sign(..) | Self::Logic(_) | Self::Not => {
                 CostClass::Light
@@ -62,7 +62,8 @@ impl ScalarOp {
 impl fmt::Display for ScalarOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unary(function, _) => write!(f, "{function:?}"),
+            Self::Unary(function, _, DataType::F32) => write!(f, "{function:?}"),
+            Self::Unary(function, _, of) => write!(f, "{function:?} {of}"),
             Self::Binary(function, _, of) => write!(f, "{function:?} {of}"),
             Self::Compare(comparison, of) => write!(f, "{comparison:?} {of}"),
             Self::Logic(logic) => write!(f, "{logic:?}"),

@@ -16,7 +16,7 @@ const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 /// The factor of the cube in the tanh form of GELU.
 const CUBIC: f64 = 0.044715;
 
-/// A function of each f32, before it is rounded.
+/// A function of each number, before it is rounded.
 pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
     let [p, q] = params.map(f64::from);
     match function {
@@ -50,7 +50,7 @@ pub(super) fn unary(function: Unary, params: Params, xs: &mut [f64]) {
     }
 }
 
-/// A function of each two f32, before it is rounded, in place of the first.
+/// A function of each two numbers, before it is rounded, in place of the first.
 pub(super) fn binary(function: Binary, params: Params, xs: &mut [f64], ys: &[f64]) {
     let [p, q] = params.map(f64::from);
     let only_if = |condition: bool, value: f64| if condition { value } else { 0.0 };
@@ -59,7 +59,7 @@ pub(super) fn binary(function: Binary, params: Params, xs: &mut [f64], ys: &[f64
         Binary::Subtract => pair(xs, ys, |x, y| x - y),
         Binary::Multiply => pair(xs, ys, |x, y| x * y),
         Binary::Divide => pair(xs, ys, |x, y| x / y),
-        Binary::Modulo => unreachable!("the schema lets integers alone through to here"),
+        Binary::Modulo => pair(xs, ys, modulo),
         Binary::Maximum => pair(xs, ys, maximum),
         Binary::Minimum => pair(xs, ys, minimum),
         Binary::SquaredDifference => pair(xs, ys, |x, y| in_f32(x - y).powi(2)),
@@ -124,6 +124,15 @@ pub(super) fn sign_of_integers(sign: Sign, xs: &mut [i128]) {
     match sign {
         Sign::Clear => each(xs, i128::abs),
         Sign::Flip => each(xs, |x| -x),
+    }
+}
+
+/// The remainder with the sign of the divisor. That of the dividend is exact.
+fn modulo(x: f64, y: f64) -> f64 {
+    match x % y {
+        0.0 => 0f64.copysign(y),
+        rest if (rest < 0.0) != (y < 0.0) => rest + y,
+        rest => rest,
     }
 }
 

@@ -295,10 +295,11 @@ fn semantics(op: &Op) -> Result<Semantics> {
     }
     let function = Function::of(op).ok_or_else(|| unimplemented(op, UNKNOWN_KIND))?;
     let mut types = op.inputs().iter().chain(op.outputs()).map(LogicalTensor::data_type);
-    let integer = types.clone().find(|t| [DataType::S32, DataType::S64].contains(t));
-    let mixed = integer.is_some_and(|integer| types.any(|t| t != integer));
+    let alone = types.clone().find(|t| [DataType::F64, DataType::S32, DataType::S64].contains(t));
+    let mixed = alone.is_some_and(|alone| types.any(|t| t != alone));
     if matches!(function, Function::Binary(..)) && mixed {
-        return Err(unimplemented(op, "the reference interpreter does not mix integers with other types"));
+        let what = "the reference interpreter does not mix f64 and integers with other types";
+        return Err(unimplemented(op, what));
     }
     Ok(Semantics::Pointwise(function))
 }

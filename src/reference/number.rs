@@ -193,8 +193,8 @@ pub(super) fn store_integers(numbers: &[i128], data_type: DataType, bytes: &mut 
     }
 }
 
-/// Writes results of arithmetic as elements of a type: rounded to f32, and from there to the type. As f64,
-/// which no op computes in, they are not rounded.
+/// Writes results of arithmetic as elements of a type: rounded to f32, and from there to the type. Those of
+/// f64 are rounded already.
 pub(super) fn store_arithmetic(numbers: &mut [f64], data_type: DataType, bytes: &mut [u8]) {
     if data_type != D::F64 {
         numbers.iter_mut().for_each(|number| *number = in_f32(*number));

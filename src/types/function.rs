@@ -11,7 +11,7 @@
 //! ∞ − ∞ are NaN, so that `x · Φ(x)` is NaN at −∞. `min` and `max` are NaN if one side is.
 
 use super::dtype::DataType;
-use super::function_row::{CostClass, floats, functions, integers};
+use super::function_row::{CostClass, floats, functions};
 
 use CostClass::{Heavy, Light, Medium};
 
@@ -19,14 +19,15 @@ use CostClass::{Heavy, Light, Medium};
 pub(crate) type Params = [f32; 2];
 
 functions! {
-    /// A function of one f32.
+    /// A function of one f32, and of one f64 if noted: exponential, logarithm and tangent of f64 are those of
+    /// the C library.
     pub(crate) enum Unary {
         /// `x` within [`p`, `q`]: `min(max(x, p), q)`.
         Clamp: floats(Light),
         /// `x` above 0, else `p · (eˣ − 1)`.
         Elu: floats(Heavy).ulps(2),
-        /// `eˣ`.
-        Exp: floats(Heavy).ulps(2),
+        /// `eˣ`; also f64.
+        Exp: floats(Heavy).doubles(Heavy).ulps(2),
         /// `x · Φ(x)`, by the error function.
         GeluErf: floats(Heavy).ulps(4),
         /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`.
@@ -37,55 +38,55 @@ functions! {
         HardSwish: floats(Medium).ulps(2),
         /// `x` from 0 on, else `p · x`.
         LeakyRelu: floats(Light),
-        /// Natural logarithm.
-        Log: floats(Heavy).ulps(2),
+        /// Natural logarithm; also f64.
+        Log: floats(Heavy).doubles(Heavy).ulps(2),
         /// `x · tanh(ln(1 + eˣ))`.
         Mish: floats(Heavy).ulps(4),
         /// `x` to the power of `p`, as C's `pow`.
         Pow: floats(Heavy).ulps(4),
-        /// `1 / x`.
-        Reciprocal: floats(Medium),
-        /// `max(x, 0)`.
-        Relu: floats(Light),
-        /// The nearest integer, halves to the even one.
-        Round: floats(Light),
+        /// `1 / x`; also f64.
+        Reciprocal: floats(Medium).doubles(Medium),
+        /// `max(x, 0)`; also f64.
+        Relu: floats(Light).doubles(Light),
+        /// The nearest integer, halves to the even one; also f64.
+        Round: floats(Light).doubles(Medium),
         /// `1 / (1 + e⁻ˣ)`.
         Sigmoid: floats(Heavy).ulps(2),
         /// `ln(1 + e^(p·x)) / p`.
         SoftPlus: floats(Heavy).ulps(4),
-        /// Square root.
-        Sqrt: floats(Medium),
-        /// `x · x`.
-        Square: floats(Light),
-        /// Hyperbolic tangent.
-        Tanh: floats(Heavy).ulps(2),
-        /// The largest integer that is not above `x`.
-        Floor: floats(Light),
-        /// The smallest integer that is not below `x`.
-        Ceil: floats(Light),
+        /// Square root; also f64.
+        Sqrt: floats(Medium).doubles(Medium),
+        /// `x · x`; also f64.
+        Square: floats(Light).doubles(Light),
+        /// Hyperbolic tangent; also f64.
+        Tanh: floats(Heavy).doubles(Heavy).ulps(2),
+        /// The largest integer that is not above `x`; also f64.
+        Floor: floats(Light).doubles(Medium),
+        /// The smallest integer that is not below `x`; also f64.
+        Ceil: floats(Light).doubles(Medium),
         /// Sine of `x` in radians, NaN at ±∞.
         Sin: floats(Heavy).ulps(2),
         /// Cosine of `x` in radians, NaN at ±∞.
         Cos: floats(Heavy).ulps(2),
     }
 
-    /// A function of two numbers of one type: f32, and s32 and s64 if noted; sums, differences and products
-    /// of integers wrap around.
+    /// A function of two numbers of one type: f32, and s32, s64 and f64 if noted; sums, differences and
+    /// products of integers wrap around.
     pub(crate) enum Binary {
-        /// `x + y`; also s32, s64.
-        Add: floats(Light).integers(Light).commuting(),
-        /// `x − y`; also s32, s64.
-        Subtract: floats(Light).integers(Light),
-        /// `x · y`; also s32, s64.
-        Multiply: floats(Light).integers(Light).commuting(),
-        /// `x / y`; also s32, s64: rounded down, and 0 if `y` is 0.
-        Divide: floats(Medium).integers(Heavy),
-        /// `x − y · ⌊x / y⌋`, which has the sign of `y`, and 0 if `y` is 0; only s32 and s64.
-        Modulo: integers(Heavy),
-        /// The larger one, NaN if one is NaN, +0 above −0; also s32, s64.
-        Maximum: floats(Light).integers(Light).commuting(),
-        /// The smaller one, NaN if one is NaN, −0 below +0; also s32, s64.
-        Minimum: floats(Light).integers(Light).commuting(),
+        /// `x + y`; also s32, s64, f64.
+        Add: floats(Light).integers(Light).doubles(Light).commuting(),
+        /// `x − y`; also s32, s64, f64.
+        Subtract: floats(Light).integers(Light).doubles(Light),
+        /// `x · y`; also s32, s64, f64.
+        Multiply: floats(Light).integers(Light).doubles(Light).commuting(),
+        /// `x / y`; also f64, and s32, s64: rounded down, and 0 if `y` is 0.
+        Divide: floats(Medium).integers(Heavy).doubles(Medium),
+        /// `x − y · ⌊x / y⌋`, rounded once, which has the sign of `y`; also f64, and s32, s64: 0 if `y` is 0.
+        Modulo: floats(Heavy).integers(Heavy).doubles(Heavy),
+        /// The larger one, NaN if one is NaN, +0 above −0; also s32, s64, f64.
+        Maximum: floats(Light).integers(Light).doubles(Light).commuting(),
+        /// The smaller one, NaN if one is NaN, −0 below +0; also s32, s64, f64.
+        Minimum: floats(Light).integers(Light).doubles(Light).commuting(),
         /// `(x − y)²`, the difference rounded to f32 before it is squared.
         SquaredDifference: floats(Light).commuting(),
         /// `x` from 0 on, else `y · x`.
@@ -224,15 +225,17 @@ impl Class {
 /// integer by arithmetic that wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sign {
-    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also s32, s64.
+    /// The absolute value: the sign bit is cleared, all other bits stay, those of a NaN too; also f64, and
+    /// s32, s64.
     Clear,
-    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too; also s32, s64.
+    /// The negative value: the sign bit is flipped, all other bits stay, those of a NaN too; also f64, and
+    /// s32, s64.
     Flip,
 }
 
 impl Sign {
     /// Whether kernels change the sign of numbers of a type.
     pub(crate) const fn runs_on(of: DataType) -> bool {
-        computes_in_f32(of) || matches!(of, DataType::S32 | DataType::S64)
+        computes_in_f32(of) || matches!(of, DataType::F64 | DataType::S32 | DataType::S64)
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct FunctionRow {
     pub(super) floats: Option<CostClass>,
     /// Cost on s32 and s64; `None` without kernels for them.
     pub(super) integers: Option<CostClass>,
+    /// Cost on f64; `None` without a kernel for it.
+    pub(super) doubles: Option<CostClass>,
     /// Units in the last place of f32 that a kernel may be off the correctly rounded result.
     pub(super) ulps: u32,
     /// Whether the operands can change places: the result is the same bit for bit.
@@ -33,21 +35,21 @@ pub(super) struct FunctionRow {
 }
 
 /// A function without a kernel.
-const NONE: FunctionRow = FunctionRow { floats: None, integers: None, ulps: 0, commutes: false };
+const NONE: FunctionRow =
+    FunctionRow { floats: None, integers: None, doubles: None, ulps: 0, commutes: false };
 
 /// A correctly rounded function of f32.
 pub(super) const fn floats(cost: CostClass) -> FunctionRow {
     FunctionRow { floats: Some(cost), ..NONE }
 }
 
-/// A function of s32 and s64 alone.
-pub(super) const fn integers(cost: CostClass) -> FunctionRow {
-    NONE.integers(cost)
-}
-
 impl FunctionRow {
     pub(super) const fn integers(self, cost: CostClass) -> Self {
         Self { integers: Some(cost), ..self }
+    }
+
+    pub(super) const fn doubles(self, cost: CostClass) -> Self {
+        Self { doubles: Some(cost), ..self }
     }
 
     pub(super) const fn ulps(self, ulps: u32) -> Self {
@@ -84,6 +86,7 @@ macro_rules! functions {
                 match of {
                     DataType::F32 => self.row().floats,
                     DataType::S32 | DataType::S64 => self.row().integers,
+                    DataType::F64 => self.row().doubles,
                     _ => None,
                 }
             }

@@ -76,8 +76,23 @@ const BACKWARD: &[OpKind] = &[
     K::TanhBackward,
 ];
 const MIXING: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Divide];
-const EQUAL_TYPES: &[OpKind] = &[K::Maximum, K::Minimum, K::SquaredDifference];
+const EQUAL_TYPES: &[OpKind] = &[K::Maximum, K::Minimum, K::Modulo, K::SquaredDifference];
 const INTEGER: &[OpKind] = &[K::Add, K::Subtract, K::Multiply, K::Divide, K::Modulo, K::Maximum, K::Minimum];
+/// Of one f64.
+const DOUBLES: &[OpKind] = &[
+    K::Abs,
+    K::Negative,
+    K::Exp,
+    K::Log,
+    K::Reciprocal,
+    K::ReLU,
+    K::Round,
+    K::Sqrt,
+    K::Square,
+    K::Tanh,
+    K::Floor,
+    K::Ceil,
+];
 const QUANTIZATION: &[OpKind] = &[K::Quantize, K::Dequantize, K::DynamicQuantize, K::DynamicDequantize];
 const COMPARISONS: &[OpKind] = &[K::Equal, K::NotEqual, K::Less, K::LessEqual, K::Greater, K::GreaterEqual];
 const LOGIC: &[OpKind] = &[K::LogicalAnd, K::LogicalOr, K::LogicalXor];
@@ -399,7 +414,7 @@ impl Builder<'_> {
                 (pair.into(), self.random.pick(EQUAL_TYPES), float, dims)
             }
             11 => {
-                let of = self.random.pick(&[D::S32, D::S64]);
+                let of = self.random.pick(&[D::S32, D::S64, D::F64]);
                 let pair = [self.operand(of, None), self.operand(of, None)];
                 let dims = broadcast(&pair[0].dims, &pair[1].dims);
                 (pair.into(), self.random.pick(INTEGER), of, dims)
@@ -447,10 +462,11 @@ impl Builder<'_> {
             }
             24 => return self.add_dropout(float),
             25 => {
-                let of = self.random.pick(&[D::S32, D::S64]);
+                let of = self.random.pick(&[D::S32, D::S64, D::F64]);
                 let x = self.operand(of, None);
                 let dims = x.dims.clone();
-                (vec![x], self.random.pick(&[K::Abs, K::Negative]), of, dims)
+                let kinds = if of == D::F64 { DOUBLES } else { &[K::Abs, K::Negative] };
+                (vec![x], self.random.pick(kinds), of, dims)
             }
             21 => {
                 let to = if self.random.below(4) == 0 { D::Boolean } else { self.random.pick(NUMBERS) };

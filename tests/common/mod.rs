@@ -276,6 +276,7 @@ pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
         return 0;
     }
     let infinity: i64 = match data_type {
+        DataType::F64 => 0x7ff0_0000_0000_0000,
         DataType::F32 => 0x7f80_0000,
         DataType::F16 => 0x7c00,
         DataType::Bf16 => 0x7f80,
@@ -288,7 +289,7 @@ pub fn ulps_apart(a: &[u8], b: &[u8], data_type: DataType) -> u64 {
             element.iter().fold(0i64, |bits, &byte| bits << 8 | i64::from(byte))
         };
         let sign = 1i64 << (8 * element.len() - 1);
-        let size = bits & (sign - 1);
+        let size = bits & sign.wrapping_sub(1);
         (size <= infinity).then_some(if bits & sign == 0 { size } else { -size })
     };
     match (ordered(a), ordered(b)) {

@@ -22,6 +22,7 @@
 //! # Ok::<(), sterna_import::Error>(())
 //! ```
 
+mod graphs;
 mod ops;
 mod proto;
 mod tensors;
@@ -179,7 +180,7 @@ fn imported(bytes: &[u8], folder: Option<&Path>, options: &Options) -> Result<Im
     let functions = model.functions.iter().map(|function| (key(function), function)).collect();
     let builder = Builder::new(&options.limits);
     let mut reader =
-        Reader { model: &model, folder, options, builder, functions, used: BTreeSet::new(), calls: 0 };
+        ModelReader { model: &model, folder, options, builder, functions, used: BTreeSet::new(), calls: 0 };
     reader.graph(graph)?;
     reader.builder.finish()
 }
@@ -192,7 +193,7 @@ fn key(function: &Function) -> Key<'_> {
 }
 
 /// A model that is being read.
-struct Reader<'a> {
+struct ModelReader<'a> {
     model: &'a Model,
     folder: Option<&'a Path>,
     options: &'a Options,
@@ -218,7 +219,7 @@ struct Scope<'a, 'b> {
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ModelReader<'a> {
     fn graph(&mut self, graph: &'a GraphText) -> Result<(), Error> {
         if !graph.sparse_initializers.is_empty() {
             return Err(Error::Document {
@@ -347,6 +348,7 @@ impl<'a> Reader<'a> {
                 None => {
                     let outputs = match called {
                         (PREVIEW, "FlexAttention", "") => self.flex_attention(node, &inputs, scope),
+                        ("" | "ai.onnx", "Loop", "") => self.unrolled(node, &inputs, scope),
                         _ => self.called(node, &inputs, scope).and_then(ops::map),
                     };
                     self.or_wildcard(node, index, &inputs, outputs, scope)?
@@ -401,68 +403,6 @@ impl<'a> Reader<'a> {
             folder: self.folder,
             opset,
         })
-    }
-
-    /// Attention with graphs that change its scores and its shares.
-    fn flex_attention(
-        &mut self,
-        node: &'a NodeText,
-        inputs: &[Option<TensorId>],
-        scope: &Scope<'a, '_>,
-    ) -> Result<Vec<TensorId>, Fault> {
-        let graph = |name: &str| {
-            let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
-            attribute.and_then(|attribute| attribute.graph.as_ref())
-        };
-        let (of_scores, of_shares) = (graph("score_mod"), graph("prob_mod"));
-        let whole = of_scores.is_some() || of_shares.is_some();
-        let mut flex = ops::FlexAttention::new(&mut self.called(node, inputs, scope)?, whole)?;
-        if let Some(graph) = of_scores {
-            flex.scores = self.changed(graph, flex.scores, scope)?;
-        }
-        flex.softmax(&mut self.called(node, inputs, scope)?)?;
-        if let Some(graph) = of_shares {
-            flex.scores = self.changed(graph, flex.scores, scope)?;
-        }
-        flex.result(&mut self.called(node, inputs, scope)?).map(|result| vec![result])
-    }
-
-    /// What a graph in an attribute makes of a tensor.
-    fn changed(
-        &mut self,
-        graph: &'a GraphText,
-        tensor: TensorId,
-        outer: &Scope<'a, '_>,
-    ) -> Result<TensorId, Fault> {
-        let one = |what: &'static str| Fault::Unsupported { needed: format!("a graph with one {what}") };
-        let [input] = &*graph.inputs else { return Err(one("input")) };
-        let [output] = &*graph.outputs else { return Err(one("output")) };
-        if outer.depth == DEEPEST_CALL {
-            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
-            return Err(Fault::Limit { what: Limited::Depth, given, most });
-        }
-        // The names around the node are known within as well.
-        let mut tensors = outer.tensors.clone();
-        tensors.insert(&input.name, tensor);
-        for text in &graph.initializers {
-            let value = tensors::value(text, self.folder, &mut self.builder)?;
-            tensors.insert(&text.name, self.builder.constant(value)?);
-        }
-        let wanted = wanted(&graph.nodes, std::iter::once(&*output.name));
-        let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
-        let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
-        let mut scope = Scope { tensors, absent, opsets, attributes, declared, depth };
-        self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {
-            Error::Layer { fault, .. } => *fault,
-            _ => Fault::Unsupported { needed: "a well-formed graph in the attribute".into() },
-        })?;
-        let result = scope.tensors.get(&*output.name).copied();
-        let result = result.ok_or_else(|| unnamed(0))?;
-        let (given, needed) = (self.builder.known_dims(result), self.builder.known_dims(tensor));
-        if given != needed || self.builder.data_type(result) != self.builder.data_type(tensor) {
-            return Err(Fault::Unsupported { needed: "a graph that keeps shape and type".into() });
-        }
-        Ok(result)
     }
 
     /// A call of a function of the model: what its body becomes.
@@ -588,10 +528,19 @@ fn wanted<'a>(nodes: &'a [NodeText], outputs: impl Iterator<Item = &'a str>) -> 
     for (index, node) in nodes.iter().enumerate().rev() {
         if node.outputs.iter().any(|output| !output.is_empty() && wanted.names.contains(&**output)) {
             wanted.nodes[index] = true;
-            wanted.names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
+            mentioned(node, &mut wanted.names);
         }
     }
     wanted
+}
+
+/// Adds the names of the tensors that a node and the graphs in its attributes use.
+fn mentioned<'a>(node: &'a NodeText, names: &mut BTreeSet<&'a str>) {
+    names.extend(node.inputs.iter().map(|name| &**name).filter(|name| !name.is_empty()));
+    for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
+        names.extend(graph.outputs.iter().map(|output| &*output.name));
+        graph.nodes.iter().for_each(|node| mentioned(node, names));
+    }
 }
 
 /// A tensor of which nothing before has the name.

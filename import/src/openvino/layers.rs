@@ -9,7 +9,7 @@ use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
 
 use self::context::Context;
 use self::context::{AXIS, FLOATS};
-pub(super) use self::context::{Class, Input};
+pub(super) use self::context::{Class, Input, Trusted};
 use super::xml::Layer;
 use crate::builder::Builder;
 use crate::compose::{is_float, is_integer};
@@ -20,7 +20,7 @@ use Class::{Truth, Value as Plain};
 use OpKind as K;
 
 /// The mapping of a layer type.
-pub(super) struct Row {
+pub(super) struct LayerRow {
     /// The type, as files and the specification write it.
     pub(super) names: &'static [&'static str],
     /// The inputs, in order; the last ones may be missing if there are more than `least`.
@@ -31,11 +31,11 @@ pub(super) struct Row {
     pub(super) variadic: bool,
     /// The attributes of the element `data`.
     attributes: &'static [&'static str],
-    map: Map,
+    map: LayerMap,
 }
 
 /// The way from a layer to ops.
-enum Map {
+enum LayerMap {
     /// An op of one input and its type, without attributes.
     Unary(OpKind),
     /// As `Unary` on floating point; on integers nothing changes.
@@ -76,35 +76,41 @@ const fn row(
     names: &'static [&'static str],
     inputs: &'static [Input],
     attributes: &'static [&'static str],
-    map: Map,
-) -> Row {
-    Row { names, inputs, least: inputs.len(), variadic: false, attributes, map }
+    map: LayerMap,
+) -> LayerRow {
+    LayerRow { names, inputs, least: inputs.len(), variadic: false, attributes, map }
 }
 
-const fn unary(names: &'static [&'static str], map: Map) -> Row {
+const fn unary(names: &'static [&'static str], map: LayerMap) -> LayerRow {
     row(names, DATA, &[], map)
 }
 
-const fn binary(names: &'static [&'static str], kind: OpKind) -> Row {
-    row(names, PAIR, BROADCAST, Map::Binary(kind))
+const fn binary(names: &'static [&'static str], kind: OpKind) -> LayerRow {
+    row(names, PAIR, BROADCAST, LayerMap::Binary(kind))
 }
 
-const fn comparison(names: &'static [&'static str], kind: OpKind) -> Row {
-    row(names, PAIR, BROADCAST, Map::Comparison(kind))
+const fn comparison(names: &'static [&'static str], kind: OpKind) -> LayerRow {
+    row(names, PAIR, BROADCAST, LayerMap::Comparison(kind))
 }
 
-const fn logic(names: &'static [&'static str], kind: OpKind) -> Row {
-    row(names, TRUTHS, BROADCAST, Map::Logic(kind))
+const fn logic(names: &'static [&'static str], kind: OpKind) -> LayerRow {
+    row(names, TRUTHS, BROADCAST, LayerMap::Logic(kind))
 }
 
-const fn reduction(names: &'static [&'static str], reduction: Reduction) -> Row {
-    row(names, DATA_AXES, &["keep_dims"], Map::Reduction(reduction))
+const fn reduction(names: &'static [&'static str], reduction: Reduction) -> LayerRow {
+    row(names, DATA_AXES, &["keep_dims"], LayerMap::Reduction(reduction))
 }
 
 /// The types that are mapped, by name.
-const ROWS: &[Row] = &[
-    unary(&["Abs"], Map::OfNumber(|steps, x| steps.signed(K::Abs, x))),
+const ROWS: &[LayerRow] = &[
+    unary(&["Abs"], LayerMap::OfNumber(|steps, x| steps.signed(K::Abs, x))),
+    unary(&["Acos"], LayerMap::Formula(|steps, x| steps.acos(x))),
+    unary(&["Acosh"], LayerMap::Formula(|steps, x| steps.acosh(x))),
     binary(&["Add"], K::Add),
+    unary(&["Asin"], LayerMap::Formula(|steps, x| steps.asin(x))),
+    unary(&["Asinh"], LayerMap::Formula(|steps, x| steps.asinh(x))),
+    unary(&["Atan"], LayerMap::Formula(|steps, x| steps.atan(x))),
+    unary(&["Atanh"], LayerMap::Formula(|steps, x| steps.atanh(x))),
     row(
         &["BatchNormInference"],
         &[
@@ -115,30 +121,35 @@ const ROWS: &[Row] = &[
             input("variance", Plain),
         ],
         &["epsilon"],
-        Map::By(rows::batch_norm),
+        LayerMap::By(rows::batch_norm),
     ),
-    Row {
+    LayerRow {
         least: 2,
         ..row(
             &["Broadcast"],
             &[input("data", Plain), input("target_shape", Plain), input("axes_mapping", Plain)],
             &["mode"],
-            Map::By(shapes::broadcast),
+            LayerMap::By(shapes::broadcast),
         )
     },
-    unary(&["Ceiling"], Map::Rounding(K::Ceil)),
-    row(&["Clamp"], DATA, &["min", "max"], Map::By(compose::clamp)),
-    Row { variadic: true, ..row(&["Concat"], DATA, &["axis"], Map::By(shapes::concat)) },
-    row(&["Convert"], DATA, &["destination_type"], Map::By(compose::convert)),
-    row(&["ConvertLike"], &[input("data", Plain), input("like", Plain)], &[], Map::By(compose::convert_like)),
-    unary(&["Cos"], Map::Unary(K::Cos)),
-    unary(&["Cosh"], Map::Formula(|steps, x| steps.hyperbolic(x, false))),
-    row(&["DepthToSpace"], DATA, &["mode", "block_size"], Map::By(shapes::depth_to_space)),
-    row(&["Divide"], PAIR, &["auto_broadcast", "axis", AXIS, "m_pythondiv"], Map::By(compose::divide)),
-    row(&["Elu"], DATA, &["alpha"], Map::By(compose::elu)),
+    unary(&["Ceiling"], LayerMap::Rounding(K::Ceil)),
+    row(&["Clamp"], DATA, &["min", "max"], LayerMap::By(compose::clamp)),
+    LayerRow { variadic: true, ..row(&["Concat"], DATA, &["axis"], LayerMap::By(shapes::concat)) },
+    row(&["Convert"], DATA, &["destination_type"], LayerMap::By(compose::convert)),
+    row(
+        &["ConvertLike"],
+        &[input("data", Plain), input("like", Plain)],
+        &[],
+        LayerMap::By(compose::convert_like),
+    ),
+    unary(&["Cos"], LayerMap::Unary(K::Cos)),
+    unary(&["Cosh"], LayerMap::Formula(|steps, x| steps.hyperbolic(x, false))),
+    row(&["DepthToSpace"], DATA, &["mode", "block_size"], LayerMap::By(shapes::depth_to_space)),
+    row(&["Divide"], PAIR, &["auto_broadcast", "axis", AXIS, "m_pythondiv"], LayerMap::By(compose::divide)),
+    row(&["Elu"], DATA, &["alpha"], LayerMap::By(compose::elu)),
     comparison(&["Equal"], K::Equal),
-    unary(&["Erf"], Map::Formula(|steps, x| steps.erf(x))),
-    unary(&["Exp"], Map::Unary(K::Exp)),
+    unary(&["Erf"], LayerMap::Formula(|steps, x| steps.erf(x))),
+    unary(&["Exp"], LayerMap::Unary(K::Exp)),
     row(
         &["FakeQuantize"],
         &[
@@ -149,62 +160,62 @@ const ROWS: &[Row] = &[
             input("output_high", Plain),
         ],
         &["levels", "auto_broadcast"],
-        Map::By(rows::fake_quantize),
+        LayerMap::By(rows::fake_quantize),
     ),
-    unary(&["Floor"], Map::Rounding(K::Floor)),
+    unary(&["Floor"], LayerMap::Rounding(K::Floor)),
     binary(&["FloorMod"], K::Modulo),
-    row(&["Gather"], GATHER, &["batch_dims"], Map::By(shapes::gather)),
+    row(&["Gather"], GATHER, &["batch_dims"], LayerMap::By(shapes::gather)),
     row(
         &["GatherElements"],
         &[input("data", Plain), input("indices", Plain)],
         &["axis"],
-        Map::By(shapes::gather_elements),
+        LayerMap::By(shapes::gather_elements),
     ),
-    row(&["Gelu"], DATA, &["approximation_mode"], Map::By(compose::gelu)),
+    row(&["Gelu"], DATA, &["approximation_mode"], LayerMap::By(compose::gelu)),
     comparison(&["Greater"], K::Greater),
     comparison(&["GreaterEqual"], K::GreaterEqual),
     row(
         &["GroupNormalization"],
         &[input("data", Plain), input("scale", Plain), input("bias", Plain)],
         &["num_groups", "epsilon"],
-        Map::By(rows::group_norm),
+        LayerMap::By(rows::group_norm),
     ),
-    unary(&["HSigmoid"], Map::By(compose::hsigmoid)),
-    unary(&["HSwish"], Map::Unary(K::HardSwish)),
+    unary(&["HSigmoid"], LayerMap::By(compose::hsigmoid)),
+    unary(&["HSwish"], LayerMap::Unary(K::HardSwish)),
     row(
         &["HardSigmoid"],
         &[input("data", Plain), input("alpha", Plain), input("beta", Plain)],
         &[],
-        Map::By(compose::hard_sigmoid),
+        LayerMap::By(compose::hard_sigmoid),
     ),
-    unary(&["Identity"], Map::By(shapes::identity)),
-    unary(&["IsFinite"], Map::Predicate(K::IsFinite)),
-    row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], Map::By(compose::is_inf)),
-    unary(&["IsNaN"], Map::Predicate(K::IsNaN)),
+    unary(&["Identity"], LayerMap::By(shapes::identity)),
+    unary(&["IsFinite"], LayerMap::Predicate(K::IsFinite)),
+    row(&["IsInf"], DATA, &["detect_negative", "detect_positive"], LayerMap::By(compose::is_inf)),
+    unary(&["IsNaN"], LayerMap::Predicate(K::IsNaN)),
     comparison(&["Less"], K::Less),
     comparison(&["LessEqual"], K::LessEqual),
-    unary(&["Log"], Map::Unary(K::Log)),
-    row(&["LogSoftmax"], DATA, &["axis"], Map::By(rows::log_softmax)),
+    unary(&["Log"], LayerMap::Unary(K::Log)),
+    row(&["LogSoftmax"], DATA, &["axis"], LayerMap::By(rows::log_softmax)),
     logic(&["LogicalAnd"], K::LogicalAnd),
-    row(&["LogicalNot"], TRUTH, &[], Map::Unary(K::LogicalNot)),
+    row(&["LogicalNot"], TRUTH, &[], LayerMap::Unary(K::LogicalNot)),
     logic(&["LogicalOr"], K::LogicalOr),
     logic(&["LogicalXor"], K::LogicalXor),
-    Row {
+    LayerRow {
         least: 1,
         ..row(
             &["MVN"],
             DATA_AXES,
             &["across_channels", "normalize_variance", "eps", "eps_mode"],
-            Map::By(rows::mvn),
+            LayerMap::By(rows::mvn),
         )
     },
-    row(&["MatMul"], PAIR, &["transpose_a", "transpose_b"], Map::By(rows::matmul)),
+    row(&["MatMul"], PAIR, &["transpose_a", "transpose_b"], LayerMap::By(rows::matmul)),
     binary(&["Maximum"], K::Maximum),
     binary(&["Minimum"], K::Minimum),
-    unary(&["Mish"], Map::Unary(K::Mish)),
-    row(&["Mod"], PAIR, BROADCAST, Map::By(compose::modulo)),
+    unary(&["Mish"], LayerMap::Unary(K::Mish)),
+    row(&["Mod"], PAIR, BROADCAST, LayerMap::By(compose::modulo)),
     binary(&["Multiply"], K::Multiply),
-    unary(&["Negative"], Map::OfNumber(|steps, x| steps.signed(K::Negative, x))),
+    unary(&["Negative"], LayerMap::OfNumber(|steps, x| steps.signed(K::Negative, x))),
     comparison(&["NotEqual"], K::NotEqual),
     row(
         &["OneHot"],
@@ -215,15 +226,15 @@ const ROWS: &[Row] = &[
             input("off_value", Plain),
         ],
         &["axis", "negative_indices_mode"],
-        Map::By(shapes::one_hot),
+        LayerMap::By(shapes::one_hot),
     ),
     row(
         &["PReLU", "PRelu", "Prelu"],
         &[input("data", Plain), input("slope", Plain)],
         &[],
-        Map::By(compose::prelu),
+        LayerMap::By(compose::prelu),
     ),
-    Row {
+    LayerRow {
         least: 3,
         ..row(
             &["Pad"],
@@ -234,17 +245,17 @@ const ROWS: &[Row] = &[
                 input("pad_value", Plain),
             ],
             &["pad_mode"],
-            Map::By(shapes::pad),
+            LayerMap::By(shapes::pad),
         )
     },
-    row(&["Power"], PAIR, BROADCAST, Map::By(compose::power)),
+    row(&["Power"], PAIR, BROADCAST, LayerMap::By(compose::power)),
     row(
         &["Range"],
         &[input("start", Plain), input("stop", Plain), input("step", Plain)],
         &["output_type"],
-        Map::By(shapes::range),
+        LayerMap::By(shapes::range),
     ),
-    unary(&["ReLU", "Relu"], Map::By(compose::relu)),
+    unary(&["ReLU", "Relu"], LayerMap::By(compose::relu)),
     reduction(&["ReduceL1"], Reduction::One(K::ReduceL1)),
     reduction(&["ReduceL2"], Reduction::One(K::ReduceL2)),
     reduction(&["ReduceLogicalAnd"], Reduction::Truth { all: true }),
@@ -258,11 +269,11 @@ const ROWS: &[Row] = &[
         &["Reshape"],
         &[input("data", Plain), input("shape", Plain)],
         &["special_zero"],
-        Map::By(shapes::reshape),
+        LayerMap::By(shapes::reshape),
     ),
-    row(&["Reverse"], DATA_AXES, &["mode"], Map::By(shapes::reverse)),
-    row(&["Round"], DATA, &["mode"], Map::By(compose::round)),
-    Row {
+    row(&["Reverse"], DATA_AXES, &["mode"], LayerMap::By(shapes::reverse)),
+    row(&["Round"], DATA, &["mode"], LayerMap::By(compose::round)),
+    LayerRow {
         least: 3,
         ..row(
             &["ScaledDotProductAttention"],
@@ -274,27 +285,27 @@ const ROWS: &[Row] = &[
                 input("scale", Plain),
             ],
             &["causal"],
-            Map::By(rows::attention),
+            LayerMap::By(rows::attention),
         )
     },
     row(
         &["Select"],
         &[input("cond", Truth), input("then", Plain), input("else", Plain)],
         BROADCAST,
-        Map::By(compose::select),
+        LayerMap::By(compose::select),
     ),
     row(
         &["Selu"],
         &[input("data", Plain), input("alpha", Plain), input("lambda", Plain)],
         &[],
-        Map::By(compose::selu),
+        LayerMap::By(compose::selu),
     ),
-    row(&["ShapeOf"], DATA, &["output_type"], Map::By(shapes::shape_of)),
-    unary(&["Sigmoid"], Map::Unary(K::Sigmoid)),
-    unary(&["Sign"], Map::OfNumber(|steps, x| steps.sign(x))),
-    unary(&["Sin"], Map::Unary(K::Sin)),
-    unary(&["Sinh"], Map::Formula(|steps, x| steps.hyperbolic(x, true))),
-    Row {
+    row(&["ShapeOf"], DATA, &["output_type"], LayerMap::By(shapes::shape_of)),
+    unary(&["Sigmoid"], LayerMap::Unary(K::Sigmoid)),
+    unary(&["Sign"], LayerMap::OfNumber(|steps, x| steps.sign(x))),
+    unary(&["Sin"], LayerMap::Unary(K::Sin)),
+    unary(&["Sinh"], LayerMap::Formula(|steps, x| steps.hyperbolic(x, true))),
+    LayerRow {
         least: 4,
         ..row(
             &["Slice"],
@@ -306,60 +317,60 @@ const ROWS: &[Row] = &[
                 input("axes", Plain),
             ],
             &[],
-            Map::By(shapes::slice),
+            LayerMap::By(shapes::slice),
         )
     },
-    row(&["SoftMax", "Softmax"], DATA, &["axis"], Map::By(rows::softmax)),
-    unary(&["SoftPlus"], Map::Unary(K::SoftPlus)),
-    unary(&["SoftSign"], Map::Formula(|steps, x| steps.softsign(x))),
-    row(&["SpaceToDepth"], DATA, &["mode", "block_size"], Map::By(shapes::space_to_depth)),
+    row(&["SoftMax", "Softmax"], DATA, &["axis"], LayerMap::By(rows::softmax)),
+    unary(&["SoftPlus"], LayerMap::Unary(K::SoftPlus)),
+    unary(&["SoftSign"], LayerMap::Formula(|steps, x| steps.softsign(x))),
+    row(&["SpaceToDepth"], DATA, &["mode", "block_size"], LayerMap::By(shapes::space_to_depth)),
     row(
         &["Split"],
         &[input("data", Plain), input("axis", Plain)],
         &["num_splits"],
-        Map::Several(shapes::split),
+        LayerMap::Several(shapes::split),
     ),
-    unary(&["Sqrt"], Map::Unary(K::Sqrt)),
+    unary(&["Sqrt"], LayerMap::Unary(K::Sqrt)),
     binary(&["SquaredDifference"], K::SquaredDifference),
-    Row {
+    LayerRow {
         least: 1,
         ..row(
             &["Squeeze"],
             &[input("data", Plain), input("axes", Plain)],
             &["allow_axis_skip"],
-            Map::By(shapes::squeeze),
+            LayerMap::By(shapes::squeeze),
         )
     },
-    Row {
+    LayerRow {
         least: 3,
         ..row(
             &["StridedSlice"],
             &[input("data", Plain), input("begin", Plain), input("end", Plain), input("stride", Plain)],
             &["begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask"],
-            Map::By(shapes::strided_slice),
+            LayerMap::By(shapes::strided_slice),
         )
     },
     binary(&["Subtract"], K::Subtract),
-    Row {
+    LayerRow {
         least: 1,
-        ..row(&["Swish"], &[input("data", Plain), input("beta", Plain)], &[], Map::By(compose::swish))
+        ..row(&["Swish"], &[input("data", Plain), input("beta", Plain)], &[], LayerMap::By(compose::swish))
     },
-    unary(&["Tan"], Map::Formula(|steps, x| steps.tan(x))),
-    unary(&["Tanh", "TanH"], Map::Unary(K::Tanh)),
-    row(&["Tile"], &[input("data", Plain), input("repeats", Plain)], &[], Map::By(shapes::tile)),
+    unary(&["Tan"], LayerMap::Formula(|steps, x| steps.tan(x))),
+    unary(&["Tanh", "TanH"], LayerMap::Unary(K::Tanh)),
+    row(&["Tile"], &[input("data", Plain), input("repeats", Plain)], &[], LayerMap::By(shapes::tile)),
     row(
         &["TopK"],
         &[input("data", Plain), input("k", Plain)],
         &["axis", "mode", "sort", "index_element_type", "stable"],
-        Map::Several(rows::top_k),
+        LayerMap::Several(rows::top_k),
     ),
-    row(&["Transpose"], &[input("data", Plain), input("order", Plain)], &[], Map::By(shapes::transpose)),
-    row(&["Unsqueeze"], &[input("data", Plain), input("axes", Plain)], &[], Map::By(shapes::unsqueeze)),
+    row(&["Transpose"], &[input("data", Plain), input("order", Plain)], &[], LayerMap::By(shapes::transpose)),
+    row(&["Unsqueeze"], &[input("data", Plain), input("axes", Plain)], &[], LayerMap::By(shapes::unsqueeze)),
     row(
         &["VariadicSplit"],
         &[input("data", Plain), input("axis", Plain), input("lengths", Plain)],
         &[],
-        Map::Several(shapes::variadic_split),
+        LayerMap::Several(shapes::variadic_split),
     ),
 ];
 
@@ -369,7 +380,7 @@ pub(super) fn mapped() -> impl Iterator<Item = &'static str> {
 }
 
 /// The row of a layer.
-pub(super) fn row_of(layer: &Layer) -> Result<&'static Row, Fault> {
+pub(super) fn row_of(layer: &Layer) -> Result<&'static LayerRow, Fault> {
     ROWS.iter()
         .find(|row| row.names.contains(&&*layer.kind))
         .ok_or_else(|| Fault::Unsupported { needed: "ops of Sterna that compute the same".into() })
@@ -393,7 +404,7 @@ pub(super) fn map(
     layer: &Layer,
     builder: &mut Builder<'_>,
     inputs: Vec<TensorId>,
-    shapes_hold: bool,
+    trusted: Trusted,
 ) -> Result<Vec<TensorId>, Fault> {
     let row = row_of(layer)?;
     let count = |direction, given, needed| Fault::PortCount { direction, given, needed };
@@ -406,7 +417,7 @@ pub(super) fn map(
         };
         return Err(count(Direction::Input, inputs.len(), needed));
     }
-    let several = matches!(row.map, Map::Several(_));
+    let several = matches!(row.map, LayerMap::Several(_));
     if layer.outputs.is_empty() || (layer.outputs.len() > 1 && !several) {
         return Err(count(Direction::Output, layer.outputs.len(), "1".into()));
     }
@@ -414,9 +425,9 @@ pub(super) fn map(
         return Err(Fault::UnknownAttribute { attribute: attribute.clone() });
     }
     let opset = opset(layer)?;
-    let mut context = Context::new(layer, builder, inputs, shapes_hold, row.inputs, opset);
+    let mut context = Context::new(layer, builder, inputs, trusted, row.inputs, opset);
     let results = match row.map {
-        Map::Several(function) => function(&mut context),
+        LayerMap::Several(function) => function(&mut context),
         _ => run(row, &mut context).map(|result| vec![result]),
     };
     let results = results.map_err(|fault| context.named(fault))?;
@@ -430,36 +441,38 @@ pub(super) fn map(
 }
 
 /// Adds the ops of a row with one result.
-fn run(row: &Row, layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
+fn run(row: &LayerRow, layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     match row.map {
-        Map::Rounding(_) if is_integer(layer.data_type(0)) => Ok(layer.inputs[0]),
-        Map::Unary(kind) | Map::Rounding(kind) => {
+        LayerMap::Rounding(_) if is_integer(layer.data_type(0)) => Ok(layer.inputs[0]),
+        LayerMap::Unary(kind) | LayerMap::Rounding(kind) => {
             layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], layer.data_type(0))
         }
-        Map::Predicate(kind) => layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], DataType::Boolean),
-        Map::Binary(kind) => {
+        LayerMap::Predicate(kind) => {
+            layer.steps.emit_declared(kind, &[], &[layer.inputs[0]], DataType::Boolean)
+        }
+        LayerMap::Binary(kind) => {
             let ([a, b], attr) = shapes::pair(layer)?;
             layer.steps.pair(kind, &[attr], a, b)
         }
-        Map::Comparison(kind) => {
+        LayerMap::Comparison(kind) => {
             let (pair, attr) = shapes::pair(layer)?;
             compare(layer, kind, &pair, attr)
         }
-        Map::Logic(kind) => {
+        LayerMap::Logic(kind) => {
             let (pair, attr) = shapes::pair(layer)?;
             layer.steps.emit_declared(kind, &[attr], &pair, DataType::Boolean)
         }
-        Map::Reduction(reduction) => rows::reduce(layer, reduction),
-        Map::Formula(_) if !is_float(layer.data_type(0)) => {
+        LayerMap::Reduction(reduction) => rows::reduce(layer, reduction),
+        LayerMap::Formula(_) if !is_float(layer.data_type(0)) => {
             Err(Fault::of_type(layer.port(0), layer.data_type(0), FLOATS))
         }
-        Map::Formula(formula) | Map::OfNumber(formula) => {
+        LayerMap::Formula(formula) | LayerMap::OfNumber(formula) => {
             let x = layer.inputs[0];
             formula(&mut layer.steps, x)
         }
-        Map::By(function) => function(layer),
+        LayerMap::By(function) => function(layer),
         // Its results are those of the layer.
-        Map::Several(function) => Ok(function(layer)?[0]),
+        LayerMap::Several(function) => Ok(function(layer)?[0]),
     }
 }
 

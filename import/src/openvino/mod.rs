@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sterna::{DataType, Dims, Direction, TensorId, UNKNOWN_DIM};
 
-use self::layers::Class;
+use self::layers::{Class, Trusted};
 use self::types::Element;
 use self::xml::{Layer, Net, PortText};
 use crate::builder::{Builder, Imported};
@@ -109,7 +109,7 @@ pub fn read(xml: &str, weights: &[u8]) -> Result<Imported, Error> {
 pub fn read_with(xml: &str, weights: &[u8], options: &Options) -> Result<Imported, Error> {
     let net = xml::parse(xml, &options.limits)?;
     let builder = Builder::new(&options.limits);
-    let mut reader = Reader { weights, options, builder, used: BTreeSet::new() };
+    let mut reader = NetReader { weights, options, builder, used: BTreeSet::new() };
     match &*net.layers {
         [layer] if net.is_lone => reader.lone(layer)?,
         _ => reader.model(&net)?,
@@ -128,7 +128,7 @@ pub fn layer_types() -> impl Iterator<Item = &'static str> {
 }
 
 /// A model that is being read.
-struct Reader<'a> {
+struct NetReader<'a> {
     weights: &'a [u8],
     options: &'a Options,
     builder: Builder<'a>,
@@ -142,7 +142,7 @@ const WHOLE: &str = "a type whose elements are whole bytes";
 /// A layer and one of its outputs.
 type Source = (usize, usize);
 
-impl<'a> Reader<'a> {
+impl<'a> NetReader<'a> {
     fn model(&mut self, net: &Net) -> Result<(), Error> {
         let sources = sources(net)?;
         let order = order(net, &sources)?;
@@ -226,8 +226,12 @@ impl<'a> Reader<'a> {
     }
 
     fn map(&mut self, layer: &Layer, inputs: &[TensorId]) -> Result<Vec<TensorId>, Fault> {
-        let shapes_hold = self.options.shapes.is_empty();
-        layers::map(layer, &mut self.builder, inputs.to_vec(), shapes_hold)
+        let trusted = match (self.options.shapes.is_empty(), self.options.values.is_empty()) {
+            (false, _) => Trusted::Nothing,
+            (true, false) => Trusted::Dims,
+            (true, true) => Trusted::Shapes,
+        };
+        layers::map(layer, &mut self.builder, inputs.to_vec(), trusted)
     }
 
     /// The results of a layer; those of an op `Wildcard` if it cannot be mapped and the options allow that.

@@ -5,17 +5,17 @@ use sterna::DataType;
 use DataType as D;
 
 /// An element type: its name in attributes, its name at ports, and its data type.
-struct Row {
+struct ElementRow {
     name: &'static str,
     precision: &'static str,
     data_type: Option<DataType>,
 }
 
-const fn row(name: &'static str, precision: &'static str, data_type: Option<DataType>) -> Row {
-    Row { name, precision, data_type }
+const fn row(name: &'static str, precision: &'static str, data_type: Option<DataType>) -> ElementRow {
+    ElementRow { name, precision, data_type }
 }
 
-const TYPES: &[Row] = &[
+const TYPES: &[ElementRow] = &[
     row("f32", "FP32", Some(D::F32)),
     row("f16", "FP16", Some(D::F16)),
     row("bf16", "BF16", Some(D::Bf16)),
@@ -58,10 +58,10 @@ pub(super) enum Element {
 impl Element {
     /// The type of a name, as attributes or ports write it.
     pub(super) fn named(text: &str) -> Self {
-        let same = |row: &&Row| row.name == text || row.precision.eq_ignore_ascii_case(text);
+        let same = |row: &&ElementRow| row.name == text || row.precision.eq_ignore_ascii_case(text);
         match TYPES.iter().find(same) {
-            Some(Row { data_type: Some(data_type), .. }) => Self::Known(*data_type),
-            Some(Row { name, .. }) => Self::Other(name),
+            Some(ElementRow { data_type: Some(data_type), .. }) => Self::Known(*data_type),
+            Some(ElementRow { name, .. }) => Self::Other(name),
             None => Self::Unknown,
         }
     }

@@ -3,13 +3,21 @@
 //! On bf16 and f16 the steps between are f32, so that only the result is rounded. Integers that an op lacks
 //! are computed as wider ones: what wraps around in the wider type has the right low bits.
 
-use sterna::{Attr, AttrValue, DataType, Direction, OpKind, TensorId};
+use sterna::reference::Value;
+use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
+use crate::compose::{folded, is_float, is_integer};
 use crate::error::{Fault, PortRef};
+use crate::weights::integers;
 
 use DataType as D;
 use OpKind as K;
+
+/// The largest number of f8_e4m3, and of f8_e5m2.
+const LARGEST: [(DataType, f32); 2] = [(D::F8E4m3, 448.0), (D::F8E5m2, 57344.0)];
+/// The most exponents that are told apart.
+const MAX_EXPONENTS: usize = 64;
 
 /// The type in which arithmetic on whole numbers is exact but for wrapping; `None` for others.
 pub(super) fn wide(data_type: DataType) -> Option<DataType> {
@@ -50,21 +58,16 @@ impl Steps<'_, '_> {
     ) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(a);
         match wide(data_type) {
-            // Order is what the type says; of f64 a NaN wins as well.
-            _ if matches!(kind, K::Maximum | K::Minimum) && matches!(data_type, D::U64 | D::F64) => {
+            // Order is what the type says.
+            _ if matches!(kind, K::Maximum | K::Minimum) && data_type == D::U64 => {
                 let order = if kind == K::Maximum { K::GreaterEqual } else { K::LessEqual };
-                let mut first = self.emit(order, attrs, &[a, b], D::Boolean)?;
-                if data_type == D::F64 {
-                    let nan = self.emit(K::IsNaN, &[], &[a], D::Boolean)?;
-                    first = self.predicate(K::LogicalOr, first, nan)?;
-                }
+                let first = self.emit(order, attrs, &[a, b], D::Boolean)?;
                 self.select(first, a, b)
             }
             // Quotients of the largest numbers are no quotients of numbers with a sign.
-            Some(D::S64) if data_type == D::U64 && matches!(kind, K::Divide | K::Modulo) => {
-                let port = PortRef { direction: Direction::Input, id: 0, name: "" };
-                let needed = "s8, s16, s32, s64, u8, u16, u32; an op that divides u64";
-                Err(Fault::of_type(port, data_type, needed))
+            _ if data_type == D::U64 && matches!(kind, K::Divide | K::Modulo) => {
+                let [quotient, rest] = self.long_division(attrs, a, b)?;
+                Ok(if kind == K::Divide { quotient } else { rest })
             }
             Some(wide) => {
                 let (a, b) = (self.cast(a, wide)?, self.cast(b, wide)?);
@@ -73,6 +76,45 @@ impl Steps<'_, '_> {
             }
             None => self.emit_declared(kind, attrs, &[a, b], data_type),
         }
+    }
+
+    /// Half of a number of u64, rounded down, in s64.
+    pub(crate) fn halved(&mut self, x: TensorId) -> Result<TensorId, Fault> {
+        let x = self.cast(x, D::S64)?;
+        let (zero, two) = (self.number(D::S64, 0.0)?, self.number(D::S64, 2.0)?);
+        let half = self.both(K::Divide, x, two)?;
+        // The upper half of u64 is negative in s64, 2⁶⁴ below, and half of it 2⁶³: the sum wraps around.
+        let missing = self.builder.constant(Value::from_slice(&[], &[i64::MIN])?)?;
+        let upper = self.predicate(K::Less, x, zero)?;
+        let moved = self.both(K::Add, half, missing)?;
+        self.select(upper, moved, half)
+    }
+
+    /// Quotient and remainder of numbers of u64, both 0 if the divisor is: twice the quotient of half the
+    /// dividend, which s64 holds, or one more. By a divisor in the upper half of u64 the quotient is 0 or 1.
+    fn long_division(
+        &mut self,
+        attrs: &[(Attr, AttrValue)],
+        a: TensorId,
+        b: TensorId,
+    ) -> Result<[TensorId; 2], Fault> {
+        let (half, divisor) = (self.halved(a)?, self.cast(b, D::S64)?);
+        let (zero, one) = (self.number(D::S64, 0.0)?, self.number(D::S64, 1.0)?);
+        let share = self.emit_declared(K::Divide, attrs, &[half, divisor], D::S64)?;
+        let twice = self.both(K::Add, share, share)?;
+        let lower = self.predicate(K::Greater, divisor, zero)?;
+        let quotient = self.select(lower, twice, zero)?;
+        let covered = self.both(K::Multiply, quotient, divisor)?;
+        let a_signed = self.cast(a, D::S64)?;
+        let rest = self.both(K::Subtract, a_signed, covered)?;
+        let rest_unsigned = self.cast(rest, D::U64)?;
+        let (fits, some) =
+            (self.predicate(K::GreaterEqual, rest_unsigned, b)?, self.predicate(K::NotEqual, divisor, zero)?);
+        let more = self.both(K::LogicalAnd, fits, some)?;
+        let (up, less) = (self.both(K::Add, quotient, one)?, self.both(K::Subtract, rest, divisor)?);
+        let (quotient, rest) = (self.select(more, up, quotient)?, self.select(more, less, rest)?);
+        let rest = self.select(some, rest, zero)?;
+        Ok([self.cast(quotient, D::U64)?, self.cast(rest, D::U64)?])
     }
 
     /// The quotient of two numbers of one type; of whole ones it is cut off.
@@ -101,7 +143,7 @@ impl Steps<'_, '_> {
         self.cast(cut, data_type)
     }
 
-    /// The remainder of two whole numbers of one type, which has the sign of the dividend.
+    /// The remainder of two numbers of one type, which has the sign of the dividend.
     pub(crate) fn cut_remainder(&mut self, a: TensorId, b: TensorId) -> Result<TensorId, Fault> {
         let data_type = self.builder.data_type(a);
         if is_unsigned(data_type) {
@@ -113,8 +155,145 @@ impl Steps<'_, '_> {
         let rest = self.both(K::Modulo, sizes[0], sizes[1])?;
         let below = self.predicate(K::Less, a, zero)?;
         let negative = self.same(K::Negative, rest)?;
-        let rest = self.select(below, negative, rest)?;
+        let mut rest = self.select(below, negative, rest)?;
+        if !is_integer(data_type) {
+            // −0 is not below 0, but its own remainder.
+            let whole = self.predicate(K::Equal, sizes[0], rest)?;
+            rest = self.select(whole, a, rest)?;
+        }
         self.cast(rest, data_type)
+    }
+
+    /// A tensor in a type; as a truth value, whether it is not 0; as f8 within the numbers of the type if it
+    /// saturates. `None` if no op converts between the types.
+    pub(crate) fn converted(
+        &mut self,
+        x: TensorId,
+        to: DataType,
+        saturates: bool,
+    ) -> Result<Option<TensorId>, Fault> {
+        let from = self.builder.data_type(x);
+        if from == to {
+            return Ok(Some(x));
+        }
+        if matches!(from, D::F8E4m3 | D::F8E5m2) {
+            let scale = [(Attr::Scales, vec![1.0f32].into())];
+            let number = self.emit(K::Dequantize, &scale, &[x], D::F32)?;
+            return self.converted(number, to, saturates);
+        }
+        if to == D::Boolean {
+            let zero = self.number(from, 0.0)?;
+            return self.emit_declared(K::NotEqual, &[], &[x, zero], to).map(Some);
+        }
+        if !matches!(to, D::F8E4m3 | D::F8E5m2) {
+            return if D::NUMERIC.contains(&to) { self.cast(x, to).map(Some) } else { Ok(None) };
+        }
+        if !is_float(from) {
+            return Ok(None);
+        }
+        let number = self.cast(x, D::F32)?;
+        self.to_f8(number, to, saturates).map(Some)
+    }
+
+    /// Numbers of f32 as f8: kept within its numbers, or else beyond them as the type has it.
+    pub(crate) fn to_f8(
+        &mut self,
+        mut x: TensorId,
+        to: DataType,
+        saturates: bool,
+    ) -> Result<TensorId, Fault> {
+        if saturates {
+            let most = LARGEST.iter().find(|(of, _)| *of == to).map_or(f32::MAX, |(_, most)| *most);
+            let bounds: [(Attr, AttrValue); 2] = [(Attr::Min, (-most).into()), (Attr::Max, most.into())];
+            x = self.emit(K::Clamp, &bounds, &[x], D::F32)?;
+        }
+        self.emit(K::Quantize, &[(Attr::Scales, vec![1.0f32].into())], &[x], to)
+    }
+
+    /// To constant exponents: a power of the base for each of them, between which truth values choose.
+    pub(crate) fn powers(
+        &mut self,
+        base: TensorId,
+        exponents: &Value,
+        ports: [PortRef; 2],
+    ) -> Result<TensorId, Fault> {
+        let dims = exponents.dims().to_vec();
+        let whole = integers(exponents).map(|list| list.iter().map(|&n| n as f64).collect());
+        let numbers: Option<Vec<f64>> = whole.or_else(|| each_float(exponents));
+        let numbers =
+            numbers.ok_or_else(|| Fault::of_type(ports[1], exponents.data_type(), "a type of numbers"))?;
+        let mut different: Vec<f64> = Vec::new();
+        for &number in &numbers {
+            if different.len() <= MAX_EXPONENTS
+                && !different.iter().any(|other| other.to_bits() == number.to_bits())
+            {
+                different.push(number);
+            }
+        }
+        if different.is_empty() || different.len() > MAX_EXPONENTS {
+            let needed = format!("1 to {MAX_EXPONENTS} different exponents");
+            return Err(Fault::Value { port: ports[1], needed });
+        }
+        if let [exponent] = *different
+            && self.keeps_dims(base, &dims)
+        {
+            return self.one_power(base, exponent, ports[0]);
+        }
+        let mut result = None;
+        for exponent in different {
+            let power = self.one_power(base, exponent, ports[0])?;
+            let places: Vec<bool> =
+                numbers.iter().map(|number| number.to_bits() == exponent.to_bits()).collect();
+            let places = folded(self.builder, Value::from_slice(&dims, &places)?)?;
+            // The first choice is between twice the same, and gives the shape of both operands.
+            result = Some(self.select(places, power, result.unwrap_or(power))?);
+        }
+        result.ok_or_else(|| Fault::Value { port: ports[1], needed: "an exponent".into() })
+    }
+
+    /// Whether a tensor keeps its shape if one of these dims is broadcast to it.
+    fn keeps_dims(&self, tensor: TensorId, dims: &[i64]) -> bool {
+        let Some(onto) = self.builder.dims(tensor) else { return dims.is_empty() };
+        let pairs = || onto.iter().rev().zip(dims.iter().rev());
+        dims.len() <= onto.len() && pairs().all(|(onto, &dim)| dim == 1 || dim == *onto)
+    }
+
+    fn one_power(&mut self, base: TensorId, exponent: f64, port: PortRef) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(base);
+        if is_float(data_type) {
+            let attrs = [(Attr::Beta, (exponent as f32).into())];
+            return self.emit_declared(K::Pow, &attrs, &[base], data_type);
+        }
+        // Products wrap around as powers do.
+        let times = (0..=64).find(|&times| f64::from(times) == exponent);
+        let times = times.filter(|_| is_integer(data_type));
+        let needed = "f32, bf16, f16; whole numbers to a whole power from 0 to 64";
+        let times = times.ok_or_else(|| Fault::of_type(port, data_type, needed))?;
+        let dims = self.builder.known_dims(base).map(<[i64]>::to_vec);
+        let dims = dims.ok_or_else(|| Fault::UnknownShape { port, needed: "known dims".into() })?;
+        let one = self.number(data_type, 1.0)?;
+        let mut product = self.enlarged(one, &dims)?;
+        for _ in 0..times {
+            product = self.pair(K::Multiply, &[], product, base)?;
+        }
+        Ok(product)
+    }
+
+    /// To the nearest whole number, halves away from zero.
+    pub(crate) fn rounded_away(&mut self, x: TensorId) -> Result<TensorId, Fault> {
+        let data_type = self.builder.data_type(x);
+        let (zero, one) = (self.number(data_type, 0.0)?, self.number(data_type, 1.0)?);
+        let (size, half) = (self.same(K::Abs, x)?, self.number(data_type, 0.5)?);
+        let down = self.same(K::Floor, size)?;
+        // No rest is rounded, and a sum only if there is none.
+        let rest = self.both(K::Subtract, size, down)?;
+        let (up, is_up) = (self.both(K::Add, down, one)?, self.predicate(K::GreaterEqual, rest, half)?);
+        let rounded = self.select(is_up, up, down)?;
+        let (below, negative) = (self.predicate(K::Less, x, zero)?, self.same(K::Negative, rounded)?);
+        let signed = self.select(below, negative, rounded)?;
+        // −0 is not below 0.
+        let is_whole = self.predicate(K::Equal, size, down)?;
+        self.select(is_whole, x, signed)
     }
 
     /// −1, 0 or 1; NaN stays.
@@ -234,4 +413,15 @@ impl Steps<'_, '_> {
         }
         Ok(result)
     }
+}
+
+/// The elements of a floating-point value.
+fn each_float(value: &Value) -> Option<Vec<f64>> {
+    Some(match value.data_type() {
+        D::F64 => value.elements::<f64>()?,
+        D::F32 => value.elements::<f32>()?.into_iter().map(f64::from).collect(),
+        D::F16 => value.elements::<half::f16>()?.into_iter().map(f64::from).collect(),
+        D::Bf16 => value.elements::<half::bf16>()?.into_iter().map(f64::from).collect(),
+        _ => return None,
+    })
 }

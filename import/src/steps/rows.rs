@@ -3,7 +3,7 @@
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
 use super::Steps;
-use crate::compose::{is_float, is_integer};
+use crate::compose::{self, is_float, is_integer};
 use crate::error::Fault;
 use crate::fold;
 
@@ -25,6 +25,9 @@ pub(crate) enum Reduction {
     Truth { all: bool },
 }
 
+/// The most products of two elements of f64 that are computed before they are added up.
+const MAX_PRODUCTS: i64 = 1 << 20;
+
 impl Steps<'_, '_> {
     fn along(&mut self, kind: OpKind, x: TensorId, axes: &[i64], keep: bool) -> Result<TensorId, Fault> {
         if axes.is_empty() {
@@ -34,8 +37,149 @@ impl Steps<'_, '_> {
                 _ => Ok(x),
             };
         }
+        if self.builder.data_type(x) == D::F64 {
+            return self.by_halves(kind, x, axes, keep);
+        }
         let attrs: [(Attr, AttrValue); 2] = [(Attr::Axes, axes.into()), (Attr::KeepDims, keep.into())];
         self.emit(kind, &attrs, &[x], self.builder.data_type(x))
+    }
+
+    /// A reduction of f64, which the ops of reductions lack: one half of an axis is combined with the other
+    /// until one element is left.
+    fn by_halves(
+        &mut self,
+        kind: OpKind,
+        mut x: TensorId,
+        axes: &[i64],
+        keep: bool,
+    ) -> Result<TensorId, Fault> {
+        let mut dims = self.dims(x)?;
+        let (pair, of_nothing) = match kind {
+            K::ReduceMax => (K::Maximum, f64::NEG_INFINITY),
+            K::ReduceMin => (K::Minimum, f64::INFINITY),
+            K::ReduceProd => (K::Multiply, 1.0),
+            _ => (K::Add, 0.0),
+        };
+        match kind {
+            K::ReduceL1 => x = self.same(K::Abs, x)?,
+            K::ReduceL2 => x = self.same(K::Square, x)?,
+            _ => {}
+        }
+        let count = axes.iter().map(|&axis| dims[axis as usize]).product::<i64>();
+        for axis in axes.iter().map(|&axis| axis as usize) {
+            let mut rest: Option<TensorId> = None;
+            let mut length = std::mem::replace(&mut dims[axis], 1);
+            if length == 0 {
+                let nothing = self.number(D::F64, of_nothing)?;
+                x = self.enlarged(nothing, &dims)?;
+                continue;
+            }
+            while length > 1 {
+                if length % 2 == 1 {
+                    let last = self.part(x, axis, [length - 1, length])?;
+                    rest = Some(match rest {
+                        Some(rest) => self.both(pair, rest, last)?,
+                        None => last,
+                    });
+                }
+                length /= 2;
+                let halves = [self.part(x, axis, [0, length])?, self.part(x, axis, [length, 2 * length])?];
+                x = self.both(pair, halves[0], halves[1])?;
+            }
+            if let Some(rest) = rest {
+                x = self.both(pair, x, rest)?;
+            }
+        }
+        match kind {
+            K::ReduceL2 => x = self.same(K::Sqrt, x)?,
+            K::ReduceMean => {
+                let count = self.number(D::F64, count as f64)?;
+                x = self.both(K::Divide, x, count)?;
+            }
+            _ => {}
+        }
+        if keep {
+            return Ok(x);
+        }
+        let left = (0..dims.len()).filter(|&axis| !axes.contains(&(axis as i64)));
+        let left: Vec<i64> = left.map(|axis| dims[axis]).collect();
+        self.in_shape(x, &left)
+    }
+
+    /// The product of matrices; of f64, which the op lacks, the products of elements are added up. `None` for
+    /// too many of them, or for dims that do not fit.
+    pub(crate) fn product(
+        &mut self,
+        a: TensorId,
+        b: TensorId,
+        transposes_b: bool,
+        to: DataType,
+    ) -> Result<Option<TensorId>, Fault> {
+        if self.builder.data_type(a) != D::F64 {
+            let attrs = [(Attr::TransposeB, transposes_b.into())];
+            return self.emit_declared(K::MatMul, &attrs, &[a, b], to).map(Some);
+        }
+        let (mut rows, mut columns) = (self.dims(a)?, self.dims(b)?);
+        if rows.len() < 2 || columns.len() < 2 || self.builder.data_type(b) != D::F64 {
+            return Ok(None);
+        }
+        let mut b = b;
+        if !transposes_b {
+            let last = columns.len() - 1;
+            let order: Vec<i64> = (0..last as i64 - 1).chain([last as i64, last as i64 - 1]).collect();
+            b = self.transposed(b, &order)?;
+            columns.swap(last, last - 1);
+        }
+        let fits = rows.last() == columns.last();
+        rows.insert(rows.len() - 1, 1);
+        columns.insert(columns.len() - 2, 1);
+        let from_end = |dims: &[i64], at: usize| dims.len().checked_sub(at + 1).map_or(1, |at| dims[at]);
+        let count = (0..rows.len().max(columns.len()))
+            .try_fold(1i64, |count, at| count.checked_mul(from_end(&rows, at).max(from_end(&columns, at))));
+        if !fits || count.is_none_or(|count| count > MAX_PRODUCTS) {
+            return Ok(None);
+        }
+        let (a, b) = (self.in_shape(a, &rows)?, self.in_shape(b, &columns)?);
+        let products = self.both(K::Multiply, a, b)?;
+        let last = rows.len().max(columns.len()) as i64 - 1;
+        let sum = self.by_halves(K::ReduceSum, products, &[last], false)?;
+        self.cast(sum, to).map(Some)
+    }
+
+    /// The shares of exponentials along an axis; of what is −∞ throughout NaN, or 0 if `inf_as_zero` says so.
+    pub(crate) fn softmax(
+        &mut self,
+        x: TensorId,
+        axis: i64,
+        inf_as_zero: bool,
+        to: DataType,
+    ) -> Result<TensorId, Fault> {
+        if self.builder.data_type(x) != D::F64 {
+            let mut attrs: Vec<(Attr, AttrValue)> = vec![(Attr::Axis, axis.into())];
+            if inf_as_zero {
+                attrs.push((Attr::Mode, "inf_as_zero".into()));
+            }
+            return self.emit_declared(K::SoftMax, &attrs, &[x], to);
+        }
+        let rank = self.dims(x)?.len();
+        let needed = || Fault::of_attribute("axis", "one of the dims");
+        let axis = compose::resolved_axes(&[axis], rank).ok_or_else(needed)?[0] as i64;
+        let mut most = self.by_halves(K::ReduceMax, x, &[axis], true)?;
+        let zero = self.number(D::F64, 0.0)?;
+        if inf_as_zero {
+            let nothing = self.number(D::F64, f64::NEG_INFINITY)?;
+            let is_nothing = self.predicate(K::Equal, most, nothing)?;
+            most = self.select(is_nothing, zero, most)?;
+        }
+        let moved = self.both(K::Subtract, x, most)?;
+        let parts = self.same(K::Exp, moved)?;
+        let sum = self.by_halves(K::ReduceSum, parts, &[axis], true)?;
+        let mut shares = self.both(K::Divide, parts, sum)?;
+        if inf_as_zero {
+            let is_nothing = self.predicate(K::Equal, sum, zero)?;
+            shares = self.select(is_nothing, zero, shares)?;
+        }
+        self.cast(shares, to)
     }
 
     /// The elements along some axes, which count from the front, as one number.
@@ -84,10 +228,12 @@ impl Steps<'_, '_> {
                 self.same(K::Log, sum)
             }
             Reduction::LogSumExp => {
-                let x = self.cast(x, D::F32)?;
+                let wide = if data_type == D::F64 { D::F64 } else { D::F32 };
+                let x = self.cast(x, wide)?;
                 let most = self.along(K::ReduceMax, x, axes, true)?;
                 // Less an infinity, nothing would be left.
-                let (zero, finite) = (self.float(0.0)?, self.emit(K::IsFinite, &[], &[most], D::Boolean)?);
+                let (zero, finite) =
+                    (self.number(wide, 0.0)?, self.emit(K::IsFinite, &[], &[most], D::Boolean)?);
                 let least = self.select(finite, most, zero)?;
                 let moved = self.both(K::Subtract, x, least)?;
                 let shares = self.same(K::Exp, moved)?;

@@ -239,13 +239,13 @@ fn floats(value: &Value) -> Option<Vec<f64>> {
     })
 }
 
-/// A part of the page: tables by op, and the reasons of those that are refused, for `is_mapped` or what
-/// passes.
+/// A part of the page: tables by op, and the reasons of those that are refused, for ops of which `is_listed`
+/// holds or a case passes; the number of cases of any others.
 pub(crate) fn page_of(
     about: &str,
     tallies: &Tallies,
     cases: usize,
-    is_mapped: impl Fn(&str) -> bool,
+    is_listed: impl Fn(&str) -> bool,
 ) -> String {
     let mut page = String::from(about);
     let refused = |tally: &Tally| tally.refused.values().sum::<usize>();
@@ -266,21 +266,24 @@ pub(crate) fn page_of(
         let (passed, refused) = (passed(tally), refused(tally));
         format!("| {op} | {} | {passed} | {compiled} | {interpreted} | 0 | {refused} |\n", passed + refused)
     };
-    for (op, tally) in tallies.iter().filter(|(op, tally)| is_mapped(op) || passed(tally) > 0) {
+    for (op, tally) in tallies.iter().filter(|(op, tally)| is_listed(op) || passed(tally) > 0) {
         page += &row(op, tally);
     }
     page += "\n## Why cases are refused\n\n| op | cases | reason |\n|---|---|---|\n";
-    for (op, tally) in tallies.iter().filter(|(op, tally)| is_mapped(op) || passed(tally) > 0) {
+    for (op, tally) in tallies.iter().filter(|(op, tally)| is_listed(op) || passed(tally) > 0) {
         for (reason, count) in &tally.refused {
             let _ = writeln!(page, "| {op} | {count} | {} |", reason.replace('|', "\\|"));
         }
     }
-    page += "\n## Ops that are not mapped\n\nThe number is that of their cases.\n\n";
     let others: Vec<String> = tallies
         .iter()
-        .filter(|(op, tally)| !is_mapped(op) && passed(tally) == 0)
+        .filter(|(op, tally)| !is_listed(op) && passed(tally) == 0)
         .map(|(op, tally)| format!("{op} {}", refused(tally)))
         .collect();
+    if others.is_empty() {
+        return page;
+    }
+    page += "\n## Ops that are not mapped\n\nThe number is that of their cases.\n\n";
     let mut line = String::new();
     for other in &others {
         if line.len() + other.len() + 2 > 118 {

@@ -36,6 +36,11 @@ pub(crate) fn of_tensor(name: &str, tensor: &[u8]) -> Vec<u8> {
     [field(1, name.as_bytes()), field(5, tensor), number(20, 4)].concat()
 }
 
+/// An attribute that is a graph.
+pub(crate) fn of_graph(name: &str, graph: &[u8]) -> Vec<u8> {
+    [field(1, name.as_bytes()), field(6, graph), number(20, 5)].concat()
+}
+
 /// A tensor of raw bytes; the types are 1 for f32, 7 for s64.
 pub(crate) fn tensor(name: &str, data_type: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|&dim| number(1, dim)).collect();

@@ -427,7 +427,7 @@ def random_models(writer: Writer, count: int) -> None:
                     numbers.append(choose.choice([op.relu, op.abs, op.floor, op.negative])(pick()))
                 else:
                     numbers.append(op.maximum(pick(), op.constant(np.array(choose.randint(-3, 3), NUMPY[kind]))))
-            # The widest number takes the condition, which must not enlarge it.
+            # The condition does not enlarge the widest number.
             base = numbers[0]
             chosen = op.select(choose.choice(masks), op.add(base, numbers[-1]), choose.choice(numbers))
             results = [chosen]

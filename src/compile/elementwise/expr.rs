@@ -420,7 +420,7 @@ impl<'a> ExprGraph<'a> {
         let Some(def) = &group.values[value].def else { return self.built_storage(value, view) };
         let computes_in = def.pointwise.computes_in;
         let op = match def.pointwise.function {
-            Function::Unary(unary, params) => ScalarOp::Unary(unary, params),
+            Function::Unary(unary, params) => ScalarOp::Unary(unary, params, computes_in),
             Function::Binary(binary, params) => ScalarOp::Binary(binary, params, computes_in),
             _ => return self.built_storage(value, view),
         };

@@ -79,7 +79,9 @@ pub(super) fn instr(
         )
     };
     Ok(match op {
-        ScalarOp::Unary(function, params) => number(pointwise::unary(level, function), params),
+        ScalarOp::Unary(function, params, of) => {
+            number(pointwise::unary(level, function, of).ok_or_else(none)?, params)
+        }
         ScalarOp::Binary(function, params, of) => {
             let impls = pointwise::binary(level, function, of, runs(0), runs(1)).ok_or_else(none)?;
             let (commutes, produces_noncanonical_nan) =

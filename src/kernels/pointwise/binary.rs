@@ -1,11 +1,13 @@
-//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64. Machines divide no vectors of
-//! integers, so quotients of s32 are computed in f64, which rounds none of them to the next integer.
+//! Functions of two numbers: of f32, and integer arithmetic of s32 and s64; those of f64 have a file of their
+//! own. Machines divide no vectors of integers, so quotients of s32 are computed in f64, which rounds none
+//! of them to the next integer.
 //!
 //! Each is the formula of [`Binary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.
 
 use std::marker::PhantomData;
 
+use super::doubles;
 use super::driver::{BinaryTable, Impls, Kernel2, block_len, numbers2};
 use crate::kernels::floats::{maximum, minimum};
 use crate::kernels::function::Function2;
@@ -25,7 +27,8 @@ pub(crate) fn binary(
     y: InnerStride,
 ) -> Option<Impls<Kernel2>> {
     let table = match of {
-        DataType::F32 => table(function),
+        DataType::F32 => Some(table(function)),
+        DataType::F64 => doubles::binary(function),
         DataType::S32 => integer_table::<i32>(function),
         DataType::S64 => integer_table::<i64>(function),
         _ => None,
@@ -57,13 +60,12 @@ macro_rules! functions {
             }
         )*
 
-        fn table(function: Binary) -> Option<&'static BinaryTable> {
+        fn table(function: Binary) -> &'static BinaryTable {
             match function {
                 $(Binary::$Name => {
                     const N: usize = block_len(Binary::$Name.cost_on(DataType::F32));
-                    Some(const { &numbers2::<$Name, N>() })
+                    const { &numbers2::<$Name, N>() }
                 })*
-                Binary::Modulo => None,
             }
         }
     };
@@ -74,6 +76,7 @@ functions! {
     Subtract: |x, y, _, _| x - y;
     Multiply: |x, y, _, _| x * y;
     Divide: |x, y, _, _| x / y;
+    Modulo: |x, y, _, _| modulo(x, y);
     Maximum: |x, y, _, _| maximum(x, y);
     Minimum: |x, y, _, _| minimum(x, y);
     SquaredDifference: |x, y, _, _| (x - y) * (x - y);
@@ -111,6 +114,21 @@ functions! {
     TanhBackwardOfResult: |x, y, _, _| {
         (f64::from(y) * (1.0 - f64::from(x) * f64::from(x))) as f32
     };
+}
+
+/// The remainder with the sign of the divisor; a remainder of 0 has it as well. That of the dividend, which
+/// `%` gives, is exact, so the sum is rounded once.
+#[inline(always)]
+fn modulo(x: f32, y: f32) -> f32 {
+    let rest = x % y;
+    let is_other_side = (rest < 0.0) != (y < 0.0);
+    if rest == 0.0 {
+        rest.copysign(y)
+    } else if is_other_side {
+        rest + y
+    } else {
+        rest
+    }
 }
 
 /// The arithmetic of an integer type.
@@ -242,9 +260,6 @@ macro_rules! integer_functions {
         }
     };
 }
-
-/// Names the function, which floats do not have.
-struct Modulo;
 
 integer_functions! {
     Add: |x, y, _| x.add(y);

@@ -1,8 +1,9 @@
-//! Functions of one f32.
+//! Functions of one f32; those of f64 have a file of their own.
 //!
 //! Each is the formula of [`Unary`], rounded to f32 once at the end. If more than one rounding could show,
 //! intermediate results are f64.
 
+use super::doubles;
 use super::driver::{Impls, Kernel1, UnaryTable, block_len, numbers1};
 use crate::kernels::floats::{NAN, maximum, minimum};
 use crate::kernels::function::Function1;
@@ -16,9 +17,14 @@ use crate::types::dtype::DataType;
 use crate::types::function::{Params, Unary};
 use crate::types::kind::Level;
 
-/// The implementations of a function of one f32.
-pub(crate) fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
-    table(function)[level.row()]
+/// The implementations of a function of one number of a type, if it has a kernel.
+pub(crate) fn unary(level: Level, function: Unary, of: DataType) -> Option<Impls<Kernel1>> {
+    let table = match of {
+        DataType::F32 => Some(table(function)),
+        DataType::F64 => doubles::unary(function),
+        _ => None,
+    };
+    table.map(|table| table[level.row()])
 }
 
 /// One type for each function, one row of implementations for each type. At level Avx512 a function of

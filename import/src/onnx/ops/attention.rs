@@ -1,9 +1,10 @@
 //! The op `Attention`: the ops of masked attention, as `Graph::attention` writes them, which partitions fuse.
 
-use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
+use sterna::{Attr, DataType, OpKind, TensorId};
 
-use super::arithmetic::{converted, floats};
+use super::arithmetic::{FLOATS, converted};
 use super::call::Call;
+use crate::compose::is_float;
 use crate::error::Fault;
 use crate::onnx::tensors;
 
@@ -50,7 +51,7 @@ struct Scores {
     heads: Heads,
     /// The dims of the scores.
     full: [i64; 4],
-    /// The scaled products of queries and keys, in f32.
+    /// The scaled products of queries and keys, in f32, or in f64 if they are.
     scaled: TensorId,
     /// The values, with the heads of keys.
     v: TensorId,
@@ -74,12 +75,14 @@ fn scores(node: &mut Call<'_, '_>, q: InHeads, k: InHeads, v: InHeads) -> Result
     let k = node.steps.in_shape(k.0, &heads.of_keys(k.1))?;
     let columns = v.1[3];
     let v = node.steps.in_shape(v.0, &heads.of_keys(v.1))?;
-    let products = node.steps.emit(K::MatMul, &[(Attr::TransposeB, true.into())], &[q, k], D::F32)?;
-    let scale = match node.attribute("scale") {
-        Some(scale) => scale.float,
-        None => (depth.max(1) as f64).sqrt().recip() as f32,
+    let wide = wide(node)?;
+    let products = node.steps.product(q, k, true, wide)?.ok_or_else(|| too_large(node))?;
+    let scale = match (node.attribute("scale"), (depth.max(1) as f64).sqrt().recip()) {
+        (Some(scale), _) => scale.float.into(),
+        (None, scale) if wide == D::F64 => scale,
+        (None, scale) => f64::from(scale as f32),
     };
-    let scale = node.steps.number(D::F32, scale.into())?;
+    let scale = node.steps.number(wide, scale)?;
     let scaled = node.steps.both(K::Multiply, products, scale)?;
     Ok(Scores { heads, full, scaled, v, columns })
 }
@@ -90,29 +93,50 @@ impl Scores {
         let [batch, heads, rows, _] = self.full;
         let data_type = node.steps.builder.data_type(self.v);
         let shares = node.steps.cast(shares, data_type)?;
-        let result = node.steps.emit(K::MatMul, &[], &[shares, self.v], data_type)?;
+        let result = node.steps.product(shares, self.v, false, data_type)?;
+        let result = result.ok_or_else(|| too_large(node))?;
         node.steps.in_shape(result, &[batch, heads, rows, self.columns])
     }
 }
 
-/// The shares of the scores of a row. What is left out throughout has none.
-fn softmax(node: &mut Call<'_, '_>, scores: TensorId, data_type: DataType) -> Result<TensorId, Fault> {
-    let whole: [(Attr, AttrValue); 2] = [(Attr::Axis, (-1i64).into()), (Attr::Mode, "inf_as_zero".into())];
-    node.steps.emit(K::SoftMax, &whole, &[scores], data_type)
+/// The type of the steps between: f32, or f64 of inputs of f64.
+fn wide(node: &Call<'_, '_>) -> Result<DataType, Fault> {
+    match node.data_type(0) {
+        D::F64 => Ok(D::F64),
+        data_type if is_float(data_type) => Ok(D::F32),
+        _ => Err(node.bad_type(0, format!("{FLOATS}, f64"))),
+    }
 }
 
-/// Refuses steps of SoftMax in a type that no op computes in.
-fn precision(node: &Call<'_, '_>) -> Result<(), Fault> {
+/// Products of f64 are computed one by one, and so not of large matrices.
+fn too_large(node: &Call<'_, '_>) -> Fault {
+    node.bad_type(0, format!("{FLOATS}; f64 of at most 2^20 products"))
+}
+
+/// The shares of the scores of a row, by steps of a type. What is left out throughout has none.
+fn softmax(
+    node: &mut Call<'_, '_>,
+    scores: TensorId,
+    precision: DataType,
+    to: DataType,
+) -> Result<TensorId, Fault> {
+    let scores = if precision == D::F64 { node.steps.cast(scores, precision)? } else { scores };
+    node.steps.softmax(scores, -1, true, to)
+}
+
+/// The type of the steps of SoftMax.
+fn precision(node: &Call<'_, '_>) -> Result<DataType, Fault> {
     match tensors::data_type(node.int("softmax_precision", 1)) {
-        Ok(D::F32 | D::F16 | D::Bf16) => Ok(()),
-        _ => Err(Fault::of_attribute("softmax_precision", "f32, bf16, f16")),
+        Ok(data_type) if is_float(data_type) || data_type == D::F64 => Ok(data_type),
+        _ => Err(Fault::of_attribute("softmax_precision", format!("{FLOATS}, f64"))),
     }
 }
 
 pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault> {
-    let data_type = floats(node)?;
+    let data_type = node.data_type(0);
+    wide(node)?;
     node.one_type(0, 1)?;
-    precision(node)?;
+    let precision = precision(node)?;
     let q = heads_apart(node, 0, "q_num_heads")?;
     let mut k = heads_apart(node, 1, "kv_num_heads")?;
     let mut v = heads_apart(node, 2, "kv_num_heads")?;
@@ -132,7 +156,7 @@ pub(super) fn attention(node: &mut Call<'_, '_>) -> Result<Vec<TensorId>, Fault>
     let [batch, heads, rows, _] = scores.full;
     let capped = capped(node, scores.scaled)?;
     let masked = masked(node, capped, scores.heads, scores.full, past)?;
-    let shares = softmax(node, masked, data_type)?;
+    let shares = softmax(node, masked, precision, data_type)?;
     let mut result = scores.result(node, shares)?;
     if node.rank(0)? == 3 {
         let together = node.steps.transposed(result, &[0, 2, 1, 3])?;
@@ -161,6 +185,8 @@ pub(in crate::onnx) struct FlexAttention {
     of: Scores,
     /// Whether graphs see the scores, and with the heads as one dim.
     whole: bool,
+    /// The type of scores and shares.
+    wide: DataType,
 }
 
 impl FlexAttention {
@@ -173,20 +199,21 @@ impl FlexAttention {
             let (direction, given) = (sterna::Direction::Input, node.inputs.len());
             return Err(Fault::PortCount { direction, given, needed: "3, and one output".into() });
         }
-        floats(node)?;
+        let wide = wide(node)?;
         node.one_type(0, 1)?;
-        match node.int("softmax_precision", 1) {
-            1 => {}
-            _ => return Err(Fault::of_attribute("softmax_precision", "1, which is f32")),
+        match precision(node)? {
+            D::F32 | D::F64 => {}
+            _ => return Err(Fault::of_attribute("softmax_precision", "f32, f64")),
         }
         let [q, k, v] = [four(node, 0)?, four(node, 1)?, four(node, 2)?];
         let of = scores(node, (node.input(0), q), (node.input(1), k), (node.input(2), v))?;
         let scores = if whole { node.steps.in_shape(of.scaled, &of.full)? } else { of.scaled };
-        Ok(Self { scores, of, whole })
+        Ok(Self { scores, of, whole, wide })
     }
 
     pub(in crate::onnx) fn softmax(&mut self, node: &mut Call<'_, '_>) -> Result<(), Fault> {
-        self.scores = softmax(node, self.scores, D::F32)?;
+        let precision = precision(node)?;
+        self.scores = softmax(node, self.scores, precision, self.wide)?;
         Ok(())
     }
 
@@ -230,7 +257,7 @@ fn capped(node: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId, Fault> {
     if cap == 0.0 {
         return Ok(x);
     }
-    let cap = node.steps.number(D::F32, cap.into())?;
+    let cap = node.steps.number(wide(node)?, cap.into())?;
     let share = node.steps.both(K::Divide, x, cap)?;
     let bent = node.steps.same(K::Tanh, share)?;
     node.steps.both(K::Multiply, bent, cap)
@@ -245,7 +272,7 @@ fn masked(
     past: i64,
 ) -> Result<TensorId, Fault> {
     let [batch, _, rows, keys] = full;
-    let nothing = node.steps.number(D::F32, f64::NEG_INFINITY)?;
+    let nothing = node.steps.number(wide(node)?, f64::NEG_INFINITY)?;
     if let Some(mask) = node.optional(3) {
         let is_truth = node.steps.builder.data_type(mask) == D::Boolean;
         let mask = as_long(node, mask, keys, is_truth)?;

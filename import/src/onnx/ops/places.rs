@@ -187,18 +187,23 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         Some(size) if is_integer(data_type) => 8 * size as u32,
         _ => return Err(node.bad_type(0, "a type of whole numbers")),
     };
-    if data_type == D::U64 && !left {
-        return Err(node.bad_type(0, "s8, s16, s32, s64, u8, u16, u32; an op that divides u64"));
-    }
-    let (x, places) = (node.input(0), node.input(1));
+    let (mut x, places) = (node.input(0), node.input(1));
     let steps = &mut node.steps;
     // In s64 every number of places is what it is, but those of u64 that are too large either way.
-    let places = steps.cast(places, D::S64)?;
+    let mut places = steps.cast(places, D::S64)?;
     let (zero, one) = (steps.number(D::S64, 0.0)?, steps.number(D::S64, 1.0)?);
     let (below, most) = (steps.predicate(K::Less, places, zero)?, steps.number(D::S64, width.into())?);
     let beyond = steps.predicate(K::GreaterEqual, places, most)?;
     let outside = steps.predicate(K::LogicalOr, below, beyond)?;
     let wide = if matches!(data_type, D::S64 | D::U64 | D::U32) { D::S64 } else { D::S32 };
+    let whole = x;
+    let stays = steps.predicate(K::Equal, places, zero)?;
+    let halves = data_type == D::U64 && !left;
+    if halves {
+        // Halves have no sign; the rest of the way is that of s64.
+        x = steps.halved(x)?;
+        places = steps.both(K::Subtract, places, one)?;
+    }
     let mut result = steps.cast(x, wide)?;
     let gone = match left {
         true => steps.number(wide, 0.0)?,
@@ -221,7 +226,8 @@ pub(super) fn bit_shift(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
         result = steps.select(is_set, moved, result)?;
     }
     let result = steps.select(outside, gone, result)?;
-    steps.cast(result, data_type)
+    let result = steps.cast(result, data_type)?;
+    if halves { steps.select(stays, whole, result) } else { Ok(result) }
 }
 
 /// `−1 − x`, or the largest number less `x`.

@@ -5,7 +5,7 @@
 
 use sterna::{Attr, AttrValue, DataType, OpKind, TensorId};
 
-use super::arithmetic::{converted, to_f8};
+use super::arithmetic::converted;
 use super::call::Call;
 use crate::error::Fault;
 use crate::onnx::tensors;
@@ -134,7 +134,10 @@ pub(super) fn quantize(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let Some((least, most)) = whole else {
         return match to {
             // A zero point of these types is 0.
-            D::F8E4m3 | D::F8E5m2 => to_f8(node, shares, to),
+            D::F8E4m3 | D::F8E5m2 => {
+                let saturates = node.flag("saturate", true);
+                node.steps.to_f8(shares, to, saturates)
+            }
             _ => Err(Fault::of_type(
                 node.port(if zero_point.is_some() { 2 } else { 0 }),
                 to,

@@ -26,14 +26,15 @@ pub(super) fn reduce(node: &mut Call<'_, '_>, reduction: Reduction) -> Result<Te
         }
     };
     if matches!(reduction, Reduction::LogSum | Reduction::LogSumExp) {
-        floats(node)?;
+        floats_or_f64(node)?;
     }
     node.steps.reduced(reduction, x, &axes, keep)
 }
 
 pub(super) fn softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     let axis = node.int("axis", -1);
-    node.steps.emit(K::SoftMax, &[(Attr::Axis, axis.into())], &[node.input(0)], node.data_type(0))
+    let (x, data_type) = (node.input(0), node.data_type(0));
+    node.steps.softmax(x, axis, false, data_type)
 }
 
 pub(super) fn log_softmax(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
@@ -62,7 +63,14 @@ fn of_rows(node: &mut Call<'_, '_>, kind: OpKind) -> Result<TensorId, Fault> {
 
 pub(super) fn matmul(node: &mut Call<'_, '_>) -> Result<TensorId, Fault> {
     node.one_type(0, 1)?;
-    node.steps.emit_declared(K::MatMul, &[], &[node.input(0), node.input(1)], node.data_type(0))
+    let (a, b, data_type) = (node.input(0), node.input(1), node.data_type(0));
+    let product = node.steps.product(a, b, false, data_type)?;
+    product.ok_or_else(|| node.bad_type(0, "f32, bf16, f16; f64 of two dims or more, and few products"))
+}
+
+/// The type of the first input, which is one of floating point.
+fn floats_or_f64(node: &Call<'_, '_>) -> Result<DataType, Fault> {
+    if node.data_type(0) == D::F64 { Ok(D::F64) } else { floats(node) }
 }
 
 /// `alpha · A · B + beta · C`.

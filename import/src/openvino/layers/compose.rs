@@ -9,7 +9,7 @@ use sterna::{Attr, AttrValue, AutoBroadcast, DataType, OpKind, TensorId};
 use super::context::{Context, FLOATS};
 use super::shapes;
 use crate::builder::is_known;
-use crate::compose::{self, is_float, is_integer};
+use crate::compose::{is_float, is_integer};
 use crate::error::Fault;
 use crate::weights::one_float;
 
@@ -51,20 +51,11 @@ pub(super) fn convert_like(layer: &mut Context<'_, '_>) -> Result<TensorId, Faul
     converted(layer, to)
 }
 
-/// The first input in a type; as a truth value, whether it is not 0.
+/// The first input in a type.
 fn converted(layer: &mut Context<'_, '_>, to: DataType) -> Result<TensorId, Fault> {
     let (from, source) = (layer.data_type(0), layer.inputs[0]);
-    if from == to {
-        return Ok(source);
-    }
-    if to == D::Boolean {
-        let zero = layer.steps.number(from, 0.0)?;
-        return layer.steps.emit_declared(K::NotEqual, &[], &[source, zero], to);
-    }
-    if !D::NUMERIC.contains(&to) {
-        return Err(Fault::of_type(layer.port(0), from, format!("an op that converts to {to}")));
-    }
-    compose::cast(layer.steps.builder, &layer.layer.name, source, to)
+    let result = layer.steps.converted(source, to, true)?;
+    result.ok_or_else(|| Fault::of_type(layer.port(0), from, format!("an op that converts to {to}")))
 }
 
 /// Quotients of integers are rounded down, or cut off if the attribute says so.
@@ -77,13 +68,9 @@ pub(super) fn divide(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     }
 }
 
-/// The remainder of whole numbers that has the sign of the dividend.
+/// The remainder that has the sign of the dividend.
 pub(super) fn modulo(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let ([a, b], attr) = shapes::pair(layer)?;
-    if !is_integer(layer.data_type(0)) {
-        let needed = "a type of whole numbers; an op with exact remainders of others";
-        return Err(Fault::of_type(layer.port(0), layer.data_type(0), needed));
-    }
     if attr.1 == AutoBroadcast::None.into() && layer.steps.builder.dims(a) != layer.steps.builder.dims(b) {
         return Err(layer.unfit(1, "the dims of the other input"));
     }
@@ -177,36 +164,19 @@ pub(super) fn prelu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.steps.emit_declared(K::PReLU, &attrs, &inputs, a)
 }
 
-/// A constant exponent, one number for all elements.
+/// Constant exponents, one for all elements or one for each.
 pub(super) fn power(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    const WHY: &str = "a constant of one number; an op that raises to a power of its own for each element";
-    let data_type = floats(layer)?;
-    if layer.data_type(1) != data_type {
-        return Err(Fault::of_type(
-            layer.port(1),
-            layer.data_type(1),
-            format!("{data_type}, the type of the base"),
-        ));
+    layer.constant(1, "a constant; an op that raises to powers that are computed")?;
+    let ([base, exponents], attr) = shapes::pair(layer)?;
+    if attr.1 == AutoBroadcast::None.into()
+        && layer.steps.builder.dims(base) != layer.steps.builder.dims(exponents)
+    {
+        return Err(layer.unfit(1, "the dims of the other input"));
     }
-    let exponent = one_float(layer.constant(1, WHY)?).ok_or_else(|| layer.bad_value(1, WHY))?;
-    let exponent_dims = layer.known_dims(1, WHY)?;
-    let base = layer.steps.builder.dims(layer.inputs[0]);
-    // The exponent must leave the shape of the base as it is.
-    let keeps_shape = match (layer.broadcast_mode()?, base) {
-        (AutoBroadcast::None, Some(base)) => is_known(base) && exponent_dims == base,
-        (AutoBroadcast::Numpy, Some(base)) => {
-            let rank_fits = exponent_dims.len() <= base.len();
-            let ends = base[base.len().saturating_sub(exponent_dims.len())..].iter().zip(&exponent_dims);
-            rank_fits && ends.into_iter().all(|(&dim, &own)| own == 1 || own == dim)
-        }
-        (_, None) => exponent_dims.is_empty(),
-        (_, Some(_)) => return Err(Fault::of_attribute("auto_broadcast", "none, numpy")),
-    };
-    if !keeps_shape {
-        return Err(layer.unfit(1, "a shape that leaves that of the base as it is"));
-    }
-    let attrs = [(Attr::Beta, (exponent as f32).into())];
-    layer.steps.emit_declared(K::Pow, &attrs, &[layer.inputs[0]], data_type)
+    let ports = [layer.port(0), layer.port(1)];
+    let value = layer.steps.builder.value(exponents).cloned();
+    let value = value.ok_or_else(|| layer.bad_value(1, "a constant of known dims"))?;
+    layer.steps.powers(base, &value, ports)
 }
 
 pub(super) fn relu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
@@ -218,19 +188,18 @@ pub(super) fn relu(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     layer.steps.emit_declared(K::Maximum, &[], &[source, zero], data_type)
 }
 
-/// To the nearest, halves to the even one.
+/// To the nearest, halves to the even one or away from zero.
 pub(super) fn round(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
-    if !layer.word("mode", &[("half_to_even", true), ("half_away_from_zero", false)], true)? {
-        let needed = "half_to_even; an op that rounds halves away from zero";
-        return Err(Fault::of_attribute("mode", needed));
-    }
-    match is_integer(layer.data_type(0)) {
-        true => Ok(layer.inputs[0]),
-        false => layer.steps.emit_declared(K::Round, &[], &[layer.inputs[0]], layer.data_type(0)),
+    let to_even = layer.word("mode", &[("half_to_even", true), ("half_away_from_zero", false)], true)?;
+    let (source, data_type) = (layer.inputs[0], layer.data_type(0));
+    match (is_integer(data_type), to_even) {
+        (true, _) => Ok(source),
+        (false, true) => layer.steps.emit_declared(K::Round, &[], &[source], data_type),
+        (false, false) => layer.steps.rounded_away(source),
     }
 }
 
-/// In the modes and on the types of the specification.
+/// In the modes and on the types of the specification; a condition may enlarge the result under numpy.
 pub(super) fn select(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
     let mode = layer.broadcast_mode()?;
     let mut attrs: Vec<(Attr, AttrValue)> = vec![(Attr::AutoBroadcast, mode.into())];
@@ -243,7 +212,30 @@ pub(super) fn select(layer: &mut Context<'_, '_>) -> Result<TensorId, Fault> {
         _ => {}
     }
     let inputs = [layer.inputs[0], layer.inputs[1], layer.inputs[2]];
-    layer.steps.emit_declared(K::Select, &attrs, &inputs, layer.data_type(1))
+    let data_type = layer.data_type(1);
+    if mode != AutoBroadcast::Numpy {
+        return layer.steps.emit_declared(K::Select, &attrs, &inputs, data_type);
+    }
+    // The text of the specification broadcasts the condition one way, OpenVINO's code all ways: where dims
+    // are known, the result in the file decides.
+    let mut refused = None;
+    if inputs.iter().all(|&input| layer.steps.builder.known_dims(input).is_some()) {
+        match layer.steps.emit_declared(K::Select, &attrs, &inputs, data_type) {
+            Ok(result) => return Ok(result),
+            Err(fault) => refused = Some(fault),
+        }
+    }
+    attrs[0].1 = AutoBroadcast::Multidirectional.into();
+    let result = layer.steps.emit_declared(K::Select, &attrs, &inputs, data_type);
+    match (refused, &result) {
+        (Some(fault), Err(_)) => Err(fault),
+        (Some(fault), Ok(found)) => {
+            let declared = layer.steps.declared.as_deref().filter(|dims| is_known(dims));
+            let agrees = declared.is_none_or(|dims| layer.steps.builder.known_dims(*found) == Some(dims));
+            if agrees { result } else { Err(fault) }
+        }
+        (None, _) => result,
+    }
 }
 
 /// `x · σ(beta · x)`.

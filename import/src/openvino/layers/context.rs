@@ -29,6 +29,18 @@ pub(in crate::openvino) enum Class {
     Value,
 }
 
+/// The shapes in the file that hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::openvino) enum Trusted {
+    /// All.
+    Shapes,
+    /// All but the lack of dims, as inputs were given values: a rank that the file does not know may follow
+    /// from one, and neither it nor a scalar has dims there.
+    Dims,
+    /// None, as inputs were given shapes.
+    Nothing,
+}
+
 /// A layer that is being mapped.
 pub(super) struct Context<'a, 'b> {
     pub(super) layer: &'a Layer,
@@ -36,8 +48,7 @@ pub(super) struct Context<'a, 'b> {
     pub(super) steps: Steps<'a, 'b>,
     /// The tensors at its inputs.
     pub(super) inputs: Vec<TensorId>,
-    /// Whether the shapes in the file hold: not where inputs were given others.
-    shapes_hold: bool,
+    trusted: Trusted,
     /// The inputs in the row of the table.
     ports: &'static [Input],
     /// The operation set in which the version of the op came up, if the file says it.
@@ -48,14 +59,20 @@ pub(super) struct Context<'a, 'b> {
 fn declared_dims<'a>(
     layer: &'a Layer,
     output: usize,
-    shapes_hold: bool,
+    trusted: Trusted,
     inputs: &[TensorId],
     builder: &Builder<'_>,
 ) -> Option<&'a [i64]> {
     let dims = &*layer.outputs[output].dims;
-    let ranks_known = inputs.iter().all(|&input| builder.dims(input).is_some());
+    let ranks_known = || inputs.iter().all(|&input| builder.dims(input).is_some());
     // A port without dims is a scalar, or of a rank that is not known.
-    (shapes_hold && (!dims.is_empty() || ranks_known)).then_some(dims)
+    let holds = match trusted {
+        Trusted::Nothing => false,
+        _ if !dims.is_empty() => true,
+        Trusted::Dims => false,
+        Trusted::Shapes => ranks_known(),
+    };
+    holds.then_some(dims)
 }
 
 impl<'a, 'b> Context<'a, 'b> {
@@ -63,13 +80,13 @@ impl<'a, 'b> Context<'a, 'b> {
         layer: &'a Layer,
         builder: &'a mut Builder<'b>,
         inputs: Vec<TensorId>,
-        shapes_hold: bool,
+        trusted: Trusted,
         ports: &'static [Input],
         opset: Option<u32>,
     ) -> Self {
-        let declared = declared_dims(layer, 0, shapes_hold, &inputs, builder).map(Into::into);
+        let declared = declared_dims(layer, 0, trusted, &inputs, builder).map(Into::into);
         let steps = Steps { builder, name: &layer.name, declared };
-        Self { layer, steps, inputs, shapes_hold, ports, opset }
+        Self { layer, steps, inputs, trusted, ports, opset }
     }
 
     /// The type of an input.
@@ -216,7 +233,7 @@ impl<'a, 'b> Context<'a, 'b> {
             }
             _ => {}
         }
-        let declared = declared_dims(self.layer, output, self.shapes_hold, &self.inputs, self.steps.builder);
+        let declared = declared_dims(self.layer, output, self.trusted, &self.inputs, self.steps.builder);
         match (declared, self.steps.builder.known_dims(result)) {
             (Some(declared), Some(dims)) if is_known(declared) && declared != dims => {
                 contradiction(Braced(declared).to_string(), Braced(dims).to_string())

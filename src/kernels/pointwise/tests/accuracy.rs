@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::{SPECIAL, run1, run2, ulps};
+use super::{SPECIAL, run1, run2, ulps, unary};
 use crate::kernels::InnerStride;
-use crate::kernels::pointwise::{Params, binary, unary};
+use crate::kernels::pointwise::{Params, binary};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Unary};
 use crate::types::kind::Level;

@@ -1,8 +1,8 @@
 //! Infinities, zeros, NaN and integers at their bounds.
 
-use super::{SPECIAL, of_f32, run1, run2};
+use super::{SPECIAL, of_f32, run1, run2, unary};
 use crate::kernels::InnerStride;
-use crate::kernels::pointwise::{binary, classify, compare, logic, not, sign, unary};
+use crate::kernels::pointwise::{self, binary, classify, compare, logic, not, sign};
 use crate::types::dtype::DataType;
 use crate::types::function::{Binary, Class, Comparison, Logic, Sign, Unary};
 use crate::types::kind::Level;
@@ -34,11 +34,16 @@ fn maximum(x: f32, y: f32) -> f32 {
 #[test]
 fn arithmetic_is_that_of_f32() {
     type Rule = fn(f32, f32) -> f32;
-    let rules: [(Binary, Rule); 14] = [
+    let rules: [(Binary, Rule); 15] = [
         (Binary::Add, |x, y| x + y),
         (Binary::Subtract, |x, y| x - y),
         (Binary::Multiply, |x, y| x * y),
         (Binary::Divide, |x, y| x / y),
+        (Binary::Modulo, |x, y| {
+            let rest = x % y;
+            let moved = if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest };
+            if moved == 0.0 { moved.copysign(y) } else { moved }
+        }),
         (Binary::Maximum, maximum),
         (Binary::Minimum, |x, y| -maximum(-x, -y)),
         (Binary::SquaredDifference, |x, y| (x - y) * (x - y)),
@@ -175,6 +180,95 @@ fn limits_are_met() {
             let got: Vec<f32> = run1(unary(level, function).kernel, &[x], [0.5, 0.0]);
             if got[0].to_bits() != canonical(want) {
                 faults.push(format!("{function:?} of {x:e} at {level}: {:e}, not {want:e}", got[0]));
+            }
+        }
+    }
+    report(faults);
+}
+
+/// As on f32, with a NaN that has no payload and a positive sign.
+#[test]
+fn arithmetic_on_f64_is_rounded_once() {
+    fn maximum(x: f64, y: f64) -> f64 {
+        match x.is_nan() || y.is_nan() {
+            true => f64::NAN,
+            false if x == y => f64::from_bits(x.to_bits() & y.to_bits()),
+            false => x.max(y),
+        }
+    }
+    fn modulo(x: f64, y: f64) -> f64 {
+        let rest = x % y;
+        let moved = if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest };
+        if moved == 0.0 { moved.copysign(y) } else { moved }
+    }
+    let ones: [(Unary, fn(f64) -> f64); 10] = [
+        (Unary::Exp, f64::exp),
+        (Unary::Log, f64::ln),
+        (Unary::Reciprocal, f64::recip),
+        (Unary::Relu, |x| if x <= 0.0 { 0.0 } else { x }),
+        (Unary::Round, f64::round_ties_even),
+        (Unary::Sqrt, f64::sqrt),
+        (Unary::Square, |x| x * x),
+        (Unary::Tanh, f64::tanh),
+        (Unary::Floor, f64::floor),
+        (Unary::Ceil, f64::ceil),
+    ];
+    let twos: [(Binary, fn(f64, f64) -> f64); 7] = [
+        (Binary::Add, |x, y| x + y),
+        (Binary::Subtract, |x, y| x - y),
+        (Binary::Multiply, |x, y| x * y),
+        (Binary::Divide, |x, y| x / y),
+        (Binary::Modulo, modulo),
+        (Binary::Maximum, maximum),
+        (Binary::Minimum, |x, y| -maximum(-x, -y)),
+    ];
+    let wide =
+        [f64::MAX, f64::MIN_POSITIVE, 5e-324, -5e-324, 709.8, -745.2, 1.0 + f64::EPSILON, 4503599627370497.5];
+    let special: Vec<f64> = SPECIAL.into_iter().map(f64::from).chain(wide).collect();
+    let (x, y): (Vec<f64>, Vec<f64>) =
+        special.iter().flat_map(|&x| special.iter().map(move |&y| (x, y))).unzip();
+    let same = |got: f64, want: f64| match want.is_nan() {
+        true => got.to_bits() == 0x7ff8_0000_0000_0000,
+        false => got.to_bits() == want.to_bits(),
+    };
+    let mut faults = Vec::new();
+    for level in Level::all_available() {
+        for (function, rule) in ones {
+            let kernel = pointwise::unary(level, function, DataType::F64).unwrap().kernel;
+            let got: Vec<f64> = run1(kernel, &special, [0.0; 2]);
+            for (&x, got) in special.iter().zip(got) {
+                if !same(got, rule(x)) {
+                    faults.push(format!("{function:?} of {x:e} at {level}: {got:e}, not {:e}", rule(x)));
+                }
+            }
+        }
+        for (function, rule) in twos {
+            let kernel =
+                binary(level, function, DataType::F64, InnerStride::Contiguous, InnerStride::Contiguous)
+                    .unwrap()
+                    .kernel;
+            let got: Vec<f64> = run2(kernel, &x, &y, [0.0; 2]);
+            for ((&x, &y), got) in x.iter().zip(&y).zip(got) {
+                if !same(got, rule(x, y)) {
+                    let want = rule(x, y);
+                    faults.push(format!("{function:?} of {x:e}, {y:e} at {level}: {got:e}, not {want:e}"));
+                }
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn functions_of_one_have_kernels_for_the_types_of_their_rows() {
+    let mut faults = Vec::new();
+    for &function in Unary::ALL {
+        for &of in DataType::WHOLE {
+            let count = Level::all_available()
+                .filter(|&level| pointwise::unary(level, function, of).is_some())
+                .count();
+            if function.cost_on(of).is_some() != (count > 0) {
+                faults.push(format!("Unary::{function:?} of {of} has {count} kernels"));
             }
         }
     }

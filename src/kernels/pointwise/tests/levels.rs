@@ -40,10 +40,11 @@ fn functions_have_stages_at_levels_with_vectors_unless_there_is_a_reason() {
         }
     };
     for level in Level::all_available() {
-        for &function in Unary::ALL {
-            let cost = function.cost_on(DataType::F32);
-            let stage = unary(level, function).stage;
-            check(format!("{function:?}"), level, stage.is_some(), reason(level, cost, DataType::F32));
+        for (&function, &of) in Unary::ALL.iter().flat_map(|f| DataType::WHOLE.iter().map(move |of| (f, of)))
+        {
+            let Some(kernels) = unary(level, function, of) else { continue };
+            let reason = reason(level, function.cost_on(of), of);
+            check(format!("{function:?} of {of}"), level, kernels.stage.is_some(), reason);
         }
         for (&function, &of) in Binary::ALL.iter().flat_map(|f| DataType::WHOLE.iter().map(move |of| (f, of)))
         {

@@ -6,15 +6,21 @@ mod edges;
 mod levels;
 mod shapes;
 
-use super::{Kernel1, Kernel2, Params};
+use super::{Impls, Kernel1, Kernel2, Params};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::types::dtype::DataType;
-use crate::types::function::Binary;
+use crate::types::function::{Binary, Unary};
+use crate::types::kind::Level;
 
 /// The functions of two f32.
 fn of_f32() -> impl Iterator<Item = Binary> {
     Binary::ALL.iter().copied().filter(|function| function.cost_on(DataType::F32).is_some())
+}
+
+/// The implementations of a function of one f32.
+fn unary(level: Level, function: Unary) -> Impls<Kernel1> {
+    super::unary(level, function, DataType::F32).expect("every function of one number has a kernel for f32")
 }
 
 /// One row of dense elements.

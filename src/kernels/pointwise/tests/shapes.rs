@@ -1,9 +1,8 @@
 //! The position of an element in a tile changes nothing: not its row, its column, the length of the row, its
 //! alignment, the strides of operands, nor a target that is a source.
 
-use crate::kernels::pointwise::{
-    Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign, unary,
-};
+use super::unary;
+use crate::kernels::pointwise::{Kernel1, Kernel2, Params, binary, compare, convert, indices, logic, sign};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, InnerStride, Source, Target};
 use crate::types::dtype::DataType;
@@ -109,7 +108,7 @@ fn cases(level: Level) -> Vec<Case> {
         let kernel = two(&|x, y| binary(level, function, DataType::F32, x, y).unwrap().kernel);
         case(format!("{function:?}"), kernel, 4, 4);
     }
-    for (of, size) in [(DataType::S32, 4), (DataType::S64, 8)] {
+    for (of, size) in [(DataType::S32, 4), (DataType::S64, 8), (DataType::F64, 8)] {
         for function in [Binary::Multiply, Binary::Modulo] {
             let kernel = two(&|x, y| binary(level, function, of, x, y).unwrap().kernel);
             case(format!("{function:?} of {of}"), kernel, size, size);

@@ -1,0 +1,167 @@
+//! Nodes with graphs in their attributes: what the graphs become, in the surroundings of the node.
+
+use std::collections::BTreeMap;
+
+use sterna::reference::Value;
+use sterna::{DataType, Direction, TensorId};
+
+use super::proto::{GraphText, NodeText, ValueInfo};
+use super::{DEEPEST_CALL, ModelReader, Scope, ops, tensors, unnamed, wanted};
+use crate::error::{Error, Fault, Limited, PortRef};
+use crate::weights::integers;
+
+impl<'a> ModelReader<'a> {
+    /// Attention with graphs that change its scores and its shares.
+    pub(super) fn flex_attention(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let (of_scores, of_shares) = (graph(node, "score_mod"), graph(node, "prob_mod"));
+        let whole = of_scores.is_some() || of_shares.is_some();
+        let mut flex = ops::FlexAttention::new(&mut self.called(node, inputs, scope)?, whole)?;
+        if let Some(graph) = of_scores {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.softmax(&mut self.called(node, inputs, scope)?)?;
+        if let Some(graph) = of_shares {
+            flex.scores = self.changed(graph, flex.scores, scope)?;
+        }
+        flex.result(&mut self.called(node, inputs, scope)?).map(|result| vec![result])
+    }
+
+    /// What a graph makes of a tensor.
+    fn changed(
+        &mut self,
+        graph: &'a GraphText,
+        tensor: TensorId,
+        outer: &Scope<'a, '_>,
+    ) -> Result<TensorId, Fault> {
+        let one = |what: &'static str| Fault::Unsupported { needed: format!("a graph with one {what}") };
+        if graph.inputs.len() != 1 {
+            return Err(one("input"));
+        }
+        let [result] = self.body(graph, &[tensor], outer)?[..] else { return Err(one("output")) };
+        let (given, needed) = (self.builder.known_dims(result), self.builder.known_dims(tensor));
+        if given != needed || self.builder.data_type(result) != self.builder.data_type(tensor) {
+            return Err(Fault::Unsupported { needed: "a graph that keeps shape and type".into() });
+        }
+        Ok(result)
+    }
+
+    /// The outputs of a graph, of tensors at its inputs. The names around the node are known within as well.
+    fn body(
+        &mut self,
+        graph: &'a GraphText,
+        inputs: &[TensorId],
+        outer: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        if outer.depth == DEEPEST_CALL {
+            let (given, most) = (DEEPEST_CALL as u64 + 1, DEEPEST_CALL as u64);
+            return Err(Fault::Limit { what: Limited::Depth, given, most });
+        }
+        let wanted = wanted(&graph.nodes, graph.outputs.iter().map(|output| &*output.name));
+        let known = |name: &&'a str| Some((*name, *outer.tensors.get(name)?));
+        let mut tensors: BTreeMap<&str, TensorId> = wanted.names.iter().filter_map(known).collect();
+        tensors.extend(graph.inputs.iter().zip(inputs).map(|(info, tensor)| (&*info.name, *tensor)));
+        for text in graph.initializers.iter().filter(|text| wanted.names.contains(&*text.name)) {
+            let value = tensors::value(text, self.folder, &mut self.builder)?;
+            tensors.insert(&text.name, self.builder.constant(value)?);
+        }
+        let (absent, declared) = (outer.absent.clone(), BTreeMap::new());
+        let (opsets, attributes, depth) = (outer.opsets, outer.attributes, outer.depth + 1);
+        let mut scope = Scope { tensors, absent, opsets, attributes, declared, depth };
+        self.nodes(&graph.nodes, &wanted.nodes, &mut scope).map_err(|error| match error {
+            Error::Layer { fault, .. } => *fault,
+            Error::Limit { what, given, most } => Fault::Limit { what, given, most },
+            _ => Fault::Unsupported { needed: "a well-formed graph in the attribute".into() },
+        })?;
+        let result = |(place, info): (usize, &'a ValueInfo)| {
+            scope.tensors.get(&*info.name).copied().ok_or_else(|| unnamed(place))
+        };
+        graph.outputs.iter().enumerate().map(result).collect()
+    }
+
+    /// A loop whose number of turns, and whose condition, are known when the model is read: its body, one
+    /// turn after the other.
+    pub(super) fn unrolled(
+        &mut self,
+        node: &'a NodeText,
+        inputs: &[Option<TensorId>],
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<TensorId>, Fault> {
+        let needed = |needed: &str| Fault::Unsupported { needed: needed.into() };
+        let body = graph(node, "body").ok_or(Fault::MissingAttribute { attribute: "body" })?;
+        let carried: Option<Vec<TensorId>> = inputs.iter().skip(2).copied().collect();
+        let mut carried = carried.ok_or_else(|| needed("no gap among the inputs"))?;
+        let fits = body.inputs.len() == carried.len() + 2 && body.outputs.len() > carried.len();
+        if !fits || node.outputs.len() >= body.outputs.len() {
+            return Err(needed("a body with an input and an output for each tensor that is carried along"));
+        }
+        let Some(count) = inputs.first().copied().flatten() else { return Err(needed("a number of turns")) };
+        let turns = self.known(TURNS, count)?;
+        let mut goes_on = match inputs.get(1).copied().flatten() {
+            None => true,
+            Some(cond) => self.known(CONDITION, cond)? != 0,
+        };
+        let names = wanted(&body.nodes, body.outputs.iter().map(|output| &*output.name)).names.len();
+        let mut scans: Vec<Vec<TensorId>> = vec![Vec::new(); body.outputs.len() - carried.len() - 1];
+        let mut turn = 0i64;
+        while turn < turns && goes_on {
+            // A turn looks up the names of the body, which may be many more than its nodes.
+            self.calls = self.calls.saturating_add(1 + names);
+            let (given, most) = (self.calls as u64, self.options.limits.layers as u64);
+            if given > most {
+                return Err(Fault::Limit { what: Limited::Layers, given, most });
+            }
+            let number = self.builder.constant(Value::from_slice(&[], &[turn])?)?;
+            let truth = self.builder.constant(Value::new(DataType::Boolean, &[], vec![1])?)?;
+            let results = self.body(body, &[&[number, truth], &carried[..]].concat(), scope)?;
+            goes_on = self.known(CONDITION, results[0])? != 0;
+            let (next, scanned) = results[1..].split_at(carried.len());
+            scans.iter_mut().zip(scanned).for_each(|(of_turns, result)| of_turns.push(*result));
+            carried = next.to_vec();
+            turn += 1;
+        }
+        let mut call = self.called(node, inputs, scope)?;
+        let mut outputs = carried;
+        for mut parts in scans {
+            let is_wanted = node.outputs.get(outputs.len()).is_some_and(|name| !name.is_empty());
+            if !is_wanted {
+                // Nobody asks for it; any tensor keeps its place.
+                outputs.push(count);
+                continue;
+            }
+            if parts.is_empty() {
+                return Err(needed("a turn, whose results have a shape"));
+            }
+            for part in &mut parts {
+                let dims = [&[1], &call.steps.dims(*part)?[..]].concat();
+                *part = call.steps.in_shape(*part, &dims)?;
+            }
+            outputs.push(call.steps.joined(parts, 0)?);
+        }
+        Ok(outputs)
+    }
+
+    /// A whole number, or a truth value as 0 or 1, that is known when the model is read.
+    fn known(&self, port: PortRef, tensor: TensorId) -> Result<i64, Fault> {
+        let needed = "a constant; an op that counts or decides when it runs";
+        let value = self.builder.value(tensor);
+        let value = value.ok_or_else(|| Fault::NotConstant { port, needed: needed.into() })?;
+        let number = match value.data_type() {
+            DataType::Boolean => value.bytes().first().map(|byte| i64::from(*byte != 0)),
+            _ => integers(value).filter(|list| list.len() == 1).map(|list| list[0]),
+        };
+        number.ok_or_else(|| Fault::Value { port, needed: "a whole number or a truth value".into() })
+    }
+}
+
+const TURNS: PortRef = PortRef { direction: Direction::Input, id: 0, name: "M" };
+const CONDITION: PortRef = PortRef { direction: Direction::Input, id: 1, name: "cond" };
+
+fn graph<'a>(node: &'a NodeText, name: &str) -> Option<&'a GraphText> {
+    let attribute = node.attributes.iter().find(|attribute| attribute.name == name);
+    attribute.and_then(|attribute| attribute.graph.as_ref())
+}
