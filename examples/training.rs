@@ -2,10 +2,15 @@
 //! runs the partitions that it makes of them.
 //!
 //! Two layers of causal attention and a feed-forward block learn to say the token before the last
-//! one. `cargo run --release --example training` prints the loss.
+//! one. `cargo run --release --example training` prints the loss. `--dropout P` leaves elements of what each
+//! block adds out with that probability; `--dump DIR` writes inputs, parameters, loss and gradients of the
+//! first step as .npy files, for `benches/attention/training.py`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
 
 use sterna::{
     Attention, AttentionBackward, Attr, AttrValue, Causal, CompiledPartition, DataType, Engine, Graph,
@@ -26,10 +31,29 @@ const STEPS: usize = 120;
 const SHAPES: [[i64; 2]; 6] =
     [[WIDTH, WIDTH], [WIDTH, WIDTH], [WIDTH, WIDTH], [WIDTH, WIDTH], [WIDTH, INNER], [INNER, WIDTH]];
 
+/// How elements are left out while the model is trained.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropout {
+    /// The same seed leaves out the same elements.
+    pub seed: i64,
+    /// The share that is left out.
+    pub probability: f32,
+}
+
+/// What the Dropout ops of a graph read and write.
+struct Dropped {
+    seed: LogicalTensor,
+    probability: LogicalTensor,
+    /// One for each place in the model, so that no two of them leave out the same.
+    offsets: Vec<LogicalTensor>,
+    masks: Vec<LogicalTensor>,
+}
+
 /// Writes the graph of a training step.
 struct Model {
     graph: Graph,
     next: TensorId,
+    dropped: Option<Dropped>,
     /// The parameters, and what each becomes.
     parameters: Vec<(LogicalTensor, LogicalTensor)>,
 }
@@ -45,12 +69,28 @@ struct Layer {
     inner: LogicalTensor,
     active: LogicalTensor,
     weights: Vec<LogicalTensor>,
+    /// Numbers of the offsets of its two Dropouts.
+    places: [usize; 2],
 }
 
 impl Model {
-    fn tensor(&mut self, dims: &[i64]) -> Result<LogicalTensor> {
+    fn new(dropout: bool) -> Result<Self> {
+        let mut model = Self { graph: Graph::new(), next: 0, dropped: None, parameters: Vec::new() };
+        if dropout {
+            let seed = model.of_type(DataType::S64, &[])?;
+            let probability = model.tensor(&[])?;
+            model.dropped = Some(Dropped { seed, probability, offsets: Vec::new(), masks: Vec::new() });
+        }
+        Ok(model)
+    }
+
+    fn of_type(&mut self, data_type: DataType, dims: &[i64]) -> Result<LogicalTensor> {
         self.next += 1;
-        LogicalTensor::strided(self.next, DataType::F32, dims)
+        LogicalTensor::strided(self.next, data_type, dims)
+    }
+
+    fn tensor(&mut self, dims: &[i64]) -> Result<LogicalTensor> {
+        self.of_type(DataType::F32, dims)
     }
 
     fn op(
@@ -61,10 +101,46 @@ impl Model {
         attrs: &[(Attr, AttrValue)],
     ) -> Result<LogicalTensor> {
         let to = self.tensor(dims)?;
-        let id = self.graph.ops().iter().map(Op::id).max().map_or(0, |id| id + 1);
-        let op = Op::new(id, kind).inputs_from(inputs.iter().map(|&tensor| tensor.clone()));
+        let op = Op::new(self.free(), kind).inputs_from(inputs.iter().map(|&tensor| tensor.clone()));
         let op = attrs.iter().fold(op, |op, (attr, value)| op.attr(*attr, value.clone()));
         self.graph.add_op(op.output(to.clone()))?;
+        Ok(to)
+    }
+
+    /// An id that no op has.
+    fn free(&self) -> usize {
+        self.graph.ops().iter().map(Op::id).max().map_or(0, |id| id + 1)
+    }
+
+    /// A tensor with elements left out, if the model leaves any out, and the number of the place.
+    fn dropout(&mut self, from: &LogicalTensor) -> Result<(LogicalTensor, usize)> {
+        if self.dropped.is_none() {
+            return Ok((from.clone(), 0));
+        }
+        let offset = self.of_type(DataType::S64, &[])?;
+        let mask = self.of_type(DataType::U8, from.dims().unwrap_or_default())?;
+        let place = self.dropped.as_mut().map_or(0, |dropped| {
+            dropped.offsets.push(offset);
+            dropped.masks.push(mask.clone());
+            dropped.offsets.len() - 1
+        });
+        Ok((self.dropout_at(from, place, Some(mask))?, place))
+    }
+
+    /// The gradient of a Dropout is the same Dropout: equal seeds and offsets leave out the same elements.
+    fn dropout_at(
+        &mut self,
+        from: &LogicalTensor,
+        place: usize,
+        mask: Option<LogicalTensor>,
+    ) -> Result<LogicalTensor> {
+        let to = self.tensor(from.dims().unwrap_or_default())?;
+        let Some(Dropped { seed, probability, offsets, .. }) = &self.dropped else {
+            return Ok(from.clone());
+        };
+        let inputs = [from, seed, &offsets[place], probability].map(LogicalTensor::clone);
+        let op = Op::new(self.free(), OpKind::Dropout).inputs_from(inputs).output(to.clone());
+        self.graph.add_op(mask.into_iter().fold(op, Op::output))?;
         Ok(to)
     }
 
@@ -133,20 +209,25 @@ impl Model {
         self.next = self.graph.attention(&options)?.tensors.end;
         let merged = self.merge(&attended)?;
         let projected = self.product([&merged, &weights[3]], [false; 2], [TOKENS, WIDTH])?;
+        let (projected, of_attention) = self.dropout(&projected)?;
         let between = self.add(&input, &projected)?;
         let inner = self.product([&between, &weights[4]], [false; 2], [TOKENS, INNER])?;
         let active = self.op(OpKind::ReLU, &[&inner], &[TOKENS, INNER], &[])?;
         let projected = self.product([&active, &weights[5]], [false; 2], [TOKENS, WIDTH])?;
+        let (projected, of_block) = self.dropout(&projected)?;
         let output = self.add(&between, &projected)?;
-        Ok((Layer { input, heads, stats, attended, merged, between, inner, active, weights }, output))
+        let places = [of_attention, of_block];
+        let layer = Layer { input, heads, stats, attended, merged, between, inner, active, weights, places };
+        Ok((layer, output))
     }
 
     /// The gradient of the input of a layer, and updates of its parameters.
     fn layer_backward(&mut self, of: &Layer, d_output: &LogicalTensor) -> Result<LogicalTensor> {
         let [of_left, of_right] = [[true, false], [false, true]];
-        let d_weights = self.product([&of.active, d_output], of_left, SHAPES[5])?;
+        let d_projected = self.dropout_at(d_output, of.places[1], None)?;
+        let d_weights = self.product([&of.active, &d_projected], of_left, SHAPES[5])?;
         self.update(&of.weights[5], &d_weights)?;
-        let d_active = self.product([d_output, &of.weights[5]], of_right, [TOKENS, INNER])?;
+        let d_active = self.product([&d_projected, &of.weights[5]], of_right, [TOKENS, INNER])?;
         let d_inner = self.op(
             OpKind::ReLUBackward,
             &[&of.inner, &d_active],
@@ -157,9 +238,10 @@ impl Model {
         self.update(&of.weights[4], &d_weights)?;
         let d_between = self.product([&d_inner, &of.weights[4]], of_right, [TOKENS, WIDTH])?;
         let d_between = self.add(&d_between, d_output)?;
-        let d_weights = self.product([&of.merged, &d_between], of_left, SHAPES[3])?;
+        let d_projected = self.dropout_at(&d_between, of.places[0], None)?;
+        let d_weights = self.product([&of.merged, &d_projected], of_left, SHAPES[3])?;
         self.update(&of.weights[3], &d_weights)?;
-        let d_merged = self.product([&d_between, &of.weights[3]], of_right, [TOKENS, WIDTH])?;
+        let d_merged = self.product([&d_projected, &of.weights[3]], of_right, [TOKENS, WIDTH])?;
 
         let d_attended = self.split(&d_merged)?;
         let dims = [HEADS, TOKENS, DEPTH];
@@ -193,13 +275,18 @@ pub struct Training {
     stream: Stream,
     /// The parameters, by id, and the tensors that replace them.
     pub parameters: Vec<(TensorId, TensorId)>,
+    tokens: TensorId,
+    wanted: TensorId,
     loss: TensorId,
+    /// What each Dropout has kept, as 1 and 0.
+    masks: Vec<TensorId>,
+    seed: Option<TensorId>,
 }
 
 impl Training {
     /// A model of random parameters, and what it learns from.
-    pub fn new(engine: &Engine) -> Result<Self> {
-        let mut model = Model { graph: Graph::new(), next: 0, parameters: Vec::new() };
+    pub fn new(engine: &Engine, dropout: Option<Dropout>) -> Result<Self> {
+        let mut model = Model::new(dropout.is_some())?;
         // One token is a row of zeros and a one.
         let (tokens, wanted) = (model.tensor(&[TOKENS, WORDS])?, model.tensor(&[TOKENS, WORDS])?);
         let places = model.parameter([TOKENS, WIDTH])?;
@@ -259,13 +346,45 @@ impl Training {
             steps.push(compiled);
         }
         let parameters = model.parameters.iter().map(|(of, next)| (of.id(), next.id())).collect();
-        let mut training = Self { steps, tensors, stream: Stream::new(engine), parameters, loss: loss.id() };
-        training.fill([tokens.id(), wanted.id()]);
+        let ids = |tensors: &[LogicalTensor]| tensors.iter().map(LogicalTensor::id).collect();
+        let mut training = Self {
+            steps,
+            tensors,
+            stream: Stream::new(engine),
+            parameters,
+            tokens: tokens.id(),
+            wanted: wanted.id(),
+            loss: loss.id(),
+            masks: model.dropped.as_ref().map_or(Vec::new(), |dropped| ids(&dropped.masks)),
+            seed: model.dropped.as_ref().map(|dropped| dropped.seed.id()),
+        };
+        training.fill();
+        if let (Some(Dropped { probability, offsets, .. }), Some(dropout)) = (&model.dropped, dropout) {
+            training.write(probability.id(), &[dropout.probability]);
+            for (place, offset) in offsets.iter().enumerate() {
+                // 0 would take another generator.
+                training.write_integer(offset.id(), 1 + place as i64);
+            }
+            training.seed(dropout.seed);
+        }
         Ok(training)
     }
 
+    /// Leaves out other elements from now on.
+    pub fn seed(&mut self, seed: i64) {
+        if let Some(id) = self.seed {
+            self.write_integer(id, seed);
+        }
+    }
+
+    fn write_integer(&mut self, id: TensorId, number: i64) {
+        if let Some(tensor) = self.tensors.get_mut(&id) {
+            tensor.as_mut_bytes().copy_from_slice(&number.to_ne_bytes());
+        }
+    }
+
     /// Random words, of which each wants the one before it, and random parameters.
-    fn fill(&mut self, [tokens, wanted]: [TensorId; 2]) {
+    fn fill(&mut self) {
         let mut state = 1u64;
         let mut next = move || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -273,7 +392,7 @@ impl Training {
         };
         let words: Vec<usize> = (0..TOKENS).map(|_| (next() * WORDS as f32) as usize).collect();
         let before: Vec<usize> = (0..words.len()).map(|at| words[at.saturating_sub(1)]).collect();
-        for (id, of) in [(tokens, words), (wanted, before)] {
+        for (id, of) in [(self.tokens, words), (self.wanted, before)] {
             let row = |word: usize| (0..WORDS as usize).map(move |other| f32::from(u8::from(other == word)));
             self.write(id, &of.into_iter().flat_map(row).collect::<Vec<f32>>());
         }
@@ -336,12 +455,64 @@ impl Training {
     }
 }
 
+/// A tensor as a .npy file.
+fn write_npy(path: &Path, desc: &LogicalTensor, bytes: &[u8]) -> std::io::Result<()> {
+    let dims: String = desc.dims().unwrap_or_default().iter().map(|dim| format!("{dim},")).collect();
+    let t = if desc.data_type() == DataType::U8 { "|u1" } else { "<f4" };
+    let about = format!("{{'descr': '{t}', 'fortran_order': False, 'shape': ({dims}), }}");
+    // The header ends at a multiple of 64, with a line break.
+    let width = (about.len() + 11).next_multiple_of(64) - 10;
+    let header = format!("{about:<0$}\n", width - 1);
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((width as u16).to_le_bytes());
+    file.extend(header.into_bytes());
+    file.extend(bytes);
+    fs::write(path, file)
+}
+
+impl Training {
+    /// Writes inputs, parameters, loss and gradients of a step, and what Dropouts kept.
+    pub fn dump(&mut self, folder: &Path) -> std::result::Result<(), Box<dyn Error>> {
+        self.run()?;
+        fs::create_dir_all(folder)?;
+        let write = |name: String, id: TensorId| {
+            let tensor = &self.tensors[&id];
+            write_npy(&folder.join(name + ".npy"), tensor.desc(), tensor.as_bytes())
+        };
+        write("tokens".into(), self.tokens)?;
+        write("wanted".into(), self.wanted)?;
+        write("loss".into(), self.loss)?;
+        for (place, &mask) in self.masks.iter().enumerate() {
+            write(format!("mask_{place}"), mask)?;
+        }
+        for (place, &(parameter, _)) in self.parameters.iter().enumerate() {
+            write(format!("parameter_{place}"), parameter)?;
+            let bytes: Vec<u8> =
+                self.gradient(place).iter().flat_map(|number| number.to_le_bytes()).collect();
+            let path = folder.join(format!("gradient_{place}.npy"));
+            write_npy(&path, self.tensors[&parameter].desc(), &bytes)?;
+        }
+        Ok(())
+    }
+}
+
 #[allow(dead_code, reason = "a test has this file as a module")]
-fn main() -> Result<()> {
-    let mut training = Training::new(&Engine::new())?;
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)
+    };
+    let probability: Option<f32> = option("--dropout").map(|text| text.parse()).transpose()?;
+    let dropout = probability.map(|probability| Dropout { seed: 1, probability });
+    let mut training = Training::new(&Engine::new(), dropout)?;
+    if let Some(folder) = option("--dump") {
+        return training.dump(Path::new(folder));
+    }
     let (partitions, backward) = training.partitions();
     println!("{partitions} partitions, {backward} of them with the gradients of attention");
     for step in 0..STEPS {
+        training.seed(1 + step as i64);
         let loss = training.run()?;
         if step % 20 == 0 || step == STEPS - 1 {
             println!("step {step:>3}: loss {loss:.4}");
