@@ -230,8 +230,11 @@ impl GemmOperands<'_> {
             // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the
             // panels of a block, and for the sums of their columns.
             unsafe {
-                let sums = sums.wrapping_add(column);
-                panels.kernel.run_with_sums(part, matrix, to, sums, self.place(layout.row_pack));
+                let scratch = self.place(layout.row_pack);
+                match panels.kernel.writes_sums() {
+                    false => panels.kernel.run(part.rows, part.columns, matrix, to, scratch),
+                    true => panels.kernel.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
+                }
             }
         }
         to

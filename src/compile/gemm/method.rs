@@ -25,7 +25,7 @@ const MAX_DOT_COLUMNS: usize = 4;
 /// Rows and columns of a tile of dot products.
 const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 
-/// Rows and columns of any other tile, if there are enough tiles.
+/// Rows and columns of any other tile, if there are enough tiles (decision: epilogue-tiles).
 const TILE: Extent = Extent { rows: 144, columns: 256 };
 
 /// Tiles are made smaller until there are this many, unless they take fewer FLOPs than [`MIN_TILE_FLOPS`].
@@ -37,6 +37,11 @@ const MIN_TILE_FLOPS: usize = 8 << 20;
 /// Rows of the right operand that a tile packs at once, if tiles pack: the panels stay in the second-level
 /// cache.
 const TILE_DEPTH: usize = 512;
+
+/// Most elements of a right operand that many rows read in place, and most rows that read any
+/// (decision: packed-in-tiles).
+const MAX_IN_PLACE: usize = 1 << 18;
+const MAX_IN_PLACE_ROWS: usize = 32;
 
 /// Most rows of a product whose right operand becomes f32 in registers.
 const MAX_REGISTER_ROWS: usize = 8;
@@ -160,7 +165,9 @@ impl Method {
         if let Way::Tiles { right, .. } = &mut method.way
             && is_unpacked
         {
-            *right = Right::InPlace;
+            // Blocks of rows read each panel anew, whose rows lie in pages of their own.
+            let is_large = depth.saturating_mul(columns) > MAX_IN_PLACE && rows > MAX_IN_PLACE_ROWS;
+            *right = if is_large { Right::PackedInTile } else { Right::InPlace };
         }
         method
     }
