@@ -7,13 +7,16 @@
 //! If all results have the shape of the product, the pointwise ops run as an epilogue on each tile of the
 //! product. Otherwise the product goes to an output or to an internal buffer, which later phases read.
 //!
-//! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32.
+//! If both operands are 8-bit integers behind a dequantisation, their product is summed up in s32. If the
+//! right one alone is stored in 8 or 4 bits, it becomes f32 part by part.
 
 mod method;
+mod stored;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::method::{Algorithm, Method, Right};
+use self::stored::Dequantized;
 use super::elementwise::DriverSpace;
 use super::integers::{ColumnSums, OperandPlaces, PlacedIntegers, integer_operands};
 use super::machine::Machine;
@@ -32,8 +35,8 @@ use crate::kernels::pointwise::{binary, convert};
 use crate::kernels::{Extent, InnerStride, LINE, Width};
 use crate::partition::Partition;
 use crate::plan::{
-    Access, Base, Bias, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop, LoopNest,
-    PackPhase, Phase, Plan, RightForm, TilePanels, TileProgram,
+    Access, Base, Bias, DequantizedRight, Finish, GemmMethod, GemmPhase, GemmScratch, IntegerProduct, Loop,
+    LoopNest, PackPhase, Phase, Plan, RightForm, TilePanels, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::function::Binary;
@@ -93,20 +96,28 @@ fn add_product(
     if roots.is_empty() {
         return Ok(());
     }
-    let (places, integers) = match integer_operands(plan, op, &anchor.inputs)? {
-        Some((places, scaling)) => (places, Some(scaling)),
-        None => (operands(plan, op, &anchor.inputs, &result.dims, machine)?, None),
+    let (mut integers, mut dequantized, mut of_stored) = (None, None, None);
+    let places = if let Some((places, scaling)) = integer_operands(plan, op, &anchor.inputs)? {
+        integers = Some(scaling);
+        places
+    } else if let Some(found) = stored::find(plan, op, &anchor.inputs, &result.dims, machine)? {
+        let (places, of_right, method) = found;
+        (dequantized, of_stored) = (Some(of_right), Some(method));
+        places
+    } else {
+        operands(plan, op, &anchor.inputs, &result.dims, machine)?
     };
     let [(left, left_offset), (right, right_offset)] = places;
     let bias = anchor.inputs.get(2).map(|&bias| plan.operand(bias)).transpose()?;
     let shape = ProductShape::new(op, &left, &right, &result.dims);
     let right_type = op.inputs()[1].data_type();
-    let method = match &integers {
-        Some(_) => {
+    let method = match (&integers, of_stored) {
+        (_, Some(method)) => method,
+        (Some(_), None) => {
             let varies = matches!(right.base, Base::Port(port) if !plan.is_constant(port));
             Method::of_integers(&shape, machine, varies)
         }
-        None => Method::choose(&shape, &left, &right, right_type, machine),
+        (None, None) => Method::choose(&shape, &left, &right, right_type, machine),
     };
     let (nest, to) = match roots[..] == [value] {
         true => (shape.empty_nest(method.tile), plan.result(value)),
@@ -139,6 +150,7 @@ fn add_product(
         right: &right,
         offsets: [left_offset, right_offset],
         integers: integers.as_ref(),
+        dequantized: dequantized.as_ref(),
         machine,
     };
     let unsupported = |why: &str| {
@@ -229,6 +241,7 @@ struct Phases<'a> {
     /// Bytes to the first element of each.
     offsets: [isize; 2],
     integers: Option<&'a PlacedIntegers>,
+    dequantized: Option<&'a Dequantized>,
     machine: Machine,
 }
 
@@ -320,7 +333,8 @@ impl Phases<'_> {
     fn pack_kernel(&self) -> Option<(PackPanel, usize)> {
         let Algorithm::Tiles { form, .. } = self.method.algorithm else { return None };
         let panel = GemmKernel::new(self.machine.level, form).panel_columns();
-        let kernel = PackPanel::new(self.machine.level, self.right.data_type, form, self.shape.columns)?;
+        let data_type = if self.dequantized.is_some() { DataType::F32 } else { self.right.data_type };
+        let kernel = PackPanel::new(self.machine.level, data_type, form, self.shape.columns)?;
         Some((kernel, panel))
     }
 
@@ -333,7 +347,7 @@ impl Phases<'_> {
         bias: Option<&PlacedTensor>,
         to: &PlacedTensor,
     ) -> Option<GemmPhase> {
-        let Self { shape, method, left, right, offsets, integers, machine } = self;
+        let Self { shape, method, left, right, offsets, integers, dequantized, machine } = self;
         let (level, tile) = (machine.level, method.tile);
         let &ProductShape { left_depth: left_column, right_depth: right_row, right_column, .. } = *shape;
         let left_row = shape.row(&shape.left);
@@ -345,9 +359,13 @@ impl Phases<'_> {
 
         let (kernel_method, right_tile, left_type, block) = match method.algorithm {
             Algorithm::Dots => {
-                let kernel = dot_kernel(level, right.data_type);
+                let kernel =
+                    dot_kernel(level, if dequantized.is_some() { DataType::F32 } else { right.data_type });
                 let method = GemmMethod::Dots { kernel, right_column };
                 (method, right_column * tile.columns as isize, DataType::F32, shape.depth)
+            }
+            Algorithm::InRegisters { products, .. } => {
+                (GemmMethod::InRegisters(products), 0, DataType::F32, shape.depth)
             }
             Algorithm::Tiles { form, right: lies, depth_block } => {
                 let kernel = GemmKernel::new(level, form);
@@ -365,6 +383,11 @@ impl Phases<'_> {
                         let panels = TilePanels { kernel, row_stride: right_row, col_stride: right_column };
                         (kernel.row_bytes() as isize, stride as isize, RightForm::PackedInTile(panels))
                     }
+                    Right::Dequantized => {
+                        let (kernel, _) = self.pack_kernel()?;
+                        let stride = kernel.panel_bytes(depth_block);
+                        (kernel.row_bytes() as isize, stride as isize, RightForm::Dequantized(kernel))
+                    }
                 };
                 let right_tile = match lies {
                     Right::Packed => panel_stride * tile.columns.div_ceil(panel) as isize,
@@ -375,8 +398,10 @@ impl Phases<'_> {
                 (method, right_tile, form.left_type(), depth_block.min(shape.depth))
             }
         };
+        // Parts of a stored matrix are found from its start.
+        let right_tile = if dequantized.is_some() { 0 } else { right_tile };
         let is_along_depth = match method.algorithm {
-            Algorithm::Dots => true,
+            Algorithm::Dots | Algorithm::InRegisters { .. } => true,
             Algorithm::Tiles { form, .. } => form.is_in_pairs(),
         };
         let must_lie_along_depth = is_along_depth && shape.depth > 1;
@@ -426,7 +451,14 @@ impl Phases<'_> {
             (bias_base, 0, bias_row, bias_column),
             (to.base, 0, to_row, to_column),
         ];
+        let of_scaling = dequantized.map(|of| of.scaling.each_ref().map(|place| (place.base, 0, 0, 4)));
+        let of_scaling_axes = dequantized.map(|of| {
+            let batch =
+                shape.dims.len() - usize::from(shape.column_axis.is_some()) - usize::from(self.has_rows());
+            of.scaling.each_ref().map(|place| batch_strides(place, &shape.dims, batch))
+        });
         let accesses = accesses.into_iter().chain(of_integers.into_iter().flatten());
+        let accesses = accesses.chain(of_scaling.into_iter().flatten());
         nest.program.accesses.extend(accesses.map(|(base, offset, row_stride, col_stride)| Access {
             base,
             offset,
@@ -454,6 +486,10 @@ impl Phases<'_> {
                     [shape.left[axis], right_at.strides[axis], bias_axes[axis], to_moves(to_axes[axis])]
                 }
             });
+            if let Some(axes) = &of_scaling_axes {
+                let outer = shape.outer.get(index);
+                l.strides.extend(axes.iter().map(|strides| outer.map_or(0, |&axis| strides[axis])));
+            }
             let Some(of_integers) = &of_integers else { continue };
             l.strides.extend(match shape.outer.get(index) {
                 None if index == nest.row_blocks => [0; 3],
@@ -474,6 +510,7 @@ impl Phases<'_> {
                 product: is_driver.then_some(width as usize),
                 bias: bias.is_some(),
                 panels: self.tile_panels(),
+                widened: self.widened(),
             },
         );
         Some(GemmPhase {
@@ -484,6 +521,7 @@ impl Phases<'_> {
             left: row_pack,
             left_column,
             integers: self.integer_product(sums),
+            dequantized: dequantized.map(|of| self.dequantized_right(of)),
             bias: bias_phase,
             finish,
             layout,
@@ -499,13 +537,49 @@ impl Phases<'_> {
 
     /// Bytes of the panels that a tile packs at once, rows of the sums of their columns, and sums of a row.
     fn tile_panels(&self) -> Option<(usize, usize, usize)> {
-        let Algorithm::Tiles { right: Right::PackedInTile, depth_block, .. } = self.method.algorithm else {
-            return None;
-        };
+        let Algorithm::Tiles { right, depth_block, .. } = self.method.algorithm else { return None };
         let (kernel, _) = self.pack_kernel()?;
         let panels = self.method.tile.columns.div_ceil(kernel.columns());
-        let rows = self.shape.depth.div_ceil(depth_block);
-        Some((panels * kernel.panel_bytes(depth_block), rows, panels * kernel.columns()))
+        let bytes = panels * kernel.panel_bytes(depth_block);
+        match right {
+            Right::PackedInTile => {
+                Some((bytes, self.shape.depth.div_ceil(depth_block), panels * kernel.columns()))
+            }
+            // Kernels write a vector behind the last row.
+            Right::Dequantized => Some((bytes + LINE, 0, 0)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of rows of a stored right operand in f32, or of the left rows that are multiplied with it.
+    fn widened(&self) -> usize {
+        let Some(of) = self.dequantized else { return 0 };
+        let rows = |count: usize, elements: usize| {
+            count.saturating_mul(4 * DequantizedRight::widened_row(elements)).saturating_add(LINE)
+        };
+        match self.method.algorithm {
+            _ if !of.stored.is_along_depth => 0,
+            Algorithm::Dots => rows(DequantizedRight::DOT_COLUMNS, self.shape.depth),
+            Algorithm::InRegisters { .. } => rows(self.method.tile.rows, self.shape.depth),
+            Algorithm::Tiles { depth_block, .. } => {
+                self.pack_kernel().map_or(0, |(kernel, _)| rows(kernel.columns(), depth_block))
+            }
+        }
+    }
+
+    fn dequantized_right(&self, of: &Dequantized) -> DequantizedRight {
+        let &ProductShape { right_depth, right_column, depth, columns, .. } = self.shape;
+        let is_along_depth = of.stored.is_along_depth;
+        DequantizedRight {
+            kernels: of.kernels,
+            bits: self.right.data_type.size().map_or(4, |bytes| 8 * bytes),
+            is_along_depth,
+            row_stride: if is_along_depth { right_column } else { right_depth },
+            rows: if is_along_depth { columns } else { depth },
+            group: of.stored.group,
+            row_step: of.steps[0],
+            element_step: of.steps[1],
+        }
     }
 
     /// The facts of a product of integers; `None` for any other product.
@@ -534,6 +608,8 @@ struct ScratchNeeds {
     integers: bool,
     /// Bytes of panels that a tile packs, rows of the sums of their columns, and sums of a row.
     panels: Option<(usize, usize, usize)>,
+    /// Bytes of rows in f32 of a right operand, or of left rows for kernels of stored rows.
+    widened: usize,
 }
 
 fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNeeds) -> GemmScratch {
@@ -560,7 +636,9 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
     let (of_panels, rows, of_row) = needs.panels.unwrap_or_default();
     let panels = take(of_panels);
     let panel_sums = take(4 * rows * of_row);
-    let row_pack = take(if needs.left.is_some() || needs.bias { pack::SCRATCH } else { 0 });
+    let widened = take(needs.widened);
+    let row_pack =
+        take(if needs.left.is_some() || needs.bias || needs.panels.is_some() { pack::SCRATCH } else { 0 });
     GemmScratch {
         left,
         left_row,
@@ -573,6 +651,7 @@ fn scratch_layout(first: usize, tile: Extent, finish: &Finish, needs: ScratchNee
         zeros,
         row_sums,
         row_pack,
+        widened,
         panels,
         panel_sums,
         end: end.next_multiple_of(LINE),

@@ -160,9 +160,9 @@ thresholds! {
     MIN_PACKED_SIDE = Rule::Fixed(32), "rows or columns", decision: "packed-side",
         "A tile that packs is not halved below this, however much scratch an element needs.";
 
-    PRODUCT_TILE_ROWS = Rule::Fixed(144), "rows", decision: "product-tiles",
+    PRODUCT_TILE_ROWS = Rule::Fixed(144), "rows", decision: "epilogue-tiles",
         "The rows of both operands of a tile stay in the second level with a block of the depth.";
-    PRODUCT_TILE_COLUMNS = Rule::Fixed(256), "columns", decision: "product-tiles",
+    PRODUCT_TILE_COLUMNS = Rule::Fixed(256), "columns", decision: "epilogue-tiles",
         "A few panels share the rows of the left operand.";
     MIN_PRODUCT_TILES = Rule::Fixed(16), "tiles", decision: "product-tiles",
         "With fewer tiles, threads would wait for the last one, so tiles are halved.";

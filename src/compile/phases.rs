@@ -299,6 +299,36 @@ impl<'a> PlanBuilder<'a> {
         Ok(())
     }
 
+    /// Adds phases that write values of a group with more values than the partition to internal buffers, in
+    /// rows of their own. Behind each value a vector can be read. `None` if no kernels compute them.
+    pub(super) fn write_in<const N: usize>(
+        &mut self,
+        group: &ShapedGroup,
+        values: [usize; N],
+    ) -> Option<[PlacedTensor; N]> {
+        let places = values.map(|value| {
+            let GroupValue { data_type, dims, .. } = &group.values[value];
+            let bytes = group.values[value].bytes().saturating_add(LINE);
+            let strides = shape::row_major_strides(dims).unwrap_or_default();
+            PlacedTensor { base: self.buffer(bytes), data_type: *data_type, dims: dims.clone(), strides }
+        });
+        let mut stored: Vec<Option<Stored<'_>>> = self.stored.clone();
+        stored.resize(group.values.len(), None);
+        let targets: Vec<(usize, Stored<'_>)> = (values.iter().zip(&places))
+            .map(|(&value, place)| (value, Stored { base: place.base, strides: None }))
+            .collect();
+        let next = (self.constants.len(), self.buffers.len());
+        let lowered =
+            elementwise::lower_nests(group, &mut stored, &targets, next, self.level, &self.policy, |base| {
+                places.iter().any(|place| place.base == base)
+            });
+        let lowered = lowered.ok()?;
+        self.phase_flops.extend(&lowered.flops);
+        let nests = self.add(lowered);
+        self.phases.extend(nests.into_iter().map(Phase::Map));
+        Some(places)
+    }
+
     /// The tile program that a driver runs behind the computation of some results of an anchor: `supplied`
     /// are these values, each with its slot. The program writes the [roots](Self::epilogue_roots), each to a
     /// port or to an internal buffer.

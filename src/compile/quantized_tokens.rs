@@ -26,22 +26,38 @@ pub(super) struct QuantizedOperand {
 
 /// The place of an element of an operand in the value from which it comes: for each dim of the operand the
 /// dim of the value, or none if the dim is 1.
-type SourceAxes = SmallVec<[Option<usize>; 6]>;
+pub(super) type SourceAxes = SmallVec<[Option<usize>; 6]>;
 
-/// An operand of a product that a dequantisation gives, perhaps with its dims in another order. `token` and
-/// `element` are the dims of the operand along tokens and along the elements of one, `outer` the dims along
-/// which the loops of the phase go that are not over tokens.
+/// Rows of integers behind a dequantisation, as an operand of a product reads them.
+pub(super) struct StoredRows<'a> {
+    pub(super) found: &'a Dequantization,
+    /// The dims of what is dequantised, by those of the operand.
+    pub(super) axes: SourceAxes,
+    /// Scales along each dim of what is dequantised.
+    pub(super) counts: Dims,
+    /// The dims are those of the operand; the strides count bytes.
+    pub(super) tensor: PlacedTensor,
+    /// Bytes to the first element.
+    pub(super) offset: isize,
+    /// Rows, and elements of one, that share a scale.
+    pub(super) group: Extent,
+    pub(super) kernels: DequantizeKernels,
+}
+
+/// An operand that a dequantisation gives, perhaps with its dims in another order, and in another type of
+/// floats if `converts`. `row` and `element` are the dims of the operand along rows and along the elements
+/// of one.
 ///
-/// `None` if the operand is computed otherwise, if a row of elements does not lie next to each other or does
-/// not start at a byte, or if groups of one scale go across rows of loops.
-pub(super) fn find(
-    plan: &mut PlanBuilder<'_>,
+/// `None` if the operand is computed otherwise, if the elements of a row do not lie next to each other, or if
+/// a row does not start at a byte.
+pub(super) fn stored_rows<'a>(
+    plan: &PlanBuilder<'a>,
     operand: usize,
-    [token, element]: [usize; 2],
-    outer: &[Option<usize>],
-) -> Option<QuantizedOperand> {
+    [row, element]: [usize; 2],
+    converts: bool,
+) -> Option<StoredRows<'a>> {
     let group = plan.group();
-    let (found, axes) = source(plan, operand)?;
+    let (found, axes) = source(plan, operand, converts)?;
     let op = plan.op(found.op);
     let dims_of = |value: usize| &group.values[value].dims[..];
     let inputs: SmallVec<[&[i64]; 3]> = found.inputs.iter().map(|&value| dims_of(value)).collect();
@@ -49,18 +65,15 @@ pub(super) fn find(
     let counts = infer::parameter_counts(op, &inputs).ok()?;
     let data_type = group.values[stored].data_type;
     let kernels = DequantizeKernels::new(plan.level, data_type)?;
-    let (token_axis, element_axis) = (axes[token]?, axes[element]?);
+    let (row_axis, element_axis) = (axes[row]?, axes[element]?);
     let is_whole = |axis: usize| counts[axis] == 1 || counts[axis] == dims[axis];
-    let others = (0..dims.len()).filter(|&axis| axis != token_axis && axis != element_axis);
+    let mut others = (0..dims.len()).filter(|&axis| axis != row_axis && axis != element_axis);
     let shared = |axis: usize| (dims[axis] / counts[axis]) as usize;
-    let shares = Extent { rows: shared(token_axis), columns: shared(element_axis) };
     let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
-    let is_fit = others.clone().all(is_whole) && (!is_float || is_whole(element_axis));
+    let is_fit = others.all(is_whole) && (!is_float || is_whole(element_axis));
     if !is_fit {
         return None;
     }
-
-    // The integers.
     let (place, offset) = match data_type.size() {
         Some(_) => plan.view(stored)?,
         None => (plan.place(stored)?, 0),
@@ -80,6 +93,28 @@ pub(super) fn find(
     };
     let strides: Dims = axes.iter().map(stride).collect::<Option<_>>()?;
     let tensor = PlacedTensor { base: place.base, data_type, dims: dims_of(operand).into(), strides };
+    let shares = Extent { rows: shared(row_axis), columns: shared(element_axis) };
+    Some(StoredRows { found, axes, counts, tensor, offset, group: shares, kernels })
+}
+
+/// An operand of a product of attention. `token` and `element` are the dims of the operand along tokens and
+/// along the elements of one, `outer` the dims along which the loops of the phase go that are not over
+/// tokens.
+///
+/// `None` if the operand is no [rows of integers](stored_rows), or if groups of one scale go across rows of
+/// loops.
+pub(super) fn find(
+    plan: &mut PlanBuilder<'_>,
+    operand: usize,
+    [token, element]: [usize; 2],
+    outer: &[Option<usize>],
+) -> Option<QuantizedOperand> {
+    let group = plan.group();
+    let StoredRows { found, axes, counts, tensor, offset, group: shares, kernels } =
+        stored_rows(plan, operand, [token, element], true)?;
+    let (op, data_type) = (plan.op(found.op), tensor.data_type);
+    let (token_axis, element_axis) = (axes[token]?, axes[element]?);
+    let dims = &group.values[found.inputs[0]].dims;
 
     // Their scales and zero points.
     let groups = [counts[token_axis], counts[element_axis]];
@@ -133,8 +168,13 @@ pub(super) fn quantized_layout(
     QuantizedScratch { program: take(tokens.nest.program.scratch), slots: [take(slot), take(slot)] }
 }
 
-/// The dequantisation from which an operand comes, as numbers of any float type and with dims in any order.
-fn source<'a>(plan: &PlanBuilder<'a>, operand: usize) -> Option<(&'a Dequantization, SourceAxes)> {
+/// The dequantisation from which an operand comes, with dims in any order, and as numbers of any float type
+/// if it `converts`.
+fn source<'a>(
+    plan: &PlanBuilder<'a>,
+    operand: usize,
+    converts: bool,
+) -> Option<(&'a Dequantization, SourceAxes)> {
     let group = plan.group();
     let mut value = operand;
     let mut axes: SourceAxes = (0..group.values[operand].dims.len()).map(Some).collect();
@@ -142,7 +182,7 @@ fn source<'a>(plan: &PlanBuilder<'a>, operand: usize) -> Option<(&'a Dequantizat
         if let Some(found) = group.dequantized(value) {
             return Some((found, axes));
         }
-        if let Some(from) = group.converted(value) {
+        if let Some(from) = group.converted(value).filter(|_| converts) {
             value = from;
             continue;
         }

@@ -69,6 +69,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The first column of the tile.
+    pub(super) fn first_column(&self) -> usize {
+        self.iteration[self.nest.column_blocks] * self.nest.tile.columns
+    }
+
     /// The memory that an access reads in the tile, if it is one range.
     pub(super) fn range(&self, access: AccessId) -> MemRange {
         let Extent { rows, columns } = self.extent();

@@ -1,19 +1,23 @@
 //! Runs the phases of matrix products.
 #![allow(unsafe_code, reason = "products are computed on raw memory that was checked before")]
 
+use std::ops::Range;
+
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, TileOperands, select_dests};
 use super::task_runner::TaskRunner;
 use crate::error::Result;
+use crate::kernels::attention::{FloatRows, LaterRows, QuantizedRows, RowScaling, WeightProducts};
 use crate::kernels::gemm::dot::Dots;
 use crate::kernels::gemm::integers::{self, ScaledTile};
+use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{Matrix, Panels, Product};
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, Base, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan, RightForm,
-    TilePanels,
+    AccessId, Base, DequantizedRight, GemmMethod, GemmOperand, GemmPhase, IntegerProduct, PackPhase, Plan,
+    RightForm, TilePanels,
 };
 
 /// Packs the right operand of a product.
@@ -123,6 +127,7 @@ impl GemmOperands<'_> {
         match phase.method {
             GemmMethod::Tiles { .. } => self.tiles(extent, sums),
             GemmMethod::Dots { .. } => self.dots(extent, sums),
+            GemmMethod::InRegisters(products) => self.in_registers(products, extent, sums),
         }
         if let Some(integers) = &self.phase.integers {
             self.scale(integers, extent, sums);
@@ -182,6 +187,9 @@ impl GemmOperands<'_> {
                 RightForm::PackedInTile(panels) => {
                     self.pack_panels(panels, Extent { rows: block, columns }, from, depth_block)
                 }
+                RightForm::Dequantized(panels) => {
+                    self.dequantize_panels(panels, from..from + block, columns, depth_block)
+                }
                 _ => self.at(GemmOperand::Right).wrapping_offset(right_row * (from / step) as isize),
             };
             let product = Product {
@@ -223,11 +231,103 @@ impl GemmOperands<'_> {
             // SAFETY: the operand covers the tile's columns and the depth; the scratch has room for the
             // panels of a block, and for the sums of their columns.
             unsafe {
-                let sums = sums.wrapping_add(column);
-                panels.kernel.run_with_sums(part, matrix, to, sums, self.place(layout.row_pack));
+                let scratch = self.place(layout.row_pack);
+                match panels.kernel.writes_sums() {
+                    false => panels.kernel.run(part.rows, part.columns, matrix, to, scratch),
+                    true => panels.kernel.run_with_sums(part, matrix, to, sums.wrapping_add(column), scratch),
+                }
             }
         }
         to
+    }
+
+    /// A part of a right operand of 8 or 4 bits, with its scales and zero points; `columns` are counted from
+    /// the first column of the tile.
+    fn stored(
+        &self,
+        of: &DequantizedRight,
+        depth: Range<usize>,
+        columns: Range<usize>,
+    ) -> (QuantizedRows, RowScaling) {
+        let first = self.cursor.first_column();
+        let columns = first + columns.start..first + columns.end;
+        let (rows, elements) = if of.is_along_depth { (columns, depth) } else { (depth, columns) };
+        let bytes = |elements: usize| elements * of.bits / 8;
+        let row = self.at(GemmOperand::Right).wrapping_offset(of.row_stride * rows.start as isize);
+        let place =
+            rows.start / of.group.rows * of.row_step + elements.start / of.group.columns * of.element_step;
+        let scaling = |operand: GemmOperand| self.at(operand).cast::<f32>().cast_const().wrapping_add(place);
+        // A part that starts within a group ends within it.
+        let shares = match elements.start % of.group.columns {
+            0 => of.group.columns,
+            _ => elements.len(),
+        };
+        let stored = QuantizedRows {
+            at: row.wrapping_add(bytes(elements.start)),
+            row_stride: of.row_stride,
+            rows: rows.len(),
+            columns: elements.len(),
+            later: Some(LaterRows {
+                rows: of.rows - rows.start,
+                next: self.at(GemmOperand::Right).wrapping_add(bytes(elements.end)),
+            }),
+        };
+        let scaling = RowScaling {
+            scales: scaling(GemmOperand::Scales),
+            zeros: scaling(GemmOperand::Zeros),
+            group: Extent { rows: of.group.rows, columns: shares },
+            before: rows.start % of.group.rows,
+            row_step: of.row_step,
+            column_step: of.element_step,
+        };
+        (stored, scaling)
+    }
+
+    /// Dequantises a block of the right operand for the columns of a tile; returns the panels.
+    fn dequantize_panels(
+        &self,
+        panels: PackPanel,
+        depth: Range<usize>,
+        columns: usize,
+        depth_block: usize,
+    ) -> *mut u8 {
+        let (layout, width) = (&self.phase.layout, panels.columns());
+        let to = self.place(layout.panels);
+        let Some(of) = &self.phase.dequantized else { return to };
+        for (index, column) in (0..columns).step_by(width).enumerate() {
+            let part = column..columns.min(column + width);
+            let to = to.wrapping_add(index * panels.panel_bytes(depth_block));
+            let (stored, scaling) = self.stored(of, depth.clone(), part.clone());
+            // SAFETY: the operand covers the tile's columns and the depth. The scratch has room for the
+            // panels of a block and a vector more, and for a panel's columns in f32 and a vector behind each.
+            // What is written behind a row or a panel is overwritten by the next one.
+            unsafe {
+                if !of.is_along_depth {
+                    of.kernels.run(stored, scaling, to.cast(), width);
+                    continue;
+                }
+                let rows = self.place(layout.widened);
+                let row = DequantizedRight::widened_row(depth.len());
+                of.kernels.run(stored, scaling, rows.cast(), row);
+                let from = Matrix { at: rows, row_stride: 4, col_stride: 4 * row as isize };
+                panels.run(depth.len(), part.len(), from, to, self.place(layout.row_pack));
+            }
+        }
+        to
+    }
+
+    /// Products of few rows with a right operand that becomes f32 in registers.
+    fn in_registers(&self, products: WeightProducts, Extent { rows, columns }: Extent, sums: Target) {
+        let Some(of) = &self.phase.dequantized else { return };
+        let depth = self.phase.depth;
+        let left = self.left(rows, 0, depth);
+        let floats = |at: *mut u8, stride: isize| FloatRows { at: at.cast(), row: stride as usize / 4, rows };
+        let (stored, scaling) = self.stored(of, 0..depth, 0..columns);
+        let arranged = self.place(self.phase.layout.widened).cast();
+        let left = floats(left.at.cast_mut(), left.row_stride);
+        // SAFETY: as for tiles; strides are not negative, and whole numbers of f32. The scratch has room for
+        // the left rows.
+        unsafe { products.run(left, stored, scaling, arranged, floats(sums.at, sums.row_stride)) };
     }
 
     /// Number of sums in a row, for sums that tiles compute from panels of some width.
@@ -248,11 +348,12 @@ impl GemmOperands<'_> {
 
     fn dots(&self, Extent { rows, columns }: Extent, sums: Target) {
         let GemmMethod::Dots { kernel, right_column } = self.phase.method else { return };
-        let left = self.left(rows, 0, self.phase.depth);
+        let depth = self.phase.depth;
+        let left = self.left(rows, 0, depth);
         let dots = Dots {
             rows,
             columns,
-            depth: self.phase.depth,
+            depth,
             left: left.at.cast(),
             left_row: left.row_stride,
             right: self.at(GemmOperand::Right),
@@ -260,8 +361,21 @@ impl GemmOperands<'_> {
             to: sums.at.cast(),
             to_row: sums.row_stride,
         };
-        // SAFETY: as for tiles.
-        unsafe { kernel(&dots) };
+        let Some(of) = &self.phase.dequantized else {
+            // SAFETY: as for tiles.
+            return unsafe { kernel(&dots) };
+        };
+        let (at, row) = (self.place(self.phase.layout.widened), DequantizedRight::widened_row(depth));
+        for first in (0..columns).step_by(DequantizedRight::DOT_COLUMNS) {
+            let part = first..columns.min(first + DequantizedRight::DOT_COLUMNS);
+            let (stored, scaling) = self.stored(of, 0..depth, part.clone());
+            let to = dots.to.wrapping_add(first);
+            // SAFETY: as for tiles; the scratch has room for the columns in f32, and a vector behind each.
+            unsafe {
+                of.kernels.run(stored, scaling, at.cast(), row);
+                kernel(&Dots { columns: part.len(), right: at, right_row: 4 * row as isize, to, ..dots });
+            }
+        }
     }
 
     /// Turns the sums of a tile from s32 to f32.

@@ -3,6 +3,8 @@
 use super::access::Base;
 use super::ids::AccessId;
 use super::nest::LoopNest;
+use crate::kernels::Extent;
+use crate::kernels::attention::{DequantizeKernels, VECTOR, WeightProducts};
 use crate::kernels::gemm::GemmKernel;
 use crate::kernels::gemm::dot::DotKernel;
 use crate::kernels::gemm::integers::{IntegerRows, SumScaling};
@@ -45,6 +47,8 @@ pub(crate) struct GemmPhase {
     pub(crate) left_column: isize,
     /// The facts of a product of integers, whose sums are s32.
     pub(crate) integers: Option<IntegerProduct>,
+    /// How the right operand is dequantised, unless it is read as it is.
+    pub(crate) dequantized: Option<DequantizedRight>,
     pub(crate) bias: Option<Bias>,
     pub(crate) finish: Finish,
     pub(crate) layout: GemmScratch,
@@ -54,7 +58,13 @@ impl GemmPhase {
     /// The bases that the product reads.
     pub(super) fn reads(&self) -> impl Iterator<Item = Base> {
         let read = [GemmOperand::Left, GemmOperand::Right, GemmOperand::Bias];
-        read.into_iter().map(|operand| self.nest.program.accesses[self.first_access + operand as usize].base)
+        let scaling: &[GemmOperand] = match self.dequantized {
+            Some(_) => &[GemmOperand::Scales, GemmOperand::Zeros],
+            None => &[],
+        };
+        read.into_iter()
+            .chain(scaling.iter().copied())
+            .map(|operand| self.nest.program.accesses[self.first_access + operand as usize].base)
     }
 }
 
@@ -67,9 +77,11 @@ pub(crate) enum GemmOperand {
     Bias,
     /// The result; a slot of the driver if an epilogue reads it.
     Result,
-    /// Of integers alone: the product of both scales for each column, in f64.
+    /// Of integers: the product of both scales for each column, in f64. Of a right operand that is
+    /// dequantised: its scales in f32.
     Scales,
-    /// Of integers alone: the right zero point of each column, an s32 in a word of 8 bytes.
+    /// Of integers: the right zero point of each column, an s32 in a word of 8 bytes. Of a right operand that
+    /// is dequantised: its zero points in f32.
     Zeros,
     /// Of integers alone: the sums of the columns of the right operand, in s32. A row has those of a block of
     /// rows of the operand.
@@ -88,6 +100,35 @@ pub(crate) struct IntegerProduct {
     /// Rows of the sums of columns.
     pub(crate) sum_rows: usize,
     pub(crate) scaling: SumScaling,
+}
+
+/// A right operand of 8 or 4 bits, which becomes f32 part by part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DequantizedRight {
+    pub(crate) kernels: DequantizeKernels,
+    /// Bits of an element.
+    pub(crate) bits: usize,
+    /// Whether a stored row, whose elements lie next to each other, goes along the depth, not along columns.
+    pub(crate) is_along_depth: bool,
+    /// Bytes from one stored row to the next, and their number.
+    pub(crate) row_stride: isize,
+    pub(crate) rows: usize,
+    /// Stored rows, and elements of one, that share a scale.
+    pub(crate) group: Extent,
+    /// Scales from one group of rows to the next, and from one group of elements to the next.
+    pub(crate) row_step: usize,
+    pub(crate) element_step: usize,
+}
+
+impl DequantizedRight {
+    /// Columns that become f32 at once for dot products.
+    pub(crate) const DOT_COLUMNS: usize = 16;
+
+    /// Numbers from one stored row in f32 to the next, if rows have so many elements. Kernels write whole
+    /// vectors.
+    pub(crate) fn widened_row(elements: usize) -> usize {
+        elements.next_multiple_of(VECTOR) + VECTOR
+    }
 }
 
 /// How a product is computed.
@@ -110,6 +151,8 @@ pub(crate) enum GemmMethod {
         /// Bytes from one column of the right operand to the next.
         right_column: isize,
     },
+    /// From a right operand of 8 or 4 bits that becomes f32 in registers, for few rows.
+    InRegisters(WeightProducts),
 }
 
 /// How the right operand of micro-kernels lies.
@@ -121,6 +164,8 @@ pub(crate) enum RightForm {
     Packed,
     /// In panels that each tile packs to scratch, block by block of the depth.
     PackedInTile(TilePanels),
+    /// In panels that each tile dequantises to scratch, block by block of the depth.
+    Dequantized(PackPanel),
 }
 
 /// The packing of a tile's part of the right operand.
@@ -184,6 +229,8 @@ pub(crate) struct GemmScratch {
     pub(crate) row_sums: usize,
     /// Scratch of the kernels that pack rows.
     pub(crate) row_pack: usize,
+    /// Rows of a right operand in f32, or the left rows as kernels of stored rows read them.
+    pub(crate) widened: usize,
     /// Panels that a tile packs, and the sums of their columns in s32: a row for each block of the depth.
     pub(crate) panels: usize,
     pub(crate) panel_sums: usize,

@@ -35,8 +35,8 @@ pub(crate) use self::decode::{
     CHUNK, CHUNK_TILES, DECODE_ROWS, DecodeCore, DecodePhase, DecodeScratch, row_type,
 };
 pub(crate) use self::gemm::{
-    Bias, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct, PackPhase, RightForm,
-    TilePanels,
+    Bias, DequantizedRight, Finish, GemmMethod, GemmOperand, GemmPhase, GemmScratch, IntegerProduct,
+    PackPhase, RightForm, TilePanels,
 };
 pub(crate) use self::ids::{AccessId, OfSteps, StepId, indexed_by};
 pub(crate) use self::nest::{LoopNest, MAX_LOOPS};

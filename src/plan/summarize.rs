@@ -207,12 +207,17 @@ impl GemmPhase {
             operands.push(accessed(GemmOperand::Bias));
         }
         let algorithm = match self.method {
+            GemmMethod::Dots { .. } if self.dequantized.is_some() => {
+                "dot products, columns in f32".to_owned()
+            }
             GemmMethod::Dots { .. } => "dot products".to_owned(),
+            GemmMethod::InRegisters(_) => "f32 in registers".to_owned(),
             GemmMethod::Tiles { kernel, depth_block, right, .. } => {
                 let right = match right {
                     RightForm::InPlace => "rows in place",
                     RightForm::Packed => "packed panels",
                     RightForm::PackedInTile(_) => "panels packed in tiles",
+                    RightForm::Dequantized(_) => "panels dequantised in tiles",
                 };
                 let form = match kernel.form() {
                     Form::F32 => "f32",

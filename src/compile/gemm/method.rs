@@ -5,6 +5,8 @@ use crate::compile::memory;
 use crate::compile::phases::PlacedTensor;
 use crate::compile::product_shape::{ProductShape, UNPACKED_ROWS, width_of};
 use crate::kernels::Extent;
+use crate::kernels::attention::{VECTOR, WeightProducts};
+use crate::kernels::gemm::pack::PackPanel;
 use crate::kernels::gemm::{Form, GemmKernel};
 use crate::types::dtype::DataType;
 
@@ -29,6 +31,26 @@ const DOT_TILE: Extent = Extent { rows: 64, columns: 128 };
 /// cache.
 const TILE_DEPTH: usize = 512;
 
+/// Most elements of a right operand that many rows read in place, and most rows that read any
+/// (decision: packed-in-tiles).
+const MAX_IN_PLACE: usize = 1 << 18;
+const MAX_IN_PLACE_ROWS: usize = 32;
+
+/// Most rows of a product whose right operand becomes f32 in registers.
+const MAX_REGISTER_ROWS: usize = 8;
+
+/// Columns of a tile of such a product.
+const REGISTER_COLUMNS: usize = 1024;
+
+/// A right operand that is stored in 8 or 4 bits, in rows.
+pub(super) struct Stored {
+    pub(super) data_type: DataType,
+    /// Whether rows go along the depth, not along columns.
+    pub(super) is_along_depth: bool,
+    /// Rows, and elements of one, that share a scale.
+    pub(super) group: Extent,
+}
+
 /// The algorithm and the tiles of a product; no dim of the result is 0.
 pub(super) struct Method {
     pub(super) algorithm: Algorithm,
@@ -40,6 +62,8 @@ pub(super) enum Algorithm {
     Dots,
     /// By micro-kernels.
     Tiles { form: Form, right: Right, depth_block: usize },
+    /// From a right operand of 8 or 4 bits that becomes f32 in registers.
+    InRegisters { products: WeightProducts, order: Order },
 }
 
 /// How micro-kernels read the right operand.
@@ -49,6 +73,8 @@ pub(super) enum Right {
     Packed,
     /// Tiles pack their columns, which no other tile reads.
     PackedInTile,
+    /// Tiles dequantise their columns: far less work than the products of many rows, and no copy in f32.
+    Dequantized,
 }
 
 /// The order in which the products of an element are added up.
@@ -68,6 +94,7 @@ impl Method {
     pub(super) fn order(&self) -> Order {
         match self.algorithm {
             Algorithm::Dots => Order::Lanes,
+            Algorithm::InRegisters { order, .. } => order,
             Algorithm::Tiles { form: Form::Bf16Pairs, .. } => Order::Pairs,
             Algorithm::Tiles { form: Form::Bf16Tiles, .. } => Order::Blocks,
             Algorithm::Tiles { .. } => Order::OneByOne,
@@ -126,19 +153,84 @@ impl Method {
             let algorithm = Algorithm::Tiles { form, right: Right::InPlace, depth_block: SKINNY_DEPTH };
             return Self { algorithm, tile };
         }
-        let is_in_place = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
-        let mut method = Self::packed(shape, if is_in_place { Form::F32 } else { packed }, machine);
+        let is_unpacked = along_columns && rows <= UNPACKED_ROWS && right.data_type == DataType::F32;
+        let mut method = Self::packed(shape, if is_unpacked { Form::F32 } else { packed }, machine);
         if let Algorithm::Tiles { right, .. } = &mut method.algorithm
-            && is_in_place
+            && is_unpacked
         {
-            *right = Right::InPlace;
+            // Blocks of rows read each panel anew, whose rows lie in pages of their own.
+            let is_large = depth.saturating_mul(columns) > MAX_IN_PLACE && rows > MAX_IN_PLACE_ROWS;
+            *right = if is_large { Right::PackedInTile } else { Right::InPlace };
         }
         method
+    }
+
+    /// For a right operand of stored rows, which becomes f32 part by part, with the order of additions that
+    /// the same operand in f32 has. `None` if parts would not begin with groups of one scale.
+    pub(super) fn of_stored(
+        shape: &ProductShape,
+        order: Order,
+        stored: &Stored,
+        machine: Machine,
+    ) -> Option<Self> {
+        let &ProductShape { rows, columns, depth, .. } = shape;
+        let &Stored { data_type, is_along_depth, group } = stored;
+        let has_few_rows = rows <= MAX_REGISTER_ROWS;
+        match order {
+            Order::Lanes if is_along_depth => {
+                let tile = Extent { rows: rows.min(DOT_TILE.rows), columns: columns.min(DOT_TILE.columns) };
+                let products = WeightProducts::along_depth(machine.level, data_type, depth, group);
+                let algorithm = match products.filter(|_| has_few_rows) {
+                    Some(products) => Algorithm::InRegisters { products, order },
+                    None => Algorithm::Dots,
+                };
+                return Some(Self { algorithm, tile });
+            }
+            Order::OneByOne => {}
+            _ => return None,
+        }
+        if has_few_rows && !is_along_depth {
+            let tile = Extent { rows, columns: columns.min(REGISTER_COLUMNS) };
+            let products = WeightProducts::along_columns(machine.level, data_type, columns, group);
+            if let Some(products) = products.filter(|_| is_aligned(group.columns, REGISTER_COLUMNS, columns))
+            {
+                return Some(Self { algorithm: Algorithm::InRegisters { products, order }, tile });
+            }
+        }
+        let mut method = Self::packed(shape, Form::F32, machine);
+        let Algorithm::Tiles { right, depth_block, .. } = &mut method.algorithm else { return None };
+        *right = Right::Dequantized;
+        *depth_block = TILE_DEPTH.min(*depth_block);
+        let kernel = PackPanel::new(machine.level, DataType::F32, Form::F32, columns)?;
+        let shares = group.columns;
+        let is_fit = match is_along_depth {
+            // Blocks of whole groups, or of parts of one.
+            true => {
+                let whole = *depth_block / shares * shares;
+                if whole > 0 {
+                    *depth_block = whole;
+                }
+                whole > 0 || shares.is_multiple_of(*depth_block)
+            }
+            false => {
+                let panel = kernel.columns();
+                let is_float = matches!(data_type, DataType::F8E4m3 | DataType::F8E5m2);
+                is_aligned(shares, panel, columns) && (!is_float || panel.is_multiple_of(VECTOR))
+            }
+        };
+        // A part of a row begins with a byte.
+        let is_even = is_along_depth && depth_block.is_multiple_of(2) || !is_along_depth;
+        (is_fit && (is_even || data_type.size().is_some() || *depth_block >= depth)).then_some(method)
     }
 
     pub(super) fn packs(&self) -> bool {
         matches!(self.algorithm, Algorithm::Tiles { right: Right::Packed, .. })
     }
+}
+
+/// Whether parts of so many columns begin with groups of one scale, or lie within one.
+fn is_aligned(group: usize, part: usize, columns: usize) -> bool {
+    group >= columns || group.is_multiple_of(part) || part.is_multiple_of(group)
 }
 
 /// Tiles of nearly equal size, which are multiples of a unit unless the product is smaller.

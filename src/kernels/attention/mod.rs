@@ -20,12 +20,14 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod weights;
 
 pub(crate) use self::decode::{DecodeKernels, FloatRows, TokenRows, VECTOR, WIDENED_ROWS};
 pub(crate) use self::dequantize::{DequantizeKernels, LaterRows, QuantizedRows, RowScaling};
 pub(crate) use self::quantized::QuantizedProducts;
 pub(crate) use self::results::statistic;
 pub(crate) use self::tile::{QUERIES, ScoreTile, SoftmaxState};
+pub(crate) use self::weights::WeightProducts;
 use super::Extent;
 use super::gemm::Matrix;
 use super::isa::{self, shells};

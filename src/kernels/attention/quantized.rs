@@ -17,13 +17,13 @@ use crate::types::dtype::DataType;
 use crate::types::kind::Level;
 
 /// Elements that are read together; each has the same scale.
-const BLOCK: usize = 2 * LANES;
+pub(super) const BLOCK: usize = 2 * LANES;
 
 /// Rows have a multiple of so many elements.
 const COLUMNS: usize = 2 * BLOCK;
 
 /// Parameters that tell a kernel which types it serves.
-type Table = [f32; LANES];
+pub(super) type Table = [f32; LANES];
 
 type Scores = unsafe fn(FloatRows, QuantizedRows, RowScaling, &Table, *mut f32, FloatRows);
 type AddValues = unsafe fn(FloatRows, QuantizedRows, RowScaling, &Table, FloatRows);
@@ -95,7 +95,7 @@ impl QuantizedProducts {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-mod avx512 {
+pub(super) mod avx512 {
     use std::arch::x86_64::*;
 
     use super::super::decode::{by_rows, write_sums};
@@ -107,8 +107,8 @@ mod avx512 {
     use crate::kernels::rows::lanes::Lanes;
 
     /// The bits of a byte that remain after sign extension.
-    static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
-    static SIGNED_BYTES: Table = [f32::from_bits(u32::MAX); LANES];
+    pub(in super::super) static UNSIGNED_BYTES: Table = [f32::from_bits(u8::MAX as u32); LANES];
+    pub(in super::super) static SIGNED_BYTES: Table = [f32::from_bits(u32::MAX); LANES];
 
     /// The kernels for a type.
     pub(super) fn products(data_type: DataType) -> Option<QuantizedProducts> {
@@ -134,28 +134,29 @@ mod avx512 {
     /// Rows of values that stay in the first-level cache while several passes go over them.
     const ROWS: usize = 64;
 
-    type F = <Avx512 as Lanes>::F;
+    pub(in super::super) type F = <Avx512 as Lanes>::F;
 
     /// How a block of integers of a type becomes numbers.
     ///
     /// # Safety of the methods
     ///
     /// The machine runs the level; a block can be read.
-    trait BlockType {
+    pub(in super::super) trait BlockType {
         const BITS: usize;
         /// Whether a block is in the order of memory; else its elements of even columns come first.
         const IS_IN_ORDER: bool;
         /// The form in which a kernel holds a scale and a zero point.
         type Scaling: Copy;
 
-        unsafe fn scaling(scale: f32, zero: f32, table: F) -> Self::Scaling;
+        /// From the scale and the zero point of a block, or from those of each of its elements.
+        unsafe fn scaling(scale: *const f32, zero: *const f32, table: F) -> Self::Scaling;
         unsafe fn load(from: *const u8, scaling: Self::Scaling, table: F) -> [F; 2];
     }
 
-    /// Bytes; the table holds the bits that remain after sign extension.
-    struct Bytes;
+    /// Bytes, of which the table has the bits that count once their sign is spread.
+    pub(in super::super) struct Bytes;
     /// Two integers in a byte, the first in its low half. The table has the integers by their bits.
-    struct Halves;
+    pub(in super::super) struct Halves;
 
     impl BlockType for Bytes {
         const BITS: usize = 8;
@@ -163,9 +164,9 @@ mod avx512 {
         type Scaling = [F; 2];
 
         #[inline(always)]
-        unsafe fn scaling(scale: f32, zero: f32, _: F) -> [F; 2] {
+        unsafe fn scaling(scale: *const f32, zero: *const f32, _: F) -> [F; 2] {
             // SAFETY: as the caller promises.
-            unsafe { [Avx512::splat(scale), Avx512::splat(zero)] }
+            unsafe { [Avx512::splat(*scale), Avx512::splat(*zero)] }
         }
 
         #[inline(always)]
@@ -189,9 +190,9 @@ mod avx512 {
         type Scaling = F;
 
         #[inline(always)]
-        unsafe fn scaling(scale: f32, zero: f32, table: F) -> F {
+        unsafe fn scaling(scale: *const f32, zero: *const f32, table: F) -> F {
             // SAFETY: as the caller promises.
-            unsafe { Avx512::mul(Avx512::sub(table, Avx512::splat(zero)), Avx512::splat(scale)) }
+            unsafe { Avx512::mul(Avx512::sub(table, Avx512::splat(*zero)), Avx512::splat(*scale)) }
         }
 
         #[inline(always)]
@@ -211,7 +212,7 @@ mod avx512 {
     ///
     /// The machine runs the level.
     #[inline(always)]
-    unsafe fn arranged<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
+    pub(in super::super) unsafe fn arranged<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
         if S::IS_IN_ORDER {
             return [x, y];
         }
@@ -229,7 +230,7 @@ mod avx512 {
     ///
     /// The machine runs the level.
     #[inline(always)]
-    unsafe fn in_order<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
+    pub(in super::super) unsafe fn in_order<S: BlockType>([x, y]: [F; 2]) -> [F; 2] {
         if S::IS_IN_ORDER {
             return [x, y];
         }
@@ -379,9 +380,10 @@ mod avx512 {
             let (mut column, mut place) = (0, 0);
             while column < columns {
                 let end = columns.min(column + group);
-                let mut of_keys = [S::scaling(0.0, 0.0, table); KEYS];
-                for (of_key, key) in of_keys.iter_mut().zip(&keys) {
-                    *of_key = S::scaling(*key.scales.add(place), *key.zeros.add(place), table);
+                let mut of_keys =
+                    [S::scaling(keys[0].scales.add(place), keys[0].zeros.add(place), table); KEYS];
+                for (of_key, key) in of_keys[1..].iter_mut().zip(&keys[1..]) {
+                    *of_key = S::scaling(key.scales.add(place), key.zeros.add(place), table);
                 }
                 while column < end {
                     // By name, so that the sums stay in registers whatever the compiler unrolls.
@@ -527,11 +529,11 @@ mod avx512 {
                     p[r] = Avx512::splat(*weights.at.add((row + r) * weights.row + key));
                 }
                 let (scales, zeros) = (cursor.scales, cursor.zeros);
-                let mut of_block = S::scaling(*scales.add(places[0].0), *zeros.add(places[0].0), table);
+                let mut of_block = S::scaling(scales.add(places[0].0), zeros.add(places[0].0), table);
                 for n in 0..N {
                     let (place, starts) = places[n];
                     if n > 0 && starts {
-                        of_block = S::scaling(*scales.add(place), *zeros.add(place), table);
+                        of_block = S::scaling(scales.add(place), zeros.add(place), table);
                     }
                     let [x, y] = S::load(at.add(n * BLOCK * S::BITS / 8), of_block, table);
                     for r in 0..R {
