@@ -473,7 +473,19 @@ fn few_long_rows_are_worked_out_in_parts() {
     let mut random = Random::new(9);
     let mut wrong = Vec::new();
     for t in FLOATS {
-        for kind in [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm] {
+        for kind in [
+            K::SoftMax,
+            K::LogSoftmax,
+            K::LayerNorm,
+            K::RMSNorm,
+            K::GroupNorm,
+            K::SoftMaxBackward,
+            K::LogSoftmaxBackward,
+            K::LayerNormBackward,
+            K::PReLUBackward,
+            // Without axes, a copy.
+            K::ReduceSum,
+        ] {
             let length = 70_001;
             let dims: &[i64] = if kind == K::GroupNorm { &[2, 4, 35_000] } else { &[3, length] };
             let case = || match kind {
@@ -487,6 +499,8 @@ fn few_long_rows_are_worked_out_in_parts() {
                         .attr(Attr::Groups, 2i64)
                         .attr(Attr::DataFormat, "NCX")
                 }
+                K::ReduceSum => Case::new(kind, vec![filled(t, dims, &mut Random::new(10))], &[t])
+                    .attr(Attr::Axes, Vec::<i64>::new()),
                 _ => along_last(kind, t, dims, &mut Random::new(10)),
             };
             let strides: [&[i64]; 3] = match kind {
@@ -514,23 +528,40 @@ fn few_long_rows_are_worked_out_in_parts() {
         }
     }
     // As many tasks as parts, and two numbers of each part between the nests.
-    let mut softmax = |dims: &[i64]| {
-        let case = along_last(K::SoftMax, D::F32, dims, &mut random);
+    let mut tasks_of = |kind: OpKind, dims: &[i64]| {
+        let case = match kind {
+            K::ReduceSum => Case::new(kind, vec![filled(D::F32, dims, &mut random)], &[D::F32])
+                .attr(Attr::Axes, Vec::<i64>::new()),
+            _ => along_last(kind, D::F32, dims, &mut random),
+        };
         let partition = Partition::from_op(case.op).unwrap();
-        let source = LogicalTensor::strided(0, D::F32, dims).unwrap();
-        let plan = partition.compile_for(&Engine::new(), &[source], partition.outputs()).unwrap().plan();
+        let inputs: Vec<LogicalTensor> = (0..)
+            .zip(&case.inputs)
+            .map(|(id, input)| LogicalTensor::strided(id, D::F32, input.dims()).unwrap())
+            .collect();
+        let plan = partition.compile_for(&Engine::new(), &inputs, partition.outputs()).unwrap().plan();
         (plan.nests.iter().map(|nest| nest.tasks).collect::<Vec<_>>(), plan.buffer_bytes)
     };
-    for (dims, tasks, bytes) in [
-        (&[1i64, 131_072][..], vec![32, 32], 32 * 16),
-        (&[4, 131_072], vec![32, 32], 32 * 16),
-        (&[2, 40_000], vec![10, 10], 20 * 16),
-        (&[9, 40_000], vec![9], 0),
-        (&[1, 32_000], vec![1], 0),
-    ] {
-        let found = softmax(dims);
-        if found != (tasks, bytes) {
-            wrong.push(format!("{dims:?}: tasks and bytes of buffers are {found:?}"));
+    let rows: [(&[OpKind], &[i64], &[usize], usize); 11] = [
+        (&[K::SoftMax, K::SoftMaxBackward, K::LogSoftmaxBackward], &[1, 131_072], &[32, 32], 32 * 16),
+        (&[K::SoftMax, K::SoftMaxBackward, K::LogSoftmaxBackward], &[4, 131_072], &[32, 32], 32 * 16),
+        (&[K::SoftMax, K::SoftMaxBackward], &[2, 40_000], &[10, 10], 20 * 16),
+        (&[K::SoftMax, K::SoftMaxBackward], &[9, 40_000], &[9], 0),
+        (&[K::SoftMax, K::SoftMaxBackward], &[1, 32_000], &[1], 0),
+        // Behind the gradient of the source stand those of the parameters.
+        (&[K::LayerNormBackward], &[1, 131_072], &[32, 32], 32 * 16),
+        (&[K::LayerNormBackward], &[9, 40_000], &[9], 0),
+        (&[K::PReLUBackward], &[1, 131_073], &[3], 0),
+        (&[K::PReLUBackward], &[2, 65_536], &[2], 0),
+        (&[K::ReduceSum], &[1, 131_073], &[3], 0),
+        (&[K::ReduceSum], &[1, 100], &[1], 0),
+    ];
+    for (kinds, dims, tasks, bytes) in rows {
+        for &kind in kinds {
+            let found = tasks_of(kind, dims);
+            if !found.0.starts_with(tasks) || found.1 != bytes {
+                wrong.push(format!("{kind} {dims:?}: tasks and bytes of buffers are {found:?}"));
+            }
         }
     }
     report(&wrong);

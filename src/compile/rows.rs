@@ -241,7 +241,7 @@ impl RowsLowering<'_, '_> {
                     K::SoftMaxBackward => rows::softmax_backward(level),
                     _ => rows::log_softmax_backward(level),
                 });
-                self.add(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
+                self.add_results(op, work, &RowAxes::new(&dims, |other| other == axis), roles);
             }
             K::LayerNorm | K::RMSNorm => {
                 let begin = infer::norm_axis(op, &dims)?;
@@ -422,7 +422,7 @@ impl RowsLowering<'_, '_> {
                 ..Roles::default()
             };
             let work = RowWork::NormBackward { kernel: rows::norm_backward(level), epsilon };
-            self.add(op, work, &RowAxes::new(dims, |axis| axis >= begin), roles);
+            self.add_results(op, work, &RowAxes::new(dims, |axis| axis >= begin), roles);
         }
         for (index, operands) in [(1, operands), (2, smallvec![whole(&inputs[1])])] {
             let Some(to) = result(index) else { continue };
@@ -500,11 +500,16 @@ impl RowsLowering<'_, '_> {
     fn add_results(&mut self, op: &Op, work: RowWork, axes: &RowAxes, mut roles: Roles) {
         if let Some(part) = axes.part_of_results() {
             let measured = self.numbers_of_parts(axes, 2 * axes.length().div_ceil(part));
-            let measuring = Roles {
+            let mut measuring = Roles {
                 operands: roles.operands.clone(),
                 measured: Some((measured.clone(), RowPass::Measure)),
                 ..Roles::default()
             };
+            // The sums of a gradient are those of numbers that are scaled already.
+            if matches!(work, RowWork::NormBackward { .. }) {
+                measuring.parameters = roles.parameters.clone();
+                measuring.given = roles.given.clone();
+            }
             self.add(op, work, axes, measuring);
             roles.measured = Some((measured, RowPass::Results));
         }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
     COLUMNS, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType, SoftMax,
-    SoftMaxBackward, join_exponentials, join_moments,
+    SoftMaxBackward, join_exponentials, join_moments, join_sums,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
@@ -421,6 +421,7 @@ impl<'a> Worker<'a> {
             let of_parts = (0..parts).map(|part| unsafe { from.add(part).read() });
             let joined = match self.phase.work {
                 RowWork::SoftMax { inf_as_zero, .. } => join_exponentials(of_parts, inf_as_zero),
+                RowWork::SoftMaxBackward(_) | RowWork::NormBackward { .. } => join_sums(of_parts),
                 _ => join_moments(of_parts, length, part),
             };
             // SAFETY: there is room for two numbers of each place of a tile.
@@ -495,6 +496,8 @@ impl<'a> Worker<'a> {
                     result: rows(1),
                     to,
                     to_type,
+                    pass,
+                    measured,
                 }),
                 RowWork::NormBackward { kernel, epsilon } => {
                     let of = |index: usize| self.given(&phase.given[index], part);
@@ -503,7 +506,20 @@ impl<'a> Worker<'a> {
                     let gamma = phase.parameters.first().map(|parameter| self.parameter(parameter, part));
                     let source = (source, source_type);
                     let gradient = rows(1);
-                    kernel(&NormBackward { extent, source, gradient, gamma, means, factors, to, to_type });
+                    let length = phase.length;
+                    kernel(&NormBackward {
+                        extent,
+                        source,
+                        gradient,
+                        gamma,
+                        means,
+                        factors,
+                        to,
+                        to_type,
+                        length,
+                        pass,
+                        measured,
+                    });
                 }
                 RowWork::PreluBackward(kernel) => kernel(&PreluBackward {
                     extent,
@@ -516,6 +532,7 @@ impl<'a> Worker<'a> {
                 RowWork::Copy | RowWork::Fold(_) | RowWork::Merge { .. } => {}
             }
         }
+        self.parameters_of = Some(part.first);
         if let (RowPass::Measure, Some(Measured { access, .. })) = (pass, phase.measured) {
             for row in 0..part.rows {
                 let to = self.measured_parts(access, row).wrapping_add(part.first / phase.part);
@@ -525,7 +542,6 @@ impl<'a> Worker<'a> {
             }
             return;
         }
-        self.parameters_of = Some(part.first);
         if let Some(result) = &phase.result {
             self.write_rows(result, part);
         }

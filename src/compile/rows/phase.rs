@@ -8,7 +8,7 @@ use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::plan::{
-    Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows,
+    Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, Packed, PlaceNumbers, PlacedRows,
     RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
@@ -80,6 +80,8 @@ pub(super) fn rows_phase(
     let part = match (&work, axes.part_of_results()) {
         (RowWork::Fold(_), _) => axes.part(),
         (_, Some(part)) if roles.measured.is_some() => part,
+        // No element of the results depends on another of the row.
+        (RowWork::Copy | RowWork::PreluBackward(_), _) => PART.min(length),
         _ => length,
     };
     let parts = length.div_ceil(part.max(1)).max(1);

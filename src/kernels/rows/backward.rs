@@ -1,6 +1,7 @@
 //! Gradients of ops that work on rows. They compute in f64, in vectors.
 
 use super::lanes::{LANES, Lanes, RowType, load_end, store_end};
+use super::pass::RowPass;
 use crate::kernels::isa::{ByLevel, by_level, shells};
 use crate::kernels::{Extent, Source, Target};
 use crate::types::kind::Level;
@@ -17,6 +18,10 @@ pub(crate) struct SoftMaxBackward {
     pub(crate) result: TypedRows,
     pub(crate) to: Target,
     pub(crate) to_type: RowType,
+    pub(crate) pass: RowPass,
+    /// The sum of each row, or of each part of a row, and a number that is not used; else as for
+    /// [`SoftMax`](super::SoftMax::measured).
+    pub(crate) measured: [*mut f64; 2],
 }
 
 /// The operands of the gradient of the logarithm of SoftMax.
@@ -35,6 +40,17 @@ pub(crate) struct NormBackward {
     pub(crate) factors: *const f64,
     pub(crate) to: Target,
     pub(crate) to_type: RowType,
+    /// Elements of a row, of which the extent may have a part.
+    pub(crate) length: usize,
+    pub(crate) pass: RowPass,
+    /// The sum of the gradient of each row, or of each part of a row, and that of its products with the
+    /// normalised source; else as for [`SoftMax`](super::SoftMax::measured).
+    pub(crate) measured: [*mut f64; 2],
+}
+
+/// The sums of a row from those of its parts, in order.
+pub(crate) fn join_sums(parts: impl Iterator<Item = [f64; 2]>) -> [f64; 2] {
+    parts.fold([0.0; 2], |[sum, products], [more, more_products]| [sum + more, products + more_products])
 }
 
 /// The operands of the products whose sums are the gradient of gamma.
@@ -191,25 +207,49 @@ unsafe fn total<I: Lanes>(x: I::D) -> f64 {
     numbers[0]
 }
 
+/// The sum of a row, or of a part of one, which all its results need.
+///
+/// # Safety
+///
+/// As [`RowKernel`].
+#[inline(always)]
+unsafe fn softmax_sum<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackward, row: usize) -> f64 {
+    let &SoftMaxBackward { extent, gradient, result, .. } = operands;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sum = I::splat_64(0.0);
+        for column in (0..extent.columns).step_by(LANES) {
+            let count = extent.columns - column;
+            let d = I::widen(at::<I>(gradient, row, column, count));
+            let term = match LOGARITHM {
+                true => d,
+                false => I::mul_64(d, I::widen(at::<I>(result, row, column, count))),
+            };
+            sum = I::add_64(sum, term);
+        }
+        total::<I>(sum)
+    }
+}
+
 /// # Safety
 ///
 /// As [`RowKernel`].
 #[inline(always)]
 unsafe fn softmax_row<I: Lanes, const LOGARITHM: bool>(operands: &SoftMaxBackward, row: usize) {
-    let &SoftMaxBackward { extent, gradient, result, to, to_type } = operands;
+    let &SoftMaxBackward { extent, gradient, result, to, to_type, pass, measured } = operands;
     let (columns, to) = (extent.columns, to.row::<u8>(row));
     // SAFETY: as the caller promises.
     unsafe {
-        let mut sum = I::splat_64(0.0);
-        for column in (0..columns).step_by(LANES) {
-            let d = I::widen(at::<I>(gradient, row, column, columns - column));
-            let term = match LOGARITHM {
-                true => d,
-                false => I::mul_64(d, I::widen(at::<I>(result, row, column, columns - column))),
-            };
-            sum = I::add_64(sum, term);
+        let sum = match pass {
+            RowPass::Results => measured[0].add(row).read(),
+            _ => softmax_sum::<I, LOGARITHM>(operands, row),
+        };
+        if pass == RowPass::Measure {
+            measured[0].add(row).write(sum);
+            measured[1].add(row).write(0.0);
+            return;
         }
-        let sum = I::splat_64(total::<I>(sum));
+        let sum = I::splat_64(sum);
         for column in (0..columns).step_by(LANES) {
             let count = columns - column;
             let d = I::widen(at::<I>(gradient, row, column, count));
@@ -250,24 +290,47 @@ unsafe fn scaled<I: Lanes>(
     }
 }
 
+/// The sum of the gradient of a row, or of a part of one, and that of its products with the normalised
+/// source.
+///
+/// # Safety
+///
+/// As [`RowKernel`].
+#[inline(always)]
+unsafe fn norm_sums<I: Lanes>(operands: &NormBackward, row: usize, mean: I::D, factor: I::D) -> [f64; 2] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (mut sum, mut products) = (I::splat_64(0.0), I::splat_64(0.0));
+        for column in (0..operands.extent.columns).step_by(LANES) {
+            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
+            sum = I::add_64(sum, g);
+            products = I::add_64(products, I::mul_64(g, x));
+        }
+        [total::<I>(sum), total::<I>(products)]
+    }
+}
+
 /// # Safety
 ///
 /// As [`RowKernel`].
 #[inline(always)]
 unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
-    let &NormBackward { extent, means, factors, to, to_type, .. } = operands;
+    let &NormBackward { extent, means, factors, to, to_type, length, pass, measured, .. } = operands;
     let (columns, to) = (extent.columns, to.row::<u8>(row));
-    let n = columns as f64;
+    let n = length as f64;
     // SAFETY: as the caller promises.
     unsafe {
         let (mean, factor) = (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read()));
-        let (mut sum, mut products) = (I::splat_64(0.0), I::splat_64(0.0));
-        for column in (0..columns).step_by(LANES) {
-            let (g, x) = scaled::<I>(operands, row, column, mean, factor);
-            sum = I::add_64(sum, g);
-            products = I::add_64(products, I::mul_64(g, x));
+        let [sum, products] = match pass {
+            RowPass::Results => [measured[0].add(row).read(), measured[1].add(row).read()],
+            _ => norm_sums::<I>(operands, row, mean, factor),
+        };
+        if pass == RowPass::Measure {
+            measured[0].add(row).write(sum);
+            measured[1].add(row).write(products);
+            return;
         }
-        let (sum, products) = (I::splat_64(total::<I>(sum) / n), I::splat_64(total::<I>(products) / n));
+        let (sum, products) = (I::splat_64(sum / n), I::splat_64(products / n));
         for column in (0..columns).step_by(LANES) {
             let (g, x) = scaled::<I>(operands, row, column, mean, factor);
             let y = I::mul_64(I::sub_64(I::sub_64(g, sum), I::mul_64(x, products)), factor);

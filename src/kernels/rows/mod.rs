@@ -13,7 +13,7 @@ mod pass;
 mod softmax;
 
 pub(crate) use backward::{
-    NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward,
+    NormBackward, NormProducts, PreluBackward, PreluProducts, RowKernel, SoftMaxBackward, join_sums,
     log_softmax_backward, norm_backward, norm_products, prelu_backward, prelu_products, softmax_backward,
 };
 pub(crate) use fold::{COLUMNS, Fold, FoldKernels, LANES_OF_FOLD, fold};
