@@ -70,6 +70,7 @@ fn add(
         columns: Some(shape.query_axis),
         tile,
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+        folded: None,
     };
     let mut nest = match shape.logits == shape.scores {
         true => empty_nest(shape, [shape.key_axis, shape.query_axis], tile),

@@ -421,6 +421,7 @@ impl Chains<'_, '_> {
             columns: Some(rank - 2),
             tile: self.shape.tile(),
             slots: widths.iter().map(|&width| ((QUERIES * width) as isize, width as isize)).collect(),
+            folded: None,
         };
         let mut nest = match targets.is_empty() {
             true => empty_nest(&space),
@@ -537,12 +538,13 @@ fn result(
         columns: element,
         tile: Extent { rows: tokens, columns },
         slots: smallvec![slot],
+        folded: None,
     };
     let nest = match is_needed_later {
         false => plan.result_program(&space, value)?,
         true => {
             let anchor = sum.unwrap_or(end.anchor);
-            let roots = plan.epilogue_roots(anchor, &[value]);
+            let roots = plan.epilogue_roots(anchor, &[value], None);
             plan.epilogue(&space, &[(value, 0)], &roots)?
         }
     };

@@ -320,6 +320,7 @@ pub(super) fn result(
         columns: Some(places[shape.key_axis]),
         tile: Extent { rows: queries, columns: shape.value_columns },
         slots: smallvec![strides(width)],
+        folded: None,
     };
     let nest = plan.result_program(&space, value)?;
     // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come

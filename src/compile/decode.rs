@@ -59,6 +59,7 @@ pub(super) fn add(
         columns: Some(shape.key_axis),
         tile,
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
+        folded: None,
     };
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {

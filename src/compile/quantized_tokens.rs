@@ -206,7 +206,7 @@ impl SlotOrder {
             ),
             Self::Flat | Self::Planes => return None,
         };
-        Some(DriverSpace { dims, rows, columns: Some(columns), tile, slots })
+        Some(DriverSpace { dims, rows, columns: Some(columns), tile, slots, folded: None })
     }
 }
 
