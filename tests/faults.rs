@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use common::graphs::{self, RandomGraph};
 use common::{Case, Random, report};
 use sterna::{
-    Allocator, AutoBroadcast, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op, OpKind,
-    Partition, Policy, Result, Stream, SystemAllocator, Tensor, TensorBuf, TensorMut,
+    Allocator, Attr, AutoBroadcast, CompiledPartition, DataType, Engine, Error, Graph, LogicalTensor, Op,
+    OpKind, Partition, Policy, Result, Stream, SystemAllocator, Tensor, TensorBuf, TensorMut,
 };
 
 /// An allocator that fails when it is told to, and knows what it has given.
@@ -190,6 +190,68 @@ fn group(rows: i64, columns: i64) -> RandomGraph {
     graph
 }
 
+/// A product of dequantised weights that are packed, and an epilogue with a residual.
+fn quantised_product([m, k, n]: [i64; 3]) -> RandomGraph {
+    let of = |id, data_type, dims: &[i64]| LogicalTensor::strided(id, data_type, dims).unwrap();
+    let unknown = |id| LogicalTensor::unknown(id, DataType::F32);
+    let inputs =
+        vec![of(0, DataType::F32, &[m, k]), of(1, DataType::S8, &[k, n]), of(2, DataType::F32, &[m, n])];
+    let ops = vec![
+        Op::new(0, OpKind::Dequantize)
+            .attr(Attr::Scales, vec![0.01f32])
+            .attr(Attr::Zps, vec![3i64])
+            .input(inputs[1].clone())
+            .output(unknown(10)),
+        Op::new(1, OpKind::MatMul).input(inputs[0].clone()).input(unknown(10)).output(unknown(11)),
+        Op::new(2, OpKind::GELU).input(unknown(11)).output(unknown(12)),
+        Op::new(3, OpKind::Add).input(unknown(12)).input(inputs[2].clone()).output(unknown(13)),
+    ];
+    graph(ops, inputs)
+}
+
+/// SoftMax of few long rows, which is worked out in parts, between pointwise ops.
+fn split_softmax(rows: i64, columns: i64) -> RandomGraph {
+    let of = |id| LogicalTensor::strided(id, DataType::F32, &[rows, columns]).unwrap();
+    let unknown = |id| LogicalTensor::unknown(id, DataType::F32);
+    let inputs = vec![of(0), of(1)];
+    let ops = vec![
+        Op::new(0, OpKind::Add).input(of(0)).input(of(1)).output(unknown(10)),
+        Op::new(1, OpKind::SoftMax).attr(Attr::Axis, 1i64).input(unknown(10)).output(unknown(11)),
+        Op::new(2, OpKind::Sqrt).input(unknown(11)).output(unknown(12)),
+    ];
+    graph(ops, inputs)
+}
+
+/// GroupNorm behind a pointwise op and before another.
+fn group_norm(dims: [i64; 3]) -> RandomGraph {
+    let of = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
+    let unknown = |id| LogicalTensor::unknown(id, DataType::F32);
+    let inputs = vec![of(0, &dims), of(1, &dims[1..2]), of(2, &dims[1..2])];
+    let norm = Op::new(1, OpKind::GroupNorm)
+        .attr(Attr::Groups, 2i64)
+        .attr(Attr::DataFormat, "NCX")
+        .attr(Attr::KeepStats, false);
+    let ops = vec![
+        Op::new(0, OpKind::Square).input(of(0, &dims)).output(unknown(10)),
+        norm.inputs_from([unknown(10), inputs[1].clone(), inputs[2].clone()]).output(unknown(11)),
+        Op::new(2, OpKind::HardSwish).input(unknown(11)).output(unknown(12)),
+    ];
+    graph(ops, inputs)
+}
+
+/// The gradients of LayerNorm: of its source by rows, of gamma and beta by columns, in parts.
+fn norm_backward(rows: i64, columns: i64) -> RandomGraph {
+    let of = |id, dims: &[i64]| LogicalTensor::strided(id, DataType::F32, dims).unwrap();
+    let (whole, places, last) = ([rows, columns], [rows], [columns]);
+    let inputs: Vec<LogicalTensor> = (0..)
+        .zip([&whole[..], &whole, &places, &places, &last, &last])
+        .map(|(id, dims)| of(id, dims))
+        .collect();
+    let op = Op::new(0, OpKind::LayerNormBackward).inputs_from(inputs.iter().cloned());
+    let op = (10..13).fold(op, |op, id| op.output(LogicalTensor::unknown(id, DataType::F32)));
+    graph(vec![op], inputs)
+}
+
 fn workflows() -> Vec<Workflow> {
     let mut all = Vec::new();
     let mut add = |name: &str, make: &dyn Fn() -> RandomGraph, threads: usize| {
@@ -206,6 +268,14 @@ fn workflows() -> Vec<Workflow> {
     add("a large strided select", &|| strided_select(1000, 700), 3);
     add("a group and a select", &|| group(40, 30), 1);
     add("a large group and a select", &|| group(1000, 700), 3);
+    add("a quantised product", &|| quantised_product([3, 80, 40]), 1);
+    add("a large quantised product", &|| quantised_product([130, 300, 200]), 3);
+    add("a SoftMax in parts", &|| split_softmax(2, 40_000), 3);
+    add("a group norm", &|| group_norm([3, 6, 50]), 1);
+    add("a large group norm", &|| group_norm([2, 4, 40_000]), 3);
+    add("gradients of a norm", &|| norm_backward(20, 30), 1);
+    add("large gradients of a norm", &|| norm_backward(3, 40_000), 3);
+    add("gradients of a norm of many rows", &|| norm_backward(9000, 20), 3);
     for seed in 0..20 {
         let make = || RandomGraph::on(&mut Random::new(seed), 12, vec![3, 70]);
         add(&format!("random graph {seed}"), &make, 2);
