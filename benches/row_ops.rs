@@ -21,13 +21,16 @@ const IN_CACHE: i64 = 2048;
 /// Many rows, and one that threads share.
 const SHAPES: [&[i64]; 3] = [&[4096, 1024], &[64, 12, 64, 64], &[1, 4_194_304]];
 
-const KINDS: [OpKind; 6] = [
+const KINDS: [OpKind; 9] = [
     OpKind::SoftMax,
     OpKind::LogSoftmax,
     OpKind::LayerNorm,
     OpKind::RMSNorm,
     OpKind::ReduceSum,
     OpKind::ReduceMax,
+    OpKind::SoftMaxBackward,
+    OpKind::LayerNormBackward,
+    OpKind::PReLUBackward,
 ];
 
 /// A compiled op with its tensors.
@@ -73,6 +76,18 @@ fn op(kind: OpKind, data_type: DataType, dims: &[i64]) -> Op {
             .input(tensor(2, last))
             .output(tensor(9, dims))
             .attr(Attr::KeepStats, false),
+        OpKind::SoftMaxBackward => op.input(tensor(1, dims)).output(tensor(9, dims)).attr(Attr::Axis, -1i64),
+        OpKind::LayerNormBackward => {
+            let places = &dims[..dims.len() - 1];
+            op.input(tensor(1, dims))
+                .inputs_from([tensor(2, places), tensor(3, places), tensor(4, last), tensor(5, last)])
+                .output(tensor(9, dims))
+                .output(tensor(10, last))
+                .output(tensor(11, last))
+        }
+        OpKind::PReLUBackward => {
+            op.input(tensor(1, last)).input(tensor(2, dims)).output(tensor(9, dims)).output(tensor(10, last))
+        }
         OpKind::RMSNorm => op.input(tensor(1, last)).output(tensor(9, dims)),
         OpKind::ReduceSum | OpKind::ReduceMax => {
             op.output(tensor(9, &dims[..dims.len() - 1])).attr(Attr::Axes, vec![-1i64])

@@ -234,11 +234,7 @@ fn group_norm(dims: [i64; 3]) -> RandomGraph {
     let ops = vec![
         Op::new(0, OpKind::Square).input(of(0, &dims)).output(unknown(10)),
         norm.inputs_from([unknown(10), inputs[1].clone(), inputs[2].clone()]).output(unknown(11)),
-        Op::new(2, OpKind::HardSwish)
-            .attr(Attr::Alpha, 0.5f32)
-            .attr(Attr::Beta, 0.25f32)
-            .input(unknown(11))
-            .output(unknown(12)),
+        Op::new(2, OpKind::HardSwish).input(unknown(11)).output(unknown(12)),
     ];
     graph(ops, inputs)
 }

@@ -715,11 +715,21 @@ fn masked_softmax(t: DataType, dims: &[i64], axis: i64, random: &mut Random) -> 
     }
 }
 
-/// A sum whose norm goes through a function; the sum is a result as well.
-fn residual_norm(t: DataType, kind: OpKind, dims: &[i64], keeps_sum: bool, random: &mut Random) -> Net {
+/// A sum whose norm over some last dims goes through a function; the sum is a result as well.
+fn residual_norm(
+    t: DataType,
+    kind: OpKind,
+    dims: &[i64],
+    count: usize,
+    keeps_sum: bool,
+    random: &mut Random,
+) -> Net {
     let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
-    let last = &dims[dims.len() - 1..];
-    let mut norm = Op::new(2, kind).input(tensor(2, t)).input(tensor(3, second));
+    let last = &dims[dims.len() - count..];
+    let mut norm = Op::new(2, kind)
+        .input(tensor(2, t))
+        .input(tensor(3, second))
+        .attr(Attr::BeginNormAxis, -(count as i64));
     let mut given = vec![
         (0, filled(t, dims, random)),
         (1, filled(t, dims, random)),
@@ -740,6 +750,92 @@ fn residual_norm(t: DataType, kind: OpKind, dims: &[i64], keeps_sum: bool, rando
         ops.push(simple(5, K::Multiply, t, &[2, 8], 10));
     }
     Net { ops, given }
+}
+
+/// GroupNorm of a sum, times the sigmoid of itself; a factor for each channel as well if it is wanted.
+fn group_norm(t: DataType, dims: &[i64], format: &str, scaled: bool, random: &mut Random) -> Net {
+    let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+    let channels = if format == "NCX" { dims[1] } else { dims[dims.len() - 1] };
+    let norm = Op::new(2, K::GroupNorm)
+        .input(tensor(2, t))
+        .input(tensor(3, second))
+        .input(tensor(4, second))
+        .output(tensor(5, t))
+        .attr(Attr::KeepStats, false)
+        .attr(Attr::Groups, 2i64)
+        .attr(Attr::DataFormat, format);
+    let mut ops = vec![
+        simple(1, K::Add, t, &[0, 1], 2),
+        norm,
+        simple(3, K::Sigmoid, t, &[5], 6),
+        simple(4, K::Multiply, t, &[5, 6], 7),
+    ];
+    let of_channels = filled(second, &[channels], random);
+    let mut given = vec![
+        (0, filled(t, dims, random)),
+        (1, filled(t, dims, random)),
+        (3, of_channels.clone()),
+        (4, of_channels),
+    ];
+    if scaled {
+        let mut along = vec![1; dims.len() - 1];
+        along[0] = channels;
+        ops.push(simple(5, K::Multiply, t, &[7, 8], 9));
+        given.push((8, filled(t, &along, random)));
+    }
+    Net { ops, given }
+}
+
+/// The gradient of an op on the last dim: its first input is scaled before, its first result behind.
+fn gradient(t: DataType, kind: OpKind, dims: &[i64], of_parameters: bool, random: &mut Random) -> Net {
+    let second = if t == D::Bf16 { D::Bf16 } else { D::F32 };
+    let (places, last) = dims.split_at(dims.len() - 1);
+    let mut given = vec![(0, filled(t, dims, random)), (1, value(t, &[1], &[0.125]))];
+    let mut op = Op::new(2, kind).input(tensor(2, t));
+    let mut add = |mut op: Op, id: usize, value: Value| {
+        op = op.input(tensor(id, value.data_type()));
+        given.push((id, value));
+        op
+    };
+    match kind {
+        K::LayerNormBackward => {
+            let count: i64 = places.iter().product();
+            let variances: Vec<f32> = (0..count).map(|i| 0.5 + i as f32 / 8.0).collect();
+            op = add(op, 3, filled(t, dims, random));
+            op = add(op, 4, filled(second, places, random));
+            op = add(op, 5, value(second, places, &variances));
+            if of_parameters {
+                op = add(op, 6, filled(second, last, random));
+                op = add(op, 7, filled(second, last, random));
+            }
+            op = op.attr(Attr::UseAffine, of_parameters);
+        }
+        K::PReLUBackward => {
+            op = add(op, 3, filled(t, last, random));
+            op = add(op, 4, filled(t, dims, random));
+        }
+        _ => {
+            op = add(op, 3, filled(t, dims, random)).attr(Attr::Axis, -1i64);
+        }
+    }
+    op = op.output(tensor(10, t));
+    match kind {
+        K::LayerNormBackward if of_parameters => {
+            op = op.output(tensor(11, second)).output(tensor(12, second));
+        }
+        K::PReLUBackward => op = op.output(tensor(11, t)),
+        _ => {}
+    }
+    given.push((13, filled(t, last, random)));
+    Net {
+        ops: vec![
+            simple(1, K::Multiply, t, &[0, 1], 2),
+            op,
+            simple(3, K::Abs, t, &[10], 20),
+            simple(4, K::Multiply, t, &[20, 13], 21),
+        ],
+        given,
+    }
 }
 
 /// The mean of squares along an axis, its root, and what is divided by that.
@@ -887,10 +983,46 @@ fn fused_is_unfused_bit_for_bit() {
             for (dims, nests) in
                 [(vec![6i64, 5, 96], 1), (vec![3, 5000], 1), (vec![1, 1], 1), (vec![3, 50_001], 2)]
             {
-                let net = residual_norm(t, kind, &dims, false, &mut random);
+                let net = residual_norm(t, kind, &dims, 1, false, &mut random);
                 rows.push((format!("{kind} {t} {dims:?}"), net, Some(nests)));
-                let net = residual_norm(t, kind, &dims, true, &mut random);
+                let net = residual_norm(t, kind, &dims, 1, true, &mut random);
                 rows.push((format!("{kind} {t} {dims:?} and its source"), net, None));
+            }
+            // Over dims that are neighbours without gaps.
+            for (dims, count, nests) in [
+                (vec![6i64, 5, 96], 2, 1),
+                (vec![3, 5, 1, 40], 3, 1),
+                (vec![4, 30, 20], 3, 1),
+                (vec![2, 9, 5000], 2, 2),
+            ] {
+                let net = residual_norm(t, kind, &dims, count, false, &mut random);
+                rows.push((format!("{kind} {t} {dims:?} over {count}"), net, Some(nests)));
+            }
+        }
+        for (dims, format, scaled, nests) in [
+            (vec![2i64, 8, 5, 7], "NCX", false, 1),
+            (vec![3, 4, 6], "NCX", false, 1),
+            (vec![5, 12], "NXC", false, 1),
+            (vec![2, 4, 300, 130], "NCX", false, 2),
+            // A number for each channel stands still along a part of a row alone.
+            (vec![2, 8, 5, 7], "NCX", true, 2),
+            // The channels of a group are no neighbours of those of the next place.
+            (vec![2, 5, 7, 8], "NXC", false, 3),
+        ] {
+            let net = group_norm(t, &dims, format, scaled, &mut random);
+            rows.push((format!("GroupNorm {t} {dims:?} {format} {scaled}"), net, Some(nests)));
+        }
+        for (dims, nests) in [(vec![6i64, 5, 96], 1), (vec![9, 2000], 1), (vec![2, 40_001], 2)] {
+            for kind in [K::SoftMaxBackward, K::LogSoftmaxBackward] {
+                let net = gradient(t, kind, &dims, false, &mut random);
+                rows.push((format!("{kind} {t} {dims:?}"), net, Some(nests)));
+            }
+            let net = gradient(t, K::LayerNormBackward, &dims, false, &mut random);
+            rows.push((format!("LayerNormBackward {t} {dims:?}"), net, Some(nests)));
+            // The source in memory first, for the gradients of the parameters.
+            for kind in [K::LayerNormBackward, K::PReLUBackward] {
+                let net = gradient(t, kind, &dims, true, &mut random);
+                rows.push((format!("{kind} {t} {dims:?} of parameters"), net, None));
             }
         }
         for (dims, axis) in [(vec![5i64, 8, 70], 2), (vec![5, 80, 7], 1), (vec![300, 9], 0)] {
@@ -905,7 +1037,12 @@ fn fused_is_unfused_bit_for_bit() {
             (vec![300, 9], vec![0], 1),
             (vec![2, 100_003], vec![1], 2),
             (vec![7, 50_000, 3], vec![1], 2),
-            (vec![4, 5, 6], vec![0, 2], 0),
+            (vec![4, 5, 6], vec![0, 2], 2),
+            (vec![3, 4, 10, 20], vec![2, 3], 1),
+            (vec![3, 4, 10, 20], vec![1, 3], 2),
+            (vec![3, 4, 1, 20], vec![1, 2, 3], 1),
+            (vec![2, 3, 300, 200], vec![2, 3], 2),
+            (vec![2, 700, 200], vec![1, 2], 2),
             // Results of rank 0 or 1.
             (vec![70_000], vec![0], 0),
         ] {

@@ -73,6 +73,7 @@ fn add(
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
         rows_innermost: true,
         overwrites_results: true,
+        folded: None,
     };
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {

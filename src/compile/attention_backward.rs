@@ -426,6 +426,7 @@ impl Chains<'_, '_> {
             slots: widths.iter().map(|&width| ((QUERIES * width) as isize, width as isize)).collect(),
             rows_innermost: true,
             overwrites_results: true,
+            folded: None,
         };
         let nest = match targets.is_empty() {
             true => space.empty_nest(),
@@ -524,12 +525,13 @@ fn result(
         slots: smallvec![slot],
         rows_innermost: false,
         overwrites_results: false,
+        folded: None,
     };
     let nest = match is_needed_later {
         false => plan.result_program(&space, value)?,
         true => {
             let anchor = sum.unwrap_or(end.anchor);
-            let roots = plan.epilogue_roots(anchor, &[value]);
+            let roots = plan.epilogue_roots(anchor, &[value], None);
             plan.epilogue(&space, &[(value, 0)], &roots)?
         }
     };

@@ -319,6 +319,7 @@ pub(super) fn result(
         slots: smallvec![strides(width)],
         rows_innermost: false,
         overwrites_results: false,
+        folded: None,
     };
     let nest = plan.result_program(&space, value)?;
     // Tiles of the nest from one iteration of each loop to the next; blocks of queries and of columns come

@@ -64,6 +64,7 @@ pub(super) fn add(
         slots: smallvec![slot(width(shape.scores)), slot(width(shape.logits))],
         rows_innermost: false,
         overwrites_results: false,
+        folded: None,
     };
     let supplied = (shape.scores, AttentionCore::SCORES);
     let (nest, unmasked) = match shape.logits == shape.scores {

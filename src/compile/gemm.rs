@@ -87,7 +87,7 @@ fn add_product(
     let op = &shaped.partition.ops()[anchor.op];
     let value = anchor.outputs[0];
     let result = &shaped.group.values[value];
-    let roots = plan.epilogue_roots(index, &[value]);
+    let roots = plan.epilogue_roots(index, &[value], None);
     if result.dims.contains(&0) {
         roots.into_iter().for_each(|root| drop(plan.result(root)));
         return Ok(());
@@ -131,6 +131,7 @@ fn add_product(
                 slots: smallvec![((method.tile.columns * width) as isize, width as isize)],
                 rows_innermost: false,
                 overwrites_results: false,
+                folded: None,
             };
             let nest = plan.epilogue(&space, &[(value, 0)], &roots)?;
             let to = PlacedTensor {

@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 
 use crate::compile::buffers::{preparation, share_buffers};
 use crate::compile::elementwise::{
-    self, DriverSpace, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView, in_place_pairs,
-    port_strides, resolved_outputs,
+    self, DriverSpace, FoldedAxes, GroupValue, LoweredNests, ShapedGroup, Stored, StridedView,
+    in_place_pairs, port_strides, resolved_outputs,
 };
 use crate::compile::memory::{self, MemoryPolicy, Traffic};
 use crate::compile::tile_class;
@@ -516,8 +516,13 @@ impl<'a> PlanBuilder<'a> {
     /// The values that an epilogue of an anchor writes: those with the shape of the anchor's first result
     /// that are outputs, or operands of later anchors, and that pointwise ops compute from the results of the
     /// anchor and from what is stored. The first result itself is one of them if others need it in memory.
-    /// `supplied` are the results of the anchor that the driver supplies.
-    pub(super) fn epilogue_roots(&self, anchor: usize, supplied: &[usize]) -> Vec<usize> {
+    /// `supplied` are the results of the anchor that the driver supplies, `folded` the axes of its space.
+    pub(super) fn epilogue_roots(
+        &self,
+        anchor: usize,
+        supplied: &[usize],
+        folded: Option<&FoldedAxes>,
+    ) -> Vec<usize> {
         let group = self.group();
         let own = &group.anchors[anchor].outputs;
         let later = group.anchors[anchor + 1..].iter().flat_map(|later| &later.inputs);
@@ -530,7 +535,7 @@ impl<'a> PlanBuilder<'a> {
             group.values[value].dims == *dims
                 && (own[0] == value || !own.contains(&value))
                 && self.depends(value, own[0], &[])
-                && self.is_tile_program(dims, supplied, value)
+                && self.is_folded_program(dims, folded, supplied, value)
         };
         let mut roots: Vec<usize> = needed.iter().copied().filter(is_fused).collect();
         // Needed values that the epilogue does not compute are computed from the result in memory.
@@ -546,6 +551,17 @@ impl<'a> PlanBuilder<'a> {
     /// Whether a tile program over a space with these dims can compute a value from some values that the
     /// driver supplies and from what is stored.
     pub(super) fn is_tile_program(&self, dims: &Dims, supplied: &[usize], value: usize) -> bool {
+        self.is_folded_program(dims, None, supplied, value)
+    }
+
+    /// As [`is_tile_program`](Self::is_tile_program) over a space whose axes may not be the dims.
+    pub(super) fn is_folded_program(
+        &self,
+        dims: &Dims,
+        folded: Option<&FoldedAxes>,
+        supplied: &[usize],
+        value: usize,
+    ) -> bool {
         if !self.is_computable(value, supplied) {
             return false;
         }
@@ -554,13 +570,14 @@ impl<'a> PlanBuilder<'a> {
             stored[value] = Some(Stored { base: Base::Driver(slot), strides: None });
         }
         let space = DriverSpace {
-            dims: dims.clone(),
+            dims: folded.map_or_else(|| dims.clone(), |folded| folded.nest_box.extents()),
             rows: None,
             columns: None,
             tile: Extent { rows: 1, columns: 1 },
             slots: SmallVec::from_elem((0, 0), supplied.len()),
             rows_innermost: false,
             overwrites_results: false,
+            folded: folded.cloned(),
         };
         elementwise::is_tile_program(self.group(), &stored, &space, value)
     }

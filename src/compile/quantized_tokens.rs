@@ -265,6 +265,7 @@ impl SlotOrder {
             slots,
             rows_innermost: false,
             overwrites_results: false,
+            folded: None,
         })
     }
 }

@@ -5,10 +5,12 @@
 //! have the same bits in every layout.
 
 mod phase;
+mod programs;
 
 use smallvec::{SmallVec, smallvec};
 
 use self::phase::{Fused, Roles, RowsProgram, rows_phase};
+use self::programs::{ProgramAxes, axes_of_groups};
 use super::elementwise::{DriverSpace, GroupValue};
 use super::memory;
 use super::phases::{AxisStrides, PlacedTensor, PlanBuilder, ShapedPartition};
@@ -17,17 +19,13 @@ use crate::error::{CompileFault, Result};
 use crate::graph::infer;
 use crate::graph::logical_tensor::LogicalTensor;
 use crate::graph::op::Op;
-use crate::kernels::rows::{self, Fold, RowPass};
-use crate::kernels::{Extent, LINE};
+use crate::kernels::Extent;
+use crate::kernels::rows::{self, COLUMNS, Fold, RowPass};
 use crate::partition::Partition;
 use crate::plan::{Base, FoldFinish, FoldWork, InPlacePorts, Phase, Plan, RowMap, RowWork};
 use crate::types::dtype::DataType;
 use crate::types::kind::{Attr, Level, OpKind};
 use crate::types::shape::Dims;
-
-/// Most columns of a tile of a program before or behind the work. It divides the shortest part of a row, so
-/// that no tile crosses from part to part.
-const PROGRAM_COLUMNS: usize = 4 << 10;
 
 /// The plan of a partition for concrete inputs, for one thread or for more.
 pub(super) fn lower(
@@ -95,7 +93,13 @@ impl RowsLowering<'_, '_> {
         let group = self.builder.group();
         let (operands, results) = (&group.anchors[anchor].inputs, &group.anchors[anchor].outputs);
         let (source, result) = (operands[0], results[0]);
-        let axes = fusable_axes(op, &group.values[source].dims)?;
+        let programs = ProgramAxes::new(op, &group.values[source].dims)?;
+        let of_rows = programs.as_ref().and_then(ProgramAxes::of_rows);
+        let is_fold = infer::is_reduction(op);
+        let is_read = |value: usize| {
+            let is_used = |user: usize| group.operands(user).contains(&value);
+            group.outputs.contains(&value) || (0..group.values.len()).any(is_used)
+        };
         let has_program =
             |value: usize| self.builder.place(value).is_none() && !group.outputs.contains(&value);
         let is_computed = group.anchor_of(source).is_none() && has_program(source);
@@ -104,10 +108,13 @@ impl RowsLowering<'_, '_> {
             is_computed && reads_by_strides(op) && view.data_type == group.values[source].data_type
         });
         self.source_at = view.as_ref().map(|&(_, offset)| offset);
-        let has_prologue = axes.is_some()
-            && is_computed
-            && view.is_none()
-            && self.builder.is_tile_program(&group.values[source].dims, &[], source);
+        // A gradient of a parameter needs the source in memory as well.
+        let is_read_twice = operands[1..].contains(&source)
+            || matches!(op.kind(), OpKind::LayerNormBackward | OpKind::PReLUBackward)
+                && results[1..].iter().any(|&result| is_read(result));
+        let is_program =
+            |folded| self.builder.is_folded_program(&group.values[source].dims, folded, &[], source);
+        let has_prologue = is_computed && view.is_none() && !is_read_twice && of_rows.is_some_and(is_program);
         let mut inputs: SmallVec<[PlacedTensor; 6]> = SmallVec::new();
         for (index, &value) in operands.iter().enumerate() {
             let tensor = match &view {
@@ -117,15 +124,13 @@ impl RowsLowering<'_, '_> {
             };
             inputs.push(tensor);
         }
-        let roots = match &axes {
-            Some(_) => self.builder.epilogue_roots(anchor, &[result]),
+        // One number of a row needs no axis along the row.
+        let roots = match of_rows {
+            _ if is_fold && programs.is_some() => self.builder.epilogue_roots(anchor, &[result], None),
+            Some(folded) => self.builder.epilogue_roots(anchor, &[result], folded),
             None => Vec::new(),
         };
         let has_epilogue = roots.iter().any(|&root| root != result);
-        let is_read = |value: usize| {
-            let is_used = |user: usize| group.operands(user).contains(&value);
-            group.outputs.contains(&value) || (0..group.values.len()).any(is_used)
-        };
         let mut outputs: SmallVec<[Option<PlacedTensor>; 3]> = SmallVec::new();
         for (index, &value) in results.iter().enumerate() {
             outputs.push(match index {
@@ -134,64 +139,50 @@ impl RowsLowering<'_, '_> {
                 _ => None,
             });
         }
-        if let Some(axes) = axes.filter(|_| has_prologue || has_epilogue) {
-            let is_fold = !matches!(
-                op.kind(),
-                OpKind::SoftMax | OpKind::LogSoftmax | OpKind::LayerNorm | OpKind::RMSNorm
-            );
-            let (count, readings) = match (is_fold, axes.part_of_results()) {
-                (true, _) => (axes.part().min(axes.length()), 1),
-                (false, Some(part)) => (part.min(axes.length()), 2),
-                (false, None) => (axes.length(), 1),
-            };
-            let places_axis = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
-            let extent = places_axis.map_or(1, |place| axes.dims[axes.places[place]] as usize);
-            let rows = memory::rows_of_tile(count).min(extent.max(1));
+        if let Some(programs) = programs.filter(|_| has_prologue || has_epilogue) {
+            let (count, readings) = programs.parts(op);
+            let axes = &programs.axes;
+            let place = axes.places.iter().rposition(|&axis| axes.dims[axis] != 1);
+            let extent = place.map_or(1, |place| axes.dims[axes.places[place]] as usize);
+            let mut rows = memory::rows_of_tile(count);
+            // Places that are neighbours in memory are combined together.
+            let is_neighbour = |place: usize| inputs[0].strides.get(axes.places[place]) == Some(&1);
+            if is_fold && !has_prologue && place.is_some_and(is_neighbour) {
+                rows = rows.max(COLUMNS);
+            }
+            let rows = rows.clamp(1, extent.max(1));
             let element = |value: usize| group.values[value].data_type.size().unwrap_or(1);
-            let columns =
-                axes.along.iter().rfind(|&&axis| axes.dims[axis] != 1).or(axes.along.last()).copied();
-            let space = |value: usize| {
-                let row_stride = (count * element(value)).next_multiple_of(LINE);
-                let space = DriverSpace {
-                    dims: axes.dims.clone(),
-                    rows: places_axis.map(|place| axes.places[place]),
-                    columns,
-                    tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
-                    slots: smallvec![(row_stride as isize, element(value) as isize)],
-                    rows_innermost: false,
-                    overwrites_results: false,
-                };
-                (space, row_stride)
-            };
-            self.fused.tile = Some((rows, places_axis));
+            self.fused.tile = Some((rows, place));
             if has_prologue {
-                let ((space, row_stride), element) = (space(source), element(source));
+                let element = element(source);
+                let (space, row_stride) = programs.space(count, (rows, place), element);
                 for _ in 0..readings {
                     let nest = self.builder.slot_program(&space, &[], source, 0)?;
                     self.fused.prologues.push(RowsProgram { nest, row_stride, element, is_by_place: false });
                 }
             }
             if has_epilogue {
+                let element = element(result);
                 let (space, row_stride) = match is_fold {
-                    false => space(result),
+                    false => programs.space(count, (rows, place), element),
                     true => {
                         let dims = &group.values[result].dims;
                         let keeps = dims.len() == axes.dims.len();
-                        let columns = places_axis.map(|place| if keeps { axes.places[place] } else { place });
+                        let columns = place.map(|place| if keeps { axes.places[place] } else { place });
                         let space = DriverSpace {
                             dims: dims.clone(),
                             rows: None,
                             columns,
                             tile: Extent { rows: 1, columns: rows },
-                            slots: smallvec![(0, element(result) as isize)],
+                            slots: smallvec![(0, element as isize)],
                             rows_innermost: false,
                             overwrites_results: false,
+                            folded: None,
                         };
-                        (space, element(result))
+                        (space, element)
                     }
                 };
                 let nest = self.builder.epilogue(&space, &[(result, 0)], &roots)?;
-                let element = element(result);
                 self.fused.epilogue = Some(RowsProgram { nest, row_stride, element, is_by_place: is_fold });
             }
         }
@@ -320,6 +311,7 @@ impl RowsLowering<'_, '_> {
                     };
                     let work = RowWork::PreluBackward(rows::prelu_backward(level));
                     self.add(op, work, &RowAxes::new(&dims, |axis| axis + 1 == rank), roles);
+                    self.fused = Fused::default();
                 }
                 if let Some(to) = result(1) {
                     let repeated = |axis: usize| {
@@ -356,11 +348,10 @@ impl RowsLowering<'_, '_> {
         epsilon: f64,
     ) -> Result<()> {
         let source = &inputs[0];
-        let infer::ChannelGroups { axis, groups, channels } = infer::channel_groups(op, &source.dims)?;
-        let mut dims = source.dims.clone();
-        dims[axis] = channels;
-        dims.insert(axis, groups);
-        let rank = dims.len();
+        let groups = infer::channel_groups(op, &source.dims)?;
+        let axes = axes_of_groups(&groups, &source.dims);
+        let infer::ChannelGroups { axis, channels, .. } = groups;
+        let rank = axes.dims.len();
         // The dim of channels as that of groups and that of the channels of a group.
         let split = |operand: AxisOperand, axis_of_channels: isize| {
             let AxisOperand { mut strides, .. } = operand;
@@ -395,7 +386,7 @@ impl RowsLowering<'_, '_> {
         };
         self.may_replace(source, result(0));
         let work = RowWork::Norm { kernel: rows::norm(self.builder.level), is_centred: true, epsilon };
-        self.add_results(op, work, &RowAxes::new(&dims, |other| other != 0 && other != axis), roles);
+        self.add_results(op, work, &axes, roles);
         Ok(())
     }
 
@@ -428,6 +419,7 @@ impl RowsLowering<'_, '_> {
             };
             let work = RowWork::NormBackward { kernel: rows::norm_backward(level), epsilon };
             self.add_results(op, work, &RowAxes::new(dims, |axis| axis >= begin), roles);
+            self.fused = Fused::default();
         }
         for (index, operands) in [(1, operands), (2, smallvec![whole(&inputs[1])])] {
             let Some(to) = result(index) else { continue };
@@ -533,28 +525,6 @@ fn reads_by_strides(op: &Op) -> bool {
     use OpKind as K;
     let of_one = [K::SoftMax, K::LogSoftmax, K::LayerNorm, K::RMSNorm, K::GroupNorm, K::BiasAddBackward];
     of_one.contains(&op.kind()) || infer::is_reduction(op)
-}
-
-/// The axes of ops that programs can run before and behind: those whose rows lie along one axis.
-fn fusable_axes(op: &Op, dims: &[i64]) -> Result<Option<RowAxes>> {
-    use OpKind as K;
-    let axes = match op.kind() {
-        K::SoftMax | K::LogSoftmax => {
-            let along = infer::resolved_axis(op, dims)?;
-            RowAxes::new(dims, |axis| axis == along)
-        }
-        K::LayerNorm | K::RMSNorm => {
-            let begin = infer::norm_axis(op, dims)?;
-            RowAxes::new(dims, |axis| axis >= begin)
-        }
-        _ if infer::is_reduction(op) => {
-            let along = infer::reduced_axes(op, dims)?;
-            RowAxes::new(dims, |axis| along.contains(&axis))
-        }
-        _ => return Ok(None),
-    };
-    let long = axes.along.iter().filter(|&&axis| dims[axis] != 1).count();
-    Ok(Some(axes).filter(|axes| long <= 1 && !axes.along.is_empty() && !dims.contains(&0)))
 }
 
 /// A value that a program hands over.

@@ -71,6 +71,7 @@ pub(crate) fn select_epilogue(partition: &Partition, level: Level) -> (LoopNest,
         slots: smallvec![(DRIVER_ROW as isize, 4)],
         rows_innermost: false,
         overwrites_results: false,
+        folded: None,
     };
     let sum = shaped.group.inputs;
     let roots = shaped.group.outputs.to_vec();
@@ -238,7 +239,7 @@ fn roots_of(ops: Vec<Op>) -> Vec<usize> {
     let shaped = ShapedPartition::new(&partition, &inputs, &outputs).expect("the shapes fit together");
     let builder = PlanBuilder::new(&shaped, Level::available(), true);
     let result = shaped.group.anchors[0].outputs[0];
-    builder.epilogue_roots(0, &[result]).into_iter().map(|value| value - result).collect()
+    builder.epilogue_roots(0, &[result], None).into_iter().map(|value| value - result).collect()
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Runs a phase over rows.
 #![allow(unsafe_code, reason = "kernels run on raw memory that was checked before")]
 
+mod runs;
+
+use self::runs::{RowPart, row_runs};
 use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::interpreter::{Interpreter, SelectDests, TileOperands, select_dests};
@@ -8,13 +11,13 @@ use super::task_runner::TaskRunner;
 use crate::error::Result;
 use crate::kernels::prefetch::PrefetchQueue;
 use crate::kernels::rows::{
-    COLUMNS, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType, SoftMax,
-    SoftMaxBackward, join_exponentials, join_moments, join_sums,
+    COLUMNS, LANES_OF_FOLD, Norm, NormBackward, NormProducts, PreluBackward, PreluProducts, RowPass, RowType,
+    SoftMax, SoftMaxBackward, join_exponentials, join_moments, join_sums,
 };
 use crate::kernels::{Extent, Source, Target};
 use crate::plan::{
-    AccessId, Base, FoldWork, FusedRows, LoopNest, Measured, Packed, PlaceNumbers, PlacedRows, Plan, RowMap,
-    RowParameter, RowPlace, RowWork, RowsPhase,
+    AccessId, Base, FoldWork, FusedRows, LoopNest, Measured, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows,
+    Plan, RowMap, RowParameter, RowPlace, RowWork, RowsPhase,
 };
 
 /// Runs all tasks of a phase.
@@ -46,20 +49,6 @@ struct Worker<'a> {
     parameters_of: Option<usize>,
     /// The tile of places whose numbers, joined from those of parts, are in the scratch.
     joined: Option<usize>,
-}
-
-/// Some rows of a tile, and a range of their elements.
-#[derive(Clone, Copy)]
-struct RowPart {
-    rows: usize,
-    first: usize,
-    count: usize,
-}
-
-impl RowPart {
-    fn extent(self) -> Extent {
-        Extent { rows: self.rows, columns: self.count }
-    }
 }
 
 impl<'a> Worker<'a> {
@@ -313,8 +302,10 @@ impl<'a> Worker<'a> {
         let numbers = self.numbers(0);
         let FoldWork { kernels, map, by_columns, finish } = work;
         let operand = &self.phase.operands[0];
-        if by_columns {
+        if by_columns && matches!(map, RowMap::None) {
             self.fold_columns(work, part, numbers);
+        } else if by_columns {
+            self.fold_product_columns(work, part, numbers);
         } else {
             let (source, float) = match map {
                 RowMap::None => (self.contiguous(operand, part), operand.float),
@@ -374,6 +365,62 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// As [`fold_columns`](Self::fold_columns) for products, which are computed a few rows at a time.
+    fn fold_product_columns(&self, work: FoldWork, part: RowPart, numbers: *mut f64) {
+        let phase = self.phase;
+        let partial = self.scratch_at::<f64>(phase.room);
+        let row_stride = (COLUMNS * size_of::<f32>()) as isize;
+        let products = self.scratch_at::<f64>(phase.room).wrapping_add(LANES_OF_FOLD * COLUMNS).cast::<u8>();
+        let to = Target { at: products, row_stride };
+        let [means, factors] = match work.map {
+            RowMap::Norm { epsilon, .. } => {
+                let [means, factors] = [0, 1].map(|index| self.given(&phase.given[index], part));
+                to_factors(factors, part.count, epsilon);
+                [means, factors]
+            }
+            _ => [std::ptr::null_mut(); 2],
+        };
+        for place in (0..part.rows).step_by(COLUMNS) {
+            let columns = COLUMNS.min(part.rows - place);
+            // Without a row, the partial results begin all the same.
+            for done in (0..part.count.max(1)).step_by(PRODUCT_ROWS) {
+                let extent = Extent { rows: PRODUCT_ROWS.min(part.count - done), columns };
+                let rows = |index: usize| {
+                    let operand = &phase.operands[index];
+                    let row_stride = operand.along.first().map_or(0, |&(_, stride)| stride);
+                    let offset = row_stride * (part.first + done) as isize;
+                    let at = self.memory(operand.place).at.wrapping_offset(offset);
+                    (Source { at: at.wrapping_add(place * operand.float.bytes()), row_stride }, operand.float)
+                };
+                let (source, gradient) = (rows(0), rows(1));
+                // SAFETY: rows lie at one stride, whose places lie contiguous; there is a mean and a factor
+                // for each row, and room for the products and the partial results of a tile.
+                unsafe {
+                    match work.map {
+                        RowMap::None => {}
+                        RowMap::Norm { kernel, .. } => kernel(&NormProducts {
+                            extent,
+                            source,
+                            gradient,
+                            means: means.wrapping_add(done),
+                            factors: factors.wrapping_add(done),
+                            is_by_row: true,
+                            to,
+                        }),
+                        RowMap::Prelu(kernel) => kernel(&PreluProducts { extent, source, gradient, to }),
+                    }
+                    let from = Source { at: to.at, row_stride };
+                    (work.kernels.columns)(extent, from, RowType::F32, done, partial);
+                }
+            }
+            // SAFETY: there are partial results, and room for a number of each place of a tile.
+            unsafe {
+                (work.kernels.join)(columns, partial);
+                numbers.add(place).copy_from_nonoverlapping(partial, columns);
+            }
+        }
+    }
+
     /// Rows of products, in f32.
     fn products(&self, map: RowMap, part: RowPart) -> Source {
         let phase = self.phase;
@@ -390,8 +437,9 @@ impl<'a> Worker<'a> {
                 let of = |index: usize| self.given(&phase.given[index], part);
                 let (means, factors) = (of(0), of(1));
                 to_factors(factors, part.count, epsilon);
+                let is_by_row = false;
                 // SAFETY: all rows lie contiguous; there is a mean and a factor for each column.
-                unsafe { kernel(&NormProducts { extent, source, gradient, means, factors, to }) };
+                unsafe { kernel(&NormProducts { extent, source, gradient, means, factors, is_by_row, to }) };
             }
             // SAFETY: all rows lie contiguous.
             RowMap::Prelu(kernel) => unsafe { kernel(&PreluProducts { extent, source, gradient, to }) },
@@ -560,38 +608,6 @@ fn to_factors(variances: *mut f64, count: usize, epsilon: f64) {
             let variance = variances.add(i);
             variance.write(1.0 / (variance.read() + epsilon).sqrt());
         }
-    }
-}
-
-/// Elements of a row that lie at one stride.
-struct RowRun {
-    /// Bytes from the first element of the row, and from element to element.
-    offset: isize,
-    stride: isize,
-    count: usize,
-    /// Elements of the part that come before.
-    done: usize,
-}
-
-/// The runs of a part of rows, in order.
-fn row_runs(along: &[(usize, isize)], part: RowPart, mut each: impl FnMut(RowRun)) {
-    let (inner, outer) = match along.split_last() {
-        Some((&inner, outer)) => (inner, outer),
-        None => ((1, 0), &[][..]),
-    };
-    let (extent, stride) = inner;
-    let mut done = 0;
-    while done < part.count {
-        let element = part.first + done;
-        let (mut rest, within) = (element / extent, element % extent);
-        let mut offset = stride * within as isize;
-        for &(extent, stride) in outer.iter().rev() {
-            offset += stride * (rest % extent) as isize;
-            rest /= extent;
-        }
-        let count = (extent - within).min(part.count - done);
-        each(RowRun { offset, stride, count, done });
-        done += count;
     }
 }
 

@@ -43,8 +43,8 @@ pub(crate) use self::nest::{LoopNest, MAX_LOOPS};
 pub(crate) use self::phase::Phase;
 pub(crate) use self::quantized_tokens::{QuantizedScratch, QuantizedTokens, SCALED_TOKENS};
 pub(crate) use self::rows::{
-    FoldFinish, FoldWork, FusedRows, Measured, PART, Packed, PlaceNumbers, PlacedRows, RowMap, RowParameter,
-    RowPlace, RowWork, RowsPhase,
+    FoldFinish, FoldWork, FusedRows, Measured, PART, PRODUCT_ROWS, Packed, PlaceNumbers, PlacedRows, RowMap,
+    RowParameter, RowPlace, RowWork, RowsPhase,
 };
 pub(crate) use self::tile_class::{
     CLASS_TILE, ClassTable, ClassifyPhase, MaskElement, MaskExpr, MaskNode, MaskOp, TileClass, class,

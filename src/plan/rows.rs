@@ -1,8 +1,9 @@
 //! A phase over rows: each place of a tensor has a row, which lies along some of the tensor's dims.
 //!
 //! A task is a tile of places, and a part of their rows if the rows are long and only numbers of them are
-//! wanted, or if the rows are few. The parts of a row are fixed, so the bits do not depend on threads. If the
-//! results of a row depend on numbers of the whole row, a phase before measures the parts.
+//! wanted or no element depends on another, or if the rows are few. The parts of a row are fixed, so the bits
+//! do not depend on threads. If the results of a row depend on numbers of the whole row, a phase before
+//! measures the parts.
 
 use smallvec::SmallVec;
 
@@ -17,6 +18,10 @@ use crate::kernels::rows::{
 
 /// Elements of a part of a row that is combined to one number.
 pub(crate) const PART: usize = 64 << 10;
+
+/// Rows of products that are combined by columns at once: they stay in the first-level cache beside the
+/// partial results.
+pub(crate) const PRODUCT_ROWS: usize = 16;
 
 /// The rows of tensors, and the work on them.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::view::NestBox;
 use crate::kernels::Extent;
 use crate::plan::{Loop, LoopNest, StepSet, TileProgram};
 use crate::types::shape::Dims;
@@ -26,9 +27,31 @@ pub(in crate::compile) struct DriverSpace {
     pub(in crate::compile) rows_innermost: bool,
     /// Whether the program computes its results anew in each tile, because the driver overwrites them.
     pub(in crate::compile) overwrites_results: bool,
+    /// The values over the space, if the axes are not their dims.
+    pub(in crate::compile) folded: Option<FoldedAxes>,
+}
+
+/// Axes that go through values of other dims: along several neighbouring dims at once, or along a part of
+/// them.
+#[derive(Debug, Clone)]
+pub(in crate::compile) struct FoldedAxes {
+    /// The dims of the values.
+    pub(in crate::compile) dims: Dims,
+    /// The elements of the values, by the axes.
+    pub(in crate::compile) nest_box: NestBox,
 }
 
 impl DriverSpace {
+    /// The dims of the values over the space.
+    pub(super) fn value_dims(&self) -> &Dims {
+        self.folded.as_ref().map_or(&self.dims, |folded| &folded.dims)
+    }
+
+    /// The elements of these values, by the axes of the space.
+    pub(super) fn nest_box(&self) -> NestBox {
+        self.folded.as_ref().map_or_else(|| NestBox::of_dims(&self.dims), |folded| folded.nest_box.clone())
+    }
+
     /// The strides of a slot along the axes, if its operand varies along an axis; 0 along axes that are loops
     /// around tiles, because the driver supplies the operand for each tile.
     pub(super) fn strides(&self, slot: usize, varies: impl Fn(usize) -> bool) -> SmallVec<[isize; 6]> {

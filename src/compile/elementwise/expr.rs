@@ -522,10 +522,18 @@ impl<'a> ExprGraph<'a> {
         Ok(self.access(AxisAccess { base: stored.base, offset: bytes(offset), strides, width }))
     }
 
-    /// The axes along which a value varies that a driver supplies. Its dims are the last axes of the space,
-    /// or are 1, because a tile of it lies at the rows and columns of the tile.
+    /// The axes along which a value varies that a driver supplies. It is a value over the space, or its dims
+    /// are the last axes of the space, or are 1, because a tile of it lies at the rows and columns of the
+    /// tile.
     fn supplied_axes(&self, value: usize, view: &View) -> Result<Axes, NestObstacle> {
         let dims = &self.group.values[value].dims;
+        if let Some(folded) = self.driver.and_then(|driver| driver.folded.as_ref())
+            && *dims == folded.dims
+            && *view == folded.nest_box.view()
+        {
+            let varying = (0..self.dims.len()).filter(|&axis| self.dims[axis] != 1);
+            return Ok(varying.fold(0, |axes, axis| axes | 1 << axis));
+        }
         let obstacle = NestObstacle::Store(value);
         let first = self.dims.len().checked_sub(dims.len()).ok_or(obstacle)?;
         let mut varies = 0;

@@ -31,7 +31,7 @@ mod select_kernel;
 mod tiling;
 mod view;
 
-pub(super) use self::driver_space::DriverSpace;
+pub(super) use self::driver_space::{DriverSpace, FoldedAxes};
 use self::expr::{ExprNode, ExprRef};
 pub(super) use self::group::{Dequantization, GroupValue, Moved, ShapedGroup, Stored};
 pub(super) use self::in_place::pairs as in_place_pairs;
@@ -204,8 +204,8 @@ pub(super) fn is_tile_program<'a>(
     value: usize,
 ) -> bool {
     let target = Stored { base: Base::Buffer(0), strides: None };
-    let nest_box = NestBox::of_dims(&space.dims);
-    group.values[value].dims == space.dims
+    let nest_box = space.nest_box();
+    group.values[value].dims == *space.value_dims()
         && nest_exprs::nest_expr(group, stored, &nest_box, Some(space), &[(value, target)], 0).is_ok()
 }
 
@@ -222,7 +222,7 @@ pub(super) fn tile_program<'a>(
     policy: &MemoryPolicy,
     is_read_later: impl Fn(Base) -> bool,
 ) -> Result<LoweredNests, CompileFault> {
-    let nest_box = NestBox::of_dims(&space.dims);
+    let nest_box = space.nest_box();
     let nest = nest_exprs::nest_expr(group, stored, &nest_box, Some(space), targets, constants);
     let no_strides = |_| CompileFault::Unsupported("no strides lead a tile to its operands".into());
     lower_exprs(&[nest.map_err(no_strides)?], level, policy, is_read_later)

@@ -63,6 +63,15 @@ impl NestBox {
         Self { runs: smallvec![(1, 0); dims.len()], axes: axes.collect() }
     }
 
+    /// All elements of a value, an axis for each dim before one, and an axis for all dims from that one on.
+    pub(in crate::compile) fn folded(dims: &[i64], first: usize) -> Self {
+        let (own, rest) = dims.split_at(first);
+        let mut folded = Self::of_dims(own);
+        folded.runs.push((rest.len(), 0));
+        folded.axes.push(BoxAxis { run: first, step: 1, extent: rest.iter().product() });
+        folded
+    }
+
     /// All elements of a value, in their row-major order.
     pub(in crate::compile) fn flat(dims: &[i64]) -> Self {
         match dims {
@@ -125,12 +134,30 @@ impl View {
         if operand.iter().all(|&dim| dim == 1) {
             return Ok(Self { runs: smallvec![DimRun { dims: 1, ..DimRun::default() }; operand.len()] });
         }
-        let of_dims = self.by_dims(dims, extents)?;
-        let run = |(dim, &count): (usize, &i64)| match count {
-            1 => DimRun { dims: 1, ..DimRun::default() },
-            _ => of_dims.runs[start + dim].clone(),
-        };
-        Ok(Self { runs: operand.iter().enumerate().map(run).collect() })
+        let mut runs = SmallVec::new();
+        let mut first = 0;
+        for run in &self.runs {
+            let of_run = first..first + run.dims;
+            first = of_run.end;
+            let shared = of_run.start.max(start)..of_run.end.min(start + operand.len());
+            if shared.is_empty() {
+                continue;
+            }
+            let counts = &operand[shared.start - start..shared.end - start];
+            // A run that the operand has as a whole, or repeats as a whole, need not be taken apart.
+            if counts.iter().all(|&count| count == 1) {
+                runs.extend(counts.iter().map(|_| DimRun { dims: 1, ..DimRun::default() }));
+            } else if *counts == dims[of_run.clone()] {
+                runs.push(run.clone());
+            } else {
+                let digits = run.digits(&dims[of_run.clone()], extents)?;
+                runs.extend(shared.zip(counts).map(|(dim, &count)| match count {
+                    1 => DimRun { dims: 1, ..DimRun::default() },
+                    _ => digits[dim - of_run.start].clone(),
+                }));
+            }
+        }
+        Ok(Self { runs })
     }
 
     /// The view of an operand whose dim `order[i]` is dim `i` of a value.

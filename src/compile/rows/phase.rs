@@ -9,8 +9,8 @@ use crate::kernels::pointwise::convert;
 use crate::kernels::rows::{COLUMNS, LANES_OF_FOLD, RowPass, RowType};
 use crate::kernels::{Extent, LINE, Width};
 use crate::plan::{
-    Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, Packed, PlaceNumbers, PlacedRows,
-    RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
+    Access, AccessId, FoldWork, FusedRows, Loop, LoopNest, Measured, PART, PRODUCT_ROWS, Packed,
+    PlaceNumbers, PlacedRows, RowMap, RowParameter, RowPlace, RowWork, RowsPhase, TileProgram,
 };
 use crate::types::dtype::DataType;
 use crate::types::kind::{Level, OpKind};
@@ -101,9 +101,14 @@ pub(super) fn rows_phase(
         _ => false,
     };
     if let RowWork::Fold(fold) = &mut work {
-        let bytes = operands[0].bytes() as isize;
-        let wide = places.strides[0] == bytes && places.extent >= 8;
-        fold.by_columns = matches!(fold.map, RowMap::None) && wide && !is_contiguous(&operands[0]);
+        let is_wide = |(index, operand): (usize, &AxisOperand)| {
+            places.strides[index] == operand.bytes() as isize && !is_contiguous(operand)
+        };
+        // Products of columns are computed for rows at one stride.
+        let has_one_stride = |operand: &AxisOperand| row(operand).len() == 1;
+        fold.by_columns = places.extent >= 8
+            && operands.iter().enumerate().all(is_wide)
+            && (matches!(fold.map, RowMap::None) || operands.iter().all(has_one_stride));
     }
     let by_columns = matches!(work, RowWork::Fold(FoldWork { by_columns: true, .. }));
     let is_merge = matches!(work, RowWork::Merge { .. });
@@ -196,7 +201,10 @@ pub(super) fn rows_phase(
         scratch: [(); 2].map(|()| scratch.take(rows.saturating_mul(size_of::<f64>()))),
     });
     let room = match work {
-        RowWork::Fold(FoldWork { by_columns: true, .. }) => LANES_OF_FOLD * COLUMNS * size_of::<f64>(),
+        RowWork::Fold(FoldWork { by_columns: true, map, .. }) => {
+            let products = if matches!(map, RowMap::None) { 0 } else { PRODUCT_ROWS * COLUMNS };
+            LANES_OF_FOLD * COLUMNS * size_of::<f64>() + products * size_of::<f32>()
+        }
         RowWork::Fold(FoldWork { map: RowMap::Norm { .. } | RowMap::Prelu(_), .. }) => {
             rows.saturating_mul(count).saturating_mul(size_of::<f32>())
         }

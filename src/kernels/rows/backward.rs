@@ -59,9 +59,10 @@ pub(crate) struct NormProducts {
     pub(crate) extent: Extent,
     pub(crate) source: TypedRows,
     pub(crate) gradient: TypedRows,
-    /// For each column, the mean and one over the deviation.
+    /// For each column, or for each row, the mean and one over the deviation.
     pub(crate) means: *const f64,
     pub(crate) factors: *const f64,
+    pub(crate) is_by_row: bool,
     /// Rows of f32.
     pub(crate) to: Target,
 }
@@ -344,15 +345,18 @@ unsafe fn norm_row<I: Lanes>(operands: &NormBackward, row: usize) {
 /// As [`RowKernel`].
 #[inline(always)]
 unsafe fn norm_products_row<I: Lanes>(operands: &NormProducts, row: usize) {
-    let &NormProducts { extent, source, gradient, means, factors, to } = operands;
+    let &NormProducts { extent, source, gradient, means, factors, is_by_row, to } = operands;
     let (columns, to) = (extent.columns, to.row::<u8>(row));
     for column in (0..columns).step_by(LANES) {
         let count = columns - column;
         // SAFETY: as the caller promises.
         unsafe {
             let x = I::widen(at::<I>(source, row, column, count));
-            let normal =
-                I::mul_64(I::sub_64(x, at_64::<I>(means, column, count)), at_64::<I>(factors, column, count));
+            let (mean, factor) = match is_by_row {
+                true => (I::splat_64(means.add(row).read()), I::splat_64(factors.add(row).read())),
+                false => (at_64::<I>(means, column, count), at_64::<I>(factors, column, count)),
+            };
+            let normal = I::mul_64(I::sub_64(x, mean), factor);
             let y = I::mul_64(I::widen(at::<I>(gradient, row, column, count)), normal);
             store_end::<I>(to, RowType::F32, column, count, I::narrow(y));
         }

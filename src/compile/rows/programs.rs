@@ -1,0 +1,130 @@
+//! The axes of programs that run before and behind an op on rows.
+//!
+//! A program goes along a row by one axis. Rows along several trailing dims are one axis if no strides but
+//! those of neighbours without a gap lead along these dims; rows of GroupNorm are a part of such an axis.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::compile::elementwise::{DriverSpace, FoldedAxes, NestBox};
+use crate::compile::row_axes::RowAxes;
+use crate::error::Result;
+use crate::graph::infer::{self, ChannelGroups};
+use crate::graph::op::Op;
+use crate::kernels::{Extent, LINE};
+use crate::plan::PART;
+use crate::types::kind::OpKind;
+use crate::types::shape::Dims;
+
+/// Most columns of a tile of a program before or behind the work. The number divides the shortest part of a
+/// row.
+const PROGRAM_COLUMNS: usize = 4 << 10;
+
+/// The axes of an op and of programs beside it.
+pub(super) struct ProgramAxes {
+    /// The axes of the op. Those of places are axes of the same number in the space of a program.
+    pub(super) axes: RowAxes,
+    /// The axis that goes along a row in the space of a program; `None` if no axis does.
+    along: Option<usize>,
+    /// The space of a program, if its axes are not the dims of the source.
+    folded: Option<FoldedAxes>,
+}
+
+impl ProgramAxes {
+    /// The axes of programs beside an op whose source has these dims; `None` if none run there.
+    pub(super) fn new(op: &Op, dims: &Dims) -> Result<Option<Self>> {
+        use OpKind as K;
+        let axes = match op.kind() {
+            K::SoftMax | K::LogSoftmax | K::SoftMaxBackward | K::LogSoftmaxBackward => {
+                let along = infer::resolved_axis(op, dims)?;
+                RowAxes::new(dims, |axis| axis == along)
+            }
+            K::LayerNorm | K::RMSNorm | K::LayerNormBackward => {
+                let begin = infer::norm_axis(op, dims)?;
+                RowAxes::new(dims, |axis| axis >= begin)
+            }
+            K::PReLUBackward => RowAxes::new(dims, |axis| axis + 1 == dims.len()),
+            K::GroupNorm => {
+                let groups = infer::channel_groups(op, dims)?;
+                let axes = axes_of_groups(&groups, dims);
+                // Channels of a group and all that lies beside them are neighbours behind the first dim.
+                let nest_box = match groups.axis {
+                    _ if dims.contains(&0) => None,
+                    1 => NestBox::folded(dims, 1).split(1, axes.length() as i64),
+                    _ => None,
+                };
+                let folded = nest_box.map(|nest_box| FoldedAxes { dims: dims.clone(), nest_box });
+                return Ok(folded.map(|folded| Self { axes, along: Some(2), folded: Some(folded) }));
+            }
+            _ if infer::is_reduction(op) => {
+                let along = infer::reduced_axes(op, dims)?;
+                RowAxes::new(dims, |axis| along.contains(&axis))
+            }
+            _ => return Ok(None),
+        };
+        if axes.along.is_empty() || dims.contains(&0) {
+            return Ok(None);
+        }
+        let mut long = axes.along.iter().copied().filter(|&axis| dims[axis] != 1);
+        let (along, folded) = match (long.next(), long.next()) {
+            (None, _) => (axes.along.last().copied(), None),
+            (first, None) => (first, None),
+            (Some(first), Some(_)) => {
+                let is_along = |axis: usize| dims[axis] == 1 || axes.along.contains(&axis);
+                let folded = (first..dims.len())
+                    .all(is_along)
+                    .then(|| FoldedAxes { dims: dims.clone(), nest_box: NestBox::folded(dims, first) });
+                (folded.as_ref().map(|_| first), folded)
+            }
+        };
+        Ok(Some(Self { axes, along, folded }))
+    }
+
+    /// Whether programs go along rows, in the space that is returned if its axes are not the dims.
+    pub(super) fn of_rows(&self) -> Option<Option<&FoldedAxes>> {
+        self.along.map(|_| self.folded.as_ref())
+    }
+
+    /// Elements of a row that are worked on at once, and the number of phases that go through the source.
+    pub(super) fn parts(&self, op: &Op) -> (usize, usize) {
+        let length = self.axes.length();
+        match self.axes.part_of_results() {
+            _ if infer::is_reduction(op) => (self.axes.part().min(length), 1),
+            _ if op.kind() == OpKind::PReLUBackward => (PART.min(length), 1),
+            Some(part) => (part.min(length), 2),
+            None => (length, 1),
+        }
+    }
+
+    /// The space of a program on so many elements of the rows of so many places along one axis of places, and
+    /// the bytes from row to row; `element` are the bytes of an element.
+    pub(super) fn space(
+        &self,
+        count: usize,
+        (rows, place): (usize, Option<usize>),
+        element: usize,
+    ) -> (DriverSpace, usize) {
+        let row_stride = (count * element).next_multiple_of(LINE);
+        let extents = |folded: &FoldedAxes| folded.nest_box.extents();
+        let space = DriverSpace {
+            dims: self.folded.as_ref().map_or_else(|| self.axes.dims.clone(), extents),
+            rows: place.map(|place| self.axes.places[place]),
+            columns: self.along,
+            tile: Extent { rows, columns: count.clamp(1, PROGRAM_COLUMNS) },
+            slots: smallvec![(row_stride as isize, element as isize)],
+            rows_innermost: false,
+            overwrites_results: false,
+            folded: self.folded.clone(),
+        };
+        (space, row_stride)
+    }
+}
+
+/// The axes of GroupNorm: the dims of its source, with that of channels as two axes, of groups and of the
+/// channels of a group.
+pub(super) fn axes_of_groups(groups: &ChannelGroups, dims: &[i64]) -> RowAxes {
+    let &ChannelGroups { axis, groups, channels } = groups;
+    let mut split: SmallVec<[i64; 6]> = dims.into();
+    split[axis] = channels;
+    split.insert(axis, groups);
+    RowAxes::new(&split, |other| other != 0 && other != axis)
+}
