@@ -5,7 +5,8 @@
 //! of bf16 or of 8-bit integers, on as many threads; that of few rows is a loop that reads as many bytes as
 //! the right operand has. On one thread there are also the graph `matmul_select`, with its time, and what a
 //! call of a small product costs beside its kernel. The crate in `peers/` measures the same rows, with other
-//! crates beside them.
+//! crates beside them. `--list` prints the names of the rows; `--serve NAME` answers questions about one of
+//! them, which `benches/peers/ops.py` asks.
 
 mod products;
 
