@@ -3,10 +3,19 @@
 //!
 //! `cargo bench --bench row_ops -- FILTER` prints a table: for each op, shape, type and number of threads the
 //! best of many interleaved runs of each, and the share of the limit that the op reaches.
+//!
+//! `--list` prints the names of the rows, without threads; `--serve NAME --threads N` answers questions about
+//! one of them, which `benches/peers/ops.py` asks.
+
+#[path = "serve/op.rs"]
+mod op_served;
+#[path = "serve/mod.rs"]
+mod serve;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use op_served::Served;
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, LogicalTensor, Op, OpKind, Partition, Stream, Tensor,
     TensorBuf, TensorMut,
@@ -126,8 +135,44 @@ fn copy(from: &[u8], to: &mut [u8], pool: &rayon::ThreadPool, threads: usize) {
     });
 }
 
-fn main() {
-    let filter: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+/// Shape, type and kind of each row.
+fn rows() -> impl Iterator<Item = (&'static [i64], DataType, OpKind)> {
+    let types = [DataType::F32, DataType::Bf16];
+    let of_shape = move |shape| types.into_iter().flat_map(move |t| KINDS.map(|kind| (shape, t, kind)));
+    SHAPES.into_iter().flat_map(of_shape)
+}
+
+fn name_of((shape, data_type, kind): (&[i64], DataType, OpKind)) -> String {
+    format!("{kind} | {shape:?} | {data_type}")
+}
+
+/// Answers questions about a row.
+fn serve_row(name: &str, threads: usize) -> Result<(), String> {
+    let row = rows().find(|row| name_of(*row) == name).ok_or(format!("no row is called {name:?}"))?;
+    let (shape, data_type, kind) = row;
+    let engine = Engine::builder().threads(threads).build();
+    let Run { compiled, inputs, outputs } = Run::new(op(kind, data_type, shape), &engine);
+    let mut served = Served::new(compiled, Stream::new(&engine), inputs, outputs);
+    let about = format!("{kind} {}", served.ports());
+    serve::serve(&about, &mut served)
+}
+
+fn main() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)
+    };
+    if let Some(name) = option("--serve") {
+        let threads = option("--threads").and_then(|threads| threads.parse().ok());
+        return serve_row(name, threads.unwrap_or(1));
+    }
+    let filter: Vec<&String> = arguments.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let takes = |name: &str| filter.iter().all(|filter| name.contains(filter.as_str()));
+    if arguments.iter().any(|argument| argument == "--list") {
+        rows().map(name_of).filter(|name| takes(name)).for_each(|name| println!("{name}"));
+        return Ok(());
+    }
     println!("op | shape | type | threads | op µs | copy µs | arithmetic µs | share of the limit");
     println!("---|---|---|---|---|---|---|---");
     for threads in [1, 2] {
@@ -139,11 +184,9 @@ fn main() {
         let loops =
             [OpKind::Exp, OpKind::Divide].map(|kind| Run::new(op(kind, DataType::F32, &[IN_CACHE]), &single));
         let [mut exponentials, mut quotients] = loops;
-        for (shape, data_type, kind) in SHAPES.iter().flat_map(|shape| {
-            [DataType::F32, DataType::Bf16].into_iter().flat_map(move |t| KINDS.map(|kind| (*shape, t, kind)))
-        }) {
-            let name = format!("{kind} | {shape:?} | {data_type} | {threads}");
-            if !filter.iter().all(|filter| name.contains(filter.as_str())) {
+        for (shape, data_type, kind) in rows() {
+            let name = format!("{} | {threads}", name_of((shape, data_type, kind)));
+            if !takes(&name) {
                 continue;
             }
             let mut run = Run::new(op(kind, data_type, shape), &engine);
@@ -176,4 +219,5 @@ fn main() {
             println!("{name} | {own:.0} | {copied:.0} | {computed:.0} | {:.2}", limit / own);
         }
     }
+    Ok(())
 }

@@ -370,7 +370,7 @@ def main() -> None:
     add_options(parser, PEERS)
     parser.add_argument("--without", action="append", default=[], metavar="WORD", help="leaves out rows with the word")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draws time against tiles left, as SVG")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     bench = (arguments.bench or built_bench("attention")).resolve()
     columns = ["row", "threads", "pairs", "tiles", "peer", "ms", "gflops", "ratio", "note"]
     table = Table(columns, arguments.out)

@@ -1,8 +1,14 @@
 //! The rows, the limits, and the timing.
 
+#[path = "../serve/op.rs"]
+mod op_served;
+#[path = "../serve/mod.rs"]
+mod serve;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use op_served::Served;
 use sterna::{
     Attr, CompiledPartition, DataType, Engine, Graph, LogicalTensor, Op, OpKind, Policy, Property, Stream,
     TensorBuf, arithmetic_in_registers,
@@ -299,6 +305,22 @@ pub(crate) fn run(peers: &[Peer]) {
         })
         .map(|(_, argument)| argument)
         .collect();
+    let most = option(&arguments, "--threads").unwrap_or(2);
+    let served = arguments.iter().position(|argument| argument == "--serve");
+    if let Some(name) = served.and_then(|at| arguments.get(at + 1)) {
+        serve_row(name, most);
+        return;
+    }
+    if arguments.iter().any(|argument| argument == "--list") {
+        let is_wanted = |row: &Row| {
+            filters.iter().all(|filter| match filter.strip_prefix('=') {
+                Some(name) => row.name == name,
+                None => row.name.contains(filter.as_str()),
+            })
+        };
+        rows().iter().filter(|row| is_wanted(row)).for_each(|row| println!("{}", row.name));
+        return;
+    }
     for threads in thread_counts() {
         println!("\n{threads} thread{}", if threads == 1 { "" } else { "s" });
         let limits = TYPES.map(|t| (t, arithmetic(t, threads, rounds)));
@@ -329,6 +351,22 @@ pub(crate) fn run(peers: &[Peer]) {
                 measure_call(&name, size, rounds);
             }
         }
+    }
+}
+
+/// Answers questions about a product that is an op alone.
+fn serve_row(name: &str, threads: usize) {
+    let is_alone = |row: &Row| row.name == name && !row.epilogue && row.data_type != DataType::S8;
+    let Some(row) = rows().into_iter().find(is_alone) else {
+        eprintln!("no product of f32 or bf16 alone is called {name:?}");
+        return;
+    };
+    let Run { compiled, stream, inputs, output } = Run::new(name, &graph(&row), threads);
+    let mut served = Served::new(compiled, stream, inputs, vec![output]);
+    let kind = if row.transpose_b { "MatMul:transpose_b" } else { "MatMul" };
+    let about = format!("{kind} {}", served.ports());
+    if let Err(error) = serve::serve(&about, &mut served) {
+        eprintln!("{error}");
     }
 }
 

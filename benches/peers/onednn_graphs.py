@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="also writes the table there, as CSV")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     libraries = {"sterna": arguments.stand_in.resolve(), "onednn": None}
     times = [f"{library} {what}" for what in ("partitions", "ms") for library in libraries]
     table = Table(["graph", "threads", *times, "ratio", "difference", "note"], arguments.out)
