@@ -140,7 +140,7 @@ fn add(
         }
     };
     let refuse = |plan: &PlanBuilder<'_>| plan.refuse(unsupported("on these types"));
-    let pack_queries = PackPanel::new(level, operands.types()[0], form, QUERIES);
+    let pack_queries = PackPanel::new(level, operands.types()[0], form, tile.columns);
     let (Some(pack_queries), Some(pack_keys), Some(pack_values), Some(value_product)) =
         (pack_queries, pack_keys, to_f32(types[2]), value_product)
     else {

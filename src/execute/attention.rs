@@ -5,7 +5,7 @@ use super::bindings::Bindings;
 use super::cursor::Cursor;
 use super::dequantizer::Dequantizer;
 use super::interpreter::{Interpreter, SelectDest, SelectDests, TileOperands, select_dests};
-use super::score_chain::{mask_tile, multiply, multiply_panels, prefetch_mask};
+use super::score_chain::{booleans, mask_tile, multiply, multiply_panels};
 use super::slots::SlotOperands;
 use super::task_runner::TaskRunner;
 use super::token_lookahead::{BlockTokens, TokenLookahead};
@@ -339,7 +339,9 @@ impl<'a> QueryBlock<'a> {
                 self.logits.operands.forget_keys();
                 self.logits.go_to(place);
                 if let Some(mask) = mask {
-                    prefetch_mask(phase, mask, &self.logits.operands.cursor);
+                    let (at, stride) = booleans(phase, mask, &self.logits.operands.cursor);
+                    let queries = self.logits.operands.cursor.extent().columns;
+                    self.logits.operands.ahead.note_booleans(at, stride, queries);
                 }
                 unmasked.run(place);
                 unmasked.operands.computed = None;

@@ -4,7 +4,7 @@
 
 use super::cursor::Cursor;
 use crate::kernels::attention::{ScoreTile, TileConditions};
-use crate::kernels::{Extent, Source, Target, prefetch_l1};
+use crate::kernels::{Extent, Source, Target};
 use crate::plan::{AttentionPhase, ScoreFactor, TensorMask};
 
 /// Multiplies or divides rows of f32 in place.
@@ -60,14 +60,6 @@ pub(super) unsafe fn mask_tile(
         let fill = cursor.at(mask.fill).cast::<f32>().read_unaligned();
         phase.kernels.mask(tile, conditions, fill);
     }
-}
-
-/// Prefetches the booleans of the present tile: the rows of a mask lie so far apart that the hardware does
-/// not foresee them (decision: mask-prefetch).
-pub(super) fn prefetch_mask(phase: &AttentionPhase, mask: &TensorMask, cursor: &Cursor<'_>) {
-    let Extent { rows: keys, columns: queries } = cursor.extent();
-    let (at, stride) = booleans(phase, mask, cursor);
-    (0..queries as isize).for_each(|query| prefetch_l1(at.wrapping_offset(stride * query), keys));
 }
 
 /// The booleans of the present tile, and the bytes from query to query.

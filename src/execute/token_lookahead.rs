@@ -1,5 +1,5 @@
-//! Prefetch of what the next block of queries reads and the present one does not: its queries, and the keys
-//! and values that masks kept from the present block.
+//! Prefetch beside products: of the booleans of a tile, and of what the next block of queries reads and the
+//! present one does not: its queries, and the keys and values that masks kept from the present block.
 //!
 //! Where masks leave few tiles to a block, the tokens of a block take a good part of its time to arrive.
 
@@ -7,12 +7,16 @@ use smallvec::SmallVec;
 
 use crate::kernels::gemm::Matrix;
 use crate::kernels::prefetch::MemRange;
-use crate::kernels::{Extent, LINE, prefetch_l2};
+use crate::kernels::{Extent, LINE, prefetch_l1, prefetch_l2};
 use crate::plan::{AttentionPhase, KEYS, TileClass, class};
 use crate::types::dtype::DataType;
 
 /// Bytes that are prefetched beside a tile of a product (decision: token-lookahead).
 const STEP: usize = 12 * LINE;
+
+/// Rows of booleans that are prefetched beside a tile of a product: 64 rows beside those of one product
+/// (decision: mask-prefetch).
+const STEP_ROWS: usize = 6;
 
 /// Most blocks of keys that are prefetched for a block of queries.
 const MOST_BLOCKS: usize = 4;
@@ -34,10 +38,20 @@ impl BlockTokens<'_> {
 }
 
 /// Ranges of memory that are yet to be prefetched.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TokenLookahead {
     /// The next range is the last one.
     ranges: SmallVec<[MemRange; 8]>,
+    /// The next row of booleans, the bytes from one to the next, and how many are left.
+    row: *const u8,
+    row_stride: isize,
+    rows: usize,
+}
+
+impl Default for TokenLookahead {
+    fn default() -> Self {
+        Self { ranges: SmallVec::new(), row: std::ptr::null(), row_stride: 0, rows: 0 }
+    }
 }
 
 impl TokenLookahead {
@@ -76,9 +90,24 @@ impl TokenLookahead {
         self.ranges.extend((0..count).map(range));
     }
 
+    /// Notes rows of booleans, which are prefetched before all else. They lie so far apart that the hardware
+    /// does not foresee them.
+    pub(super) fn note_booleans(&mut self, at: *const u8, row_stride: isize, rows: usize) {
+        (self.row, self.row_stride, self.rows) = (at, row_stride, rows);
+    }
+
     /// Prefetches the next lines.
     #[inline(always)]
     pub(super) fn step(&mut self) {
+        let rows = self.rows.min(STEP_ROWS);
+        for _ in 0..rows {
+            prefetch_l1(self.row, LINE);
+            self.row = self.row.wrapping_offset(self.row_stride);
+        }
+        self.rows -= rows;
+        if rows > 0 {
+            return;
+        }
         let Some(range) = self.ranges.last_mut() else { return };
         prefetch_l2(range.at, STEP.min(range.bytes));
         range.at = range.at.wrapping_add(STEP);
